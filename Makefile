@@ -1,0 +1,100 @@
+# Everything a developer or a user runs. `make help` lists it.
+# Needs python3 (3.11 or newer, with venv), git, make and a package index; all else goes into .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq  # errors only
+UV ?= $(firstword $(wildcard $(BIN)/uv) uv)
+
+# An environment that is missing, or whose interpreter has gone, is made anew.
+BROKEN := $(shell $(BIN)/python -c '' 2>/dev/null || echo FORCE)
+RUNTIME := $(VENV)/.installed-runtime
+DEV := $(VENV)/.installed-dev
+
+.PHONY: help install dev demo test lint format coverage bench soak lock hooks clean FORCE
+
+help: ## List the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+	    printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+install: $(RUNTIME) ## Make .venv with the locked dependencies and the command .venv/bin/thetad
+
+dev: $(DEV) ## The same plus the tools for tests, lint and benchmarks
+
+demo: $(RUNTIME) ## Identify a simulated arm, live and in batch, and print how well it went
+	@$(BIN)/thetad demo $(DEMO_ARGS)
+
+test: $(DEV) ## Run the tests (PYTEST_ARGS="..." is passed on, THETAD_DATA names the real recordings)
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: $(DEV) ## Style, format, types and import direction
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(DEV) ## Format the code and mend what ruff can mend by itself
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+coverage: $(DEV) ## Line coverage with kernels interpreted (slow)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --timeout 1800 -m "not slow" \
+	    --cov=rt_core --cov=drivers --cov=sim_backend --cov=service --cov-report=term --cov-report=html $(PYTEST_ARGS)
+
+bench: $(DEV) ## Speed beside peers, percentiles, statistical coverage (BENCH_ARGS="..." is passed on)
+	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+soak: $(DEV) ## Hours of estimation and of a running daemon: numbers and memory stay put (DURATION=seconds)
+	@$(BIN)/python benchmarks/soak.py $(SOAK_ARGS)
+
+hooks: $(DEV) ## Let git run the checks before each commit
+	@$(BIN)/pre-commit install
+
+# The build requirements are locked with the rest, because the project is installed without build isolation.
+lock: ## Renew the lock files from pyproject.toml (needs uv; LOCK_ARGS=--upgrade takes newer releases)
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: $(BIN)/python -m pip install uv" >&2; exit 1; }
+	@build=$$($(PYTHON) -c "$$READ_BUILD_REQUIREMENTS"); \
+	compile() { $(UV) pip compile --quiet --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK_ARGS) \
+	    pyproject.toml - "$$@" <<<"$$build" >/dev/null; }; \
+	compile --output-file requirements.lock; \
+	compile --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+
+define READ_BUILD_REQUIREMENTS
+import tomllib
+with open("pyproject.toml", "rb") as file:
+    print(*tomllib.load(file)["build-system"]["requires"], sep="\n")
+endef
+export READ_BUILD_REQUIREMENTS
+
+clean: ## Remove .venv and everything else that was made
+	@rm -rf $(VENV) build dist *.egg-info .coverage htmlcov \
+	    .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): requirements.lock pyproject.toml $(BROKEN)
+	@command -v $(PYTHON) >/dev/null || { echo "thetad needs Python 3.11 or newer; there is no '$(PYTHON)'" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "thetad needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one:" \
+	        "make PYTHON=python3.12 $(firstword $(MAKECMDGOALS))" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "'$(PYTHON)' cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "thetad: installing into $(VENV) (a minute or two the first time)" >&2
+	@$(if $(BROKEN),$(PYTHON) -m venv --clear $(VENV))
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUNTIME)
+	@echo "thetad: installing the development tools into $(VENV)" >&2
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+FORCE:

@@ -1,0 +1,82 @@
+"""What a driver is, and how it fails.
+
+A driver is opened, read until the stream ends or the caller stops, and closed.  `read` blocks until
+the next frame is due; it never returns a frame twice and never invents one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Protocol, Self, runtime_checkable
+
+from drivers.frame import JointFrame
+
+
+class DriverError(Exception):
+    """Any failure of a driver; the message says what, where, and what to do."""
+
+
+class DriverConfigError(DriverError, ValueError):
+    """The driver cannot be opened as configured."""
+
+
+class DriverConnectionError(DriverError, ConnectionError):
+    """The source is not there or went away."""
+
+
+class DriverTimeoutError(DriverError, TimeoutError):
+    """No frame within the given time."""
+
+
+class DriverClosedError(DriverError, RuntimeError):
+    """Used before `open` or after `close`."""
+
+
+class EndOfStream(DriverError, EOFError):
+    """The source has no more frames: the normal end of a recording or of a finished motion."""
+
+
+@dataclass(frozen=True)
+class DriverInfo:
+    """What a driver delivers, known once it is open."""
+
+    source: str  # "replay", "sim", "ethercat", "ads"
+    joint_names: tuple[str, ...]
+    channels: tuple[str, ...]  # which of drivers.frame.CHANNELS are present
+    rate_hz: float  # nominal sample rate
+    clock: str  # the clock of t_bus_ns: "recording", "sim", "dc", "plc"
+    lossless: bool  # True if the source can wait for a slow consumer (a recording as fast as possible)
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.joint_names)
+
+
+@runtime_checkable
+class Driver(Protocol):
+    """The interface of every source of frames."""
+
+    @property
+    def info(self) -> DriverInfo:
+        """What the driver delivers; raises `DriverClosedError` before `open`."""
+        ...
+
+    def open(self) -> None:
+        """Connect or open the source; raises `DriverConfigError` or `DriverConnectionError`."""
+        ...
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        """The next frame; raises `EndOfStream`, `DriverTimeoutError`, `DriverClosedError`, ..."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; may be called more than once."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False] | None: ...

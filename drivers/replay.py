@@ -1,0 +1,182 @@
+"""The driver that plays a recording: at the recorded pace, faster, slower, or as fast as its reader."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import numpy as np
+
+from drivers.driver import (
+    DriverClosedError,
+    DriverConfigError,
+    DriverError,
+    DriverInfo,
+    DriverTimeoutError,
+    EndOfStream,
+)
+from drivers.frame import JointFrame
+from drivers.recording import Recording, RecordingError, SpanError, read_recording
+from drivers.span import Span
+from rt_core.types import IntArray
+
+#: Pause between two passes of a looped recording: its end and its start do not fit together.
+LOOP_PAUSE_S = 1.0
+
+
+class ReplayDriver:
+    """Plays a recording.
+
+    Frames carry their recorded time and values.  `seq` starts at 0 and skips where cycles were lost in
+    the recording.  Each frame has a fixed deadline on CLOCK_MONOTONIC, so that the pace does not drift; a
+    reader that was late gets what it missed without delay.  In a loop, each pass continues the time and
+    the count of the one before after a pause of one second, visible as a gap.
+
+    Parameters
+    ----------
+    path : path
+        The recording.
+    speed : float or "max"
+        1 is the recorded pace, 2 twice as fast; "max" never waits, and is lossless: the reader sets the pace.
+    span : Span, optional
+        The part to play.
+    loop : bool
+        Start again at the end.
+    robot : str, optional
+        Whose frames, if the file holds several robots.
+
+    Raises
+    ------
+    DriverConfigError
+        `speed` is not a positive number or "max".
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        speed: float | Literal["max"] = 1.0,
+        span: Span | None = None,
+        loop: bool = False,
+        robot: str | None = None,
+    ) -> None:
+        if speed != "max" and not (
+            isinstance(speed, (int, float)) and not isinstance(speed, bool) and math.isfinite(speed) and speed > 0.0
+        ):
+            raise DriverConfigError(f"replay of {path}: speed {speed!r} is neither a positive number nor 'max'")
+        self.path = Path(path)
+        self._ns_per_ns = None if speed == "max" else 1.0 / float(speed)
+        self._span = span
+        self._loop = loop
+        self._robot = robot
+        self._recording: Recording | None = None
+        self._seq: IntArray = np.zeros(0, dtype=np.int64)
+        self._info: DriverInfo | None = None
+        self._index = 0
+        self._lap = 0
+        self._start_ns: int | None = None  # when the first frame was due
+
+    @property
+    def info(self) -> DriverInfo:
+        """What the recording delivers; raises `DriverClosedError` unless open."""
+        if self._info is None:
+            raise DriverClosedError(f"replay of {self.path}: not open")
+        return self._info
+
+    def open(self) -> None:
+        """Load the recording.
+
+        Raises
+        ------
+        DriverConfigError
+            It is not there, cut off, or no recording, or the span lies outside it; the message says what to do.
+        DriverError
+            It is open already.
+        """
+        if self._recording is not None:
+            raise DriverError(f"replay of {self.path}: already open")
+        try:
+            recording = read_recording(self.path, self._span, self._robot)
+        except (RecordingError, SpanError) as error:
+            raise DriverConfigError(f"replay: {error}") from error
+        # Where the recorded count starts again (the source was restarted), count on.
+        steps = np.maximum(np.diff(recording.seq), 1)
+        self._seq = np.concatenate(([0], np.cumsum(steps)))
+        self._recording = recording
+        self._info = DriverInfo(
+            source="replay",
+            joint_names=recording.joint_names,
+            channels=tuple(recording.channels),
+            rate_hz=recording.rate_hz,
+            clock="recording",
+            lossless=self._ns_per_ns is None,
+        )
+        self._index = self._lap = 0
+        self._start_ns = None
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        """Wait until the next frame is due and return it.
+
+        Raises
+        ------
+        EndOfStream
+            The recording has been played.
+        DriverTimeoutError
+            The next frame is due later than `timeout_s` from now; it stays the next one.
+        DriverClosedError
+            Not open.
+        """
+        recording = self._recording
+        if recording is None:
+            raise DriverClosedError(f"replay of {self.path}: read while it is not open")
+        if self._index == recording.samples:
+            if not self._loop:
+                raise EndOfStream(f"replay of {self.path}: all {recording.samples} frames played")
+            self._index = 0
+            self._lap += 1
+        first_ns = int(recording.t_ns[0])
+        lap_ns = int(recording.t_ns[-1]) - first_ns + round(LOOP_PAUSE_S * 1e9)
+        shift_ns = self._lap * lap_ns
+        if self._ns_per_ns is not None:
+            now = time.monotonic_ns()
+            if self._start_ns is None:
+                self._start_ns = now
+            elapsed = int(recording.t_ns[self._index]) - first_ns + shift_ns
+            self._wait(self._start_ns + round(elapsed * self._ns_per_ns), now, timeout_s)
+        frame = recording.frame(self._index)
+        frame.seq = int(self._seq[self._index]) + self._lap * self._seq_of_lap(recording)
+        frame.t_bus_ns += shift_ns
+        frame.t_host_ns = time.monotonic_ns()
+        self._index += 1
+        return frame
+
+    def close(self) -> None:
+        """Forget the recording; may be called more than once."""
+        self._recording = None
+        self._info = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait(self, due_ns: int, now_ns: int, timeout_s: float) -> None:
+        limit_ns = now_ns + round(timeout_s * 1e9)
+        until_ns = min(due_ns, limit_ns)
+        while now_ns < until_ns:
+            time.sleep((until_ns - now_ns) * 1e-9)
+            now_ns = time.monotonic_ns()
+        if due_ns > limit_ns:
+            raise DriverTimeoutError(
+                f"replay of {self.path}: no frame within {timeout_s:g} s; the next is due in "
+                f"{(due_ns - now_ns) * 1e-9:.3g} s"
+            )
+
+    def _seq_of_lap(self, recording: Recording) -> int:
+        return int(self._seq[-1]) + max(1, round(LOOP_PAUSE_S * recording.rate_hz))

@@ -1,0 +1,1 @@
+"""Identification from recordings: preprocessing, least squares, uncertainty."""

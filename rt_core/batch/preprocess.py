@@ -1,0 +1,234 @@
+"""From recorded channels to uniform, zero-phase filtered signals.
+
+1. Samples marked invalid are left out, samples that repeat the previous one in every channel are
+   dropped (a logger that ran ahead of the robot), and the recording is cut where samples are missing
+   for longer than a filter can bridge.
+2. Each piece is interpolated to a uniform grid at the nominal rate.
+3. Position, torque and, where it was measured, velocity pass the same zero-phase Butterworth filter.
+4. Velocity is the measured one or the central difference of position.  Acceleration is the central
+   difference of velocity, passed through the filter once more: differencing amplifies what the first
+   pass leaves near the cut-off, and noise in the regressor biases the parameters towards zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import signal
+from scipy.interpolate import CubicSpline
+
+from rt_core.types import BoolArray, FloatArray
+
+#: A piece shorter than this many periods of the cut-off frequency is not used.
+_SHORTEST_PERIODS = 4.0
+#: Missing samples are bridged up to this many periods of the cut-off frequency.
+_BRIDGE_PERIODS = 0.25
+
+
+class DataError(ValueError):
+    """The data cannot be used for what was asked; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class SignalSettings:
+    """How signals are prepared; frequencies in Hz, times in s.
+
+    Attributes
+    ----------
+    cutoff_hz : float
+        Cut-off of the zero-phase low-pass on position, velocity and torque.
+    rate_hz : float or None
+        Rate of the rows of the regression, reached by filtering and decimating both of its sides;
+        None for five times the cut-off.  Never above the recording's rate.
+    filter_order : int
+        Order of the Butterworth filter (it runs forwards and backwards).
+    trim_s : float or None
+        Cut at both ends of the recording; None for five periods of the cut-off frequency.
+    min_velocity : (n,) float64 or None
+        Rows of joint `j` are left out where `|dq_j|` is below this [rad/s or m/s].
+    """
+
+    cutoff_hz: float = 10.0
+    rate_hz: float | None = None
+    filter_order: int = 4
+    trim_s: float | None = None
+    min_velocity: FloatArray | None = None
+
+    @property
+    def row_rate_hz(self) -> float:
+        """Wanted rate of the rows."""
+        return 5.0 * self.cutoff_hz if self.rate_hz is None else self.rate_hz
+
+    @property
+    def trim(self) -> float:
+        """Cut at both ends of the recording [s]."""
+        return 5.0 / self.cutoff_hz if self.trim_s is None else self.trim_s
+
+
+@dataclass(frozen=True)
+class SignalPiece:
+    """A stretch without long gaps, on a uniform grid.
+
+    `t` (N,) [s]; `q, dq, ddq, tau` (N, n), all filtered with the same zero-phase filter.
+    """
+
+    t: FloatArray
+    q: FloatArray
+    dq: FloatArray
+    ddq: FloatArray
+    tau: FloatArray
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Uniform filtered signals and what was done to get them."""
+
+    pieces: tuple[SignalPiece, ...]
+    rate_hz: float
+    t_first: float
+    t_last: float
+    repeated: int
+    invalid: int
+    gaps: int
+    unused: int
+    measured_velocity: bool
+
+
+def nominal_rate(t: FloatArray) -> float:
+    """Nominal sample rate [Hz] of time stamps `t` [s]: from the median step, rounded if within 1 % of a whole rate."""
+    rate = 1.0 / float(np.median(np.diff(t)))
+    for digits in (-2, -1, 0):
+        near = round(rate, digits)
+        if near > 0 and abs(near - rate) < 0.01 * rate:
+            return float(near)
+    return rate
+
+
+def zero_phase(x: FloatArray, cutoff_hz: float, rate_hz: float, order: int) -> FloatArray:
+    """Forward-backward Butterworth low-pass of `x` (N, ...) along its first axis."""
+    if cutoff_hz >= 0.5 * rate_hz:
+        raise DataError(
+            f"cut-off {cutoff_hz:g} Hz is not below half the sample rate ({0.5 * rate_hz:g} Hz): choose a lower cut-off"
+        )
+    sections = signal.butter(order, cutoff_hz, fs=rate_hz, output="sos")
+    pad = min(x.shape[0] - 1, int(3.0 * rate_hz / cutoff_hz))
+    return np.asarray(signal.sosfiltfilt(sections, x, axis=0, padlen=pad))
+
+
+def central_difference(x: FloatArray, step: float) -> FloatArray:
+    """Central difference along the first axis (one-sided at the two ends)."""
+    return np.asarray(np.gradient(x, step, axis=0))
+
+
+def check_channels(t: FloatArray, q: FloatArray, tau: FloatArray, dq: FloatArray | None) -> None:
+    """Raise `DataError` on shapes that disagree, fewer than 16 samples, NaN, or time that does not increase."""
+    if t.ndim != 1 or q.ndim != 2 or tau.shape != q.shape or (dq is not None and dq.shape != q.shape):
+        raise DataError(f"shapes disagree: t {t.shape}, q {q.shape}, tau {tau.shape}")
+    if t.size != q.shape[0]:
+        raise DataError(f"{t.size} time stamps but {q.shape[0]} samples")
+    if t.size < 16:
+        raise DataError(f"only {t.size} samples: too few for any identification")
+    for name, values in (("t", t[:, None]), ("q", q), ("tau", tau), ("dq", dq)):
+        if values is not None and not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            raise DataError(f"channel {name}, joint {column + 1}: not a number at sample {row} (t = {t[row]:.6g} s)")
+    steps = np.diff(t)
+    if (steps <= 0.0).any():
+        row = int(np.argmax(steps <= 0.0))
+        raise DataError(
+            f"time does not increase: sample {row + 1} is at {t[row + 1]:.6g} s after {t[row]:.6g} s "
+            f"({int((steps <= 0).sum())} such steps); sort or repair the time stamps"
+        )
+
+
+def prepare(
+    t: FloatArray,
+    q: FloatArray,
+    tau: FloatArray,
+    settings: SignalSettings,
+    *,
+    dq: FloatArray | None = None,
+    valid: BoolArray | None = None,
+    rate_hz: float | None = None,
+) -> Signals:
+    """Uniform filtered signals of a recording.
+
+    Parameters
+    ----------
+    t : (N,) float64
+        Time [s], increasing, steps may vary.
+    q, tau : (N, n) float64
+        Joint position and torque; `dq` (N, n) measured joint velocity or None.
+    valid : (N,) bool or None
+        Samples to use.
+    rate_hz : float or None
+        Nominal rate; None to take it from the time stamps.
+
+    Raises
+    ------
+    DataError
+        If the channels do not fit together, hold NaN where `valid`, or nothing usable remains.
+    """
+    total = t.size
+    use = np.ones(total, dtype=bool) if valid is None else np.asarray(valid, dtype=bool).copy()
+    if use.size != total:
+        raise DataError(f"{use.size} validity flags for {total} samples")
+    invalid = int(total - use.sum())
+    t, q, tau = t[use], q[use], tau[use]
+    dq = None if dq is None else dq[use]
+    check_channels(t, q, tau, dq)
+    rate = nominal_rate(t) if rate_hz is None else rate_hz
+    same = (np.diff(q, axis=0) == 0.0).all(axis=1) & (np.diff(tau, axis=0) == 0.0).all(axis=1)
+    if dq is not None:
+        same &= (np.diff(dq, axis=0) == 0.0).all(axis=1)
+    fresh = np.concatenate(([True], ~same))
+    t, q, tau = t[fresh], q[fresh], tau[fresh]
+    dq = None if dq is None else dq[fresh]
+    if t.size < 16:
+        raise DataError("every sample repeats the one before: the recording holds no motion and no torque signal")
+
+    bridge = max(_BRIDGE_PERIODS / settings.cutoff_hz, 3.0 / rate)
+    cuts = np.flatnonzero(np.diff(t) > bridge) + 1
+    pieces: list[SignalPiece] = []
+    unused = 0
+    for part in np.split(np.arange(t.size), cuts):
+        if part.size < 16 or t[part[-1]] - t[part[0]] < _SHORTEST_PERIODS / settings.cutoff_hz:
+            unused += part.size
+            continue
+        pieces.append(_filter_piece(t[part], q[part], tau[part], None if dq is None else dq[part], rate, settings))
+    if not pieces:
+        raise DataError(
+            f"no stretch of {_SHORTEST_PERIODS / settings.cutoff_hz:g} s without a gap longer than {bridge * 1e3:.3g} ms: "
+            "the recording is too short or too fragmented for this cut-off"
+        )
+    return Signals(
+        tuple(pieces),
+        rate,
+        float(t[0]),
+        float(t[-1]),
+        int((~fresh).sum()),
+        invalid,
+        int(cuts.size),
+        unused,
+        dq is not None,
+    )
+
+
+def _filter_piece(
+    t: FloatArray, q: FloatArray, tau: FloatArray, dq: FloatArray | None, rate: float, settings: SignalSettings
+) -> SignalPiece:
+    step = 1.0 / rate
+    count = int(np.floor((t[-1] - t[0]) * rate * (1.0 + 1e-12))) + 1
+    grid = t[0] + step * np.arange(count)
+    grid[-1] = min(grid[-1], t[-1])
+
+    def low_pass(x: FloatArray) -> FloatArray:
+        return zero_phase(x, settings.cutoff_hz, rate, settings.filter_order)
+
+    def linear(x: FloatArray) -> FloatArray:
+        return np.stack([np.interp(grid, t, x[:, j]) for j in range(x.shape[1])], axis=1)
+
+    q_f = low_pass(CubicSpline(t, q)(grid) if dq is None else linear(q))
+    dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq))
+    return SignalPiece(grid, q_f, dq_f, low_pass(central_difference(dq_f, step)), low_pass(linear(tau)))

@@ -1,0 +1,238 @@
+"""Rows of the regression `tau = Y theta`, filtered and decimated alike on both sides.
+
+The model holds at every instant, so any linear filter may be applied to `tau` and to every column of
+`Y` together without changing the parameters ("parallel filtering", Gautier 1997).  Here it is the
+anti-aliasing filter of the decimation.  `Y` is built in cache, sixteen samples at a time, and only
+its filtered, decimated rows are ever stored.
+
+Samples at which a joint hardly moves are set to zero in that joint's row before the filter, again on
+both sides: friction at rest is not a function of velocity, and it must not leak into rows nearby.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import signal
+
+from rt_core.batch.preprocess import DataError, SignalPiece, Signals, SignalSettings
+from rt_core.jit import kernel
+from rt_core.model.base import BaseParameters
+from rt_core.model.parameters import LAW_LINK
+from rt_core.model.regressor import BLOCK, joint_column, link_columns
+from rt_core.model.robot import RobotModel
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: Pass band of the decimation, as a share of the new Nyquist frequency.
+PASS_BAND = 0.8
+_HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
+_KAISER_BETA = 7.0
+_LEAST_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Decimated rows of all joints.
+
+    Attributes
+    ----------
+    t : (K,) float64
+        Times [s].
+    Y : (n, p, K) float64
+        Base regressor, by columns.
+    q, dq, ddq, tau : (K, n) float64
+        State at the rows' times, and the filtered torque.
+    use : (K, n) bool
+        False where a joint's row is left out because the joint hardly moves.
+    piece : (K,) int64
+        Which stretch without gaps the row belongs to.
+    rate_hz, band_hz : float
+        Rate of the rows, and the frequency up to which both sides were kept.
+    """
+
+    t: FloatArray
+    Y: FloatArray
+    q: FloatArray
+    dq: FloatArray
+    ddq: FloatArray
+    tau: FloatArray
+    use: BoolArray
+    piece: IntArray
+    rate_hz: float
+    band_hz: float
+
+    def select(self, start: float, stop: float) -> Rows:
+        """The rows with `start <= t < stop`."""
+        keep = (self.t >= start) & (self.t < stop)
+        return Rows(
+            self.t[keep],
+            self.Y[:, :, keep],
+            self.q[keep],
+            self.dq[keep],
+            self.ddq[keep],
+            self.tau[keep],
+            self.use[keep],
+            self.piece[keep],
+            self.rate_hz,
+            self.band_hz,
+        )
+
+    def predict(self, theta: FloatArray) -> FloatArray:
+        """(K, n) torque of base parameters `theta` (p,)."""
+        return np.einsum("npk,p->kn", self.Y, theta)
+
+
+def decimation_filter(factor: int) -> FloatArray:
+    """Symmetric low-pass of odd length and unit gain that precedes a decimation by `factor`."""
+    if factor == 1:
+        return np.ones(1)
+    length = 2 * _HALF_PERIODS * factor + 1
+    taps = signal.firwin(length, PASS_BAND / factor, window=("kaiser", _KAISER_BETA))
+    return np.asarray(taps / taps.sum())
+
+
+@kernel
+def decimated_rows(
+    geometry: FloatArray,
+    gravity: FloatArray,
+    law: IntArray,
+    source: IntArray,
+    motor: FloatArray,
+    q: FloatArray,
+    dq: FloatArray,
+    ddq: FloatArray,
+    tau: FloatArray,
+    threshold: FloatArray,
+    taps: FloatArray,
+    centres: IntArray,
+    out: FloatArray,
+    out_tau: FloatArray,
+    share: FloatArray,
+) -> None:
+    """Filtered base regressor and torque at the samples `centres` (K,), ascending.
+
+    `q, dq, ddq, tau` (N, n); `taps` of odd length; the support of every centre must lie within the
+    samples.  Row `j` averages only the samples with `|dq_j| >= threshold[j]`.  `out` (K, n, P),
+    `out_tau` (K, n) and `share` (K, n), the weight of the samples that took part, start at zero.
+    """
+    count, n = q.shape
+    columns = law.shape[0]
+    half = taps.shape[0] // 2
+    state = np.zeros((3, n, BLOCK))
+    links = np.zeros((n, n, 10 * BLOCK))
+    value = np.zeros(BLOCK)
+    weight = np.zeros((n, BLOCK))
+    first = 0  # the first centre whose support is not yet complete
+    for start in range(0, count, BLOCK):
+        while first < centres.shape[0] and centres[first] + half < start:
+            first += 1
+        if first == centres.shape[0]:
+            break
+        if centres[first] - half >= start + BLOCK:
+            continue
+        size = min(BLOCK, count - start)
+        for b in range(size):
+            for i in range(n):
+                state[0, i, b] = q[start + b, i]
+                state[1, i, b] = dq[start + b, i]
+                state[2, i, b] = ddq[start + b, i]
+        link_columns(geometry, gravity, state[0], state[1], state[2], links)
+        for r in range(first, centres.shape[0]):
+            if centres[r] - half >= start + BLOCK:
+                break
+            for j in range(n):
+                for b in range(BLOCK):
+                    lag = start + b - centres[r] + half
+                    inside = b < size and 0 <= lag < taps.shape[0] and np.abs(state[1, j, b]) >= threshold[j]
+                    weight[j, b] = taps[lag] if inside else 0.0
+                for b in range(size):
+                    share[r, j] += weight[j, b]
+                    out_tau[r, j] += weight[j, b] * tau[start + b, j]
+            row = out[r]
+            for c in range(columns):
+                if law[c] == LAW_LINK:
+                    k = source[c] // 10
+                    offset = (source[c] - 10 * k) * BLOCK
+                    for j in range(k + 1):
+                        x = links[k, j]
+                        w = weight[j]
+                        total = 0.0
+                        for b in range(BLOCK):
+                            total += w[b] * x[offset + b]
+                        row[j, c] += total
+                else:
+                    joint_column(law[c], motor[c], state[1], state[2], value)
+                    for j in range(n):
+                        if motor[c, j] != 0.0:
+                            w = weight[j]
+                            total = 0.0
+                            for b in range(BLOCK):
+                                total += w[b] * value[b]
+                            row[j, c] += motor[c, j] * total
+
+
+def _piece_rows(
+    model: RobotModel,
+    base: BaseParameters,
+    piece: SignalPiece,
+    centres: IntArray,
+    taps: FloatArray,
+    threshold: FloatArray,
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """`Y` (K, n, p), filtered torque (K, n), and which rows to use (K, n), of one piece."""
+    layout = base.layout
+    Y = np.zeros((centres.size, model.n, len(layout)))
+    tau = np.zeros((centres.size, model.n))
+    share = np.zeros((centres.size, model.n))
+    channels = [np.ascontiguousarray(x) for x in (piece.q, piece.dq, piece.ddq, piece.tau)]
+    columns = (layout.law, layout.source, layout.motor)
+    decimated_rows(model.geometry, model.gravity, *columns, *channels, threshold, taps, centres, Y, tau, share)
+    use = (share > _LEAST_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
+    return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use
+
+
+def build_rows(model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings) -> Rows:
+    """Decimated rows of the whole recording.
+
+    Raises
+    ------
+    DataError
+        If trimming leaves nothing, or the velocity threshold has the wrong length.
+    """
+    factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
+    taps = decimation_filter(factor)
+    half = taps.size // 2
+    threshold = np.zeros(model.n) if settings.min_velocity is None else np.asarray(settings.min_velocity)
+    if threshold.shape != (model.n,):
+        raise DataError(f"min_velocity has {threshold.size} values for {model.n} joints")
+    start, stop = signals.t_first + settings.trim, signals.t_last - settings.trim
+    parts: list[tuple[FloatArray, ...]] = []
+    for number, piece in enumerate(signals.pieces):
+        centres = np.arange(half, piece.t.size - half, factor, dtype=np.int64)
+        centres = centres[(piece.t[centres] >= start) & (piece.t[centres] <= stop)]
+        if centres.size == 0:
+            continue
+        Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold)
+        states = [x[centres] for x in (piece.q, piece.dq, piece.ddq)]
+        parts.append((piece.t[centres], Y, *states, tau, use, np.full(centres.size, number)))
+    if not parts:
+        raise DataError(
+            f"nothing is left of {signals.t_last - signals.t_first:.3g} s after cutting {settings.trim:.3g} s at both ends "
+            f"and {half / signals.rate_hz:.3g} s for the decimation filter: record longer or choose a higher rate_hz"
+        )
+    t, Y, q, dq, ddq, tau, use, number = (np.concatenate(x) for x in zip(*parts, strict=True))
+    rate = signals.rate_hz / factor
+    band = min(settings.cutoff_hz, PASS_BAND * 0.5 * rate) if factor > 1 else settings.cutoff_hz
+    return Rows(
+        t,
+        np.ascontiguousarray(Y.transpose(1, 2, 0)),
+        q,
+        dq,
+        ddq,
+        tau,
+        use.astype(bool),
+        number.astype(np.int64),
+        rate,
+        band,
+    )

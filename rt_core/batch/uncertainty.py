@@ -1,0 +1,113 @@
+"""Covariance of a least-squares estimate whose residuals are correlated in time.
+
+Filtered signals and model errors leave residuals that are far from white: the textbook covariance
+`(W'W)^-1` is then too small, often by an order of magnitude.  Each joint's residual is described by
+an autoregressive model (Yule-Walker, order by Akaike's criterion); its autocovariance `Gamma_j` enters
+
+    Cov = A^-1 [ sum_j Y_j' Gamma_j Y_j / s_j^4 ] A^-1,     A = sum_j Y_j' Y_j / s_j^2,
+
+with `s_j` the weights used; the exact covariance of the weighted estimate under that noise (White 1980; Newey and West 1987 for
+the idea, here with a parametric autocovariance).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as la
+from scipy import signal
+
+from rt_core.batch.least_squares import Solution
+from rt_core.batch.rows import Rows
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+_MAX_ORDER = 30
+_NEGLIGIBLE = 1e-3  # the tail of an autocovariance below this share of its start is left out
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Covariance (p, p) of the base parameters and, per joint, by how much correlation widened it.
+
+    `inflation` (n,) is the ratio of the residual's long-run variance to its variance.
+    """
+
+    covariance: FloatArray
+    inflation: FloatArray
+
+    @property
+    def std(self) -> FloatArray:
+        """(p,) standard deviations."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+
+def autocovariance(residual: FloatArray, use: BoolArray, piece: IntArray, lags: int) -> FloatArray:
+    """Autocovariance (lags + 1,) of a residual with holes, never across pieces."""
+    out = np.zeros(lags + 1)
+    x = np.where(use, residual, 0.0)
+    for lag in range(lags + 1):
+        pair = use[lag:] & use[: use.size - lag] & (piece[lag:] == piece[: use.size - lag])
+        count = int(pair.sum())
+        if count:
+            # the biased form: it keeps the sequence positive definite
+            out[lag] = float((x[lag:] * x[: x.size - lag])[pair].sum()) / int(use.sum())
+    return out
+
+
+def autoregressive_covariance(gamma: FloatArray, count: int, longest: int) -> FloatArray:
+    """Autocovariance of the autoregressive model that Akaike's criterion picks, until it has died out.
+
+    `gamma` holds the sample autocovariance, `count` the number of samples, `longest` the last lag.
+    """
+    if gamma[0] <= 0.0:
+        return np.zeros(1)
+    best, chosen = np.inf, np.zeros(0)
+    for order in range(min(gamma.size - 1, _MAX_ORDER, count // 10) + 1):
+        weights = la.solve_toeplitz(gamma[:order], gamma[1 : order + 1]) if order else np.zeros(0)
+        innovation = gamma[0] - float(weights @ gamma[1 : order + 1])
+        if innovation <= 1e-12 * gamma[0]:
+            break
+        score = count * np.log(innovation) + 2.0 * (order + 1)
+        if score < best:
+            best, chosen = score, weights
+    order = chosen.size
+    out = np.zeros(longest + 1)
+    head = min(order, longest) + 1
+    out[:head] = gamma[:head]
+    for lag in range(head, longest + 1):
+        out[lag] = float(chosen @ out[lag - order : lag][::-1]) if order else 0.0
+    alive = np.flatnonzero(np.abs(out) > _NEGLIGIBLE * out[0])
+    return out[: int(alive[-1]) + 1]
+
+
+def estimate_covariance(rows: Rows, solution: Solution) -> Uncertainty:
+    """Covariance of `solution` on the rows it was fitted to."""
+    n, p, count = rows.Y.shape
+    bread = solution.inverse_root @ solution.inverse_root.T
+    residual = rows.tau - rows.predict(solution.theta)
+    middle = np.zeros((p, p))
+    inflation = np.ones(n)
+    for j in range(n):
+        use = rows.use[:, j]
+        total = int(use.sum())
+        if total < 2:
+            continue
+        gamma = autocovariance(residual[:, j], use, rows.piece, min(_MAX_ORDER, total - 1))
+        gamma = autoregressive_covariance(gamma, total, count // 2)
+        if gamma[0] <= 0.0:
+            continue
+        inflation[j] = max((gamma[0] + 2.0 * gamma[1:].sum()) / gamma[0], 1.0)
+        # The fit took up its share of the noise: correct by the effective, not the nominal, sample size.
+        effective = total / inflation[j]
+        gamma = gamma / max(1.0 - solution.leverage[j] / effective, 0.1)
+        columns = np.flatnonzero(rows.Y[j].any(axis=1))
+        block = rows.Y[j][columns] * use
+        for number in np.unique(rows.piece):
+            inside = rows.piece == number
+            x = block[:, inside]
+            kernel = np.concatenate((gamma[:0:-1], gamma))[None, :]
+            smooth = signal.oaconvolve(x, kernel, mode="full", axes=1)[:, gamma.size - 1 : gamma.size - 1 + x.shape[1]]
+            middle[np.ix_(columns, columns)] += x @ smooth.T / solution.weighted_with[j] ** 4
+    covariance = bread @ middle @ bread
+    return Uncertainty(0.5 * (covariance + covariance.T), inflation)

@@ -1,0 +1,1 @@
+"""Robot geometry, inverse dynamics, regressor and base parameters."""

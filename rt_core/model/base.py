@@ -1,0 +1,146 @@
+"""Base (minimal) parameters: the combinations of standard parameters that torque can determine.
+
+The regressor is stacked over random feasible states; columns that depend on earlier ones are
+regrouped into them (Gautier 1991, "Numerical calculation of the base inertial parameters").  The
+result is `theta = mapping @ phi` with `mapping = [I beta]` up to the order of columns, and
+`tau = Y[:, independent] @ theta`: the base regressor is a choice of columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rt_core.model.parameters import LAW_ARMATURE, LAW_LINK, ParameterLayout, standard_layout
+from rt_core.model.regressor import regressor
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray, IntArray
+
+#: A column is dependent when this little of its length is left outside the span of the earlier ones.
+TOLERANCE = 1e-8
+_COEFFICIENT_FLOOR = 1e-9  # regrouping coefficients below this are rounding
+
+
+@dataclass(frozen=True)
+class BaseParameters:
+    """The base parameters of a robot.
+
+    Attributes
+    ----------
+    standard : ParameterLayout
+        All standard columns.
+    independent : (p,) int64
+        Columns of `standard` that carry the base parameters, ascending.
+    mapping : (p, P) float64
+        `theta = mapping @ phi` from standard parameters `phi`.
+    smallest_kept, largest_dropped : float
+        Relative length left outside the span of earlier columns, of the weakest kept and the
+        strongest dropped column: the gap on which the rank decision rests.
+    """
+
+    standard: ParameterLayout
+    independent: IntArray
+    mapping: FloatArray
+    smallest_kept: float
+    largest_dropped: float
+
+    def __len__(self) -> int:
+        return int(self.independent.size)
+
+    @cached_property
+    def layout(self) -> ParameterLayout:
+        """The columns of the base regressor, named by their leading standard parameter."""
+        return self.standard.take(self.independent)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Leading standard parameter of each base parameter."""
+        return self.layout.names
+
+    @cached_property
+    def expressions(self) -> tuple[str, ...]:
+        """Each base parameter as a readable combination of standard parameters."""
+        return tuple(self._expression(k) for k in range(len(self)))
+
+    def _expression(self, k: int) -> str:
+        text = self.standard.names[self.independent[k]]
+        for c in np.flatnonzero(self.mapping[k]):
+            if c == self.independent[k]:
+                continue
+            value = self.mapping[k, c]
+            size = "" if abs(abs(value) - 1.0) < 1e-6 else f"{abs(value):.6g}*"
+            text += f" {'-' if value < 0 else '+'} {size}{self.standard.names[c]}"
+        return text
+
+    def theta(self, phi: FloatArray) -> FloatArray:
+        """(p,) base parameters of standard parameters `phi` (P,)."""
+        return np.asarray(self.mapping @ phi)
+
+    def phi(self, theta: FloatArray) -> FloatArray:
+        """(P,) the sparsest standard parameters with the given base parameters.
+
+        They give the same torque; they are not physically meaningful link by link.
+        """
+        out = np.zeros(len(self.standard))
+        out[self.independent] = theta
+        return out
+
+
+def random_states(model: RobotModel, count: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """`count` random states `q, dq, ddq` (count, n) within the position limits, rates of order one."""
+    rng = np.random.default_rng(seed)
+    lower = np.array([max(j.lower, -np.pi) if j.kind == "revolute" else max(j.lower, -1.0) for j in model.joints])
+    upper = np.array([min(j.upper, np.pi) if j.kind == "revolute" else min(j.upper, 1.0) for j in model.joints])
+    empty = upper <= lower  # limits that lie outside the range above
+    lower = np.where(empty, [j.lower for j in model.joints], lower)
+    upper = np.where(empty, [j.upper for j in model.joints], upper)
+    q = rng.uniform(lower, upper, (count, model.n))
+    dq = rng.uniform(-2.0, 2.0, (count, model.n))
+    ddq = rng.uniform(-4.0, 4.0, (count, model.n))
+    return q, dq, ddq
+
+
+def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: int = 0) -> BaseParameters:
+    """Base parameters of `model` with all the joint effects it asks for.
+
+    Columns that are zero in every state are dropped first.  Friction and offset are tried first,
+    then link parameters from the base outwards, then rotor inertias, so that a rotor inertia that
+    cannot be told from a link's inertia is regrouped into it.
+    """
+    layout = standard_layout(model)
+    total = len(layout)
+    states = random_states(model, max(64, 4 * total // model.n), seed)
+    stacked = regressor(model, layout, *states).reshape(-1, total)
+    norms = np.linalg.norm(stacked, axis=0)
+    alive = norms > tolerance * norms.max(initial=1.0)
+    scaled = np.where(alive, stacked / np.where(alive, norms, 1.0), 0.0)
+    rank_of_kind = np.where(layout.law == LAW_LINK, 1, np.where(layout.law == LAW_ARMATURE, 2, 0))
+    order = [int(c) for c in np.lexsort((np.arange(total), rank_of_kind)) if alive[c]]
+
+    span = np.empty((stacked.shape[0], total))
+    kept: list[int] = []
+    smallest_kept, largest_dropped = np.inf, 0.0
+    for c in order:
+        column = scaled[:, c].copy()
+        for _ in range(2):  # twice is enough to be orthogonal to rounding
+            column -= span[:, : len(kept)] @ (span[:, : len(kept)].T @ column)
+        left = float(np.linalg.norm(column))
+        if left > tolerance:
+            span[:, len(kept)] = column / left
+            kept.append(c)
+            smallest_kept = min(smallest_kept, left)
+        else:
+            largest_dropped = max(largest_dropped, left)
+    independent = np.array(sorted(kept), dtype=np.int64)
+    dependent = np.array([c for c in order if c not in set(kept)], dtype=np.int64)
+    mapping = np.zeros((independent.size, total))
+    mapping[np.arange(independent.size), independent] = 1.0
+    if dependent.size:
+        beta = np.linalg.lstsq(scaled[:, independent], scaled[:, dependent], rcond=None)[0]
+        beta *= norms[dependent] / norms[independent][:, None]
+        nearest = np.round(beta)
+        beta = np.where(np.abs(beta - nearest) < _COEFFICIENT_FLOOR, nearest, beta)
+        mapping[:, dependent] = beta
+    return BaseParameters(layout, independent, mapping, smallest_kept, largest_dropped)

@@ -1,0 +1,130 @@
+"""The ten inertial parameters of a link: building, moving to another frame, checking.
+
+A vector `phi` of shape (10,) is in Pinocchio's order `m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`: first moments
+`m*c`, and the inertia *tensor* about the frame's origin, so that `Ixy = -integral(x*y dm)`.
+
+The 4x4 pseudo-inertia `J = integral([p; 1] [p; 1]^T dm)` holds the same numbers and moves between frames by the
+homogeneous matrix alone: `J_a = T_ab J_b T_ab^T`.  A body of positive density has a positive definite `J`
+(Wensing, Kim, Slotine: Linear matrix inequalities for physically consistent inertial parameter identification, 2018).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from rt_core.types import FloatArray
+
+
+def tensor(six: FloatArray) -> FloatArray:
+    """(3, 3) symmetric tensor from (6,) `Ixx, Ixy, Iyy, Ixz, Iyz, Izz`."""
+    xx, xy, yy, xz, yz, zz = six
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], dtype=np.float64)
+
+
+def six(inertia: FloatArray) -> FloatArray:
+    """(6,) `Ixx, Ixy, Iyy, Ixz, Iyz, Izz` of a (3, 3) symmetric tensor."""
+    return np.array([inertia[0, 0], inertia[0, 1], inertia[1, 1], inertia[0, 2], inertia[1, 2], inertia[2, 2]])
+
+
+def shifted(mass: float, offset: FloatArray) -> FloatArray:
+    """(3, 3) inertia tensor [kg*m^2] of a point mass [kg] at `offset` [m] about the origin (Steiner's term)."""
+    c = np.asarray(offset, dtype=np.float64)
+    return np.asarray(mass * (c @ c * np.eye(3) - np.outer(c, c)))
+
+
+def inertial_vector(
+    mass: float,
+    com: FloatArray,
+    inertia: FloatArray,
+    *,
+    about: Literal["com", "origin"] = "com",
+    rotation: FloatArray | None = None,
+) -> FloatArray:
+    """(10,) parameters from mass, centre of mass and inertia tensor.
+
+    Parameters
+    ----------
+    mass : float
+        [kg]
+    com : (3,) array
+        Centre of mass in the link frame [m].
+    inertia : (3, 3) array
+        Inertia tensor [kg*m^2], about the centre of mass or about the link frame's origin.
+    about : {"com", "origin"}
+        The point that `inertia` refers to.
+    rotation : (3, 3) array, optional
+        Turns the axes in which `inertia` is written into the link frame's (identity if left out).
+    """
+    com = np.asarray(com, dtype=np.float64)
+    turned = inertia if rotation is None else rotation @ inertia @ rotation.T
+    about_origin = turned + shifted(mass, com) if about == "com" else turned
+    return np.concatenate(([mass], mass * com, six(about_origin)))
+
+
+def mass_com_inertia(phi: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Mass [kg], centre of mass (3,) [m] and inertia tensor about it (3, 3) [kg*m^2] of (10,) parameters.
+
+    Raises
+    ------
+    ValueError
+        If the mass is zero and the first moments are not: no centre of mass has them.
+    """
+    mass = float(phi[0])
+    if mass == 0.0:
+        if np.any(phi[1:4] != 0.0):
+            raise ValueError("a link of zero mass has first moments: it has no centre of mass")
+        return 0.0, np.zeros(3), tensor(phi[4:10])
+    com = phi[1:4] / mass
+    return mass, com, tensor(phi[4:10]) - shifted(mass, com)
+
+
+def pseudo_inertia(phi: FloatArray) -> FloatArray:
+    """(4, 4) pseudo-inertia of (10,) parameters."""
+    inertia = tensor(phi[4:10])
+    J = np.empty((4, 4))
+    J[:3, :3] = 0.5 * np.trace(inertia) * np.eye(3) - inertia
+    J[:3, 3] = J[3, :3] = phi[1:4]
+    J[3, 3] = phi[0]
+    return J
+
+
+def from_pseudo_inertia(J: FloatArray) -> FloatArray:
+    """(10,) parameters of a (4, 4) pseudo-inertia."""
+    sigma = J[:3, :3]
+    return np.concatenate(([J[3, 3]], J[:3, 3], six(np.trace(sigma) * np.eye(3) - sigma)))
+
+
+def transform_inertial(phi: FloatArray, rotation: FloatArray, translation: FloatArray) -> FloatArray:
+    """Parameters about frame A of a body known about frame B.
+
+    Parameters
+    ----------
+    phi : (10,) array
+        About frame B.
+    rotation, translation : (3, 3) and (3,) arrays
+        Placement of B in A: `p_a = rotation @ p_b + translation` [m].
+    """
+    T = np.eye(4)
+    T[:3, :3] = rotation
+    T[:3, 3] = translation
+    return from_pseudo_inertia(T @ pseudo_inertia(phi) @ T.T)
+
+
+def is_physical(phi: FloatArray, tolerance: float = 0.0) -> bool:
+    """Whether a body of positive mass can have these (10,) parameters.
+
+    True if the mass is positive and the smallest principal second moment about the centre of mass exceeds
+    `-tolerance` times the largest.  With `tolerance` 0 that is a positive definite pseudo-inertia; a small positive
+    one lets rods, discs, point masses and rounded CAD figures pass.
+    """
+    if not np.all(np.isfinite(phi)) or phi[0] <= 0.0:
+        return False
+    mass, com, _ = mass_com_inertia(phi)
+    sigma = pseudo_inertia(phi)[:3, :3] - mass * np.outer(com, com)
+    eigenvalues = np.linalg.eigvalsh(sigma)
+    if tolerance == 0.0:
+        return bool(eigenvalues[0] > 0.0)
+    scale = max(float(eigenvalues[-1]), mass * float(com @ com))
+    return bool(eigenvalues[0] >= -tolerance * scale)

@@ -1,0 +1,284 @@
+"""The regressor `Y(q, dq, ddq)` of `tau = Y(q, dq, ddq) * phi`, in blocks of samples.
+
+Principle of virtual power: joint `j` moves link `k >= j` by the screw `(w, v)`, so that the ten
+columns of link `k` in row `j` are `v . f + w . n`, where force `f` and moment `n` about the link's
+origin are linear in the link's ten parameters:
+
+    f = m*a + (dw x + w x w x) h            n = h x a + I*dw + w x (I*w)
+
+All quantities are in link `k`'s own coordinates, `a` is the origin's proper acceleration.
+
+Sixteen samples are carried through the chain together, one array lane each, so that the compiler
+vectorises across samples and the intermediate results stay in the first-level cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.jit import kernel
+from rt_core.model.parameters import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, ParameterLayout
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray, IntArray
+
+#: Samples carried together.
+BLOCK = 16
+
+# Rows of the intermediate array of `link_columns`, as offsets.
+_R0, _R1, _R2, _R3, _R4, _R5, _R6, _R7, _R8 = (BLOCK * i for i in range(9))  # rotation of the link in its parent
+_P0, _P1, _P2 = (BLOCK * i for i in range(9, 12))  # link origin in the parent
+_W0, _W1, _W2 = (BLOCK * i for i in range(12, 15))  # angular velocity
+_D0, _D1, _D2 = (BLOCK * i for i in range(15, 18))  # angular acceleration
+_A0, _A1, _A2 = (BLOCK * i for i in range(18, 21))  # proper acceleration of the origin
+_B0, _B1, _B2, _B3, _B4, _B5, _B6, _B7, _B8 = (BLOCK * i for i in range(21, 30))  # [dw]x + [w]x^2
+_C, _SN = (BLOCK * i for i in range(30, 32))  # cosine and sine of q
+_ROWS = 32
+_K0, _K1, _K2, _K3, _K4, _K5 = (BLOCK * i for i in range(6))
+_Y0, _Y1, _Y2, _Y3, _Y4, _Y5, _Y6, _Y7, _Y8, _Y9 = (BLOCK * i for i in range(10))
+
+# pi/2 in three parts, the first two exact in 33 bits, so that k*part is exact for |k| < 2**20; and the
+# minimax polynomials of sine and cosine on [-pi/4, pi/4] (W. J. Cody and W. Waite 1980; fdlibm's figures).
+_TWO_OVER_PI = 0.6366197723675814
+_PIO2_A = 1.57079632673412561417e00
+_PIO2_B = 6.07710050630396597660e-11
+_PIO2_C = 2.02226624879595063154e-21
+
+
+@kernel
+def sincos_block(x: FloatArray, S: FloatArray) -> None:
+    """Cosine and sine of `x` (BLOCK,), |x| < 1e6, into rows `_C` and `_SN` of `S`; vectorises, errors near 1 ulp."""
+    for b in range(BLOCK):
+        k = np.floor(x[b] * _TWO_OVER_PI + 0.5)
+        r = ((x[b] - k * _PIO2_A) - k * _PIO2_B) - k * _PIO2_C
+        z = r * r
+        sine = 2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)
+        sine = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * sine)
+        sine = r + r * z * (-1.66666666666666324348e-01 + z * sine)
+        cosine = -2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 - z * 1.13596475577881948265e-11)
+        cosine = -1.38888888888741095749e-03 + z * (2.48015872894767294178e-05 + z * cosine)
+        cosine = 1.0 - 0.5 * z + z * z * (4.16666666666666019037e-02 + z * cosine)
+        quadrant = k - 4.0 * np.floor(0.25 * k)
+        swap = quadrant == 1.0 or quadrant == 3.0
+        c = sine if swap else cosine
+        s = cosine if swap else sine
+        S[_C + b] = -c if quadrant == 1.0 or quadrant == 2.0 else c
+        S[_SN + b] = -s if quadrant >= 2.0 else s
+
+
+@kernel
+def link_columns(
+    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, out: FloatArray
+) -> None:
+    """Columns of all links for one block of samples.
+
+    `q, dq, ddq` are (n, BLOCK); `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten columns of
+    link `k` in row `j <= k`, one after the other; entries with `j > k` are not touched.
+
+    All intermediate rows live in one array at constant offsets: so the compiler can prove that they do
+    not overlap, and vectorises.
+    """
+    n = q.shape[0]
+    S = np.zeros(_ROWS * BLOCK)
+    screws = np.zeros((n, 6 * BLOCK))  # (angular, linear) of joint j at the present link's origin
+    for k in range(3):
+        for b in range(BLOCK):
+            S[_A0 + k * BLOCK + b] = -gravity[k]
+    for i in range(n):
+        g = geometry[i]
+        qi, dqi, ddqi = q[i], dq[i], ddq[i]
+        turn = g[36]
+        slide = 1.0 - turn
+        sincos_block(qi, S)
+        for b in range(BLOCK):
+            c = S[_C + b]
+            s = S[_SN + b]
+            S[_R0 + b] = g[0] + c * g[9] + s * g[18]
+            S[_R1 + b] = g[1] + c * g[10] + s * g[19]
+            S[_R2 + b] = g[2] + c * g[11] + s * g[20]
+            S[_R3 + b] = g[3] + c * g[12] + s * g[21]
+            S[_R4 + b] = g[4] + c * g[13] + s * g[22]
+            S[_R5 + b] = g[5] + c * g[14] + s * g[23]
+            S[_R6 + b] = g[6] + c * g[15] + s * g[24]
+            S[_R7 + b] = g[7] + c * g[16] + s * g[25]
+            S[_R8 + b] = g[8] + c * g[17] + s * g[26]
+            S[_P0 + b] = g[27] + qi[b] * g[30]
+            S[_P1 + b] = g[28] + qi[b] * g[31]
+            S[_P2 + b] = g[29] + qi[b] * g[32]
+        ex, ey, ez = g[33], g[34], g[35]
+        for b in range(BLOCK):
+            tx = S[_W1 + b] * S[_P2 + b] - S[_W2 + b] * S[_P1 + b]
+            ty = S[_W2 + b] * S[_P0 + b] - S[_W0 + b] * S[_P2 + b]
+            tz = S[_W0 + b] * S[_P1 + b] - S[_W1 + b] * S[_P0 + b]
+            ox = S[_A0 + b] + S[_D1 + b] * S[_P2 + b] - S[_D2 + b] * S[_P1 + b] + S[_W1 + b] * tz - S[_W2 + b] * ty
+            oy = S[_A1 + b] + S[_D2 + b] * S[_P0 + b] - S[_D0 + b] * S[_P2 + b] + S[_W2 + b] * tx - S[_W0 + b] * tz
+            oz = S[_A2 + b] + S[_D0 + b] * S[_P1 + b] - S[_D1 + b] * S[_P0 + b] + S[_W0 + b] * ty - S[_W1 + b] * tx
+            ux = S[_R0 + b] * S[_W0 + b] + S[_R3 + b] * S[_W1 + b] + S[_R6 + b] * S[_W2 + b]
+            uy = S[_R1 + b] * S[_W0 + b] + S[_R4 + b] * S[_W1 + b] + S[_R7 + b] * S[_W2 + b]
+            uz = S[_R2 + b] * S[_W0 + b] + S[_R5 + b] * S[_W1 + b] + S[_R8 + b] * S[_W2 + b]
+            vx = S[_R0 + b] * S[_D0 + b] + S[_R3 + b] * S[_D1 + b] + S[_R6 + b] * S[_D2 + b]
+            vy = S[_R1 + b] * S[_D0 + b] + S[_R4 + b] * S[_D1 + b] + S[_R7 + b] * S[_D2 + b]
+            vz = S[_R2 + b] * S[_D0 + b] + S[_R5 + b] * S[_D1 + b] + S[_R8 + b] * S[_D2 + b]
+            cx = (uy * ez - uz * ey) * dqi[b]
+            cy = (uz * ex - ux * ez) * dqi[b]
+            cz = (ux * ey - uy * ex) * dqi[b]
+            S[_W0 + b] = ux + turn * ex * dqi[b]
+            S[_W1 + b] = uy + turn * ey * dqi[b]
+            S[_W2 + b] = uz + turn * ez * dqi[b]
+            S[_D0 + b] = vx + turn * (ex * ddqi[b] + cx)
+            S[_D1 + b] = vy + turn * (ey * ddqi[b] + cy)
+            S[_D2 + b] = vz + turn * (ez * ddqi[b] + cz)
+            S[_A0 + b] = S[_R0 + b] * ox + S[_R3 + b] * oy + S[_R6 + b] * oz + slide * (ex * ddqi[b] + 2.0 * cx)
+            S[_A1 + b] = S[_R1 + b] * ox + S[_R4 + b] * oy + S[_R7 + b] * oz + slide * (ey * ddqi[b] + 2.0 * cy)
+            S[_A2 + b] = S[_R2 + b] * ox + S[_R5 + b] * oy + S[_R8 + b] * oz + slide * (ez * ddqi[b] + 2.0 * cz)
+        for b in range(BLOCK):  # B = [dw]x + [w]x^2
+            S[_B0 + b] = -S[_W1 + b] * S[_W1 + b] - S[_W2 + b] * S[_W2 + b]
+            S[_B1 + b] = S[_W0 + b] * S[_W1 + b] - S[_D2 + b]
+            S[_B2 + b] = S[_W0 + b] * S[_W2 + b] + S[_D1 + b]
+            S[_B3 + b] = S[_W0 + b] * S[_W1 + b] + S[_D2 + b]
+            S[_B4 + b] = -S[_W0 + b] * S[_W0 + b] - S[_W2 + b] * S[_W2 + b]
+            S[_B5 + b] = S[_W1 + b] * S[_W2 + b] - S[_D0 + b]
+            S[_B6 + b] = S[_W0 + b] * S[_W2 + b] - S[_D1 + b]
+            S[_B7 + b] = S[_W1 + b] * S[_W2 + b] + S[_D0 + b]
+            S[_B8 + b] = -S[_W0 + b] * S[_W0 + b] - S[_W1 + b] * S[_W1 + b]
+        for j in range(i + 1):
+            K = screws[j]
+            if j < i:
+                for b in range(BLOCK):
+                    vx = K[_K3 + b] + K[_K1 + b] * S[_P2 + b] - K[_K2 + b] * S[_P1 + b]
+                    vy = K[_K4 + b] + K[_K2 + b] * S[_P0 + b] - K[_K0 + b] * S[_P2 + b]
+                    vz = K[_K5 + b] + K[_K0 + b] * S[_P1 + b] - K[_K1 + b] * S[_P0 + b]
+                    ux = K[_K0 + b]
+                    uy = K[_K1 + b]
+                    uz = K[_K2 + b]
+                    K[_K0 + b] = S[_R0 + b] * ux + S[_R3 + b] * uy + S[_R6 + b] * uz
+                    K[_K1 + b] = S[_R1 + b] * ux + S[_R4 + b] * uy + S[_R7 + b] * uz
+                    K[_K2 + b] = S[_R2 + b] * ux + S[_R5 + b] * uy + S[_R8 + b] * uz
+                    K[_K3 + b] = S[_R0 + b] * vx + S[_R3 + b] * vy + S[_R6 + b] * vz
+                    K[_K4 + b] = S[_R1 + b] * vx + S[_R4 + b] * vy + S[_R7 + b] * vz
+                    K[_K5 + b] = S[_R2 + b] * vx + S[_R5 + b] * vy + S[_R8 + b] * vz
+            else:
+                for b in range(BLOCK):
+                    K[_K0 + b] = turn * ex
+                    K[_K1 + b] = turn * ey
+                    K[_K2 + b] = turn * ez
+                    K[_K3 + b] = slide * ex
+                    K[_K4 + b] = slide * ey
+                    K[_K5 + b] = slide * ez
+            Y = out[i, j]
+            for b in range(BLOCK):
+                Y[_Y0 + b] = K[_K3 + b] * S[_A0 + b] + K[_K4 + b] * S[_A1 + b] + K[_K5 + b] * S[_A2 + b]
+                Y[_Y1 + b] = (
+                    S[_B0 + b] * K[_K3 + b]
+                    + S[_B3 + b] * K[_K4 + b]
+                    + S[_B6 + b] * K[_K5 + b]
+                    + S[_A1 + b] * K[_K2 + b]
+                    - S[_A2 + b] * K[_K1 + b]
+                )
+                Y[_Y2 + b] = (
+                    S[_B1 + b] * K[_K3 + b]
+                    + S[_B4 + b] * K[_K4 + b]
+                    + S[_B7 + b] * K[_K5 + b]
+                    + S[_A2 + b] * K[_K0 + b]
+                    - S[_A0 + b] * K[_K2 + b]
+                )
+                Y[_Y3 + b] = (
+                    S[_B2 + b] * K[_K3 + b]
+                    + S[_B5 + b] * K[_K4 + b]
+                    + S[_B8 + b] * K[_K5 + b]
+                    + S[_A0 + b] * K[_K1 + b]
+                    - S[_A1 + b] * K[_K0 + b]
+                )
+            for b in range(BLOCK):
+                ux = K[_K1 + b] * S[_W2 + b] - K[_K2 + b] * S[_W1 + b]
+                uy = K[_K2 + b] * S[_W0 + b] - K[_K0 + b] * S[_W2 + b]
+                uz = K[_K0 + b] * S[_W1 + b] - K[_K1 + b] * S[_W0 + b]
+                Y[_Y4 + b] = K[_K0 + b] * S[_D0 + b] + ux * S[_W0 + b]
+                Y[_Y5 + b] = K[_K0 + b] * S[_D1 + b] + K[_K1 + b] * S[_D0 + b] + ux * S[_W1 + b] + uy * S[_W0 + b]
+                Y[_Y6 + b] = K[_K1 + b] * S[_D1 + b] + uy * S[_W1 + b]
+                Y[_Y7 + b] = K[_K0 + b] * S[_D2 + b] + K[_K2 + b] * S[_D0 + b] + ux * S[_W2 + b] + uz * S[_W0 + b]
+                Y[_Y8 + b] = K[_K1 + b] * S[_D2 + b] + K[_K2 + b] * S[_D1 + b] + uy * S[_W2 + b] + uz * S[_W1 + b]
+                Y[_Y9 + b] = K[_K2 + b] * S[_D2 + b] + uz * S[_W2 + b]
+
+
+@kernel
+def joint_column(law: int, motor: FloatArray, dq: FloatArray, ddq: FloatArray, value: FloatArray) -> None:
+    """One joint effect for one block, before it is distributed to the rows: `value` (BLOCK,)."""
+    n = motor.shape[0]
+    for b in range(BLOCK):
+        value[b] = 1.0 if law == LAW_OFFSET else 0.0
+    if law == LAW_OFFSET:
+        return
+    for m in range(n):
+        weight = motor[m]
+        if weight != 0.0:
+            rate = ddq[m] if law == LAW_ARMATURE else dq[m]
+            for b in range(BLOCK):
+                value[b] += weight * rate[b]
+    if law == LAW_COULOMB:
+        for b in range(BLOCK):
+            value[b] = np.sign(value[b])
+
+
+@kernel
+def _regressor_batch(
+    geometry: FloatArray,
+    gravity: FloatArray,
+    law: IntArray,
+    source: IntArray,
+    motor: FloatArray,
+    q: FloatArray,
+    dq: FloatArray,
+    ddq: FloatArray,
+    out: FloatArray,
+) -> None:
+    count, n = q.shape
+    columns = law.shape[0]
+    state = np.zeros((3, n, BLOCK))
+    links = np.zeros((n, n, 10 * BLOCK))
+    value = np.zeros(BLOCK)
+    # Flat arrays and unsigned offsets: no view is made per column and no index is checked for its sign.
+    flat = out.reshape(-1)
+    links_flat = links.reshape(-1)
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
+        for b in range(size):
+            for i in range(n):
+                state[0, i, b] = q[start + b, i]
+                state[1, i, b] = dq[start + b, i]
+                state[2, i, b] = ddq[start + b, i]
+        link_columns(geometry, gravity, state[0], state[1], state[2], links)
+        for c in range(columns):
+            if law[c] == LAW_LINK:
+                k = source[c] // 10
+                for j in range(k + 1):
+                    origin = np.uint64(((k * n + j) * 10 + source[c] - 10 * k) * BLOCK)
+                    target = np.uint64((j * columns + c) * count + start)
+                    if size == BLOCK:
+                        for b in range(np.uint64(BLOCK)):
+                            flat[target + b] = links_flat[origin + b]
+                    else:
+                        for b in range(np.uint64(size)):
+                            flat[target + b] = links_flat[origin + b]
+            else:
+                joint_column(law[c], motor[c], state[1], state[2], value)
+                for j in range(n):
+                    weight = motor[c, j]
+                    if weight != 0.0:
+                        target = np.uint64((j * columns + c) * count + start)
+                        for b in range(np.uint64(size)):
+                            flat[target + b] = weight * value[b]
+
+
+def regressor_columns(
+    model: RobotModel, layout: ParameterLayout, q: FloatArray, dq: FloatArray, ddq: FloatArray
+) -> FloatArray:
+    """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n)."""
+    q, dq, ddq = (np.ascontiguousarray(np.atleast_2d(x), dtype=np.float64) for x in (q, dq, ddq))
+    out = np.zeros((model.n, len(layout), q.shape[0]))
+    _regressor_batch(model.geometry, model.gravity, layout.law, layout.source, layout.motor, q, dq, ddq, out)
+    return out
+
+
+def regressor(model: RobotModel, layout: ParameterLayout, q: FloatArray, dq: FloatArray, ddq: FloatArray) -> FloatArray:
+    """Regressor (N, n, P) of the columns of `layout` for states `q, dq, ddq` (N, n), a view by columns."""
+    return regressor_columns(model, layout, q, dq, ddq).transpose(2, 0, 1)

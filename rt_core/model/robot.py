@@ -1,0 +1,147 @@
+"""The one internal form of a robot, whatever it was described in.
+
+A serial chain of `n` one-degree-of-freedom joints.  Joint `i` is fixed to link `i - 1` (link -1 is
+the base) by a placement: `rotation` turns joint-frame coordinates into parent-link coordinates and
+`translation` is the joint frame's origin in the parent-link frame, both at `q = 0`.  The joint then
+turns about (revolute) or slides along (prismatic) `axis`, a unit vector given in the joint frame.
+The link frame is the joint frame after that motion: link parameters are about it, in Pinocchio's
+order `m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`, with first moments `m*c` and the inertia tensor
+about the frame's origin.
+
+SI units: rad or m, rad/s, N*m or N, kg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from rt_core.types import FloatArray
+
+JointKind = Literal["revolute", "prismatic"]
+FrictionLaw = Literal["none", "coulomb_viscous", "coulomb_viscous_offset"]
+
+#: Width of one joint's row in `RobotModel.geometry`.
+GEOMETRY_WIDTH = 37
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One joint and its placement on the parent link; unknown limits are infinite."""
+
+    name: str
+    kind: JointKind
+    rotation: FloatArray  # (3, 3) joint frame -> parent link frame at q = 0
+    translation: FloatArray  # (3,) [m]
+    axis: FloatArray  # (3,) unit vector, joint frame
+    lower: float = -np.inf  # [rad] or [m]
+    upper: float = np.inf
+    velocity: float = np.inf  # [rad/s] or [m/s], absolute
+    effort: float = np.inf  # [N*m] or [N], absolute
+
+
+@dataclass(frozen=True)
+class JointDynamics:
+    """Known or assumed joint-side effects beyond the rigid links, each of shape (n,).
+
+    They are the truth of a simulated arm and a prior elsewhere.
+    """
+
+    armature: FloatArray  # reflected rotor inertia [kg*m^2] or [kg]
+    viscous: FloatArray  # fv [N*m*s/rad] or [N*s/m]
+    coulomb: FloatArray  # fc [N*m] or [N]
+    offset: FloatArray  # torque offset [N*m] or [N]
+
+    @classmethod
+    def zeros(cls, n: int) -> JointDynamics:
+        """No rotor inertia, friction or offset on any of `n` joints."""
+        return cls(*(np.zeros(n) for _ in range(4)))
+
+
+@dataclass(frozen=True)
+class Transmission:
+    """From motors to joints: `q_motor = matrix @ q + offset`, `tau = matrix.T @ tau_motor`.
+
+    The diagonal of `matrix` holds the gear ratios with their signs; off-diagonal entries are
+    couplings, such as a wrist motor that also turns with the joint before it.
+    `torque_constant` [N*m/A] turns motor current into motor torque.
+    """
+
+    matrix: FloatArray  # (n, n)
+    offset: FloatArray  # (n,) [rad], motor side
+    torque_constant: FloatArray  # (n,)
+
+    @classmethod
+    def direct(cls, n: int) -> Transmission:
+        """Motor side and joint side coincide."""
+        return cls(np.eye(n), np.zeros(n), np.ones(n))
+
+    @cached_property
+    def coupling(self) -> FloatArray:
+        """(n, n) motor coordinates referred to the joint side: unit diagonal, identity if uncoupled."""
+        return np.asarray(self.matrix / np.diag(self.matrix)[:, None])
+
+    def joint_position(self, q_motor: FloatArray) -> FloatArray:
+        """(..., n) joint positions from motor positions."""
+        return np.asarray(np.linalg.solve(self.matrix, (q_motor - self.offset)[..., None])[..., 0])
+
+    def joint_velocity(self, dq_motor: FloatArray) -> FloatArray:
+        """(..., n) joint velocities from motor velocities."""
+        return np.asarray(np.linalg.solve(self.matrix, dq_motor[..., None])[..., 0])
+
+    def joint_torque(self, tau_motor: FloatArray) -> FloatArray:
+        """(..., n) joint torques that do the same work as the motor torques."""
+        return np.asarray(tau_motor @ self.matrix)
+
+
+@dataclass(frozen=True)
+class RobotModel:
+    """A serial arm: geometry, gravity, transmission, priors and which joint effects are modelled."""
+
+    name: str
+    joints: tuple[Joint, ...]
+    gravity: FloatArray = field(default_factory=lambda: np.array([0.0, 0.0, -9.81]))  # (3,) base frame [m/s^2]
+    tip_rotation: FloatArray = field(default_factory=lambda: np.eye(3))  # flange in the last link frame
+    tip_translation: FloatArray = field(default_factory=lambda: np.zeros(3))
+    inertial: FloatArray | None = None  # (n, 10) prior in Pinocchio's order, None where unknown
+    dynamics: JointDynamics | None = None
+    transmission: Transmission | None = None
+    friction: FrictionLaw = "coulomb_viscous"
+    armature: bool = True  # rotor inertia is a parameter of the model
+    offset: bool = True  # a constant torque offset is a parameter of the model
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.joints)
+
+    @cached_property
+    def coupling(self) -> FloatArray:
+        """(n, n) motor coordinates referred to the joint side."""
+        return np.eye(self.n) if self.transmission is None else self.transmission.coupling
+
+    @cached_property
+    def geometry(self) -> FloatArray:
+        """(n, 37) packed placements for the kernels.
+
+        The rotation of link `i` in its parent is `A0 + cos(q)*A1 + sin(q)*A2` and the origin is
+        `p + q*d`; columns are `A0, A1, A2` (row-major), `p`, `d`, `axis`, and 1.0 for a revolute joint.
+        """
+        packed = np.zeros((self.n, GEOMETRY_WIDTH))
+        for i, joint in enumerate(self.joints):
+            a = joint.axis
+            R = joint.rotation
+            cross = np.array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
+            revolute = joint.kind == "revolute"
+            along = R @ np.outer(a, a)
+            packed[i, 0:9] = (along if revolute else R).ravel()
+            packed[i, 9:18] = (R - along).ravel() if revolute else 0.0
+            packed[i, 18:27] = (R @ cross).ravel() if revolute else 0.0
+            packed[i, 27:30] = joint.translation
+            packed[i, 30:33] = 0.0 if revolute else R @ a
+            packed[i, 33:36] = a
+            packed[i, 36] = 1.0 if revolute else 0.0
+        return packed

@@ -1,0 +1,489 @@
+"""The online estimator of one arm: frames in, parameters with honest uncertainties out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.linalg.lapack import dtrtri
+
+from rt_core.model.base import BaseParameters, base_parameters, random_states
+from rt_core.model.regressor import regressor
+from rt_core.model.robot import RobotModel
+from rt_core.online import memory as m
+from rt_core.online.filters import filter_bank, low_pass
+from rt_core.online.memory import Memory
+from rt_core.online.pipeline import restart_stream, take_frame
+from rt_core.online.settings import OnlineSettings
+from rt_core.types import BoolArray, FloatArray
+
+EstimateStatus = Literal["unestimated", "estimated", "stale", "frozen", "invalid"]
+
+#: Format of the saved state.
+STATE_FORMAT = 1
+#: As in the batch verdicts: a value is supported if its standard deviation is at most this share of it ...
+RELATIVE_STD_LIMIT = 0.3
+#: ... or moves the torque by less than this much of the noise.
+TORQUE_EFFECT_LIMIT = 1.0
+#: The same for what the last few seconds alone would determine.
+EXCITED_LIMIT = 2.0
+#: Frozen: no joint has moved for this long [s].
+_FROZEN_S = 2.0
+#: A joint whose mean squared innovation exceeds this share of its torque's is not explained by the model.
+_UNEXPLAINED = 0.5
+_START_EFFORTS = 10.0  # one standard deviation of the start value may mean this many times the effort limit
+_DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
+_SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
+_LEAK_EFFECT = 0.3  # the leak keeps a known parameter known to this much of the noise
+_SIGMA_MEMORY_S = 30.0
+_TORQUE_MEMORY_S = 1.0
+_BLOCK_S = 1.0
+_BLOCK_MEMORY = 100.0
+_BLOCK_PRIOR = 5.0
+_SHORT_HZ = 20.0
+
+
+@dataclass(frozen=True)
+class EstimateReport:
+    """What is known at present.
+
+    Attributes
+    ----------
+    t_ns : int
+        The instant the newest data in the estimate belong to: filter delay taken off.
+    theta, std : (p,) float64
+        Base parameters and their standard deviations.
+    validated : (p,) float64
+        The last value that was supported by the data, NaN before the first.
+    status : tuple of str
+        "unestimated", "estimated", "stale", "frozen" or "invalid" per parameter.
+    excited : (p,) bool
+        Which parameters the last few seconds alone would determine.
+    lam : (n,) float64
+        Forgetting factor per update and joint.
+    innovation : (n,) float64
+        Newest innovation [N*m], NaN for a joint at rest.
+    sigma : (n,) float64
+        Usual size of the innovation [N*m].
+    delay_s : float
+    frames, used, masked, repeated, lost, resets, updates : int
+    """
+
+    t_ns: int
+    theta: FloatArray
+    validated: FloatArray
+    std: FloatArray
+    status: tuple[EstimateStatus, ...]
+    excited: BoolArray
+    lam: FloatArray
+    innovation: FloatArray
+    sigma: FloatArray
+    delay_s: float
+    frames: int
+    used: int
+    masked: int
+    repeated: int
+    lost: int
+    resets: int
+    updates: int
+
+
+class OnlineEstimator:
+    """Square-root recursive least squares with variable forgetting over the base parameters of an arm.
+
+    Parameters
+    ----------
+    model : RobotModel
+    settings : OnlineSettings
+    rate_hz : float
+        Nominal rate of the frames; frames that jitter about it are interpolated to a uniform grid.
+    has_dq : bool
+        Frames carry a measured joint velocity.
+    prior : (p,) float64 or None
+        Base parameters to start from; zero if None.
+    base : BaseParameters or None
+        Base parameters of `model`, if they have been computed before.
+
+    Raises
+    ------
+    ValueError
+        If the settings do not fit the rate or the number of joints.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        settings: OnlineSettings,
+        rate_hz: float,
+        *,
+        has_dq: bool = False,
+        prior: FloatArray | None = None,
+        base: BaseParameters | None = None,
+    ) -> None:
+        if not rate_hz > 0.0:
+            raise ValueError(f"the frame rate must be positive, not {rate_hz}")
+        self.model = model
+        self.settings = settings
+        self.rate_hz = float(rate_hz)
+        self.base = base_parameters(model) if base is None else base
+        self.has_dq = has_dq
+        self.factor = max(1, round(rate_hz / settings.update_hz))
+        self.bank = filter_bank(settings.cutoff_hz, rate_hz)
+        self.parallel = low_pass(settings.cutoff_hz, rate_hz) if self.factor > 1 else np.ones(1)
+        self.prior = np.zeros(len(self.base)) if prior is None else np.asarray(prior, dtype=np.float64)
+        if self.prior.shape != (len(self.base),):
+            raise ValueError(f"the prior has {self.prior.size} values for {len(self.base)} base parameters")
+        self.update_s = self.factor / self.rate_hz
+        self.meta = self._describe()
+        self._origin_ns: int | None = None
+        self._seq: int | None = None
+        self._lost = 0
+        self._resets = 0
+        self._masked_row = 0
+        self._active: FloatArray | None = None
+        self._frame = np.zeros(model.n * (3 if has_dq else 2))
+        self._initialise()
+
+    # -- construction ---------------------------------------------------------------------------
+
+    def _describe(self) -> dict[str, Any]:
+        names = {
+            "robot": self.model.name,
+            "joints": [j.name for j in self.model.joints],
+            "torque_units": ["N*m" if j.kind == "revolute" else "N" for j in self.model.joints],
+            "parameters": list(self.base.names),
+            "units": list(self.base.layout.units),
+            "expressions": list(self.base.expressions),
+            "standard": list(self.base.standard.names),
+            "base_map": self.base.mapping.tolist(),
+            "settings": asdict(self.settings),
+            "rate_hz": self.rate_hz,
+            "update_hz": self.rate_hz / self.factor,
+            "has_dq": self.has_dq,
+            "delay_s": self.delay_s,
+        }
+        content = json.dumps(names, sort_keys=True) + self.model.geometry.tobytes().hex() + str(self.model.gravity)
+        return names | {"hash": hashlib.sha256(content.encode()).hexdigest()}
+
+    @property
+    def delay_s(self) -> float:
+        """Group delay of an estimate [s]: both filters and one frame of interpolation."""
+        return (self.bank.delay + self.parallel.size // 2 + 1) / self.rate_hz
+
+    def _min_velocity(self) -> FloatArray:
+        given = self.settings.min_velocity
+        if given is not None:
+            if len(given) != self.model.n:
+                raise ValueError(f"min_velocity has {len(given)} values for {self.model.n} joints")
+            return np.asarray(given, dtype=np.float64)
+        return np.array([0.005 * j.velocity if np.isfinite(j.velocity) else 0.01 for j in self.model.joints])
+
+    def _initialise(self) -> None:
+        n, p = self.model.n, len(self.base)
+        layout = self.base.layout
+        memory = Memory(n, p, self.has_dq, self.bank.smooth.size, self.parallel.size, self.factor)
+        memory["geometry"][:] = self.model.geometry
+        memory["gravity"][:] = self.model.gravity
+        memory["motor"][:] = layout.motor
+        memory["taps"][:] = (self.bank.smooth, self.bank.first, self.bank.second)
+        memory["taps2"][:] = self.parallel
+        memory["theta"][:] = self.prior
+        memory["min_velocity"][:] = self._min_velocity()
+        memory.integers("law")[:] = layout.law
+        memory.integers("source")[:] = layout.source
+        columns = regressor(self.model, layout, *random_states(self.model, 64))
+        touches = np.abs(columns).max(axis=0).T > 0.0  # (p, n)
+        memory["touches"][:] = touches
+        first = np.array([int(np.argmax(touches[:, j])) for j in range(n)])
+        memory.integers("first")[:n] = first
+        memory.integers("order")[:] = np.argsort(first, kind="stable")
+        effort = np.array([j.effort if np.isfinite(j.effort) else _DEFAULT_EFFORT for j in self.model.joints])
+        size = np.sqrt(((columns / effort[:, None]) ** 2).sum(axis=1).mean(axis=0))
+        np.fill_diagonal(memory["R"], np.where(size > 0.0, size, 1.0) / _START_EFFORTS)
+        updates_hz = self.rate_hz / self.factor
+        inflation = max(1.0, self._theoretical_inflation())
+        s = memory["scalars"]
+        settings = self.settings
+        s[m.STEP] = 1.0 / self.rate_hz
+        s[m.MAX_GAP] = max(settings.max_gap_s or 0.25 / settings.cutoff_hz, 2.5 / self.rate_hz)
+        s[m.LAMBDA] = np.exp(-1.0 / (settings.memory_s * updates_hz))
+        s[m.ALPHA], s[m.BETA] = settings.alpha, settings.beta
+        s[m.EXCESS_ON], s[m.EXCESS_OFF] = settings.excess_on, settings.excess_off
+        s[m.A_INNOVATION] = 1.0 - np.exp(-1.0 / (settings.innovation_s * updates_hz))
+        s[m.A_SIGMA] = 1.0 - np.exp(-1.0 / (_SIGMA_MEMORY_S * updates_hz))
+        s[m.A_TORQUE] = 1.0 - np.exp(-1.0 / (_TORQUE_MEMORY_S * updates_hz))
+        s[m.A_BLOCK] = 1.0 / _BLOCK_MEMORY
+        s[m.A_POWER] = 1.0 - np.exp(-1.0 / (settings.memory_s * updates_hz))
+        s[m.INFLATION] = inflation
+        short_every = max(1, round(updates_hz / _SHORT_HZ))
+        s[m.SHORT_ROOT] = np.exp(-0.5 * short_every / (settings.excitation_s * updates_hz))
+        s[m.LAST_MOTION] = -np.inf
+        memory.ints[m.SHORT_EVERY] = short_every
+        memory.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
+        s[m.SETTLE_ROWS] = _SETTLE_S * updates_hz
+        memory["inflation_sum"][:] = _BLOCK_PRIOR * inflation
+        memory["inflation_count"][:] = _BLOCK_PRIOR
+        memory["forgetting"][:] = s[m.LAMBDA]
+        memory["innovation"][:] = np.nan
+        self._memory = memory
+        self._validated = np.full(p, np.nan)
+        self._excited_at = np.full(p, -np.inf)
+
+    def _theoretical_inflation(self) -> float:
+        """Long-run over instantaneous variance of white torque noise at the update rate."""
+        taps = np.convolve(self.bank.smooth, self.parallel)
+        correlation = np.correlate(taps, taps, mode="full")
+        centre = taps.size - 1
+        sampled = correlation[centre % self.factor :: self.factor]
+        return float(sampled.sum() / correlation[centre])
+
+    def warm_up(self) -> None:
+        """Compile every kernel, without touching the estimate."""
+        copy = OnlineEstimator(
+            self.model, self.settings, self.rate_hz, has_dq=self.has_dq, prior=self.prior, base=self.base
+        )
+        rng = np.random.default_rng(0)
+        for k in range(self.bank.smooth.size + self.parallel.size + 3 * self.factor + 8):
+            q, dq, tau = rng.standard_normal((3, self.model.n))
+            copy.step(int(k * 1e9 / self.rate_hz), k, q, tau, None, dq if self.has_dq else None)
+        copy.report()
+        copy.torque()
+        copy.mark_gap(1)
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def step(
+        self,
+        t_ns: int,
+        seq: int,
+        q: FloatArray,
+        tau: FloatArray,
+        valid: BoolArray | None = None,
+        dq: FloatArray | None = None,
+    ) -> bool:
+        """Take one frame; True if the parameters were renewed.
+
+        A frame with an invalid joint or a value that is not finite is masked: it is counted and left
+        out, and bridged like a missing one.  `dq` (n,) is required if `has_dq`.
+        """
+        if self._seq is not None and seq > self._seq + 1:
+            self._lost += seq - self._seq - 1
+        self._seq = seq
+        if self._origin_ns is None:
+            self._origin_ns = t_ns
+        n = self.model.n
+        frame = self._frame
+        frame[:n] = q
+        frame[n : 2 * n] = tau
+        if self.has_dq:
+            if dq is None:
+                raise ValueError("this estimator was made for frames with a measured velocity, and the frame has none")
+            frame[2 * n :] = dq
+        if (valid is not None and not valid.all()) or not np.isfinite(frame).all():
+            self._memory.ints[m.MASKED] += 1
+            return False
+        t = (t_ns - self._origin_ns) * 1e-9
+        return bool(take_frame(self._memory.floats, self._memory.ints, t, frame))
+
+    def mark_gap(self, lost: int = 0) -> None:
+        """The stream restarts, with a new clock: filters start anew, parameters stay."""
+        self._lost += lost
+        self._seq = None
+        self._origin_ns = None
+        restart_stream(self._memory.floats, self._memory.ints)
+        self._memory["scalars"][m.LAST_MOTION] = -np.inf
+        self._excited_at[:] = np.where(np.isfinite(self._excited_at), 0.0, -np.inf)
+
+    def reset(self) -> None:
+        """Forget everything that was learned."""
+        counters = self._memory.ints[m.FRAMES : m.UPDATES + 1].copy()
+        self._initialise()
+        self._memory.ints[m.FRAMES : m.UPDATES] = counters[:-1]
+        self._resets += 1
+
+    # -- results --------------------------------------------------------------------------------
+
+    @property
+    def theta(self) -> FloatArray:
+        """(p,) the present estimate, a copy."""
+        return self._memory["theta"].copy()
+
+    @property
+    def information_root(self) -> FloatArray:
+        """(p, p) upper triangle `R` with `R'R` the information matrix, a copy."""
+        return np.triu(self._memory["R"])
+
+    def report(self) -> EstimateReport:
+        """The present estimate with uncertainties; also renews what the leak may hold on to."""
+        memory = self._memory
+        s = memory["scalars"]
+        p = len(self.base)
+        inverse = _triangle_inverse(memory["R"])
+        variance = (inverse**2).sum(axis=1)
+        std = np.sqrt(variance)
+        sigma2, weight2 = memory["sigma2"], memory["weight2"]
+        moved = memory["moved"] > 0.0
+        inflation = float(np.mean(weight2[moved] / sigma2[moved])) if moved.any() else float(s[m.INFLATION])
+        scale = np.sqrt(memory["power"] * inflation)  # one row's weight in units of plain noise
+        short_variance = _triangle_inverse(memory["short"])
+        short_std = np.sqrt((short_variance**2).sum(axis=1))
+        with np.errstate(invalid="ignore"):
+            effect = np.where(scale > 0.0, std * scale, np.inf)
+            excited = (short_std * scale <= EXCITED_LIMIT) & (scale > 0.0)
+        memory["leak"][:] = np.minimum(memory["power"] * inflation / _LEAK_EFFECT**2, 1.0 / variance)
+        theta = memory["theta"].copy()
+        supported = (std <= RELATIVE_STD_LIMIT * np.abs(theta)) | (effect <= TORQUE_EFFECT_LIMIT)
+        now = float(s[m.ORIGIN] + (memory.ints[m.GRID] - 1) * s[m.STEP]) if memory.ints[m.BUFFERED] == 4 else 0.0
+        self._excited_at[excited] = now
+        status = self._status(supported, now)
+        believed = np.isin(status, ("estimated", "stale", "frozen"))
+        self._validated = np.where(believed, theta, self._validated)
+        origin = 0 if self._origin_ns is None else self._origin_ns
+        return EstimateReport(
+            t_ns=origin + round(float(s[m.TIME]) * 1e9),
+            theta=theta,
+            validated=self._validated.copy(),
+            std=std,
+            status=status,
+            excited=np.asarray(excited),
+            lam=memory["forgetting"].copy(),
+            innovation=memory["innovation"].copy(),
+            sigma=np.sqrt(sigma2),
+            delay_s=self.delay_s,
+            frames=int(memory.ints[m.FRAMES] + memory.ints[m.MASKED]),
+            used=int(memory.ints[m.ROWS]),
+            masked=int(memory.ints[m.MASKED]),
+            repeated=int(memory.ints[m.REPEATED]),
+            lost=self._lost,
+            resets=self._resets,
+            updates=int(memory.ints[m.UPDATES]),
+        )
+
+    def _status(self, supported: BoolArray, now: float) -> tuple[EstimateStatus, ...]:
+        memory = self._memory
+        touches = memory["touches"] > 0.0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            unexplained = memory["innovation2"] > _UNEXPLAINED * memory["torque2"]
+        unexplained &= memory["moved"] >= memory["scalars"][m.SETTLE_ROWS]
+        frozen = now - memory["scalars"][m.LAST_MOTION] > _FROZEN_S + self.delay_s
+        if frozen:
+            known: EstimateStatus = "frozen"
+            status = np.full(supported.size, known, dtype=object)
+        else:
+            stale = now - self._excited_at > self.settings.stale_s
+            status = np.where(stale, "stale", "estimated").astype(object)
+        status[~supported] = "unestimated"
+        status[(touches & unexplained).any(axis=1) | ~np.isfinite(memory["theta"])] = "invalid"
+        return tuple(status)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """(p, p) covariance of the present estimate."""
+        inverse = _triangle_inverse(self._memory["R"])
+        return np.asarray(inverse @ inverse.T)
+
+    def set_active(self, theta: FloatArray | None) -> None:
+        """Base parameters (p,) of the model that `torque` predicts with; None for the online estimate."""
+        if theta is not None and np.shape(theta) != (len(self.base),):
+            raise ValueError(f"the active model has {np.size(theta)} values for {len(self.base)} base parameters")
+        self._active = None if theta is None else np.asarray(theta, dtype=np.float64).copy()
+
+    def torque(self) -> tuple[int, FloatArray, FloatArray, FloatArray] | None:
+        """Measured, predicted and residual torque (n,) [N*m] of the newest filtered sample, and its time [ns].
+
+        The residual is the torque that the active model does not account for: an estimate of
+        external torque.  None until the filters are full.
+        """
+        memory = self._memory
+        if memory.ints[m.SAMPLES] == 0:
+            return None
+        lane = (int(memory.ints[m.LANES]) - 1) % memory["state"].shape[2]
+        if memory.ints[m.LANES] == 0:
+            lane = self._last_lane()
+        q, dq, ddq, tau = (memory["state"][k, :, lane].copy() for k in range(4))
+        theta = memory["theta"] if self._active is None else self._active
+        predicted = regressor(self.model, self.base.layout, q[None], dq[None], ddq[None])[0] @ theta
+        s = memory["scalars"]
+        t = s[m.ORIGIN] + (memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
+        return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted
+
+    def _last_lane(self) -> int:
+        """Lane of the newest sample when all lanes have just been used."""
+        memory = self._memory
+        lanes = memory["state"].shape[2]
+        sample = int(memory.ints[m.SAMPLES]) - 1
+        behind = sample - (self.parallel.size - 1)
+        if behind < 0:
+            return lanes - 1
+        since = self.factor if behind >= self.factor else behind + self.parallel.size
+        return (since - 1) % lanes if since % lanes else lanes - 1
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on later: plain numbers, strings and arrays."""
+        return {
+            "format": STATE_FORMAT,
+            "hash": self.meta["hash"],
+            "floats": self._memory.floats.copy(),
+            "ints": self._memory.ints.copy(),
+            "validated": self._validated.copy(),
+            "excited_at": self._excited_at.copy(),
+            "lost": self._lost,
+            "resets": self._resets,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state; the filters start anew.
+
+        Raises
+        ------
+        ValueError
+            If the state is of another format, model or settings, or damaged.
+        """
+        if state.get("format") != STATE_FORMAT:
+            raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
+        if state.get("hash") != self.meta["hash"]:
+            raise ValueError("the saved state belongs to another robot or other settings")
+        floats = np.asarray(state.get("floats"), dtype=np.float64)
+        ints = np.asarray(state.get("ints"), dtype=np.int64)
+        validated = np.asarray(state.get("validated"), dtype=np.float64)
+        excited_at = np.asarray(state.get("excited_at"), dtype=np.float64)
+        p = len(self.base)
+        if floats.shape != self._memory.floats.shape or ints.shape != self._memory.ints.shape:
+            raise ValueError("the saved state has another size")
+        if validated.shape != (p,) or excited_at.shape != (p,):
+            raise ValueError("the saved state has another number of parameters")
+        if not np.array_equal(ints[m.FRAMES - m.FRAMES : m.FRAMES], self._memory.ints[: m.FRAMES]):
+            raise ValueError("the saved state has other sizes")
+        fresh = self._memory.ints[m._HEAD :]
+        if not np.array_equal(ints[m._HEAD :], fresh):
+            raise ValueError("the saved state has another layout")
+        backup = self._memory.floats.copy(), self._memory.ints.copy()
+        self._memory.floats[:] = floats
+        self._memory.ints[:] = ints
+        root = np.diag(self._memory["R"])
+        if not (
+            np.isfinite(self._memory["theta"]).all() and np.isfinite(self._memory["R"]).all() and (root != 0).all()
+        ):
+            self._memory.floats[:], self._memory.ints[:] = backup
+            raise ValueError("the saved state holds values that are not finite")
+        self._validated = validated.copy()
+        self._excited_at = excited_at.copy()
+        self._lost = int(state.get("lost", 0))
+        self._resets = int(state.get("resets", 0))
+        self.mark_gap(0)
+
+
+def _triangle_inverse(R: FloatArray) -> FloatArray:
+    """Inverse of an upper triangle; a pivot that vanishes against the largest gives a huge variance instead."""
+    diagonal = np.abs(np.diag(R))
+    floor = max(1e-30 * float(diagonal.max()), 1e-100)
+    safe = np.asfortranarray(R)
+    weak = np.flatnonzero(diagonal < floor)
+    safe[weak, weak] = floor
+    inverse, _ = dtrtri(safe, overwrite_c=1)
+    return np.triu(np.asarray(inverse))

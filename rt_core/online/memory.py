@@ -1,0 +1,134 @@
+"""Where everything of one online estimator lies: two flat arrays, named fields.
+
+A jitted call pays for every array it is given.  All numbers of an estimator therefore lie in one
+float and one integer array; fields are views at offsets that the integer array's head lists.  The pair is
+also the estimator's whole state: saving it is saving the estimator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.jit import jit
+from rt_core.model.regressor import BLOCK
+from rt_core.types import FloatArray, IntArray
+
+# Sizes and counters at the head of the integer array.
+N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
+FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, LEAK_AT, BUFFERED = range(8, 16)
+RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
+_HEAD = 24
+
+# Scalars, in the field "scalars".
+STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
+A_INNOVATION, A_SIGMA, A_TORQUE, A_BLOCK, A_POWER, SHORT_ROOT, TIME, INFLATION = range(8, 16)
+LAST_MOTION, SETTLE_ROWS = range(16, 18)
+_SCALARS = 18
+
+FIELDS = (
+    "scalars geometry gravity motor touches taps taps2 ring frame_t frame_x state links value weight slots "
+    "R short theta D work step roots sigma_sum sigma_count sigma2 inflation_sum inflation_count weight2 "
+    "innovation2 innovation torque2 torque_mean2 moved forgetting excess block_sum block_count leak power "
+    "min_velocity"
+).split()
+INT_FIELDS = ("law", "source", "first", "order")
+_FIELD = {name: _HEAD + k for k, name in enumerate(FIELDS)}
+_INT_FIELD = {name: _HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
+
+(
+    F_SCALARS, F_GEOMETRY, F_GRAVITY, F_MOTOR, F_TOUCHES, F_TAPS, F_TAPS2, F_RING, F_FRAME_T, F_FRAME_X,
+    F_STATE, F_LINKS, F_VALUE, F_WEIGHT, F_SLOTS, F_R, F_SHORT, F_THETA, F_D, F_WORK, F_STEP, F_ROOTS,
+    F_SIGMA_SUM, F_SIGMA_COUNT, F_SIGMA2, F_INFLATION_SUM, F_INFLATION_COUNT, F_WEIGHT2, F_INNOVATION2,
+    F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
+    F_LEAK, F_POWER, F_MIN_VELOCITY,
+) = (_FIELD[name] for name in FIELDS)  # fmt: skip
+I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
+
+
+def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the float fields."""
+    per_joint = {
+        name: (n,)
+        for name in (
+            "sigma_sum sigma_count sigma2 inflation_sum inflation_count weight2 innovation2 innovation torque2 "
+            "torque_mean2 moved forgetting excess block_sum block_count min_velocity"
+        ).split()
+    }
+    return per_joint | {
+        "scalars": (_SCALARS,),
+        "geometry": (n, 37),
+        "gravity": (3,),
+        "motor": (p, n),
+        "touches": (p, n),
+        "taps": (3, length),
+        "taps2": (length2,),
+        "ring": (channels, 2 * length),
+        "frame_t": (4,),
+        "frame_x": (5, channels),  # four frames and the one interpolated from them
+        "state": (4, n, BLOCK),
+        "links": (n, n, 10 * BLOCK),
+        "value": (BLOCK,),
+        "weight": (n, BLOCK),
+        "slots": (slots, n, p + 2),
+        "R": (p, p),
+        "short": (p, p),
+        "theta": (p,),
+        "D": (2, n + 1, p + 1),
+        "work": (2, p + 1),
+        "step": (p,),
+        "roots": (p,),
+        "leak": (p,),
+        "power": (p,),
+    }
+
+
+class Memory:
+    """The two arrays of an estimator and views of their fields by name."""
+
+    def __init__(self, n: int, p: int, has_dq: bool, length: int, length2: int, factor: int) -> None:
+        channels = n * (3 if has_dq else 2)
+        slots = -(-length2 // factor)
+        sizes = shapes(n, p, channels, length, length2, slots)
+        head = np.zeros(_HEAD + len(FIELDS) + len(INT_FIELDS), dtype=np.int64)
+        head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ]] = (
+            n, p, channels, length, length2, factor, slots, has_dq,
+        )  # fmt: skip
+        at = 0
+        for name in FIELDS:
+            head[_FIELD[name]] = at
+            at += -(-int(np.prod(sizes[name])) // 8) * 8  # every field starts on a cache line's worth of numbers
+        self.floats: FloatArray = np.zeros(at)
+        ints = {"law": p, "source": p, "first": n + 1, "order": n}
+        at = head.size
+        for name in INT_FIELDS:
+            head[_INT_FIELD[name]] = at
+            at += ints[name]
+        self.ints: IntArray = np.zeros(at, dtype=np.int64)
+        self.ints[: head.size] = head
+        self._sizes = sizes
+        self._int_sizes = ints
+
+    def __getitem__(self, name: str) -> FloatArray:
+        """View of a float field."""
+        at = int(self.ints[_FIELD[name]])
+        shape = self._sizes[name]
+        return self.floats[at : at + int(np.prod(shape))].reshape(shape)
+
+    def integers(self, name: str) -> IntArray:
+        """View of an integer field."""
+        at = int(self.ints[_INT_FIELD[name]])
+        return self.ints[at : at + self._int_sizes[name]]
+
+
+@jit
+def vector(floats: FloatArray, ints: IntArray, name: int, size: int) -> FloatArray:
+    """View (size,) of the field `name` inside jitted code."""
+    at = ints[name]
+    return floats[at : at + size]
+
+
+@jit
+def matrix(floats: FloatArray, ints: IntArray, name: int, rows: int, columns: int) -> FloatArray:
+    """View (rows, columns) of the field `name` inside jitted code."""
+    at = ints[name]
+    return floats[at : at + rows * columns].reshape((rows, columns))

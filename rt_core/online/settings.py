@@ -1,0 +1,67 @@
+"""Settings of the online estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class OnlineSettings:
+    """How the online estimator filters, forgets and reports.
+
+    Attributes
+    ----------
+    cutoff_hz : float
+        Cut-off (-6 dB) of the linear-phase low-pass on position, velocity and torque, and of the
+        parallel filter on both sides of the regression.
+    update_hz : float
+        Rate at which the parameters are renewed; every frame enters through the filters.
+    memory_s : float
+        Longest memory: with a steady model, data this old have lost 1 - 1/e of their weight.
+    alpha, beta : float
+        Variable forgetting (HIT eq. 44), per frame: lambda = (1 - alpha) + alpha*exp(beta*e^2).
+    excess_on, excess_off : float
+        Forgetting quickens when a joint's mean squared innovation exceeds `excess_on` times its usual
+        level, until it is below `excess_off` times that.
+    innovation_s : float
+        Averaging time of that mean squared innovation [s].
+    excitation_s : float
+        Window of the excitation report [s].
+    stale_s : float
+        An estimate not excited for this long is reported as stale [s].
+    min_velocity : tuple of float or None
+        Rows of joint `j` take part only where |dq_j| is at least this [rad/s or m/s]; None for half a
+        per cent of the velocity limit (0.01 where there is none).
+    max_gap_s : float or None
+        Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
+    """
+
+    cutoff_hz: float = 10.0
+    update_hz: float = 100.0
+    memory_s: float = 120.0
+    alpha: float = 0.05
+    beta: float = -4.68
+    excess_on: float = 6.0
+    excess_off: float = 1.5
+    innovation_s: float = 0.3
+    excitation_s: float = 4.0
+    stale_s: float = 60.0
+    min_velocity: tuple[float, ...] | None = None
+    max_gap_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        positive = ("cutoff_hz", "update_hz", "memory_s", "innovation_s", "excitation_s", "stale_s")
+        for name in positive:
+            if not getattr(self, name) > 0.0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha must lie between 0 and 1, not {self.alpha}")
+        if not self.beta < 0.0:
+            raise ValueError(f"beta must be negative, not {self.beta}")
+        if not self.excess_on > self.excess_off > 1.0:
+            raise ValueError("excess_on must exceed excess_off, and that 1")
+        if self.max_gap_s is not None and not self.max_gap_s > 0.0:
+            raise ValueError(f"max_gap_s must be positive, not {self.max_gap_s}")
+        if self.min_velocity is not None and not all(v >= 0.0 for v in self.min_velocity):
+            raise ValueError("min_velocity must not be negative")

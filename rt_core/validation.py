@@ -1,0 +1,76 @@
+"""How well a predicted torque fits a measured one (the metrics of DYN's tables, joint by joint)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.types import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Torque error over the rows in use.
+
+    Attributes
+    ----------
+    relative_error : float
+        2-norm of the error over that of the torque, all joints stacked.
+    rmse, mae, maximum : (n,) float64
+        Per joint [N*m or N].
+    R : (n,) float64
+        Correlation of measured and predicted torque; NaN where one of them is constant.
+    explained : (n,) float64
+        Share of the torque's variance that the prediction explains (1 - error variance over torque
+        variance about its mean); negative where the mean alone predicts better.
+    count : (n,) int64
+        Rows in use.
+    """
+
+    relative_error: float
+    rmse: FloatArray
+    mae: FloatArray
+    maximum: FloatArray
+    R: FloatArray
+    explained: FloatArray
+    count: FloatArray
+
+    def as_dict(self) -> dict[str, float | list[float | None]]:
+        """Plain numbers for JSON; NaN becomes None."""
+
+        def plain(values: FloatArray) -> list[float | None]:
+            return [float(v) if np.isfinite(v) else None for v in values]
+
+        return {
+            "relative_error": self.relative_error,
+            "rmse": plain(self.rmse),
+            "mae": plain(self.mae),
+            "max": plain(self.maximum),
+            "R": plain(self.R),
+            "explained": plain(self.explained),
+        }
+
+
+def torque_metrics(measured: FloatArray, predicted: FloatArray, use: BoolArray | None = None) -> Metrics:
+    """Metrics of `predicted` against `measured` (K, n) over the rows where `use` (K, n) is True."""
+    n = measured.shape[1]
+    use = np.ones(measured.shape, dtype=bool) if use is None else use
+    error = np.where(use, measured - predicted, 0.0)
+    torque = np.where(use, measured, 0.0)
+    rmse, mae, maximum, R, explained = (np.full(n, np.nan) for _ in range(5))
+    for j in range(n):
+        rows = use[:, j]
+        if not rows.any():
+            continue
+        e, y, z = error[rows, j], measured[rows, j], predicted[rows, j]
+        rmse[j], mae[j], maximum[j] = np.sqrt(np.mean(e**2)), np.abs(e).mean(), np.abs(e).max()
+        spread_y, spread_z = y - y.mean(), z - z.mean()
+        power_y, power_z = float(spread_y @ spread_y), float(spread_z @ spread_z)
+        if power_y > 0.0:
+            explained[j] = 1.0 - float(e @ e) / power_y
+            if power_z > 0.0:
+                R[j] = float(spread_y @ spread_z) / np.sqrt(power_y * power_z)
+    norm = float(np.linalg.norm(torque))
+    relative = float(np.linalg.norm(error)) / norm if norm > 0.0 else float("nan")
+    return Metrics(relative, rmse, mae, maximum, R, explained, use.sum(axis=0).astype(np.float64))

@@ -1,0 +1,1 @@
+"""The daemon: processes, sockets, storage and commands."""

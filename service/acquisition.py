@@ -1,0 +1,244 @@
+"""The acquisition process of one arm: driver in, frames out.
+
+It never waits for a slow consumer, except that a source which can wait (`DriverInfo.lossless`) does.
+Before the first frame it waits until the estimator, and the recorder if there is one, have subscribed:
+each also subscribes to a topic that marks it, which the publishing socket sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from typing import Any, Literal
+
+import zmq
+
+from drivers.driver import Driver, DriverTimeoutError, EndOfStream
+from drivers.frame import JointFrame
+from service.feed import marker
+from service.process import FRAME_QUEUE, POLL_MS, Child, readable
+from service.sources import check_source, load_arm_robot, make_driver
+from service.wire import BodyMessage, Envelope, encode, encode_frame, topic
+
+State = Literal["held", "waiting", "running", "ended"]
+
+TICK_NS = 50_000_000
+REPORT_NS = 1_000_000_000
+LOSSLESS_QUEUE = 1000
+STALL_S = 30.0  # longest wait of a source that can wait; then it goes on, and frames are lost
+READ_S = 0.1
+MAX_CONTROL = 512  # bytes that a subscriber may send
+
+
+class Acquisition:
+    """Reads one driver and publishes its frames."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        arm = child.arm
+        model = load_arm_robot(arm, child.config.base).model
+        self.driver: Driver = make_driver(arm, model)
+        self.driver.open()
+        self.info = self.driver.info
+        check_source(arm, model, self.info)
+        self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
+        self.robot = model.name
+        self.joint_names = [joint.name for joint in model.joints]
+        self.state: State = "held" if arm.hold else "waiting"
+        self.required = {marker("estimator")} | ({marker("recorder")} if arm.recorder else set())
+        self.present: set[bytes] = set()
+        self.frames = 0
+        self.dropped = 0
+        self.timeouts = 0
+        self.ignored = 0  # what subscribers sent that is no subscription
+        self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
+        self._arm = arm.name
+        self._topic = topic(arm.name, "frame")
+        self._heard = {topic(arm.name, kind) for kind in ("meta", "status")}
+        self._time = (0, 0)  # newest t_ns and t_host_ns
+        self._next_tick_ns = 0
+        self._next_report_ns = 0
+        self._cost_ns = 0
+        self._cost_max_ns = 0
+        self._reported = (0, time.monotonic_ns())
+        self.socket = child.context.socket(zmq.XPUB)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL)
+        self.socket.setsockopt(zmq.LINGER, 1000)
+        self.socket.setsockopt(zmq.SNDHWM, LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE)
+        if self.info.lossless:
+            self.socket.setsockopt(zmq.XPUB_NODROP, 1)
+        self.socket.setsockopt(zmq.SNDTIMEO, POLL_MS)
+        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.socket.bind(child.runtime.frames(arm.name))
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Publish until told to stop; after the end of the stream stay, so that late comers learn of it."""
+        info = self.info
+        self.child.log.info(
+            "source_open", source=info.source, joints=info.n, rate_hz=info.rate_hz, lossless=info.lossless
+        )
+        self.child.ready(source=info.source)
+        self._idle(until_running=True)
+        gc.collect()
+        gc.freeze()
+        while not self.child.stopping and self.state == "running":
+            try:
+                frame = self.driver.read(READ_S)
+            except DriverTimeoutError:
+                self.timeouts += 1
+                self._tick(time.monotonic_ns())
+                continue
+            except EndOfStream:
+                self._end()
+                break
+            began_ns = time.monotonic_ns()
+            self._publish_frame(frame)
+            now_ns = time.monotonic_ns()
+            cost_ns = now_ns - began_ns
+            self._cost_ns += cost_ns
+            if cost_ns > self._cost_max_ns:
+                self._cost_max_ns = cost_ns
+            if now_ns >= self._next_tick_ns:
+                self._tick(now_ns)
+        self._idle(until_running=False)
+
+    def _idle(self, until_running: bool) -> None:
+        while not self.child.stopping and not (until_running and self.state == "running"):
+            self.socket.poll(POLL_MS)
+            self._tick(time.monotonic_ns())
+            if self.state == "waiting" and self.required <= self.present:
+                self._enter("running")
+
+    def _publish_frame(self, frame: JointFrame) -> None:
+        parts = encode_frame(self._topic, "acquisition", self.child.epoch, self.info.clock, frame)
+        self._time = (frame.t_bus_ns, frame.t_host_ns)
+        if not self.info.lossless:
+            self.socket.send(parts[0], zmq.SNDMORE | zmq.NOBLOCK)
+            self.socket.send(parts[1], zmq.NOBLOCK)
+        elif not self._send_patiently(parts):
+            self.dropped += 1
+            return
+        self.frames += 1
+
+    def _send_patiently(self, parts: list[bytes]) -> bool:
+        deadline_ns = 0
+        while not self.child.stopping:
+            if readable(self.socket):
+                self._read_subscriptions()
+            if self.required <= self.present:
+                with contextlib.suppress(zmq.Again):
+                    self.socket.send(parts[0], zmq.SNDMORE)
+                    self.socket.send(parts[1])
+                    return True
+            else:
+                self.socket.poll(POLL_MS)
+            now_ns = time.monotonic_ns()
+            self._tick(now_ns)
+            deadline_ns = deadline_ns or now_ns + int(STALL_S * 1e9)
+            if now_ns >= deadline_ns:
+                missing = [mark.decode() for mark in self.required - self.present]
+                self.child.log.warning("frame_dropped", reason="a consumer stalls", missing=missing)
+                return False
+        return False
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._next_report_ns = 0
+        self._tick(time.monotonic_ns())
+        self.child.log.info("source_" + state, frames=self.frames)
+
+    def _end(self) -> None:
+        self._enter("ended")
+        self.driver.close()
+
+    # ------------------------------------------------------------ everything but frames
+
+    def _tick(self, now_ns: int) -> None:
+        self._next_tick_ns = now_ns + TICK_NS
+        self._read_subscriptions()
+        self.child.serve({"start": self._start})
+        if self.child.beat_due(now_ns):
+            self.child.beat(now_ns, {"state": self.state, "frames": self.frames, "dropped": self.dropped})
+        if now_ns >= self._next_report_ns:
+            self._next_report_ns = now_ns + REPORT_NS
+            self._report(now_ns)
+
+    def _start(self, args: dict[str, Any]) -> dict[str, Any]:
+        if self.state == "held":
+            self.state = "waiting"
+        return {"arm": args["arm"], "state": self.state}
+
+    def _read_subscriptions(self) -> None:
+        while readable(self.socket):
+            parts = self.socket.recv_multipart()
+            known = len(parts) == 1 and parts[0][:1] in (b"\x00", b"\x01")
+            if not known:
+                self.ignored += 1
+            elif parts[0][1:] in self._heard:
+                self._next_report_ns = 0  # a late joiner need not wait
+            elif parts[0][1:] in self.required:
+                (self.present.add if parts[0][0] else self.present.discard)(parts[0][1:])
+                self.child.log.debug("consumer", topic=parts[0][1:].decode(), present=bool(parts[0][0]))
+
+    def _report(self, now_ns: int) -> None:
+        frames, since_ns = self._reported
+        count, span_ns = self.frames - frames, now_ns - since_ns
+        self._reported = (self.frames, now_ns)
+        self._publish(
+            "meta",
+            {
+                "arm": self._arm,
+                "robot": self.robot,
+                "joint_names": self.joint_names,
+                "joint_units": self.units,
+                "channels": list(self.info.channels),
+                "rate_hz": self.info.rate_hz,
+                "source": self.info.source,
+                "lossless": self.info.lossless,
+            },
+        )
+        self._publish(
+            "status",
+            {
+                "state": self.state,
+                "frames": self.frames,
+                "dropped": self.dropped,
+                "timeouts": self.timeouts,
+                "waiting_for": sorted(mark.decode() for mark in self.required - self.present),
+            },
+        )
+        self._publish(
+            "stats",
+            {
+                "rate_hz": count * 1e9 / span_ns if span_ns else 0.0,
+                "cost_mean_us": self._cost_ns / count * 1e-3 if count else 0.0,
+                "cost_max_us": self._cost_max_ns * 1e-3,
+                "ignored": self.ignored,
+            },
+        )
+        self._cost_ns = self._cost_max_ns = 0
+
+    def _publish(self, kind: str, body: dict[str, Any]) -> None:
+        t_ns, t_host_ns = self._time
+        envelope = Envelope("acquisition", self.child.epoch, self._seq[kind], t_ns, self.info.clock, t_host_ns)
+        self._seq[kind] += 1
+        try:
+            self.socket.send_multipart(encode(BodyMessage(self._arm, kind, envelope, body)), zmq.NOBLOCK)
+        except zmq.Again:
+            self._next_report_ns = 0  # queues are full: say it again at the next tick
+
+    def close(self) -> None:
+        """Release the driver."""
+        self.driver.close()
+
+
+def main(child: Child) -> None:
+    """Run the acquisition of the child's arm."""
+    acquisition = Acquisition(child)
+    try:
+        acquisition.run()
+    finally:
+        acquisition.close()

@@ -1,0 +1,113 @@
+"""One process under the supervisor, seen from outside: its state, its restarts, its command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from service.process import process_name
+
+ProcessState = Literal["starting", "ready", "waiting", "stopped"]
+
+FIRST_DELAY_S = 0.1  # before the first restart; doubled for each further failure
+LAST_DELAY_S = 10.0
+MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
+STEADY_S = 30.0  # so long without a failure, and the delay starts anew
+
+
+@dataclass
+class Managed:
+    """A process that the supervisor keeps running; times are CLOCK_MONOTONIC [ns]."""
+
+    role: str
+    arm: str | None
+    state: ProcessState = "waiting"
+    process: subprocess.Popen[bytes] | None = None
+    pidfd: int = -1
+    started_ns: int = 0
+    ready_ns: int = 0
+    beat_ns: int = 0
+    next_start_ns: int = 0
+    restarts: int = 0
+    failures: int = 0  # without a steady time between
+    words: str = ""  # why this run is ending, as far as it is known
+    last_error: str = ""  # why the last run ended
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and status."""
+        return process_name(self.role, self.arm)
+
+    @property
+    def pid(self) -> int:
+        """Process id, 0 while there is none."""
+        return 0 if self.process is None else self.process.pid
+
+    @property
+    def identity(self) -> bytes:
+        """Identity of the process on the supervisor's private socket."""
+        return f"{self.name}#{self.pid}".encode()
+
+    def start(self, runtime: Path, now_ns: int) -> None:
+        """Start the process; it is told apart from its predecessors by its process id."""
+        command = [sys.executable, "-m", "service.child", self.role]
+        command += ["--runtime", str(runtime), "--parent", str(os.getpid())]
+        if self.arm is not None:
+            command += ["--arm", self.arm]
+        single = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), env={**os.environ, **single}
+        )
+        self.pidfd = os.pidfd_open(self.process.pid)
+        self.state = "starting"
+        self.started_ns = now_ns
+        self.info = {}
+        self.words = ""
+
+    def on_ready(self, now_ns: int) -> None:
+        """Note that the process can work."""
+        self.state = "ready"
+        self.ready_ns = self.beat_ns = now_ns
+
+    def on_exit(self, now_ns: int) -> int:
+        """Reap the process and plan its next start; returns its exit code."""
+        process = self.process
+        if process is None:
+            return 0
+        code = process.wait()
+        os.close(self.pidfd)
+        self.pidfd = -1
+        self.process = None
+        if self.state == "ready" and now_ns - self.ready_ns > STEADY_S * 1e9:
+            self.failures = 0
+        delay_s = min(FIRST_DELAY_S * 2**self.failures, LAST_DELAY_S)
+        self.failures = min(self.failures + 1, 20)
+        self.restarts += 1
+        self.state = "waiting"
+        self.next_start_ns = now_ns + int(delay_s * 1e9)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal if the process runs."""
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    def describe(self, now_ns: int) -> dict[str, Any]:
+        """Return the process's entry in the reply to `status`."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "arm": self.arm,
+            "pid": self.pid,
+            "state": self.state,
+            "restarts": self.restarts,
+            "last_error": self.last_error,
+            "silent_s": (now_ns - self.beat_ns) * 1e-9 if self.state == "ready" else None,
+            "info": self.info,
+        }

@@ -1,0 +1,1 @@
+"""The `thetad` command."""

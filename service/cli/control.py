@@ -1,0 +1,95 @@
+"""`thetad status` and `thetad control`: ask a running daemon."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli.remote import add_control_flag, request
+
+EPILOG = """\
+verbs:
+  ping                    answer at once
+  status                  state and counters of every process
+  start                   let a held arm send its first frame
+  snapshot                save the estimator's state; print parameters, covariance and meta data
+  reset_estimator         forget everything that was estimated
+  activate theta=[..]     predict torque by these base parameters; theta=null: by the estimate
+  record action=start     start (or stop) recording
+  shutdown                stop the daemon in order
+
+examples:
+  thetad control ping
+  thetad control reset_estimator arm=panda
+  thetad control shutdown
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the commands."""
+    status: argparse.ArgumentParser = subparsers.add_parser(
+        "status",
+        help="state of a running daemon",
+        description="Show the processes of a running daemon.  Exit code 1 if one of them is not ready.",
+    )
+    add_control_flag(status)
+    add_json_flag(status)
+    status.set_defaults(run=run_status)
+    control: argparse.ArgumentParser = subparsers.add_parser(
+        "control",
+        help="make a request of a running daemon",
+        description="Make one request of a running daemon and print its answer as JSON.",
+        epilog=EPILOG,
+    )
+    control.add_argument("verb", help="what to ask for; see below")
+    control.add_argument(
+        "arguments", nargs="*", metavar="NAME=VALUE", help="arguments of the verb; arm=NAME where there are several"
+    )
+    control.add_argument("--timeout", type=float, default=10.0, metavar="S", help="longest wait (default: %(default)s)")
+    add_control_flag(control)
+    add_json_flag(control)
+    control.set_defaults(run=run_control)
+
+
+def run_control(arguments: argparse.Namespace) -> int:
+    """Make the request and print its result."""
+    values: dict[str, Any] = {}
+    for text in arguments.arguments:
+        name, equals, value = text.partition("=")
+        if not equals or name in ("verb", "timeout_s"):
+            raise CliError(f"argument {text!r}: expected NAME=VALUE")
+        try:
+            values[name] = json.loads(value)
+        except json.JSONDecodeError:
+            values[name] = value
+    print_json(request(arguments.control, arguments.verb, arguments.timeout, **values))
+    return EXIT_OK
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """Print the state of every process."""
+    status = request(arguments.control, "status")
+    code = EXIT_OK if all(process["state"] == "ready" for process in status["processes"]) else EXIT_NO
+    if arguments.json:
+        print_json(status)
+        return code
+    from rich.console import Console
+    from rich.table import Table
+
+    daemon = status["daemon"]
+    title = f"{daemon['name']}  up {daemon['uptime_s']:.0f} s  {'ready' if daemon['ready'] else 'starting'}"
+    table = Table(title=title, title_justify="left")
+    for name in ("process", "pid", "state", "restarts", "doing", "frames", "lost", "last error"):
+        table.add_column(name, justify="right" if name in ("pid", "restarts", "frames", "lost") else "left")
+    for process in status["processes"]:
+        info = process["info"]
+        frames = info.get("frames", info.get("received", ""))
+        lost = info.get("lost", info.get("dropped", ""))
+        cells = (process["pid"] or "", process["state"], process["restarts"], info.get("state", ""), frames, lost)
+        table.add_row(process["name"], *(str(cell) for cell in cells), process["last_error"])
+    console = Console()
+    console.print(table)
+    console.print("  ".join(f"{name} {endpoint}" for name, endpoint in daemon["endpoints"].items()), highlight=False)
+    return code

@@ -1,0 +1,76 @@
+"""`thetad serve`: run the daemon."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from service.cli.common import EXIT_OK, CliError, print_json
+
+DESCRIPTION = """\
+Run the daemon described by a configuration file until SIGTERM or Ctrl-C.
+
+When every process is ready, one JSON line with the endpoints is printed on stdout.
+The log, one JSON object a line, goes to stderr.
+"""
+EPILOG = """\
+examples:
+  thetad serve -c configs/demo.toml
+  thetad serve -c configs/replay.toml --check     only check the file, the robots and the sources
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "serve", help="run the daemon", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration, TOML")
+    parser.add_argument("--check", action="store_true", help="check everything that can be checked, then exit")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from service.config import load_config
+
+    config = load_config(arguments.config)
+    if arguments.check:
+        return check(config, str(arguments.config))
+    from service.daemon import exit_code, serve
+    from service.directories import AlreadyRunningError
+    from service.gateway import PortTakenError
+    from service.supervisor import StartError
+
+    try:
+        serve(config)
+    except (AlreadyRunningError, PortTakenError, StartError) as error:
+        raise CliError(f"{arguments.config}: {error}", exit_code(error)) from error
+    return EXIT_OK
+
+
+def check(config: Any, origin: str) -> int:
+    """Load every robot, open every source and build every estimator's settings; raises what is wrong."""
+    from rt_core.online import OnlineSettings
+    from service.config import check_settings
+    from service.sources import check_source, load_arm_robot, make_driver
+
+    arms = []
+    for index, arm in enumerate(config.arm):
+        check_settings(OnlineSettings, arm.estimator, f"{origin}: arm[{index}].estimator")
+        robot = load_arm_robot(arm, config.base)
+        with make_driver(arm, robot.model) as driver:
+            check_source(arm, robot.model, driver.info)
+            arms.append(
+                {
+                    "arm": arm.name,
+                    "robot": robot.model.name,
+                    "joints": robot.model.n,
+                    "source": driver.info.source,
+                    "rate_hz": driver.info.rate_hz,
+                    "channels": driver.info.channels,
+                }
+            )
+    print_json({"config": origin, "ok": True, "state_dir": config.state_dir, "arms": arms})
+    return EXIT_OK

@@ -1,0 +1,208 @@
+"""`thetad watch`: the estimates of a running daemon as a live table."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from service.cli.common import EXIT_OK, UnavailableError, add_json_flag, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from service.client import BodyMessage, EstimateMessage, Message, Subscriber
+
+DESCRIPTION = """\
+Show each parameter with its 95 % interval, its status, and whether it is excited now.
+"""
+EPILOG = """\
+examples:
+  thetad watch                  live, until Ctrl-C
+  thetad watch --arm panda --once
+  thetad watch --json           one object: parameters, rate, loss, age
+"""
+
+#: Half width of a 95 % interval in standard deviations.
+Z_95 = 1.959964
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "watch", help="live table of the estimates", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument(
+        "--endpoint",
+        default="tcp://127.0.0.1:9871",
+        help="estimates endpoint of the daemon (default: %(default)s)",
+    )
+    parser.add_argument("--arm", help="which arm (default: the first one heard)")
+    parser.add_argument("--once", action="store_true", help="print the table once")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)"
+    )
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+class View:
+    """What was heard last of one arm."""
+
+    def __init__(self, arm: str | None) -> None:
+        self.arm = arm
+        self.estimate: EstimateMessage | None = None
+        self.meta: dict[str, Any] = {}
+        self.status: dict[str, Any] = {}
+        self._arrivals: deque[float] = deque(maxlen=100)
+
+    def add(self, message: Message) -> None:
+        """Take note of a message of this arm."""
+        from service.client import BodyMessage, EstimateMessage
+
+        if self.arm is None:
+            self.arm = message.arm
+        if message.arm != self.arm or message.envelope.src != "estimator":
+            return
+        if isinstance(message, EstimateMessage):
+            self.estimate = message
+            self._arrivals.append(time.monotonic())
+        elif isinstance(message, BodyMessage):
+            self._body(message)
+
+    def _body(self, message: BodyMessage) -> None:
+        if message.kind == "meta":
+            self.meta = message.body
+        elif message.kind == "status":
+            self.status = message.body
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is enough to show."""
+        return self.estimate is not None and bool(self.meta)
+
+    @property
+    def rate_hz(self) -> float:
+        """Estimates a second, as they arrive here; 0 before the second."""
+        if len(self._arrivals) < 2:
+            return 0.0
+        return (len(self._arrivals) - 1) / max(1e-9, self._arrivals[-1] - self._arrivals[0])
+
+    def summary(self, stream: Subscriber) -> dict[str, Any]:
+        """Return everything that is shown, for `--json`."""
+        estimate = self.estimate
+        if estimate is None:
+            return {}
+        names = self.meta.get("names", [])
+        units = self.meta.get("units", [])
+        parameters = [
+            {
+                "name": names[i] if i < len(names) else f"parameter {i}",
+                "unit": units[i] if i < len(units) else "",
+                "value": estimate.theta[i],
+                "validated": estimate.validated[i],
+                "std": estimate.std[i],
+                "status": estimate.status[i],
+                "excited": bool(estimate.excited[i]),
+            }
+            for i in range(len(estimate.theta))
+        ]
+        return {
+            "arm": self.arm,
+            "t": estimate.envelope.t_ns * 1e-9,
+            "age_s": stream.age_s(estimate),
+            "rate_hz": self.rate_hz,
+            "lam": estimate.lam,
+            "innovation": estimate.innovation,
+            "frames": {
+                "received": estimate.frames,
+                "used": estimate.used,
+                "masked": estimate.masked,
+                "lost": estimate.lost,
+            },
+            "messages_lost": stream.lost,
+            "source": self.status.get("source", "unknown"),
+            "hash": estimate.hash,
+            "parameters": parameters,
+        }
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from service.client import ClientTimeoutError, Subscriber
+
+    arm = arguments.arm
+    topics = [""] if arm is None else [f"{arm}/{kind}" for kind in ("estimate", "meta", "status")]
+    view = View(arm)
+    with Subscriber(arguments.endpoint, topics, arguments.timeout) as stream:
+        deadline = time.monotonic() + arguments.timeout
+        while not view.complete:
+            try:
+                view.add(stream.receive(max(0.0, deadline - time.monotonic())))
+            except ClientTimeoutError as error:
+                raise UnavailableError(_nothing(view, arguments)) from error
+        if arguments.json:
+            print_json(view.summary(stream))
+        elif arguments.once:
+            from rich.console import Console
+
+            Console().print(table(view, stream))
+        else:
+            live(view, stream)
+    return EXIT_OK
+
+
+def _nothing(view: View, arguments: argparse.Namespace) -> str:
+    what = f"{arguments.endpoint}: no estimate within {arguments.timeout:g} s"
+    if view.status:
+        return (
+            f"{what}; the estimator of {view.arm} is {view.status.get('state')}, its source {view.status.get('source')}"
+        )
+    return f"{what}; is the daemon running{', and is there such an arm' if arguments.arm else ''}?"
+
+
+def live(view: View, stream: Subscriber) -> None:
+    """Redraw the table until interrupted."""
+    from rich.live import Live
+
+    from service.client import ClientTimeoutError
+
+    with Live(table(view, stream), refresh_per_second=5, screen=False) as display:
+        while True:
+            until = time.monotonic() + 0.2
+            while (remaining := until - time.monotonic()) > 0.0:
+                try:
+                    view.add(stream.receive(remaining))
+                except ClientTimeoutError:
+                    break
+            display.update(table(view, stream))
+
+
+def table(view: View, stream: Subscriber) -> Table:
+    """Build the table of what was heard last."""
+    from rich.table import Table
+    from rich.text import Text
+
+    summary = view.summary(stream)
+    frames = summary["frames"]
+    lam = summary["lam"]
+    title = (
+        f"{summary['arm']}  source {summary['source']}  t {summary['t']:.2f} s  {summary['rate_hz']:.0f} estimates/s  "
+        f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
+        f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
+    )
+    result = Table(title=title, title_justify="left")
+    for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):
+        result.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
+    colours = {"estimated": "green", "invalid": "red", "stale": "yellow"}
+    for row in summary["parameters"]:
+        result.add_row(
+            Text(row["name"]),
+            f"{row['value']:.5g}",
+            f"{Z_95 * row['std']:.2g}",
+            Text(row["unit"]),
+            Text(row["status"], style=colours.get(row["status"], "")),
+            "yes" if row["excited"] else "no",
+        )
+    return result

@@ -1,0 +1,333 @@
+"""The estimator process of one arm: frames in, estimates and torques out.
+
+Results are timed by the frames' own clock, so that the same recording gives the same messages at any
+speed.  The state is saved every few seconds and at the end, and resumed from at the next start.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zmq
+
+from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
+from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.types import BoolArray, FloatArray
+from service.config import check_settings
+from service.control import ControlError
+from service.feed import FrameFeed
+from service.process import Child
+from service.sources import load_arm_robot
+from service.state import FILE_NAME, StateError, load_state, save_state, set_aside
+from service.wire import BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage, encode
+
+REPORT_NS = 1_000_000_000
+TICK_NS = 50_000_000
+RESULT_QUEUE = 10_000
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Inputs:
+    """Joint positions and torques of a frame, from whichever channels the source has."""
+
+    def __init__(self, model: RobotModel) -> None:
+        self.model = model
+
+    def __call__(self, frame: JointFrame) -> tuple[FloatArray, FloatArray, BoolArray | None] | None:
+        """Return q (n,), tau (n,) and which joints are valid (None: all); None if the frame lacks a channel."""
+        n, transmission = self.model.n, self.model.transmission
+        q, tau = frame.q, frame.tau
+        if q is None and frame.q_motor is not None and transmission is not None and len(frame.q_motor) == n:
+            q = transmission.joint_position(frame.q_motor)
+        if tau is None and frame.current is not None and transmission is not None and len(frame.current) == n:
+            tau = transmission.joint_torque(transmission.torque_constant * frame.current)
+        if q is None or tau is None or len(q) != n or len(tau) != n:
+            return None
+        valid = frame.valid
+        if not math.isfinite(float(q.sum() + tau.sum())):
+            finite = np.isfinite(q) & np.isfinite(tau)
+            valid = finite if valid is None else finite & valid
+        return q, tau, valid
+
+
+class Estimation:
+    """Runs one arm's estimator on its frames."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.arm = child.arm
+        model = load_arm_robot(self.arm, child.config.base).model
+        settings = check_settings(OnlineSettings, self.arm.estimator, f"arm {self.arm.name}: estimator")
+        self.feed = FrameFeed(child, self._on_frame)
+        self.source = self.feed.wait_for_meta(child)
+        self.inputs = Inputs(model)
+        self.estimator = OnlineEstimator(model, settings, float(self.source["rate_hz"]))
+        began = time.monotonic()
+        self.estimator.warm_up()
+        child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
+        self.meta = self.estimator.meta
+        self.hash = str(self.meta["hash"])
+        directory = child.config.state_dir / self.arm.name
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / FILE_NAME
+        self.resumed = self._resume()
+        self.unusable = 0  # frames without position or torque
+        self._writer = ThreadPoolExecutor(1, "state")
+        self._writing: Future[None] | None = None
+        self._save_failed = ""
+        self._next_save_ns = 0
+        self._seq = dict.fromkeys(("estimate", "torque", "meta", "status", "stats"), 0)
+        self._time = (0, 0)
+        self._estimate_ns = round(1e9 / self.arm.publish.estimate_hz)
+        self._torque_ns = round(1e9 / self.arm.publish.torque_hz)
+        self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
+        self._renewed = False
+        self._drained = False
+        self._next_report_ns = self._next_tick_ns = 0
+        self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
+        self.socket = child.context.socket(zmq.PUB)
+        self.socket.setsockopt(zmq.SNDHWM, RESULT_QUEUE)
+        self.socket.setsockopt(zmq.LINGER, 1000)
+        self.socket.bind(child.runtime.results(self.arm.name, "estimator"))
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Estimate until told to stop."""
+        self.feed.start()
+        self.child.ready(resumed=self.resumed, hash=self.hash)
+        gc.collect()
+        gc.freeze()
+        while not self.child.stopping:
+            self.feed.poll()
+            now_ns = time.monotonic_ns()
+            if now_ns >= self._next_tick_ns:
+                self._tick(now_ns)
+
+    def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
+        if restart is not None:
+            self.estimator.mark_gap(restart)
+            self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
+        frame = message.frame
+        self._drained = False
+        self._time = (frame.t_bus_ns, frame.t_host_ns)
+        values = self.inputs(frame)
+        if values is None:
+            self.unusable += 1
+            return
+        began_ns = time.monotonic_ns()
+        self._renewed |= self.estimator.step(frame.t_bus_ns, frame.seq, *values)
+        t_ns = frame.t_bus_ns
+        if t_ns >= self._next_torque_ns:
+            self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
+            self._publish_torque()
+        if t_ns >= self._next_estimate_ns and self._renewed:
+            self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
+            self._publish_estimate()
+        spent_ns = time.monotonic_ns() - began_ns
+        self._steps += 1
+        self._step_ns += spent_ns
+        self._step_max_ns = max(self._step_max_ns, spent_ns)
+        self._age_max_ns = max(self._age_max_ns, began_ns + spent_ns - frame.t_host_ns)
+
+    def _tick(self, now_ns: int) -> None:
+        self._next_tick_ns = now_ns + TICK_NS
+        if self.feed.ended and not self._drained:
+            self._drained = True
+            self._publish_estimate()
+            self._save_now()
+            self._next_report_ns = 0
+            self.child.log.info("drained", **self.feed.counts())
+            self.child.beat(now_ns, self._status())
+        self.child.serve(
+            {"snapshot": self._on_snapshot, "reset_estimator": self._on_reset, "activate": self._on_activate}
+        )
+        if self.child.beat_due(now_ns):
+            self.child.beat(now_ns, self._status())
+        if now_ns >= self._next_report_ns:
+            self._next_report_ns = now_ns + REPORT_NS
+            self._report()
+        if now_ns >= self._next_save_ns:
+            self._next_save_ns = now_ns + int(self.arm.state.every_s * 1e9)
+            self._save()
+
+    # ------------------------------------------------------------ results
+
+    def _envelope(self, kind: str, t_ns: int) -> Envelope:
+        seq = self._seq[kind]
+        self._seq[kind] = seq + 1
+        clock = str(self.feed.meta.get("clock", ""))
+        return Envelope("estimator", self.child.epoch, seq, t_ns, clock, self._time[1])
+
+    def _send(self, message: Message) -> None:
+        self.socket.send_multipart(encode(message), zmq.NOBLOCK)  # a publisher drops for slow consumers
+
+    def _publish_estimate(self) -> None:
+        self._renewed = False
+        report = self.estimator.report()
+        self._send(
+            EstimateMessage(
+                self.arm.name,
+                self._envelope("estimate", report.t_ns),
+                theta=report.theta,
+                validated=report.validated,
+                std=report.std,
+                status=tuple(report.status),
+                excited=report.excited,
+                lam=report.lam,
+                innovation=report.innovation,
+                delay_s=report.delay_s,
+                frames=report.frames,
+                used=report.used,
+                masked=report.masked,
+                lost=report.lost,
+                resets=report.resets,
+                hash=self.hash,
+            )
+        )
+
+    def _publish_torque(self) -> None:
+        t_ns, tau, predicted, residual = self.estimator.torque()
+        self._send(TorqueMessage(self.arm.name, self._envelope("torque", t_ns), tau, predicted, residual))
+
+    def _status(self) -> dict[str, Any]:
+        state = "drained" if self._drained else "running" if self.feed.received else "waiting"
+        return {
+            "state": state,
+            "resumed": self.resumed,
+            "unusable": self.unusable,
+            "save_error": self._save_failed,
+            **self.feed.counts(),
+        }
+
+    def _report(self) -> None:
+        def send(kind: str, body: Mapping[str, Any]) -> None:
+            self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
+
+        source = {key: value for key, value in self.feed.meta.items() if key not in self.meta}
+        send("meta", {**source, **self.meta})
+        send("status", self._status())
+        steps = max(1, self._steps)
+        send(
+            "stats",
+            {
+                "rate_hz": float(self._steps),
+                "step_mean_us": self._step_ns / steps * 1e-3,
+                "step_max_us": self._step_max_ns * 1e-3,
+                "age_max_us": self._age_max_ns * 1e-3,
+                "rss_mb": int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 1e6,
+            },
+        )
+        self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
+
+    # ------------------------------------------------------------ state
+
+    def _resume(self) -> bool:
+        if not self.path.exists():
+            return False
+        if not self.arm.state.resume:
+            self.child.log.info("state_ignored", path=str(self.path))
+            return False
+        try:
+            state = load_state(self.path, self.hash)
+            position = int(state.pop("feed_epoch")), int(state.pop("feed_expected"))
+            self.estimator.restore(state)
+        except (StateError, ValueError, TypeError, KeyError) as error:
+            bad = set_aside(self.path)
+            self.estimator.reset()
+            self.child.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
+            return False
+        self.feed.resume(*position)
+        self.child.log.info("state_resumed", path=str(self.path), source_epoch=position[0], next_seq=position[1])
+        return True
+
+    def _state(self) -> dict[str, Any]:
+        epoch, expected = self.feed.position
+        return {**self.estimator.state(), "feed_epoch": epoch, "feed_expected": expected}
+
+    def _save(self) -> None:
+        """Save in the background: waiting for the disk must not delay frames."""
+        if self._writing is not None:
+            if not self._writing.done():
+                return
+            self._saved(self._writing)
+        self._writing = self._writer.submit(save_state, self.path, self._state(), self.hash)
+
+    def _saved(self, writing: Future[None]) -> None:
+        try:
+            writing.result()
+            self._save_failed = ""
+        except OSError as error:
+            self._save_failed = f"{self.path}: {error.strerror}"
+            self.child.log.error("state_not_saved", reason=self._save_failed)
+
+    def _save_now(self) -> None:
+        if self._writing is not None:
+            self._saved(self._writing)
+        self._writing = self._writer.submit(save_state, self.path, self._state(), self.hash)
+        self._saved(self._writing)
+        self._writing = None
+
+    # ------------------------------------------------------------ requests
+
+    def _on_snapshot(self, args: dict[str, Any]) -> dict[str, Any]:
+        self._save_now()
+        if self._save_failed:
+            raise ControlError("failed", self._save_failed)
+        report = self.estimator.report()
+        return {
+            "arm": args["arm"],
+            "t_ns": report.t_ns,
+            "theta": report.theta.tolist(),
+            "validated": report.validated.tolist(),
+            "std": report.std.tolist(),
+            "covariance": self.estimator.covariance().tolist(),
+            "status": list(report.status),
+            "excited": [bool(flag) for flag in report.excited],
+            "lam": report.lam.tolist(),
+            "frames": report.frames,
+            "used": report.used,
+            "masked": report.masked,
+            "lost": report.lost,
+            "resets": report.resets,
+            "meta": self.meta,
+            "source": self.feed.meta,
+            "path": str(self.path),
+        }
+
+    def _on_reset(self, args: dict[str, Any]) -> dict[str, Any]:
+        self.estimator.reset()
+        self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
+        self.child.log.info("estimator_reset")
+        return {"arm": args["arm"]}
+
+    def _on_activate(self, args: dict[str, Any]) -> dict[str, Any]:
+        theta = args.get("theta")
+        try:
+            self.estimator.set_active(None if theta is None else np.array(theta, np.float64))
+        except (ValueError, TypeError) as error:
+            raise ControlError("bad_argument", f"theta: {error}") from error
+        return {"arm": args["arm"], "active": "estimate" if theta is None else "model"}
+
+    def close(self) -> None:
+        """Save the state and finish writing."""
+        self._save_now()
+        self._writer.shutdown()
+
+
+def main(child: Child) -> None:
+    """Run the estimator of the child's arm."""
+    estimation = Estimation(child)
+    try:
+        estimation.run()
+    finally:
+        estimation.close()

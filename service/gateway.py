@@ -1,0 +1,110 @@
+"""The gateway process: what the arms' processes publish privately, made public on two TCP ports.
+
+The messages pass through libzmq's own proxy, one thread for each port, and never through Python.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import zmq
+
+from service.config import ConfigError
+from service.process import FRAME_QUEUE, POLL_MS, Child
+from service.wire import MAX_MESSAGE
+
+MAX_SUBSCRIPTION = 512  # bytes of what a subscriber may send
+BIND_S = 3.0  # a predecessor that was killed may still hold the port for a moment
+
+
+class PortTakenError(ConfigError):
+    """A port that the configuration names is in use."""
+
+
+@dataclass
+class Lane:
+    """One public port and the private endpoints that it makes public."""
+
+    name: str
+    port: int
+    sources: list[str]
+
+    def open(self, context: zmq.Context[zmq.Socket[bytes]], address: str, queue: int) -> None:
+        """Bind and connect; `port` becomes the real one; raises `PortTakenError`."""
+        self.inner = context.socket(zmq.XSUB)
+        self.inner.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        self.inner.setsockopt(zmq.RCVHWM, queue)
+        self.inner.setsockopt(zmq.RECONNECT_IVL, 20)
+        self.inner.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
+        self.outer = context.socket(zmq.XPUB)
+        self.outer.setsockopt(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
+        self.outer.setsockopt(zmq.SNDHWM, queue)
+        self.outer.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+        self.outer.setsockopt(zmq.XPUB_VERBOSE, 1)
+        for socket in (self.inner, self.outer):
+            socket.setsockopt(zmq.LINGER, 1000)
+        self.port = bind_tcp(self.outer, address, self.port, f"{self.name}_port", BIND_S)
+        for endpoint in self.sources:
+            self.inner.connect(endpoint)
+
+    def run(self) -> None:
+        """Forward until the context is terminated."""
+        try:
+            zmq.proxy(self.inner, self.outer)
+        except zmq.ContextTerminated:
+            self.inner.close()
+            self.outer.close()
+
+
+def bind_tcp(socket: zmq.Socket[bytes], address: str, port: int, key: str, patience_s: float = 0.0) -> int:
+    """Bind and return the real port; raises `PortTakenError` if it stays in use for `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            socket.bind(f"tcp://{address}:{port or '*'}")
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EADDRINUSE and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            raise PortTakenError(
+                f"daemon.{key}: cannot bind {address}:{port}: {error.strerror}; "
+                "is another daemon running? Choose another port, or 0 for any free one"
+            ) from error
+        endpoint = socket.getsockopt(zmq.LAST_ENDPOINT)
+        return int(bytes(endpoint).rstrip(b"\x00").rpartition(b":")[2])
+
+
+def main(child: Child) -> None:
+    """Run both lanes until told to stop."""
+    settings = child.config.daemon
+    frames = Lane("frames", settings.frames_port, [])
+    estimates = Lane("estimates", settings.estimates_port, [])
+    for arm in child.config.arm:
+        frames.sources.append(child.runtime.frames(arm.name))
+        estimates.sources.append(child.runtime.results(arm.name, "estimator"))
+        if arm.recorder is not None:
+            estimates.sources.append(child.runtime.results(arm.name, "recorder"))
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    threads = []
+    try:
+        for lane in (frames, estimates):
+            lane.open(context, settings.bind, FRAME_QUEUE)
+        for lane in (frames, estimates):
+            threads.append(threading.Thread(target=lane.run, name=lane.name))
+            threads[-1].start()
+        child.ready(frames_port=frames.port, estimates_port=estimates.port)
+        while not child.stopping and all(thread.is_alive() for thread in threads):
+            child.socket.poll(POLL_MS)
+            now_ns = time.monotonic_ns()
+            child.serve({})
+            if child.beat_due(now_ns):
+                child.beat(now_ns, {"state": "running"})
+    finally:
+        if threads:
+            context.term()
+            for thread in threads:
+                thread.join()
+        else:
+            context.destroy(linger=0)

@@ -1,0 +1,219 @@
+"""What every process under the supervisor shares: its start, heartbeats, requests, and its end.
+
+A child is started as `python -m service.child ROLE --runtime DIR --parent PID [--arm NAME]` and finds the
+configuration in `DIR/config.json`.  It talks to the supervisor over one private socket: it says when it
+is ready, sends a heartbeat with its counters, and answers requests.  It ends when it is told to
+(SIGTERM), and when the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import zmq
+
+from service.config import ArmConfig, Config, ConfigError
+from service.control import ControlError
+from service.log import Log, configure, get_log
+from service.wire import MAX_REPLY, MAX_REQUEST, WireError, pack_map, unpack_map
+
+ROLES = ("gateway", "acquisition", "estimator", "recorder")
+#: The module of each role; its `main(child)` is what the process does.
+MODULES = {
+    "gateway": "service.gateway",
+    "acquisition": "service.acquisition",
+    "estimator": "service.estimation",
+    "recorder": "service.recording",
+}
+
+BEAT_NS = 250_000_000
+POLL_MS = 100  # longest wait of a child's loop; how soon it notices that it is to stop
+
+#: Frames that a consumer may be behind before any is lost.
+FRAME_QUEUE = 20_000
+
+_OWN = ("service.", "sim_backend.", "drivers.", "rt_core.")
+_PR_SET_PDEATHSIG = 1
+
+
+class FatalError(Exception):
+    """A child cannot do its work as configured; the daemon does not start."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Names of the private sockets."""
+
+    directory: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration as the supervisor hands it to its children."""
+        return self.directory / "config.json"
+
+    @property
+    def supervisor(self) -> str:
+        """Endpoint of the supervisor."""
+        return self._ipc("supervisor")
+
+    def frames(self, arm: str) -> str:
+        """Endpoint of an arm's frames, in order with what is said about them."""
+        return self._ipc(f"{arm}.frames")
+
+    def results(self, arm: str, role: str) -> str:
+        """Endpoint of everything else that a process publishes."""
+        return self._ipc(f"{arm}.{role}")
+
+    def _ipc(self, name: str) -> str:
+        return f"ipc://{self.directory / name}"
+
+
+def process_name(role: str, arm: str | None) -> str:
+    """Name of a process in logs and status: `<arm>/<role>`, or the role alone."""
+    return role if arm is None else f"{arm}/{role}"
+
+
+def new_epoch() -> int:
+    """Return an epoch: microseconds since 1970, so that a restart always has a larger one."""
+    return time.time_ns() // 1000
+
+
+class Child:
+    """A process under the supervisor, seen from inside."""
+
+    def __init__(self, role: str, arm_name: str | None, runtime: Path) -> None:
+        self.role = role
+        self.runtime = Runtime(runtime)
+        self.config = Config.model_validate_json(self.runtime.config.read_text(encoding="utf-8"))
+        self.name = process_name(role, arm_name)
+        self.arm_name = arm_name
+        self.epoch = new_epoch()
+        self.stopping = False
+        configure(self.config.daemon.log_level)
+        bound: dict[str, Any] = {"epoch": self.epoch}
+        if arm_name is not None:
+            bound["arm"] = arm_name
+        self.log: Log = get_log(role, **bound)
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.IDENTITY, f"{self.name}#{os.getpid()}".encode())
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST)
+        self.socket.setsockopt(zmq.LINGER, 500)
+        self.socket.connect(self.runtime.supervisor)
+        self._next_beat_ns = 0
+
+    @property
+    def arm(self) -> ArmConfig:
+        """The arm that this process works for."""
+        if self.arm_name is None:
+            raise ConfigError(f"{self.name} works for no arm")
+        return self.config.find(self.arm_name)
+
+    def ready(self, **info: Any) -> None:
+        """Tell the supervisor that work can begin; from now on SIGTERM asks for an orderly end."""
+        signal.signal(signal.SIGTERM, self._on_term)
+        self._send({"type": "ready", "info": info})
+
+    def beat_due(self, now_ns: int) -> bool:
+        """Tell whether a heartbeat is due at `now_ns` of CLOCK_MONOTONIC."""
+        return now_ns >= self._next_beat_ns
+
+    def beat(self, now_ns: int, info: Mapping[str, Any]) -> None:
+        """Send a heartbeat with the process's state and counters."""
+        self._next_beat_ns = now_ns + BEAT_NS
+        self._send({"type": "beat", "info": dict(info)})
+
+    def serve(self, handlers: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]]) -> None:
+        """Answer the requests that have arrived; a handler raises `ControlError` to refuse."""
+        while readable(self.socket):
+            request = unpack_map(self.socket.recv(), MAX_REQUEST)
+            answer: dict[str, Any] = {"type": "reply", "id": request["id"]}
+            try:
+                answer["result"] = dict(handlers[request["verb"]](request["args"]))
+                self._send(answer)
+            except ControlError as error:
+                self._send({**answer, "error": {"type": error.type, "message": error.message}})
+            except WireError as error:
+                answer.pop("result", None)
+                self._send({**answer, "error": {"type": "failed", "message": str(error)}})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = pack_map(message, MAX_REPLY)
+        try:
+            self.socket.send(data, zmq.NOBLOCK)
+        except zmq.Again:
+            self.log.warning("supervisor_not_listening")
+
+    def _on_term(self, _signal: int, _frame: FrameType | None) -> None:
+        self.stopping = True
+
+    def failed(self, message: str, *, fatal: bool) -> None:
+        """Tell the supervisor why this process ends; `fatal` if it cannot work as configured."""
+        self._send({"type": "fatal" if fatal else "crash", "message": message})
+
+    def close(self) -> None:
+        """Close the sockets, each with its own linger; what was sent to the supervisor still leaves."""
+        self.context.destroy()
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel for SIGTERM when the parent dies; exits if it is dead already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)
+
+
+def is_own(error: Exception) -> bool:
+    """Tell whether an error's class is the project's own, and its message thus made for users."""
+    return f"{type(error).__module__}.".startswith(_OWN)
+
+
+def is_fatal(error: Exception) -> bool:
+    """Tell whether an error lies in the configuration or the files it names: a restart would not help."""
+    return is_own(error) and isinstance(error, (FatalError, ValueError, FileNotFoundError))
+
+
+def readable(socket: zmq.Socket[bytes]) -> bool:
+    """Tell whether a message waits; cheaper than a poll."""
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+
+def run_child() -> None:
+    """Run a process: parse the arguments, call the role's `main`, turn its failure into a log line and an exit code.
+
+    The exit code is 0 after an orderly end, 2 if the process cannot work as configured, 1 otherwise.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("--runtime", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--arm")
+    arguments = parser.parse_args()
+    die_with_parent(arguments.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
+    child = Child(arguments.role, arguments.arm, arguments.runtime)
+    code = 0
+    try:
+        importlib.import_module(MODULES[child.role]).main(child)
+    except Exception as error:
+        code = 2 if is_fatal(error) else 1
+        if is_own(error):
+            child.log.error("failed", reason=str(error))
+        else:
+            child.log.exception("crashed")
+        child.failed(str(error) or type(error).__name__, fatal=code == 2)
+    finally:
+        child.close()
+    child.log.info("ended", code=code)
+    sys.exit(code)

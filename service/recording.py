@@ -1,0 +1,197 @@
+"""The recorder process of one arm: frames into MCAP files.
+
+Every start makes a new file and none is overwritten.  A gap in the frames is written to the log and
+counted; it also shows in the recorded sequence numbers.  A restart of the source starts a new file,
+because its clock may start again.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from drivers.recording import RecordingError, RecordingExistsError, RecordingMeta, RecordingWriter
+from service.config import RecorderConfig
+from service.control import ControlError
+from service.feed import FrameFeed
+from service.process import Child
+from service.wire import BodyMessage, Envelope, FrameMessage, encode
+
+TICK_NS = 50_000_000
+REPORT_NS = 1_000_000_000
+FLUSH_NS = 500_000_000  # a chunk of a source that pauses stays open no longer
+
+
+class Recorder:
+    """Writes one arm's frames while recording is on."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.arm = child.arm
+        self.settings = self.arm.recorder or RecorderConfig()
+        self.directory = child.config.recording_dir(self.arm)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecordingError(f"{self.directory}: cannot be made: {error.strerror}") from error
+        self.feed = FrameFeed(child, self._on_frame)
+        self.feed.wait_for_meta(child)
+        self.recording = self.settings.enabled
+        self.writer: RecordingWriter | None = None
+        self.path = ""
+        self.files = 0
+        self.written = 0
+        self.error = ""
+        self._lost_before = 0
+        self._seq = 0
+        self._next_tick_ns = self._next_report_ns = self._flush_ns = 0
+        self._flushed = 0
+        self.socket = child.context.socket(zmq.PUB)
+        self.socket.setsockopt(zmq.LINGER, 500)
+        self.socket.bind(child.runtime.results(self.arm.name, "recorder"))
+
+    def run(self) -> None:
+        """Record until told to stop."""
+        self.feed.start()
+        self.child.ready(directory=str(self.directory))
+        gc.collect()
+        gc.freeze()
+        while not self.child.stopping:
+            self.feed.poll()
+            now_ns = time.monotonic_ns()
+            if now_ns >= self._next_tick_ns:
+                self._tick(now_ns)
+
+    def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
+        if not self.recording:
+            return
+        if restart is not None:
+            self._close()
+        try:
+            if self.writer is None:
+                self.writer = self._open(message)
+            self.writer.write(message.frame)
+        except RecordingError as error:  # a full disk must not end the process: say so and stop recording
+            self.error = str(error)
+            self.recording = False
+            self.child.log.error("recording_failed", reason=self.error)
+            self._close()
+            return
+        self.written += 1
+
+    def _open(self, message: FrameMessage) -> RecordingWriter:
+        source = self.feed.meta
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        meta = RecordingMeta(
+            robot=self.arm.name,
+            joint_names=tuple(source["joint_names"]),
+            units=tuple(source["joint_units"]),
+            rate_hz=float(source["rate_hz"]),
+            clock=message.envelope.clock,
+            source=str(source["source"]),
+            extra={
+                "model": str(source["robot"]),
+                "epoch": str(message.envelope.epoch),
+                "first_seq": str(message.envelope.seq),
+                "part": str(self.files),
+            },
+        )
+        self._lost_before = self.feed.lost
+        for attempt in range(1000):
+            path = self.directory / f"{self.arm.name}-{stamp}{f'-{attempt}' if attempt else ''}.mcap"
+            try:
+                writer = RecordingWriter(path, meta, chunk_bytes=self.settings.chunk_bytes)
+            except RecordingExistsError:
+                continue
+            self.files += 1
+            self.path = str(path)
+            self.child.log.info("recording_started", path=self.path)
+            return writer
+        raise RecordingExistsError(f"{self.directory}: a thousand recordings of {stamp} are there already")
+
+    def _close(self) -> None:
+        if self.writer is None:
+            return
+        writer, self.writer = self.writer, None
+        try:
+            writer.close()
+        except RecordingError as error:
+            self.error = str(error)
+            self.child.log.error("recording_failed", reason=self.error)
+        lost = self.feed.lost - self._lost_before
+        self.child.log.info("recording_closed", path=str(writer.path), frames=writer.frames, lost=lost)
+
+    def _tick(self, now_ns: int) -> None:
+        self._next_tick_ns = now_ns + TICK_NS
+        if self.writer is not None and now_ns >= self._flush_ns:
+            self._flush_ns = now_ns + FLUSH_NS
+            if self.feed.ended:
+                self._close()
+            elif self.written == self._flushed:
+                self._flush()
+            self._flushed = self.written
+        self.child.serve({"record": self._on_record})
+        if self.child.beat_due(now_ns):
+            self.child.beat(now_ns, self._status())
+        if now_ns >= self._next_report_ns:
+            self._next_report_ns = now_ns + REPORT_NS
+            envelope = Envelope("recorder", self.child.epoch, self._seq, time.time_ns(), "unix", now_ns)
+            self._seq += 1
+            self.socket.send_multipart(
+                encode(BodyMessage(self.arm.name, "status", envelope, self._status())), zmq.NOBLOCK
+            )
+
+    def _flush(self) -> None:
+        if self.writer is not None:
+            try:
+                self.writer.flush()
+            except RecordingError as error:
+                self.error = str(error)
+
+    def _status(self) -> dict[str, Any]:
+        state = "recording" if self.recording and self.writer is not None else "on" if self.recording else "off"
+        if self.feed.ended and self.writer is None:
+            state = "drained"
+        return {
+            "state": state,
+            "path": self.path,
+            "files": self.files,
+            "written": self.written,
+            "error": self.error,
+            **self.feed.counts(),
+        }
+
+    def _on_record(self, args: dict[str, Any]) -> dict[str, Any]:
+        action = args.get("action")
+        if action not in ("start", "stop"):
+            raise ControlError("bad_argument", f"record: action {str(action)[:40]!r}: use start or stop")
+        if action == "start":
+            self.recording = True
+            self.error = ""
+        else:
+            self.recording = False
+            self._close()
+        return {"arm": args["arm"], "recording": self.recording, "path": self.path, "directory": str(self.directory)}
+
+    def close(self) -> None:
+        """Close the file, with its index."""
+        self._close()
+
+
+def newest_recording(directory: Path) -> Path | None:
+    """Return the recording that was written last, or None."""
+    return max(directory.glob("*.mcap"), key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def main(child: Child) -> None:
+    """Run the recorder of the child's arm."""
+    recorder = Recorder(child)
+    try:
+        recorder.run()
+    finally:
+        recorder.close()

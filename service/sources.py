@@ -1,0 +1,52 @@
+"""Choosing an arm's robot and driver by what the configuration says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drivers.driver import Driver, DriverConfigError, DriverInfo
+from drivers.robot_file import RobotFile, load_robot
+from rt_core.model.robot import RobotModel
+from service.config import ArmConfig, ReplayConfig
+
+
+def load_arm_robot(arm: ArmConfig, base: Path) -> RobotFile:
+    """Load the robot of `arm`; raises `RobotError`."""
+    return load_robot(arm.robot, base)
+
+
+def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
+    """Make the driver that the configuration names, not yet open.
+
+    Raises
+    ------
+    DriverConfigError, SpanError, ...
+        The configuration does not suit the driver.
+    """
+    if isinstance(arm.driver, ReplayConfig):
+        from drivers.replay import ReplayDriver
+
+        from drivers.span import Span
+
+        span = None if arm.driver.span is None else Span.parse(arm.driver.span)
+        return ReplayDriver(arm.driver.recording, speed=arm.driver.speed, span=span, loop=arm.driver.loop)
+    from sim_backend.driver import SimDriver
+
+    return SimDriver(model, arm.driver.settings, arm.driver.motion, pace=arm.driver.pace)
+
+
+def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
+    """Check that an open driver delivers what `model` needs; raises `DriverConfigError`."""
+    if info.n != model.n:
+        raise DriverConfigError(
+            f"arm {arm.name}: the source has {info.n} joints ({', '.join(info.joint_names)}) and "
+            f"robot {model.name!r} has {model.n}; choose the robot that was recorded"
+        )
+    positions = {"q"} if model.transmission is None else {"q", "q_motor"}
+    torques = {"tau"} if model.transmission is None else {"tau", "current"}
+    for wanted, what in ((positions, "position"), (torques, "torque")):
+        if not wanted & set(info.channels):
+            raise DriverConfigError(
+                f"arm {arm.name}: the source has no {what} ({' or '.join(sorted(wanted))}); "
+                f"it has {', '.join(info.channels) or 'no channels'}"
+            )

@@ -1,0 +1,374 @@
+"""The supervisor: starts the processes, watches and restarts them, and answers on the control socket.
+
+It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
+than `daemon.hang_s`, is started again after a delay that grows with its failures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import zmq
+
+from service.children import MAX_START_FAILURES, Managed
+from service.config import Config
+from service.control import (
+    VERBS,
+    ControlError,
+    Request,
+    check_request,
+    decode_request,
+    encode_error,
+    encode_result,
+)
+from service.directories import StateLock, make_runtime
+from service.gateway import bind_tcp
+from service.log import configure, get_log
+from service.process import readable
+from service.wire import MAX_REPLY, MAX_REQUEST, WireError, pack_map, unpack_map
+
+POLL_MS = 100
+REQUEST_S = 10.0  # longest wait for a process's answer
+MESSAGES_A_TURN = 64
+#: Who stops after whom, and how long each may take [s]; together under 5 s.
+STOP_STAGES = ((("acquisition",), 1.0), (("estimator", "recorder"), 2.0), (("gateway",), 1.0))
+
+
+class StartError(RuntimeError):
+    """The daemon could not be started; the message is that of the process that failed."""
+
+
+@dataclass
+class Pending:
+    """A request that a process has not answered yet."""
+
+    route: list[bytes]  # where the reply goes: identity, and the empty part of a REQ socket
+    request: Request
+    process: Managed
+    deadline_ns: int
+
+
+class Supervisor:
+    """Runs a daemon until it is told to stop.
+
+    Raises
+    ------
+    ConfigError, PortTakenError, AlreadyRunningError
+        The daemon cannot run as configured, or a second time.
+    """
+
+    def __init__(self, config: Config) -> None:
+        configure(config.daemon.log_level)
+        self.log = get_log("supervisor", daemon=config.daemon.name)
+        self.config = config
+        self.ready = False
+        self.requests = 0
+        self.garbage = 0
+        self._stop_reason = ""
+        self._failure = ""
+        self._pending: dict[int, Pending] = {}
+        self._next_id = 1
+        self._began_ns = time.monotonic_ns()
+        self._cleanup = contextlib.ExitStack()
+        try:
+            self._cleanup.callback(StateLock(config.state_dir).release)
+            self.runtime = make_runtime(config)
+            self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
+            context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+            self._cleanup.callback(context.destroy, linger=500)
+            self._control = context.socket(zmq.ROUTER)
+            for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, 100), (zmq.SNDHWM, 100)):
+                self._control.setsockopt(option, value)
+            self._control.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+            port = bind_tcp(self._control, config.daemon.bind, config.daemon.control_port, "control_port")
+            self._set_ports(control_port=port)
+            self._private = context.socket(zmq.ROUTER)
+            self._private.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
+            self._private.bind(self.runtime.supervisor)
+        except BaseException:
+            self._cleanup.close()
+            raise
+        self.processes = [Managed("gateway", None)]
+        for arm in config.arm:
+            self.processes += [Managed("estimator", arm.name), Managed("acquisition", arm.name)]
+            if arm.recorder is not None:
+                self.processes.append(Managed("recorder", arm.name))
+
+    def _set_ports(self, **ports: int) -> None:
+        """Fix the real ports, so that a gateway that is restarted binds the same."""
+        self.config = self.config.model_copy(update={"daemon": self.config.daemon.model_copy(update=ports)})
+        self.runtime.config.write_text(self.config.model_dump_json(), encoding="utf-8")
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """Public endpoints; final once the daemon is ready."""
+        daemon = self.config.daemon
+        ports = {"frames": daemon.frames_port, "estimates": daemon.estimates_port, "control": daemon.control_port}
+        return {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self, on_ready: Callable[[dict[str, str]], None]) -> None:
+        """Start everything, call `on_ready` with the endpoints, and work until told to stop.
+
+        Raises
+        ------
+        StartError
+            A process cannot work as configured, or is not ready within `daemon.start_s`.
+        """
+        with self._cleanup, self._signals() as wake:
+            try:
+                while not self._stop_reason:
+                    self._keep_running()
+                    self._wait(wake)
+                    self._expire()
+                    if not self.ready and all(process.state == "ready" for process in self.processes):
+                        self.ready = True
+                        seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
+                        self.log.info("ready", endpoints=self.endpoints, seconds=seconds)
+                        on_ready(self.endpoints)
+                    if self.ready and self.config.daemon.exit_at_end and self._drained():
+                        self._stop_reason = "all sources have ended"
+            finally:
+                self._stop_all()
+        if self._failure:
+            raise StartError(self._failure)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[socket.socket]:
+        """Let SIGTERM and SIGINT wake the loop and stop it."""
+
+        def stop(number: int, _frame: FrameType | None) -> None:
+            self._stop_reason = self._stop_reason or signal.Signals(number).name
+
+        reader, writer = socket.socketpair()
+        with reader, writer:
+            reader.setblocking(False)
+            writer.setblocking(False)
+            old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+            numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+            old = [(number, signal.signal(number, stop)) for number in numbers]
+            try:
+                yield reader
+            finally:
+                signal.set_wakeup_fd(old_fd)
+                for number, handler in old:
+                    signal.signal(number, handler)
+
+    def _wait(self, wake: socket.socket) -> None:
+        poller = zmq.Poller()
+        poller.register(wake, zmq.POLLIN)
+        poller.register(self._control, zmq.POLLIN)
+        poller.register(self._private, zmq.POLLIN)
+        for process in self.processes:
+            if process.pidfd >= 0:
+                poller.register(process.pidfd, zmq.POLLIN)
+        events = dict(poller.poll(POLL_MS))
+        if wake.fileno() in events or wake in events:
+            with contextlib.suppress(BlockingIOError):
+                wake.recv(4096)
+        self._receive_private()
+        for process in self.processes:
+            if process.pidfd in events:
+                self._on_exit(process)
+        for _ in range(MESSAGES_A_TURN):
+            if not readable(self._control):
+                break
+            self._on_control(self._control.recv_multipart())
+
+    def _receive_private(self) -> None:
+        while readable(self._private):
+            parts = self._private.recv_multipart()
+            process = next((p for p in self.processes if p.process is not None and p.identity == parts[0]), None)
+            if process is not None and len(parts) == 2:
+                self._on_message(process, unpack_map(parts[1], MAX_REPLY))
+
+    # ------------------------------------------------------------ processes
+
+    def _keep_running(self) -> None:
+        now_ns = time.monotonic_ns()
+        limits = self.config.daemon
+        for process in self.processes:
+            if process.state == "waiting" and now_ns >= process.next_start_ns:
+                process.start(self.runtime.directory, now_ns)
+                self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
+            elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
+                self._kill(process, f"silent for more than {limits.hang_s:g} s")
+            elif process.state == "starting" and now_ns - process.started_ns > limits.start_s * 1e9:
+                self._kill(process, f"not ready within {limits.start_s:g} s")
+        if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
+            late = [f"{p.name} ({p.last_error or p.state})" for p in self.processes if p.state != "ready"]
+            self._fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
+
+    def _kill(self, process: Managed, reason: str) -> None:
+        process.words = reason
+        self.log.error("process_killed", name=process.name, pid=process.pid, reason=reason)
+        process.send_signal(signal.SIGKILL)
+
+    def _fail(self, message: str) -> None:
+        self._failure = self._failure or message
+        self._stop_reason = self._stop_reason or "failed to start"
+
+    def _on_exit(self, process: Managed) -> None:
+        self._receive_private()  # its last words
+        pid = process.pid
+        code = process.on_exit(time.monotonic_ns())
+        reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        process.last_error = process.words or reason
+        self.log.warning(
+            "process_ended", name=process.name, pid=pid, reason=reason, last_error=process.last_error,
+            restarts=process.restarts,
+        )  # fmt: skip
+        if not self.ready and process.restarts >= MAX_START_FAILURES:
+            self._fail(f"{process.name} failed {process.restarts} times: {process.last_error}")
+        for id, pending in list(self._pending.items()):
+            if pending.process is process:
+                self._answer_error(id, "unavailable", f"{process.name} ended before it answered")
+
+    def _on_message(self, process: Managed, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        now_ns = time.monotonic_ns()
+        if kind == "beat":
+            process.beat_ns = now_ns
+            process.info.update(message["info"])
+        elif kind == "ready":
+            process.on_ready(now_ns)
+            process.info.update(message["info"])
+            if process.role == "gateway":
+                self._set_ports(**{key: message["info"][key] for key in ("frames_port", "estimates_port")})
+            self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
+        elif kind in ("fatal", "crash"):
+            process.words = str(message["message"])
+            if kind == "fatal" and not self.ready:
+                self._fail(process.words)
+        elif kind == "reply":
+            if "error" in message:
+                self._answer_error(message["id"], message["error"]["type"], message["error"]["message"])
+            elif (pending := self._pending.pop(message["id"], None)) is not None:
+                self._reply(pending.route, encode_result(pending.request.id, message["result"]))
+
+    def _drained(self) -> bool:
+        """Whether every source has ended and every consumer has worked off its frames."""
+        wanted = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
+        for process in self.processes:
+            state = process.info.get("state")
+            if process.role == "recorder" and state == "off":
+                continue
+            if process.role in wanted and (process.state != "ready" or state != wanted[process.role]):
+                return False
+        return True
+
+    def _stop_all(self) -> None:
+        self.log.info("stopping", reason=self._stop_reason or "error")
+        for roles, seconds in STOP_STAGES:
+            stage = [process for process in self.processes if process.role in roles]
+            for process in stage:
+                process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + seconds
+            for process in stage:
+                self._await_end(process, deadline)
+        self.log.info("stopped", seconds_up=round((time.monotonic_ns() - self._began_ns) * 1e-9, 3))
+
+    def _await_end(self, process: Managed, deadline: float) -> None:
+        if process.process is None:
+            return
+        poller = zmq.Poller()
+        poller.register(process.pidfd, zmq.POLLIN)
+        if not poller.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+            self.log.error("process_killed", name=process.name, pid=process.pid, reason="did not stop in time")
+            process.send_signal(signal.SIGKILL)
+        code = process.on_exit(time.monotonic_ns())
+        process.state = "stopped"
+        self.log.info("process_stopped", name=process.name, code=code)
+
+    # ------------------------------------------------------------ control
+
+    def _on_control(self, parts: list[bytes]) -> None:
+        empty = len(parts) == 3 and parts[1] == b""
+        route = parts[: 2 if empty else 1]
+        try:
+            request = decode_request(parts[len(route)] if len(parts) == len(route) + 1 else b"")
+        except WireError as error:
+            self.garbage += 1
+            if self.garbage & (self.garbage - 1) == 0:
+                self.log.warning("request_refused", reason=str(error), count=self.garbage)
+            self._reply(route, encode_error(0, "bad_request", str(error)))
+            return
+        self.requests += 1
+        try:
+            request = check_request(request, tuple(arm.name for arm in self.config.arm))
+            self._dispatch(route, request)
+        except ControlError as error:
+            self._reply(route, encode_error(request.id, error.type, error.message))
+
+    def _dispatch(self, route: list[bytes], request: Request) -> None:
+        target = VERBS[request.verb].target
+        if target != "supervisor":
+            self._forward(route, request, target)
+            return
+        if request.verb == "ping":
+            result: dict[str, Any] = {"pong": True, "t_host_ns": time.monotonic_ns()}
+        elif request.verb == "status":
+            result = self._status()
+        else:
+            self._stop_reason = "told to by the control socket"
+            result = {"stopping": True}
+        self._reply(route, encode_result(request.id, result))
+
+    def _forward(self, route: list[bytes], request: Request, role: str) -> None:
+        arm = request.args["arm"]
+        process = next((p for p in self.processes if p.role == role and p.arm == arm), None)
+        if process is None:
+            raise ControlError(
+                "unavailable", f"arm {arm} has no {role}: add the table [arm.{role}] to its configuration"
+            )
+        if process.state != "ready":
+            raise ControlError("unavailable", f"{process.name} is {process.state}: {process.last_error or 'not ready'}")
+        id = self._next_id
+        self._next_id += 1
+        data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REQUEST)
+        deadline_ns = time.monotonic_ns() + int(REQUEST_S * 1e9)
+        self._pending[id] = Pending(route, request, process, deadline_ns)
+        self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
+
+    def _answer_error(self, id: int, type: str, message: str) -> None:
+        pending = self._pending.pop(id, None)
+        if pending is not None:
+            self._reply(pending.route, encode_error(pending.request.id, type, message))
+
+    def _expire(self) -> None:
+        now_ns = time.monotonic_ns()
+        for id, pending in list(self._pending.items()):
+            if now_ns > pending.deadline_ns:
+                self._answer_error(id, "timeout", f"{pending.process.name} did not answer within {REQUEST_S:g} s")
+
+    def _reply(self, route: list[bytes], payload: bytes) -> None:
+        with contextlib.suppress(zmq.Again):  # who does not read replies gets none
+            self._control.send_multipart([*route, payload], zmq.NOBLOCK)
+
+    def _status(self) -> dict[str, Any]:
+        now_ns = time.monotonic_ns()
+        return {
+            "daemon": {
+                "name": self.config.daemon.name,
+                "pid": os.getpid(),
+                "ready": self.ready,
+                "uptime_s": (now_ns - self._began_ns) * 1e-9,
+                "endpoints": self.endpoints,
+                "state_dir": str(self.config.state_dir),
+                "python": sys.version.split()[0],
+            },
+            "arms": [arm.name for arm in self.config.arm],
+            "processes": [process.describe(now_ns) for process in self.processes],
+            "control": {"requests": self.requests, "garbage": self.garbage},
+        }

@@ -1,0 +1,1 @@
+"""A robot made of software, in place of hardware."""

@@ -1,0 +1,338 @@
+"""A simulated arm: forward dynamics, drives and sensors from a robot description.
+
+The truth is the model's own `inertial` and `dynamics`; at every sample instant the exact values obey
+
+    tau = M(q) ddq + b(q, dq) + C' (Ia * C ddq + fv * C dq + friction) + offset
+
+with `C` the coupling of the transmission (identity for most arms), and dry friction `fc * sgn(C dq)`
+while a motor turns, anything up to `fc` while it stands.  Measured torque is motor torque on the
+joint side, before friction.  See `sim_backend.integrate` and `sim_backend.stepper`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from drivers.frame import JointFrame
+from rt_core.model.forward import FORWARD_WORK, equations_of_motion
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.types import FloatArray
+from sim_backend import layout
+from sim_backend.errors import SimulationConfigError, SimulationDivergedError
+from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.stepper import SCRATCH_VECTORS, advance, begin, refresh
+from sim_backend.trajectory import Motion, MotionLimits, motor_torque, plan_motion
+
+_NOISE_BLOCK = 128  # samples of noise drawn at once
+_LONGEST_SUBSTEP_S = 0.5e-3
+_FEEDFORWARD = {"none": 0.0, "gravity": 1.0, "full": 2.0}
+_ROWS = {
+    "q": layout.OUT_Q,
+    "dq": layout.OUT_DQ,
+    "current": layout.OUT_CURRENT,
+    "tau": layout.OUT_TAU,
+    "q_motor": layout.OUT_Q_MOTOR,
+    "temperature": layout.OUT_TEMPERATURE,
+    "setpoint": layout.OUT_SETPOINT,
+}
+
+DynamicsParameter = Literal["armature", "viscous", "coulomb", "offset"]
+
+
+@dataclass(frozen=True)
+class SimulatedData:
+    """Samples of a simulated arm, measured and exact; units as in `drivers.frame.JointFrame`.
+
+    Attributes
+    ----------
+    t : (N,) float64
+        Time since the arm's reset [s].
+    channels : dict of str to (N, n) float64
+        What the sensors deliver, by the names of `drivers.frame.CHANNELS`.
+    q, dq, ddq, tau, friction : (N, n) float64
+        Exact values on the joint side; `tau` is motor torque, `friction` is part of it.
+    """
+
+    t: FloatArray
+    channels: dict[str, FloatArray]
+    q: FloatArray
+    dq: FloatArray
+    ddq: FloatArray
+    tau: FloatArray
+    friction: FloatArray
+
+
+class SimulatedArm:
+    """An arm of software that follows a set trajectory and reports samples at a fixed rate.
+
+    Parameters
+    ----------
+    model : RobotModel
+        Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
+    settings : SimSettings, optional
+    motion : Motion or MotionSettings, optional
+        Set trajectory; by default an endless Fourier motion with the arm's seed.
+    seed : int, optional
+        Overrides the settings' seed.  Equal seeds give equal samples, to the bit on one machine.
+
+    Raises
+    ------
+    SimulationConfigError
+        No or impossible inertia, a list of the wrong length, an unknown joint.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        settings: SimSettings | None = None,
+        motion: Motion | MotionSettings | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.model = model
+        self.settings = SimSettings() if settings is None else settings
+        self.seed = self.settings.seed if seed is None else seed
+        if model.inertial is None:
+            raise SimulationConfigError(
+                f"robot '{model.name}' has no inertial parameters: a simulated arm needs them in its description"
+            )
+        if motion is None:
+            motion = MotionSettings(seed=self.seed)
+        self.motion = plan_motion(model, motion) if isinstance(motion, MotionSettings) else motion
+        if self.motion.n != model.n:
+            raise SimulationConfigError(f"the motion has {self.motion.n} joints, robot '{model.name}' has {model.n}")
+        s, n = self.settings, model.n
+        self.substeps = s.substeps or int(np.ceil(1.0 / s.rate_hz / _LONGEST_SUBSTEP_S - 1e-9))
+        #: Channels delivered: those asked for that the arm has.
+        self.channels = tuple(
+            c for c in _ROWS if c in s.channels and (model.transmission is not None or c not in ("current", "q_motor"))
+        )
+        names = [joint.name for joint in model.joints]
+        self._events: list[tuple[int, int, DynamicsParameter, float | None, float | None]] = []
+        for event in s.events:
+            if event.joint not in names:
+                raise SimulationConfigError(
+                    f"event at {event.time_s:g} s: '{event.joint}' is not a joint of robot '{model.name}': "
+                    + ", ".join(names)
+                )
+            sample = int(np.ceil(event.time_s * s.rate_hz - 1e-9))
+            self._events.append((sample, names.index(event.joint), event.parameter, event.factor, event.value))
+        self._events.sort(key=lambda event: event[0])
+        self._arm = np.ascontiguousarray(np.hstack((model.geometry, model.inertial)))
+        self._gravity = np.array(model.gravity, dtype=np.float64)
+        C = model.coupling
+        self._coupling = np.stack((C, np.linalg.inv(C)))
+        self._parameters = np.zeros((layout.PARAMETER_ROWS, n))
+        self._scalars = np.zeros(layout.SCALARS)
+        self._state = np.zeros((layout.STATE_ROWS, n))
+        self._vectors = np.zeros((SCRATCH_VECTORS, n))
+        self._matrices = np.zeros((3, n, n))
+        self._work = np.zeros((n, FORWARD_WORK))
+        self._sample_out = np.zeros((1, layout.OUT_ROWS, n))
+        truth = model.dynamics
+        self._dynamics = JointDynamics.zeros(n) if truth is None else truth
+        self._fill_dynamics()
+        self._fill_scalars()
+        self._fill_sensors(model.inertial)
+        self._fill_drive(model.inertial)
+        self.reset()
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return self.model.n
+
+    @property
+    def time_s(self) -> float:
+        """Time of the next sample [s]."""
+        return self._next / self.settings.rate_hz
+
+    @property
+    def dynamics(self) -> JointDynamics:
+        """The present truth: rotor inertia, friction and offset, each (n,)."""
+        return self._dynamics
+
+    def reset(self, seed: int | None = None) -> None:
+        """Start again at time zero, with the original dynamics and the same or another noise seed."""
+        if seed is not None:
+            self.seed = seed
+        self._rng = np.random.default_rng(self.seed)
+        self._noise = np.zeros((0, 3, self.n))
+        self._used = 0
+        self._next = 0
+        self._event = 0
+        truth = self.model.dynamics
+        self._dynamics = JointDynamics.zeros(self.n) if truth is None else truth
+        self._fill_dynamics()
+        started = begin(
+            self._arm, self._gravity, self._parameters, self._coupling, self._scalars, self.motion.table,
+            self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state, self._vectors,
+            self._matrices, self._work,
+        )  # fmt: skip
+        if not started:
+            raise self._diverged()
+
+    def set_dynamics(
+        self, joint: int, parameter: DynamicsParameter, *, factor: float | None = None, value: float | None = None
+    ) -> None:
+        """Change the truth of joint `joint` (from 0) from now on; the drive's feed-forward does not learn of it.
+
+        Raises
+        ------
+        SimulationConfigError
+            Not exactly one of `factor` and `value`, or a negative inertia or friction.
+        """
+        if (factor is None) == (value is None):
+            raise SimulationConfigError(f"change of {parameter}: give either factor or value")
+        values = np.array(getattr(self._dynamics, parameter))
+        values[joint] = value if value is not None else values[joint] * (1.0 if factor is None else factor)
+        if parameter != "offset" and values[joint] < 0.0:
+            raise SimulationConfigError(
+                f"{parameter} of joint '{self.model.joints[joint].name}' would become {values[joint]:g}: "
+                "it cannot be negative"
+            )
+        self._dynamics = replace(self._dynamics, **{parameter: values})
+        self._fill_dynamics()
+        if not refresh(
+            self._arm, self._gravity, self._parameters, self._coupling, self._scalars, self._state, self._vectors,
+            self._matrices, self._work,
+        ):  # fmt: skip
+            raise self._diverged()
+
+    def step(self) -> JointFrame:
+        """Return the next sample; its times are those of the simulation [ns].
+
+        Raises
+        ------
+        SimulationDivergedError
+        """
+        seq = self._next
+        self._run(self._sample_out)
+        t_ns = round(seq * 1e9 / self.settings.rate_hz)
+        frame = JointFrame(seq, t_ns, t_ns)
+        for channel in self.channels:
+            setattr(frame, channel, self._sample_out[0, _ROWS[channel]].copy())
+        return frame
+
+    def simulate(self, duration_s: float) -> SimulatedData:
+        """Return the next `duration_s * rate_hz` samples (rounded), continuing where the arm is.
+
+        Raises
+        ------
+        SimulationDivergedError
+        """
+        count = round(duration_s * self.settings.rate_hz)
+        t = (self._next + np.arange(count)) / self.settings.rate_hz
+        out = np.empty((count, layout.OUT_ROWS, self.n))
+        self._run(out)
+        exact = (np.ascontiguousarray(out[:, row]) for row in range(layout.OUT_TRUE_Q, layout.OUT_ROWS))
+        return SimulatedData(t, {c: np.ascontiguousarray(out[:, _ROWS[c]]) for c in self.channels}, *exact)
+
+    def _run(self, out: FloatArray) -> None:
+        """Fill `out` (N, OUT_ROWS, n) with the next samples, block by block of noise and from event to event."""
+        done = 0
+        while done < out.shape[0]:
+            while self._event < len(self._events) and self._events[self._event][0] < self._next:
+                _, joint, parameter, factor, value = self._events[self._event]
+                self._event += 1
+                self.set_dynamics(joint, parameter, factor=factor, value=value)
+            if self._used == self._noise.shape[0]:
+                self._noise = self._rng.standard_normal((_NOISE_BLOCK, 3, self.n))
+                self._used = 0
+            count = min(out.shape[0] - done, self._noise.shape[0] - self._used)
+            if self._event < len(self._events):
+                count = min(count, self._events[self._event][0] + 1 - self._next)
+            good = advance(
+                self._arm, self._gravity, self._parameters, self._coupling, self._scalars, self.motion.table,
+                self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state, self._vectors,
+                self._matrices, self._work, self._next, self._noise[self._used : self._used + count],
+                out[done : done + count],
+            )  # fmt: skip
+            self._next += good
+            self._used += good
+            done += good
+            if good < count:
+                raise self._diverged()
+
+    def _diverged(self) -> SimulationDivergedError:
+        return SimulationDivergedError(
+            f"simulation of robot '{self.model.name}' diverged at {self.time_s:g} s: check that the inertial "
+            "parameters are physical (positive definite mass matrix) and the drive bandwidths suit the rate"
+        )
+
+    def _fill_scalars(self) -> None:
+        s = self.settings
+        self._scalars[layout.PERIOD] = 1.0 / s.rate_hz
+        self._scalars[layout.SUBSTEPS] = self.substeps
+        self._scalars[layout.FEEDFORWARD] = _FEEDFORWARD[s.drive.feedforward]
+        self._scalars[layout.COUPLED] = float(not np.array_equal(self.model.coupling, np.eye(self.n)))
+        self._scalars[layout.AMBIENT] = s.ambient_c
+        self._scalars[layout.COOLING] = np.exp(-1.0 / (s.rate_hz * s.thermal_time_s))
+
+    def _fill_dynamics(self) -> None:
+        p, d = self._parameters, self._dynamics
+        p[layout.ARMATURE], p[layout.VISCOUS], p[layout.COULOMB] = d.armature, d.viscous, d.coulomb
+        p[layout.OFFSET] = self._coupling[1].T @ d.offset
+        for name, values in (("armature", d.armature), ("viscous", d.viscous), ("coulomb", d.coulomb)):
+            if values.shape != (self.n,) or not np.all(values >= 0.0):
+                raise SimulationConfigError(f"{name} of robot '{self.model.name}' must be {self.n} values >= 0")
+
+    def _fill_sensors(self, inertial: FloatArray) -> None:
+        s, p, model = self.settings, self._parameters, self.model
+        transmission = model.transmission
+        p[layout.RATIO] = 1.0 if transmission is None else np.diag(transmission.matrix)
+        p[layout.MOTOR_OFFSET] = 0.0 if transmission is None else transmission.offset
+        p[layout.CURRENT] = 0.0 if transmission is None else 1.0 / (p[layout.RATIO] * transmission.torque_constant)
+        if s.encoder_bits is not None:
+            counts = 2.0**s.encoder_bits
+            p[layout.RESOLUTION] = [(2.0 * np.pi if j.kind == "revolute" else 1.0) / counts for j in model.joints]
+            p[layout.MOTOR_RESOLUTION] = 2.0 * np.pi / counts
+        scale = torque_scale(model, inertial)
+        p[layout.LIMIT] = [joint.effort for joint in model.joints]
+        p[layout.TAU_NOISE] = self._per_joint("torque_noise", s.torque_noise, scale)
+        p[layout.CURRENT_NOISE] = self._per_joint("current_noise", s.current_noise, scale * np.abs(p[layout.CURRENT]))
+        p[layout.VELOCITY_NOISE] = self._per_joint("velocity_noise", s.velocity_noise, np.ones(self.n))
+        p[layout.HEATING] = s.temperature_rise_k / scale**2
+
+    def _per_joint(self, field: str, value: float | tuple[float, ...], scale: FloatArray) -> FloatArray:
+        if not isinstance(value, tuple):
+            return value * scale
+        if len(value) != self.n:
+            raise SimulationConfigError(
+                f"{field} has {len(value)} values, robot '{self.model.name}' has {self.n} joints"
+            )
+        return np.array(value)
+
+    def _fill_drive(self, inertial: FloatArray) -> None:
+        """Gains for the smallest inertia that each motor meets, over random postures, with all joints free."""
+        drive, p, model = self.settings.drive, self._parameters, self.model
+        limits = MotionLimits.of(model)
+        q = np.random.default_rng(0).uniform(limits.lower, limits.upper, (64, self.n))
+        mass, _ = equations_of_motion(model.geometry, model.gravity, inertial, q, np.zeros_like(q))
+        truth = JointDynamics.zeros(self.n) if model.dynamics is None else model.dynamics
+        mass = self._coupling[1].T @ mass @ self._coupling[1] + np.diag(truth.armature)
+        smallest = np.linalg.eigvalsh(mass)[:, 0].min()
+        if not smallest > 0.0:
+            raise SimulationConfigError(
+                f"inertial parameters of robot '{model.name}' are not physical: its mass matrix has the eigenvalue "
+                f"{smallest:.3g} in some posture, all must be positive"
+            )
+        inertia = 1.0 / np.linalg.inv(mass).diagonal(axis1=1, axis2=2).max(axis=0)
+        p[layout.KD] = 2.0 * np.pi * drive.velocity_bandwidth_hz * inertia
+        p[layout.KP] = 2.0 * np.pi * drive.position_bandwidth_hz
+        p[layout.KI] = 0.0 if drive.integral_time_s is None else p[layout.KD] / drive.integral_time_s
+        p[layout.FEED_ARMATURE], p[layout.FEED_VISCOUS] = truth.armature, truth.viscous
+        p[layout.FEED_COULOMB], p[layout.FEED_OFFSET] = truth.coulomb, self._coupling[1].T @ truth.offset
+
+
+def torque_scale(model: RobotModel, inertial: FloatArray) -> FloatArray:
+    """(n,) effort limits; where unknown, the largest torque that random states within the other limits take."""
+    limits = MotionLimits.of(model)
+    rng = np.random.default_rng(0)
+    q = rng.uniform(limits.lower, limits.upper, (64, model.n))
+    dq = rng.uniform(-1.0, 1.0, (64, model.n)) * limits.velocity
+    ddq = rng.uniform(-1.0, 1.0, (64, model.n)) * limits.acceleration
+    largest = np.abs(motor_torque(model, inertial, q, dq, ddq)).max(axis=0)
+    return np.where(np.isfinite(limits.effort), limits.effort, np.maximum(largest, 1e-9))
