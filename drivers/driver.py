@@ -68,7 +68,7 @@ class Driver(Protocol):
         ...
 
     def read(self, timeout_s: float = 1.0) -> JointFrame:
-        """The next frame; raises `EndOfStream`, `DriverTimeoutError`, `DriverClosedError`, ..."""
+        """Return the next frame; raises `EndOfStream`, `DriverTimeoutError`, `DriverClosedError`, ..."""
         ...
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ def main(endpoint: str = ESTIMATES, arm: str = "demo") -> None:
     with Subscriber(endpoint, [f"{arm}/meta", f"{arm}/estimate"], timeout_s=30.0) as stream:
         for message in stream:
             if isinstance(message, BodyMessage):
-                names = message.body["names"]
+                names = message.body["parameters"]
             elif isinstance(message, EstimateMessage) and names:
                 parts = (
                     f"{name} = {value:.4g} ± {1.96 * std:.2g}"

@@ -7,7 +7,6 @@ speed.  The state is saved every few seconds and at the end, and resumed from at
 from __future__ import annotations
 
 import gc
-import math
 import os
 import time
 from collections.abc import Mapping
@@ -37,13 +36,14 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Inputs:
-    """Joint positions and torques of a frame, from whichever channels the source has."""
+    """Joint positions, torques and velocities of a frame, from whichever channels the source has."""
 
-    def __init__(self, model: RobotModel) -> None:
+    def __init__(self, model: RobotModel, has_dq: bool) -> None:
         self.model = model
+        self.has_dq = has_dq
 
-    def __call__(self, frame: JointFrame) -> tuple[FloatArray, FloatArray, BoolArray | None] | None:
-        """Return q (n,), tau (n,) and which joints are valid (None: all); None if the frame lacks a channel."""
+    def __call__(self, frame: JointFrame) -> tuple[FloatArray, FloatArray, BoolArray | None, FloatArray | None] | None:
+        """Return q (n,), tau (n,), valid (n,) or None, and dq (n,) if `has_dq`; None if the frame lacks a channel."""
         n, transmission = self.model.n, self.model.transmission
         q, tau = frame.q, frame.tau
         if q is None and frame.q_motor is not None and transmission is not None and len(frame.q_motor) == n:
@@ -52,11 +52,9 @@ class Inputs:
             tau = transmission.joint_torque(transmission.torque_constant * frame.current)
         if q is None or tau is None or len(q) != n or len(tau) != n:
             return None
-        valid = frame.valid
-        if not math.isfinite(float(q.sum() + tau.sum())):
-            finite = np.isfinite(q) & np.isfinite(tau)
-            valid = finite if valid is None else finite & valid
-        return q, tau, valid
+        if self.has_dq and (frame.dq is None or len(frame.dq) != n):
+            return None
+        return q, tau, frame.valid, frame.dq if self.has_dq else None
 
 
 class Estimation:
@@ -69,8 +67,9 @@ class Estimation:
         settings = check_settings(OnlineSettings, self.arm.estimator, f"arm {self.arm.name}: estimator")
         self.feed = FrameFeed(child, self._on_frame)
         self.source = self.feed.wait_for_meta(child)
-        self.inputs = Inputs(model)
-        self.estimator = OnlineEstimator(model, settings, float(self.source["rate_hz"]))
+        has_dq = "dq" in self.source["channels"]
+        self.inputs = Inputs(model, has_dq)
+        self.estimator = OnlineEstimator(model, settings, float(self.source["rate_hz"]), has_dq=has_dq)
         began = time.monotonic()
         self.estimator.warm_up()
         child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
@@ -185,6 +184,7 @@ class Estimation:
                 excited=report.excited,
                 lam=report.lam,
                 innovation=report.innovation,
+                sigma=report.sigma,
                 delay_s=report.delay_s,
                 frames=report.frames,
                 used=report.used,
@@ -196,8 +196,10 @@ class Estimation:
         )
 
     def _publish_torque(self) -> None:
-        t_ns, tau, predicted, residual = self.estimator.torque()
-        self._send(TorqueMessage(self.arm.name, self._envelope("torque", t_ns), tau, predicted, residual))
+        torque = self.estimator.torque()
+        if torque is not None:  # None until the filters are full
+            t_ns, tau, predicted, residual = torque
+            self._send(TorqueMessage(self.arm.name, self._envelope("torque", t_ns), tau, predicted, residual))
 
     def _status(self) -> dict[str, Any]:
         state = "drained" if self._drained else "running" if self.feed.received else "waiting"
@@ -290,10 +292,11 @@ class Estimation:
             "theta": report.theta.tolist(),
             "validated": report.validated.tolist(),
             "std": report.std.tolist(),
-            "covariance": self.estimator.covariance().tolist(),
+            "covariance": self.estimator.covariance.tolist(),
             "status": list(report.status),
             "excited": [bool(flag) for flag in report.excited],
             "lam": report.lam.tolist(),
+            "sigma": report.sigma.tolist(),
             "frames": report.frames,
             "used": report.used,
             "masked": report.masked,

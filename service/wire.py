@@ -99,7 +99,8 @@ class EstimateMessage:
     status: tuple[str, ...]  # (p,) unestimated, estimated, invalid, stale, frozen
     excited: BoolArray  # (p,)
     lam: FloatArray  # (n,) forgetting factors
-    innovation: FloatArray  # (n,) [N*m] or [N]
+    innovation: FloatArray  # (n,) [N*m] or [N], NaN for a joint at rest
+    sigma: FloatArray  # (n,) usual size of the innovation
     delay_s: float  # of the filters; `t` refers to the past by this much
     frames: int
     used: int
@@ -191,6 +192,7 @@ def encode(message: Message) -> list[bytes]:
             "excited": [1 if flag else 0 for flag in message.excited.tolist()],
             "lam": message.lam.tolist(),
             "innovation": message.innovation.tolist(),
+            "sigma": message.sigma.tolist(),
             "delay_s": float(message.delay_s),
             "frames": int(message.frames),
             "used": int(message.used),
@@ -392,6 +394,7 @@ def _decode_estimate(arm: str, envelope: Envelope, body: dict[str, Any]) -> Esti
         excited=_bits(body, "excited", len(theta)),
         lam=lam,
         innovation=_floats(body, "innovation", len(lam)),
+        sigma=_floats(body, "sigma", len(lam)),
         delay_s=_number(body, "delay_s"),
         frames=_int(body, "frames"),
         used=_int(body, "used"),

@@ -1,4 +1,4 @@
-"""Would another mounting direction explain the torque better?
+"""Whether another mounting direction would explain the torque better.
 
 Torque is linear in the gravity vector, so the regressor for any direction is a combination of four:
 without gravity and with unit gravity along each axis.  They are built once, for all standard
@@ -50,12 +50,12 @@ class GravityCheck:
     sensitive: bool
 
 
-def _all_columns(model: RobotModel, layout: ParameterLayout) -> BaseParameters:
+def _all_columns(layout: ParameterLayout) -> BaseParameters:
     return BaseParameters(layout, np.arange(len(layout)), np.eye(len(layout)), 1.0, 0.0)
 
 
 def candidates() -> list[FloatArray]:
-    """Unit vectors along the axes, the face diagonals and the space diagonals of a cube."""
+    """Return unit vectors along the axes, the face diagonals and the space diagonals of a cube."""
     grid = (np.array(v, dtype=np.float64) for v in product((-1, 0, 1), repeat=3) if any(v))
     return [v / np.linalg.norm(v) for v in grid]
 
@@ -70,7 +70,7 @@ def check_gravity(
 ) -> GravityCheck:
     """Compare the configured gravity with 26 directions of the same (or standard) strength and none."""
     layout = standard_layout(model)
-    everything = _all_columns(model, layout)
+    everything = _all_columns(layout)
 
     def stacked(gravity: FloatArray) -> tuple[FloatArray, FloatArray]:
         rows = build_rows(replace(model, gravity=gravity), everything, signals, settings).select(start_s, stop_s)

@@ -132,7 +132,7 @@ def judge(
     metrics: Metrics,
     gravity: GravityCheck,
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict on a fit, with reasons."""
+    """Return the verdict on a fit, with reasons."""
     reasons: list[str] = []
     for j, joint in enumerate(model.joints):
         used = rows.tau[rows.use[:, j], j]

@@ -51,7 +51,7 @@ def compress_joint(Y: FloatArray, tau: FloatArray) -> JointTriangle:
     """Compress one joint's rows: `Y` (p, K) by columns, `tau` (K,), in chunks that fit the cache."""
     columns = np.flatnonzero(np.abs(Y).max(axis=1, initial=0.0) > 0.0)
     width = columns.size
-    triangle = np.zeros((0, width + 1))
+    triangle: FloatArray = np.zeros((0, width + 1))
     for start in range(0, tau.size, _CHUNK):
         block = np.empty((min(_CHUNK, tau.size - start), width + 1), order="F")
         block[:, :width] = Y[columns, start : start + _CHUNK].T

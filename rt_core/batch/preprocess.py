@@ -199,8 +199,8 @@ def prepare(
         pieces.append(_filter_piece(t[part], q[part], tau[part], None if dq is None else dq[part], rate, settings))
     if not pieces:
         raise DataError(
-            f"no stretch of {_SHORTEST_PERIODS / settings.cutoff_hz:g} s without a gap longer than {bridge * 1e3:.3g} ms: "
-            "the recording is too short or too fragmented for this cut-off"
+            f"no stretch of {_SHORTEST_PERIODS / settings.cutoff_hz:g} s without a gap longer than "
+            f"{bridge * 1e3:.3g} ms: the recording is too short or too fragmented for this cut-off"
         )
     return Signals(
         tuple(pieces),

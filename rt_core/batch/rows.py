@@ -63,7 +63,7 @@ class Rows:
     band_hz: float
 
     def select(self, start: float, stop: float) -> Rows:
-        """The rows with `start <= t < stop`."""
+        """Select the rows with `start <= t < stop`."""
         keep = (self.t >= start) & (self.t < stop)
         return Rows(
             self.t[keep],
@@ -80,7 +80,7 @@ class Rows:
 
     def predict(self, theta: FloatArray) -> FloatArray:
         """(K, n) torque of base parameters `theta` (p,)."""
-        return np.einsum("npk,p->kn", self.Y, theta)
+        return np.asarray(np.einsum("npk,p->kn", self.Y, theta))
 
 
 def decimation_filter(factor: int) -> FloatArray:
@@ -110,7 +110,7 @@ def decimated_rows(
     out_tau: FloatArray,
     share: FloatArray,
 ) -> None:
-    """Filtered base regressor and torque at the samples `centres` (K,), ascending.
+    """Build filtered base regressor and torque at the samples `centres` (K,), ascending.
 
     `q, dq, ddq, tau` (N, n); `taps` of odd length; the support of every centre must lie within the
     samples.  Row `j` averages only the samples with `|dq_j| >= threshold[j]`.  `out` (K, n, P),
@@ -186,8 +186,10 @@ def _piece_rows(
     tau = np.zeros((centres.size, model.n))
     share = np.zeros((centres.size, model.n))
     channels = [np.ascontiguousarray(x) for x in (piece.q, piece.dq, piece.ddq, piece.tau)]
-    columns = (layout.law, layout.source, layout.motor)
-    decimated_rows(model.geometry, model.gravity, *columns, *channels, threshold, taps, centres, Y, tau, share)
+    decimated_rows(
+        model.geometry, model.gravity, layout.law, layout.source, layout.motor, channels[0], channels[1], channels[2],
+        channels[3], threshold, taps, centres, Y, tau, share,
+    )  # fmt: skip
     use = (share > _LEAST_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
     return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use
 
@@ -207,32 +209,39 @@ def build_rows(model: RobotModel, base: BaseParameters, signals: Signals, settin
     if threshold.shape != (model.n,):
         raise DataError(f"min_velocity has {threshold.size} values for {model.n} joints")
     start, stop = signals.t_first + settings.trim, signals.t_last - settings.trim
-    parts: list[tuple[FloatArray, ...]] = []
+    times: list[FloatArray] = []
+    blocks: list[FloatArray] = []
+    states: list[list[FloatArray]] = []
+    used: list[BoolArray] = []
+    numbers: list[IntArray] = []
     for number, piece in enumerate(signals.pieces):
         centres = np.arange(half, piece.t.size - half, factor, dtype=np.int64)
         centres = centres[(piece.t[centres] >= start) & (piece.t[centres] <= stop)]
         if centres.size == 0:
             continue
         Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold)
-        states = [x[centres] for x in (piece.q, piece.dq, piece.ddq)]
-        parts.append((piece.t[centres], Y, *states, tau, use, np.full(centres.size, number)))
-    if not parts:
+        times.append(piece.t[centres])
+        blocks.append(Y)
+        states.append([piece.q[centres], piece.dq[centres], piece.ddq[centres], tau])
+        used.append(use)
+        numbers.append(np.full(centres.size, number, dtype=np.int64))
+    if not times:
         raise DataError(
-            f"nothing is left of {signals.t_last - signals.t_first:.3g} s after cutting {settings.trim:.3g} s at both ends "
-            f"and {half / signals.rate_hz:.3g} s for the decimation filter: record longer or choose a higher rate_hz"
+            f"nothing is left of {signals.t_last - signals.t_first:.3g} s after cutting {settings.trim:.3g} s at both "
+            f"ends and {half / signals.rate_hz:.3g} s for the decimation filter: record longer or choose a higher rate_hz"
         )
-    t, Y, q, dq, ddq, tau, use, number = (np.concatenate(x) for x in zip(*parts, strict=True))
+    q, dq, ddq, tau = (np.concatenate(x) for x in zip(*states, strict=True))
     rate = signals.rate_hz / factor
     band = min(settings.cutoff_hz, PASS_BAND * 0.5 * rate) if factor > 1 else settings.cutoff_hz
     return Rows(
-        t,
-        np.ascontiguousarray(Y.transpose(1, 2, 0)),
+        np.concatenate(times),
+        np.ascontiguousarray(np.concatenate(blocks).transpose(1, 2, 0)),
         q,
         dq,
         ddq,
         tau,
-        use.astype(bool),
-        number.astype(np.int64),
+        np.concatenate(used),
+        np.concatenate(numbers),
         rate,
         band,
     )

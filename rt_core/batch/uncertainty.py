@@ -6,8 +6,8 @@ an autoregressive model (Yule-Walker, order by Akaike's criterion); its autocova
 
     Cov = A^-1 [ sum_j Y_j' Gamma_j Y_j / s_j^4 ] A^-1,     A = sum_j Y_j' Y_j / s_j^2,
 
-with `s_j` the weights used; the exact covariance of the weighted estimate under that noise (White 1980; Newey and West 1987 for
-the idea, here with a parametric autocovariance).
+with `s_j` the weights used; the exact covariance of the weighted estimate under that noise (White 1980; Newey and West
+1987 for the idea, here with a parametric autocovariance).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class BaseParameters:
         return tuple(self._expression(k) for k in range(len(self)))
 
     def _expression(self, k: int) -> str:
-        text = self.standard.names[self.independent[k]]
+        text = str(self.standard.names[self.independent[k]])
         for c in np.flatnonzero(self.mapping[k]):
             if c == self.independent[k]:
                 continue
@@ -103,7 +103,7 @@ def random_states(model: RobotModel, count: int, seed: int = 0) -> tuple[FloatAr
 
 
 def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: int = 0) -> BaseParameters:
-    """Base parameters of `model` with all the joint effects it asks for.
+    """Return the base parameters of `model` with all the joint effects it asks for.
 
     Columns that are zero in every state are dropped first.  Friction and offset are tried first,
     then link parameters from the base outwards, then rotor inertias, so that a rotor inertia that

@@ -53,7 +53,7 @@ class ParameterLayout:
         return len(self.names)
 
     def take(self, columns: IntArray) -> ParameterLayout:
-        """The layout of the given columns only."""
+        """Return the layout of the given columns only."""
         return ParameterLayout(
             tuple(self.names[c] for c in columns),
             tuple(self.units[c] for c in columns),

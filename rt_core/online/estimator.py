@@ -289,7 +289,7 @@ class OnlineEstimator:
         return bool(take_frame(self._memory.floats, self._memory.ints, t, frame))
 
     def mark_gap(self, lost: int = 0) -> None:
-        """The stream restarts, with a new clock: filters start anew, parameters stay."""
+        """Restart the stream, with a new clock: filters start anew, parameters stay."""
         self._lost += lost
         self._seq = None
         self._origin_ns = None
@@ -317,10 +317,9 @@ class OnlineEstimator:
         return np.triu(self._memory["R"])
 
     def report(self) -> EstimateReport:
-        """The present estimate with uncertainties; also renews what the leak may hold on to."""
+        """Return the present estimate with uncertainties; also renews what the leak may hold on to."""
         memory = self._memory
         s = memory["scalars"]
-        p = len(self.base)
         inverse = _triangle_inverse(memory["R"])
         variance = (inverse**2).sum(axis=1)
         std = np.sqrt(variance)
@@ -386,7 +385,7 @@ class OnlineEstimator:
         return np.asarray(inverse @ inverse.T)
 
     def set_active(self, theta: FloatArray | None) -> None:
-        """Base parameters (p,) of the model that `torque` predicts with; None for the online estimate."""
+        """Let `torque` predict with base parameters `theta` (p,); None for the online estimate."""
         if theta is not None and np.shape(theta) != (len(self.base),):
             raise ValueError(f"the active model has {np.size(theta)} values for {len(self.base)} base parameters")
         self._active = None if theta is None else np.asarray(theta, dtype=np.float64).copy()
@@ -400,26 +399,13 @@ class OnlineEstimator:
         memory = self._memory
         if memory.ints[m.SAMPLES] == 0:
             return None
-        lane = (int(memory.ints[m.LANES]) - 1) % memory["state"].shape[2]
-        if memory.ints[m.LANES] == 0:
-            lane = self._last_lane()
+        lane = int(memory.ints[m.LAST_LANE])
         q, dq, ddq, tau = (memory["state"][k, :, lane].copy() for k in range(4))
         theta = memory["theta"] if self._active is None else self._active
         predicted = regressor(self.model, self.base.layout, q[None], dq[None], ddq[None])[0] @ theta
         s = memory["scalars"]
         t = s[m.ORIGIN] + (memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
         return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted
-
-    def _last_lane(self) -> int:
-        """Lane of the newest sample when all lanes have just been used."""
-        memory = self._memory
-        lanes = memory["state"].shape[2]
-        sample = int(memory.ints[m.SAMPLES]) - 1
-        behind = sample - (self.parallel.size - 1)
-        if behind < 0:
-            return lanes - 1
-        since = self.factor if behind >= self.factor else behind + self.parallel.size
-        return (since - 1) % lanes if since % lanes else lanes - 1
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -457,10 +443,10 @@ class OnlineEstimator:
             raise ValueError("the saved state has another size")
         if validated.shape != (p,) or excited_at.shape != (p,):
             raise ValueError("the saved state has another number of parameters")
-        if not np.array_equal(ints[m.FRAMES - m.FRAMES : m.FRAMES], self._memory.ints[: m.FRAMES]):
+        if not np.array_equal(ints[: m.FRAMES], self._memory.ints[: m.FRAMES]):
             raise ValueError("the saved state has other sizes")
-        fresh = self._memory.ints[m._HEAD :]
-        if not np.array_equal(ints[m._HEAD :], fresh):
+        fresh = self._memory.ints[m.HEAD :]
+        if not np.array_equal(ints[m.HEAD :], fresh):
             raise ValueError("the saved state has another layout")
         backup = self._memory.floats.copy(), self._memory.ints.copy()
         self._memory.floats[:] = floats

@@ -17,7 +17,8 @@ from rt_core.types import FloatArray, IntArray
 N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, LEAK_AT, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
-_HEAD = 24
+LAST_LANE = 24
+HEAD = 25
 
 # Scalars, in the field "scalars".
 STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
@@ -26,14 +27,18 @@ LAST_MOTION, SETTLE_ROWS = range(16, 18)
 _SCALARS = 18
 
 FIELDS = (
-    "scalars geometry gravity motor touches taps taps2 ring frame_t frame_x state links value weight slots "
-    "R short theta D work step roots sigma_sum sigma_count sigma2 inflation_sum inflation_count weight2 "
-    "innovation2 innovation torque2 torque_mean2 moved forgetting excess block_sum block_count leak power "
-    "min_velocity"
-).split()
+    "scalars", "geometry", "gravity", "motor", "touches", "taps", "taps2", "ring", "frame_t", "frame_x", "state",
+    "links", "value", "weight", "slots", "R", "short", "theta", "D", "work", "step", "roots", "sigma_sum",
+    "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
+    "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
+)  # fmt: skip
+_PER_JOINT = (
+    "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
+    "torque2", "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "min_velocity",
+)  # fmt: skip
 INT_FIELDS = ("law", "source", "first", "order")
-_FIELD = {name: _HEAD + k for k, name in enumerate(FIELDS)}
-_INT_FIELD = {name: _HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
+_FIELD = {name: HEAD + k for k, name in enumerate(FIELDS)}
+_INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
 
 (
     F_SCALARS, F_GEOMETRY, F_GRAVITY, F_MOTOR, F_TOUCHES, F_TAPS, F_TAPS2, F_RING, F_FRAME_T, F_FRAME_X,
@@ -47,13 +52,7 @@ I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
 def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int) -> dict[str, tuple[int, ...]]:
     """Shapes of the float fields."""
-    per_joint = {
-        name: (n,)
-        for name in (
-            "sigma_sum sigma_count sigma2 inflation_sum inflation_count weight2 innovation2 innovation torque2 "
-            "torque_mean2 moved forgetting excess block_sum block_count min_velocity"
-        ).split()
-    }
+    per_joint: dict[str, tuple[int, ...]] = dict.fromkeys(_PER_JOINT, (n,))
     return per_joint | {
         "scalars": (_SCALARS,),
         "geometry": (n, 37),
@@ -89,7 +88,7 @@ class Memory:
         channels = n * (3 if has_dq else 2)
         slots = -(-length2 // factor)
         sizes = shapes(n, p, channels, length, length2, slots)
-        head = np.zeros(_HEAD + len(FIELDS) + len(INT_FIELDS), dtype=np.int64)
+        head = np.zeros(HEAD + len(FIELDS) + len(INT_FIELDS), dtype=np.int64)
         head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ]] = (
             n, p, channels, length, length2, factor, slots, has_dq,
         )  # fmt: skip

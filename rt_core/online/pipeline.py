@@ -20,6 +20,7 @@ from rt_core.types import FloatArray, IntArray
 _SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
 _CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
 _START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
+_SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
 _SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
 
 
@@ -156,6 +157,7 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray) -> int:
     sample = ints[m.SAMPLES]
     ints[m.SAMPLES] += 1
     ints[m.LANES] = lane + 1
+    ints[m.LAST_LANE] = lane
     behind = sample - (ints[m.LENGTH2] - 1)
     due = behind >= 0 and behind % ints[m.FACTOR] == 0
     if not due and lane + 1 < BLOCK:
@@ -242,11 +244,14 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     short = m.matrix(floats, ints, m.F_SHORT, p, p)
     if renew_short:
         ints[m.SHORT_AT] = 0
+        power = m.vector(floats, ints, m.F_POWER, p)
         for k in range(p):
             for c in range(k, p):
                 short[k, c] *= s[m.SHORT_ROOT]
-                if np.abs(short[k, c]) < 1e-140:  # would end in denormal numbers, which are slow
-                    short[k, c] = 0.0
+            # A floor far below what counts as excited keeps the triangle regular, and clear of denormal numbers.
+            floor = max(_SHORT_FLOOR * np.sqrt(power[k]), 1e-30)
+            if np.abs(short[k, k]) < floor:
+                short[k, k] = floor
 
     used = 0
     for j in range(n):
@@ -398,7 +403,7 @@ def _column_forgetting(floats: FloatArray, ints: IntArray) -> None:
 
 @jit
 def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int) -> None:
-    """Running mean of every column's squared weight: the scale on which a parameter matters."""
+    """Renew the running mean of every column's squared weight: the scale on which a parameter matters."""
     p = ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, 18)
     power = m.vector(floats, ints, m.F_POWER, p)

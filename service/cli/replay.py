@@ -154,7 +154,7 @@ def _result(
             "status": snapshot["status"][i],
             "excited": snapshot["excited"][i],
         }
-        for i, name in enumerate(meta["names"])
+        for i, name in enumerate(meta["parameters"])
     ]
     return {
         "recording": str(arguments.recording),

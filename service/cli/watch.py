@@ -94,7 +94,7 @@ class View:
         estimate = self.estimate
         if estimate is None:
             return {}
-        names = self.meta.get("names", [])
+        names = self.meta.get("parameters", [])
         units = self.meta.get("units", [])
         parameters = [
             {

@@ -96,8 +96,8 @@ def test_a_late_joiner_learns_names_and_units(estimates: str) -> None:
     with Subscriber(estimates, ["axis/meta"]) as stream:
         meta = await_message(stream)
     assert isinstance(meta, BodyMessage)
-    assert meta.body["joint_names"] == ["carriage"]
-    assert len(meta.body["names"]) > 0
+    assert meta.body["joints"] == ["carriage"]
+    assert len(meta.body["parameters"]) > 0
     assert len(meta.body["hash"]) == 64
 
 
@@ -149,7 +149,7 @@ def test_a_snapshot_holds_everything_and_is_saved(running: tuple[DaemonProcess, 
     snapshot = control.request("snapshot")
     p = len(snapshot["theta"])
     assert np.shape(snapshot["covariance"]) == (p, p)
-    assert len(snapshot["meta"]["names"]) == p
+    assert len(snapshot["meta"]["parameters"]) == p
     assert Path(snapshot["path"]).is_file()
 
 
@@ -162,9 +162,9 @@ def test_an_active_model_predicts_and_a_reset_forgets(control: Control, estimate
         )
         assert isinstance(torque, TorqueMessage)
         control.request("activate", theta=None)
-    before = control.request("snapshot")["frames"]
+    before = control.request("snapshot")["resets"]
     control.request("reset_estimator")
-    assert control.request("snapshot")["frames"] < before
+    assert control.request("snapshot")["resets"] == before + 1
 
 
 def test_recording_is_started_and_stopped_by_request(running: tuple[DaemonProcess, Path], control: Control) -> None:

@@ -75,6 +75,7 @@ def estimates(draw: st.DrawFn) -> wire.EstimateMessage:
         excited=draw(hnp.arrays(np.bool_, p)),
         lam=draw(floats(n)),
         innovation=draw(floats(n)),
+        sigma=draw(floats(n)),
         delay_s=draw(st.floats()),
         hash=draw(st.text(max_size=64)),
         **counts,

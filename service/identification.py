@@ -1,0 +1,208 @@
+"""From a recording and a robot file to a fitted model, and from a model and a recording to its validation.
+
+The one place where files meet the numerics of `rt_core.batch`; commands and the demonstration use it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from drivers.recording import Recording, Span
+from drivers.robot_file import RobotFile
+from rt_core.batch.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
+from rt_core.batch.least_squares import Method
+from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
+from rt_core.batch.rows import Rows, build_rows
+from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from rt_core.validation import Metrics, torque_metrics
+
+#: A position this far outside its limits (in ranges of the joint) is taken for a wrong unit.
+_LIMIT_SLACK = 1.0
+#: Torque beyond this many times the effort limit is taken for a wrong unit.
+_EFFORT_SLACK = 3.0
+#: A validation error above this many times the identification's is called worse than the fit.
+WORSE_LIMIT = 2.5
+
+ValidationVerdict = Literal["ok", "worse_than_fit", "not_explained"]
+
+
+def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
+    """Settings of a robot file's `[identification]`, with `overrides` that are not None on top."""
+    given = robot.identification
+    settings = SignalSettings()
+    table = {
+        "cutoff_hz": given.cutoff_hz,
+        "rate_hz": given.rate_hz,
+        "filter_order": given.filter_order,
+        "trim_s": given.trim_s,
+        "min_velocity": None if given.min_velocity is None else np.asarray(given.min_velocity, dtype=np.float64),
+    }
+    chosen = {k: v for k, v in (table | {k: v for k, v in overrides.items() if v is not None}).items() if v is not None}
+    return replace(settings, **chosen)
+
+
+def check_recording(recording: Recording, model: RobotModel) -> None:
+    """Refuse a recording that cannot be of this robot: number of joints, channels, units.
+
+    Raises
+    ------
+    DataError
+        Naming the joint, the values, and what to do.
+    """
+    where = recording.path or "recording"
+    if recording.n != model.n:
+        raise DataError(f"{where}: {recording.n} joints, but robot {model.name} has {model.n}")
+    for channel in ("q", "tau"):
+        if channel not in recording.channels:
+            raise DataError(
+                f"{where}: no channel {channel}; it has {', '.join(recording.channels)}. "
+                f"Identification needs joint position and torque: add [{channel}] to the mapping"
+            )
+    q, tau = recording.channels["q"], recording.channels["tau"]
+    for j, joint in enumerate(model.joints):
+        finite = q[np.isfinite(q[:, j]), j]
+        if np.isfinite(joint.lower) and np.isfinite(joint.upper) and finite.size:
+            slack = _LIMIT_SLACK * (joint.upper - joint.lower)
+            worst = float(finite[np.argmax(np.abs(finite - 0.5 * (joint.lower + joint.upper)))])
+            if not joint.lower - slack <= worst <= joint.upper + slack:
+                raise DataError(
+                    f"{where}: joint {joint.name} reaches {worst:.4g}, far outside its limits "
+                    f"[{joint.lower:.4g}, {joint.upper:.4g}]: check the unit (degrees for radians is a factor 57.3), "
+                    "the zero offset and motor side against joint side in the mapping"
+                )
+        if np.isfinite(joint.effort):
+            peak = float(np.nanmax(np.abs(tau[:, j]), initial=0.0))
+            if peak > _EFFORT_SLACK * joint.effort:
+                raise DataError(
+                    f"{where}: joint {joint.name} shows a torque of {peak:.4g}, {peak / joint.effort:.1f} times its "
+                    f"effort limit {joint.effort:.4g}: check the unit, the gear ratio and the torque constant"
+                )
+    _check_velocity(recording, model, where)
+
+
+def _check_velocity(recording: Recording, model: RobotModel, where: str) -> None:
+    if "dq" not in recording.channels or recording.samples < 16:
+        return
+    t, q, dq = recording.t, recording.channels["q"], recording.channels["dq"]
+    for j, joint in enumerate(model.joints):
+        keep = np.isfinite(q[:, j]) & np.isfinite(dq[:, j])
+        if keep.sum() < 16 or np.ptp(q[keep, j]) == 0.0:
+            continue
+        # the distance travelled is robust against noise in the derivative
+        travelled = float(np.abs(np.diff(q[keep, j])).sum())
+        integrated = float(np.abs(np.trapezoid(np.abs(dq[keep, j]), t[keep])))
+        if travelled > 0.0 and not 0.1 < integrated / travelled < 10.0 and integrated > 1e-6:
+            raise DataError(
+                f"{where}: joint {joint.name} travels {travelled:.4g} by its position but {integrated:.4g} by its "
+                f"velocity (factor {integrated / travelled:.3g}): their units differ; degrees are a factor 57.3"
+            )
+
+
+def prepare_recording(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
+    """Filtered signals of a whole recording, after `check_recording`."""
+    check_recording(recording, model)
+    channels = recording.channels
+    valid = None if recording.valid is None else recording.valid.all(axis=1)
+    dq = channels.get("dq")
+    try:
+        return prepare(
+            recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid, rate_hz=_rate(recording)
+        )
+    except DataError as error:
+        raise DataError(f"{recording.path or 'recording'}: {error}") from error
+
+
+def _rate(recording: Recording) -> float | None:
+    """Nominal rate of a recording, unless its time stamps say otherwise."""
+    if recording.samples < 2 or not recording.rate_hz > 0.0:
+        return None
+    measured = 1.0 / float(np.median(np.diff(recording.t)))
+    return recording.rate_hz if 0.8 < recording.rate_hz / measured < 1.25 else None
+
+
+def span_bounds(recording: Recording, span: Span | None) -> tuple[float, float]:
+    """First and last time [s] of a span of a recording; the last is open unless it is the recording's end."""
+    if span is None:
+        return -np.inf, np.inf
+    first, last = float(recording.t[0]), float(recording.t[-1])
+    start, stop = span.bounds(first, last)
+    return start, np.inf if stop >= last else stop
+
+
+def identify_recording(
+    recording: Recording,
+    robot: RobotFile,
+    settings: SignalSettings,
+    *,
+    method: Method = "wls",
+    span: Span | None = None,
+    base: BaseParameters | None = None,
+) -> Identification:
+    """Fit the robot's model to a span of a recording.
+
+    The whole recording is filtered, then the rows of the span are taken, so that a span has no edges
+    of its own; rows next to a cut have seen a little of the other side, within the filter's length.
+    """
+    signals = prepare_recording(recording, robot.model, settings)
+    start, stop = span_bounds(recording, span)
+    base = base_parameters(robot.model) if base is None else base
+    return identify(robot.model, base, signals, settings, method=method, start_s=start, stop_s=stop)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A model's prediction against a recording it was tested on."""
+
+    rows: Rows
+    predicted: FloatArray
+    metrics: Metrics
+    verdict: ValidationVerdict
+    reasons: tuple[str, ...]
+
+
+def validate_recording(
+    recording: Recording,
+    model: RobotModel,
+    base: BaseParameters,
+    theta: FloatArray,
+    settings: SignalSettings,
+    *,
+    span: Span | None = None,
+    fit_error: float | None = None,
+) -> Validation:
+    """Predict the torque of a span of a recording with base parameters `theta` and compare.
+
+    `fit_error` is the relative error of the identification, to judge how well the model carries over.
+    """
+    signals = prepare_recording(recording, model, settings)
+    start, stop = span_bounds(recording, span)
+    rows = build_rows(model, base, signals, settings).select(start, stop)
+    if rows.t.size == 0:
+        raise DataError(f"{recording.path}: no rows within the span: it is shorter than the filters, or trimmed away")
+    predicted = rows.predict(theta)
+    metrics = torque_metrics(rows.tau, predicted, rows.use)
+    verdict: ValidationVerdict = "ok"
+    reasons: list[str] = []
+    for j, joint in enumerate(model.joints):
+        if metrics.count[j] and not metrics.explained[j] >= EXPLAINED_LIMIT:
+            explained = metrics.explained[j]
+            share = (
+                "no signal" if np.isnan(explained) else f"{100 * max(explained, 0.0):.0f} % of the variance explained"
+            )
+            reasons.append(f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms")
+    if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
+        reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
+    if reasons:
+        verdict = "not_explained"
+    elif fit_error is not None and fit_error > 0.0 and metrics.relative_error > WORSE_LIMIT * fit_error:
+        verdict = "worse_than_fit"
+        reasons.append(
+            f"the relative torque error is {metrics.relative_error / fit_error:.1f} times that of the identification "
+            f"({100 * fit_error:.2f} %): the model does not carry over to this motion"
+        )
+    return Validation(rows, predicted, metrics, verdict, tuple(reasons))

@@ -1,0 +1,185 @@
+"""Random bytes and oversized messages on every socket: the daemon stays up and its memory bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import psutil
+import pytest
+import zmq
+
+from service.client import Control, Subscriber
+from service.launch import DaemonProcess
+from tests.service.daemons import await_message, config, log_lines, make_recording, processes, replayed, start
+
+HUGE = 100 * 1024 * 1024
+GREETING = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00NULL" + bytes(16) + b"\x00" + bytes(31)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, Path]]:
+    path = tmp_path_factory.mktemp("hostile")
+    arm = replayed(make_recording(path / "rec.mcap"), loop=True)
+    daemon = start(config(path, arm, runtime_dir=str(path / "r")), path)
+    yield daemon, path
+    daemon.stop()
+
+
+@pytest.fixture(autouse=True)
+def unharmed(running: tuple[DaemonProcess, Path]) -> Iterator[None]:
+    """After each attack everything works, nothing was restarted, and no process has grown."""
+    with Control(running[0].endpoints["control"]) as control:
+        pids = {name: process["pid"] for name, process in processes(control).items()} | {"self": running[0].pid}
+        before = {name: psutil.Process(pid).memory_info().rss for name, pid in pids.items()}
+        yield
+        with Subscriber(running[0].endpoints["estimates"], ["axis/estimate"]) as stream:
+            await_message(stream)
+        with Subscriber(running[0].endpoints["frames"], ["axis/frame"]) as stream:
+            await_message(stream)
+        after = processes(control)
+        assert all(process["restarts"] == 0 and process["state"] == "ready" for process in after.values())
+    for name, pid in pids.items():
+        assert psutil.Process(pid).memory_info().rss < before[name] + 60_000_000, name
+
+
+def attack(endpoint: str, data: bytes) -> None:
+    """Send bytes to a port as they are, until all is sent or the other side hangs up."""
+    host, _, port = endpoint.removeprefix("tcp://").partition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 10.0) as raw:
+        raw.sendall(data)
+        raw.shutdown(socket.SHUT_WR)
+        while raw.recv(65536):
+            pass
+
+
+PORTS = ("frames", "estimates", "control")
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_random_bytes(running: tuple[DaemonProcess, Path], port: str) -> None:
+    source = random.Random(port)
+    for length in (0, 1, 10, 64, 1000, 100_000):
+        noise = source.randbytes(length)
+        for data in (noise, GREETING + noise, GREETING[:12] + noise, GREETING + ready("SUB") + noise):
+            attack(running[0].endpoints[port], data)
+
+
+def ready(kind: str) -> bytes:
+    """The ZMTP command READY of a socket of this kind."""
+    name, value = b"Socket-Type", kind.encode()
+    body = b"\x05READY" + bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+    return b"\x04" + bytes([len(body)]) + body
+
+
+@pytest.mark.parametrize(("port", "kind"), [("frames", "SUB"), ("estimates", "SUB"), ("control", "DEALER")])
+def test_a_message_announced_with_a_hundred_megabytes(
+    running: tuple[DaemonProcess, Path], port: str, kind: str
+) -> None:
+    for length in (HUGE, 2**62, 2**64 - 1):
+        announced = GREETING + ready(kind) + b"\x02" + struct.pack(">Q", length)
+        attack(running[0].endpoints[port], announced + bytes(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("port", "kind"),
+    [("frames", zmq.XSUB), ("estimates", zmq.XSUB), ("frames", zmq.SUB), ("control", zmq.DEALER), ("control", zmq.REQ)],
+)
+def test_a_real_message_of_a_hundred_megabytes(running: tuple[DaemonProcess, Path], port: str, kind: int) -> None:
+    with zmq.Context() as context, context.socket(kind) as attacker, attacker.get_monitor_socket() as monitor:
+        attacker.setsockopt(zmq.LINGER, 0)
+        attacker.connect(running[0].endpoints[port])
+        if kind == zmq.SUB:
+            attacker.setsockopt(zmq.SUBSCRIBE, bytes(HUGE))
+        else:
+            attacker.send(bytes(HUGE))
+        while True:  # until the daemon hangs up
+            assert monitor.poll(30_000)
+            event = struct.unpack("=hi", monitor.recv_multipart()[0])[0]
+            if event == zmq.EVENT_DISCONNECTED:
+                break
+        attacker.disable_monitor()
+
+
+def test_garbage_in_requests_is_answered_and_counted(running: tuple[DaemonProcess, Path]) -> None:
+    endpoint = running[0].endpoints["control"]
+    source = random.Random(7)
+    requests = [
+        [b""],
+        [b"", b""],
+        [b"rubbish"],
+        [b"", b"rubbish"],
+        [b"one", b"two", b"three"],
+        [source.randbytes(200_000)],
+        [msgpack.packb([1, 2])],
+        [msgpack.packb({"v": 1, "id": 1})],
+        [msgpack.packb({"v": 9, "id": 1, "verb": "ping"})],
+        [msgpack.packb({"v": 1, "id": 1, "verb": "ping", "args": [1]})],
+        [msgpack.packb({"v": 1, "id": 2**63, "verb": "ping"})],
+        [b"\x91" * 10_000],
+    ]
+    with Control(endpoint) as control, zmq.Context() as context, context.socket(zmq.DEALER) as attacker:
+        attacker.setsockopt(zmq.LINGER, 0)
+        attacker.connect(endpoint)
+        garbage = control.request("status")["control"]["garbage"]
+        for parts in requests:
+            attacker.send_multipart(parts)
+            assert attacker.poll(10_000), parts
+            reply = msgpack.unpackb(attacker.recv_multipart()[-1])
+            assert reply["ok"] is False
+            assert reply["error"]["type"] == "bad_request"
+        assert control.request("status")["control"]["garbage"] == garbage + len(requests)
+        assert "request_refused" in log_lines(running[1])
+
+
+def test_a_flood_of_requests_that_reads_no_answer(running: tuple[DaemonProcess, Path]) -> None:
+    endpoint = running[0].endpoints["control"]
+    with Control(endpoint) as control, zmq.Context() as context, context.socket(zmq.DEALER) as attacker:
+        attacker.setsockopt(zmq.LINGER, 0)
+        attacker.setsockopt(zmq.RCVHWM, 1)
+        attacker.connect(endpoint)
+        request = msgpack.packb({"v": 1, "id": 1, "verb": "status"})
+        sent = 0
+        with contextlib.suppress(zmq.Again):
+            attacker.setsockopt(zmq.SNDTIMEO, 1000)
+            for _ in range(5000):
+                attacker.send(request)
+                sent += 1
+        assert sent > 100
+        assert control.request("ping", timeout_s=30.0)["pong"] is True
+
+
+def test_messages_to_the_publishing_ports_are_ignored(running: tuple[DaemonProcess, Path]) -> None:
+    """A subscriber may send up to half a kilobyte upwards: it must disturb nobody."""
+    for port in ("frames", "estimates"):
+        with zmq.Context() as context, context.socket(zmq.XSUB) as attacker:
+            attacker.setsockopt(zmq.LINGER, 0)
+            attacker.connect(running[0].endpoints[port])
+            attacker.send(b"\x01")  # everything
+            assert attacker.poll(10_000)
+            for payload in (b"", b"\x00", b"\x01@estimator", b"\x00@estimator", b"\x02" * 500, os.urandom(100)):
+                attacker.send(payload)
+                attacker.send_multipart([payload, payload])
+            for _ in range(50):
+                assert attacker.poll(10_000)
+                attacker.recv_multipart()
+
+
+def test_private_sockets_are_private(running: tuple[DaemonProcess, Path]) -> None:
+    (directory,) = (running[1] / "r").iterdir()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {"axis.frames", "axis.estimator", "supervisor"} <= {path.name for path in directory.iterdir()}
+
+
+def test_only_loopback_is_listened_on(running: tuple[DaemonProcess, Path]) -> None:
+    for process in [psutil.Process(running[0].pid), *psutil.Process(running[0].pid).children()]:
+        for connection in process.net_connections("inet"):
+            if connection.status == psutil.CONN_LISTEN:
+                assert connection.laddr.ip == "127.0.0.1"
