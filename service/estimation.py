@@ -140,6 +140,7 @@ class Estimation:
 
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
+        self.feed.log_losses(now_ns)
         if self.feed.ended and not self._drained:
             self._drained = True
             self._publish_estimate()

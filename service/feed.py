@@ -10,6 +10,7 @@ import zmq
 from service.process import FRAME_QUEUE, POLL_MS, Child, readable
 from service.wire import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
 
+LOG_NS = 1_000_000_000
 BATCH = 256  # messages worked off before anything else is looked at
 
 
@@ -48,6 +49,8 @@ class FrameFeed:
         self._meta_epoch = 0
         self._expected = 0
         self._fresh = True
+        self._unlogged = 0
+        self._log_after_ns = 0
         self._on_frame = on_frame
         self._arm = child.arm.name
         self._marker = marker(child.role)
@@ -130,7 +133,7 @@ class FrameFeed:
             gap = seq - self._expected
             if gap:
                 self.lost += gap
-                self._log.warning("frames_lost", count=gap, before=seq)
+                self._unlogged += gap
         self._fresh = False
         self._expected = seq + 1
         self.received += 1
@@ -144,6 +147,13 @@ class FrameFeed:
             self.meta = message.body | {"clock": message.envelope.clock}
         elif message.kind == "status":
             self.source = str(message.body.get("state", "unknown"))
+
+    def log_losses(self, now_ns: int) -> None:
+        """Write what was lost since the last time to the log, at most once a second."""
+        if self._unlogged and now_ns >= self._log_after_ns:
+            self._log.warning("frames_lost", count=self._unlogged, total=self.lost)
+            self._unlogged = 0
+            self._log_after_ns = now_ns + LOG_NS
 
     def wait_for_meta(self, child: Child) -> dict[str, Any]:
         """Wait until the source has described itself; an empty map if the child is to stop first."""

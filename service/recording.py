@@ -128,6 +128,7 @@ class Recorder:
 
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
+        self.feed.log_losses(now_ns)
         if self.writer is not None and now_ns >= self._flush_ns:
             self._flush_ns = now_ns + FLUSH_NS
             if self.feed.ended:

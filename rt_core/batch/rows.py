@@ -228,7 +228,7 @@ def build_rows(model: RobotModel, base: BaseParameters, signals: Signals, settin
     if not times:
         raise DataError(
             f"nothing is left of {signals.t_last - signals.t_first:.3g} s after cutting {settings.trim:.3g} s at both "
-            f"ends and {half / signals.rate_hz:.3g} s for the decimation filter: record longer or choose a higher rate_hz"
+            f"ends and {half / signals.rate_hz:.3g} s for the decimation filter: record longer or raise rate_hz"
         )
     q, dq, ddq, tau = (np.concatenate(x) for x in zip(*states, strict=True))
     rate = signals.rate_hz / factor

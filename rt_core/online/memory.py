@@ -31,10 +31,12 @@ FIELDS = (
     "links", "value", "weight", "slots", "R", "short", "theta", "D", "work", "step", "roots", "sigma_sum",
     "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
     "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
+    "changed",
 )  # fmt: skip
 _PER_JOINT = (
     "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
     "torque2", "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "min_velocity",
+    "changed",
 )  # fmt: skip
 INT_FIELDS = ("law", "source", "first", "order")
 _FIELD = {name: HEAD + k for k, name in enumerate(FIELDS)}
@@ -45,7 +47,7 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
     F_STATE, F_LINKS, F_VALUE, F_WEIGHT, F_SLOTS, F_R, F_SHORT, F_THETA, F_D, F_WORK, F_STEP, F_ROOTS,
     F_SIGMA_SUM, F_SIGMA_COUNT, F_SIGMA2, F_INFLATION_SUM, F_INFLATION_COUNT, F_WEIGHT2, F_INNOVATION2,
     F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
-    F_LEAK, F_POWER, F_MIN_VELOCITY,
+    F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED,
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 

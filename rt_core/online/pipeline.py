@@ -11,15 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.parameters import LAW_LINK
+from rt_core.model.parameters import LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.regressor import BLOCK, joint_column, link_columns
 from rt_core.online import memory as m
-from rt_core.online.square_root import back_substitute, scale_columns, triangularise
+from rt_core.online.square_root import add_variance, back_substitute, scale_columns, triangularise
 from rt_core.types import FloatArray, IntArray
 
 _SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
 _CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
 _START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
+_RELEARN = 4.0  # innovation averaging times that friction is given to be learned anew, before it is freed again
 _SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
 _SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
 
@@ -254,14 +255,16 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
                 short[k, k] = floor
 
     used = 0
+    changed = m.vector(floats, ints, m.F_CHANGED, n)
     for j in range(n):
+        changed[j] = 0.0
         if rows[j, p + 1] > _SHARE:
             used += 1
             predicted = 0.0
             for c in range(p):
                 predicted += rows[j, c] * theta[c]
             innovation[j] = rows[j, p] - predicted
-            _forgetting(floats, ints, j, rows[j, p])
+            changed[j] = _forgetting(floats, ints, j, rows[j, p])
         else:
             innovation[j] = np.nan
     if used == 0:
@@ -270,6 +273,9 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     s[m.LAST_MOTION] = s[m.TIME]
     _column_forgetting(floats, ints)
     scale_columns(R, m.vector(floats, ints, m.F_ROOTS, p))
+    for j in range(n):
+        if changed[j] > 0.0:
+            _free_friction(floats, ints, j)
 
     leak = m.vector(floats, ints, m.F_LEAK, p)
     leak_at = ints[m.LEAK_AT]
@@ -277,6 +283,7 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     pull = np.sqrt(p * (1.0 - s[m.LAMBDA]) * leak[leak_at])
     starts = m.vector(floats, ints, m.F_STEP, p)  # borrowed: first columns of the rows in use
     count = 0
+    leak_row = -1
     placed = pull == 0.0
     for k in range(n):
         j = order[k]
@@ -286,6 +293,7 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
             D[0, count, :] = 0.0
             D[0, count, leak_at] = pull
             starts[count] = leak_at
+            leak_row = count
             count += 1
             placed = True
         inverse = 1.0 / np.sqrt(weight2[j])
@@ -298,16 +306,17 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
         D[0, count, :] = 0.0
         D[0, count, leak_at] = pull
         starts[count] = leak_at
+        leak_row = count
         count += 1
     begin = np.empty(n + 1, dtype=np.int64)
     for r in range(count):
         begin[r] = np.int64(starts[r])
-    _column_power(floats, ints, D[0], count)
+    _column_power(floats, ints, D[0], count, leak_row)
     if renew_short:
         gain = np.sqrt(np.float64(ints[m.SHORT_EVERY]))
         for r in range(count):
             for c in range(p + 1):
-                D[1, r, c] = gain * D[0, r, c]
+                D[1, r, c] = gain * D[0, r, c] if r != leak_row else 0.0
     work = m.matrix(floats, ints, m.F_WORK, 2, p + 1)
     step = m.vector(floats, ints, m.F_STEP, p)
     triangularise(R, D[0], begin, count, work)
@@ -324,8 +333,8 @@ def _update(floats: FloatArray, ints: IntArray, slot: int) -> int:
 
 
 @jit
-def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> None:
-    """Forgetting factor of joint `j` for this update, from its recent innovations.
+def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> float:
+    """Renew the forgetting factor of joint `j` from its recent innovations; 1.0 if its friction must have changed.
 
     Eq. 44 of HIT with the relative error as the root of the excess of the mean squared innovation
     over its usual level, by the mean squared torque, which is at least that level.
@@ -346,15 +355,40 @@ def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> No
         _noise_level(floats, ints, j)
         innovation2[j] = sigma2[j]
     ratio = innovation2[j] / sigma2[j]
-    if ratio > s[m.EXCESS_ON]:
-        excess[j] = 1.0
-    elif ratio < s[m.EXCESS_OFF]:
+    changed = 0.0
+    if ratio < s[m.EXCESS_OFF]:
         excess[j] = 0.0
+    elif ratio > s[m.EXCESS_ON] and (excess[j] == 0.0 or excess[j] * s[m.A_INNOVATION] > _RELEARN):
+        excess[j] = 1.0
+        changed = 1.0
+    elif excess[j] > 0.0:
+        excess[j] += 1.0
     forgetting[j] = s[m.LAMBDA]
     if excess[j] > 0.0:
         error2 = max(innovation2[j] - sigma2[j], 0.0) / max(torque2[j], sigma2[j])
         frame = (1.0 - s[m.ALPHA]) + s[m.ALPHA] * np.exp(s[m.BETA] * error2)
         forgetting[j] = min(s[m.LAMBDA], frame ** ints[m.FACTOR])
+    return changed
+
+
+@jit
+def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
+    """Let friction and offset of joint `j` move by as much as would explain its recent innovations.
+
+    What changes suddenly in one joint alone is its friction.  Forgetting by the relative error is slow where
+    gravity makes up most of the torque, and would give up the link parameters as well.
+    """
+    n, p = ints[m.N], ints[m.P]
+    R = m.matrix(floats, ints, m.F_R, p, p)
+    power = m.vector(floats, ints, m.F_POWER, p)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
+    source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
+    for c in range(p):
+        own = law[c] == LAW_COULOMB or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
+        if own and source[c] == j and power[c] > 0.0:
+            add_variance(R, c, innovation2[j] / (power[c] * weight2[j]))
 
 
 @jit
@@ -402,7 +436,7 @@ def _column_forgetting(floats: FloatArray, ints: IntArray) -> None:
 
 
 @jit
-def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int) -> None:
+def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int, leak_row: int) -> None:
     """Renew the running mean of every column's squared weight: the scale on which a parameter matters."""
     p = ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, 18)
@@ -411,7 +445,8 @@ def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int)
     for c in range(p):
         total = 0.0
         for r in range(count):
-            total += D[r, c] * D[r, c]
+            if r != leak_row:
+                total += D[r, c] * D[r, c]
         power[c] += gain * (total - power[c])
 
 

@@ -108,6 +108,39 @@ def back_substitute(R: FloatArray, rhs: FloatArray, step: FloatArray) -> None:
 
 
 @kernel
+def add_variance(R: FloatArray, k: int, variance: float) -> None:
+    """Renew the upper triangle `R` as if parameter `k` had moved by an unknown amount of this variance.
+
+    The covariance `(R'R)^-1` grows by `variance` at `(k, k)`; all other entries stay.  Rotations gather
+    column `k` in the first row, that row shrinks, and rotations make the triangle again.
+    """
+    p = R.shape[0]
+    for i in range(k, 0, -1):
+        _rotate(R, i - 1, i, k, i - 1)
+    shrink = 1.0 / np.sqrt(1.0 + variance * R[0, k] * R[0, k])
+    for c in range(p):
+        R[0, c] *= shrink
+    for i in range(k):
+        _rotate(R, i, i + 1, i, i)
+
+
+@kernel
+def _rotate(R: FloatArray, above: int, below: int, column: int, start: int) -> None:
+    """Rotate two rows, from column `start` on, so that `R[below, column]` vanishes."""
+    a, b = R[above, column], R[below, column]
+    length = np.sqrt(a * a + b * b)
+    if length < 1e-150:
+        return
+    cosine, sine = a / length, b / length
+    upper, lower = R[above], R[below]
+    for c in range(start, R.shape[0]):
+        x, y = upper[c], lower[c]
+        upper[c] = cosine * x + sine * y
+        lower[c] = cosine * y - sine * x
+    lower[column] = 0.0
+
+
+@kernel
 def scale_columns(R: FloatArray, roots: FloatArray) -> None:
     """Multiply column `k` of the upper triangle `R` by `roots[k]`."""
     p = R.shape[0]
