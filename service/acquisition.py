@@ -57,6 +57,7 @@ class Acquisition:
         self._topic = topic(arm.name, "frame")
         self._heard = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # newest t_ns and t_host_ns
+        self._stalled = False
         self._next_tick_ns = 0
         self._next_report_ns = 0
         self._cost_ns = 0
@@ -124,7 +125,8 @@ class Acquisition:
         self.frames += 1
 
     def _send_patiently(self, parts: list[bytes]) -> bool:
-        deadline_ns = 0
+        """Send when every consumer has room; False if they stall for too long, and at once while they still do."""
+        deadline_ns = time.monotonic_ns() + (0 if self._stalled else int(STALL_S * 1e9))
         while not self.child.stopping:
             if readable(self.socket):
                 self._read_subscriptions()
@@ -132,15 +134,17 @@ class Acquisition:
                 with contextlib.suppress(zmq.Again):
                     self.socket.send(parts[0], zmq.SNDMORE)
                     self.socket.send(parts[1])
+                    self._stalled = False
                     return True
             else:
                 self.socket.poll(POLL_MS)
             now_ns = time.monotonic_ns()
             self._tick(now_ns)
-            deadline_ns = deadline_ns or now_ns + int(STALL_S * 1e9)
             if now_ns >= deadline_ns:
-                missing = [mark.decode() for mark in self.required - self.present]
-                self.child.log.warning("frame_dropped", reason="a consumer stalls", missing=missing)
+                if not self._stalled:
+                    missing = [mark.decode() for mark in self.required - self.present]
+                    self.child.log.warning("frames_dropped", reason="a consumer stalls", missing=missing)
+                self._stalled = True
                 return False
         return False
 

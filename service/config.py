@@ -127,6 +127,7 @@ class ArmConfig(_Table):
     publish: PublishConfig = PublishConfig()
     state: StateConfig = StateConfig()
     recorder: RecorderConfig | None = None
+    model: Path | None = None  # model file that predicts the torque; None: the running estimate
     hold: bool = False  # wait for the control verb `start` before the first frame
 
     @field_validator("name")
@@ -290,7 +291,7 @@ def _resolve(config: Config, base: Path) -> Config:
 
     arms = []
     for arm in config.arm:
-        update: dict[str, Any] = {}
+        update: dict[str, Any] = {"model": absolute(arm.model)}
         if isinstance(arm.driver, ReplayConfig):
             update["driver"] = arm.driver.model_copy(update={"recording": absolute(arm.driver.recording)})
         if arm.recorder is not None:

@@ -28,21 +28,25 @@ class ControlError(RuntimeError):
 
 @dataclass(frozen=True)
 class Verb:
-    """What a verb does, who answers it, and which arguments it knows beside `arm`."""
+    """What a verb does, who answers it, and which arguments it knows beside `arm`.
+
+    A standing request holds until the next of its kind: a process that was restarted is told again.
+    """
 
     target: Target
     help: str
     arguments: tuple[str, ...] = ()
+    standing: bool = False
 
 
 VERBS: Mapping[str, Verb] = {
     "ping": Verb("supervisor", "answer at once"),
     "status": Verb("supervisor", "state and counters of every process and arm"),
-    "start": Verb("acquisition", "let a held arm send its first frame"),
+    "start": Verb("acquisition", "let a held arm send its first frame", standing=True),
     "snapshot": Verb("estimator", "save the estimator's state and return parameters, covariance and meta data"),
     "reset_estimator": Verb("estimator", "forget everything that was estimated"),
-    "activate": Verb("estimator", "predict torque by these base parameters; null: by the estimate", ("theta",)),
-    "record": Verb("recorder", "start or stop recording", ("action",)),
+    "activate": Verb("estimator", "predict torque by these base parameters; null: by the estimate", ("theta",), True),
+    "record": Verb("recorder", "start or stop recording", ("action",), True),
     "shutdown": Verb("supervisor", "stop the daemon in order"),
 }
 

@@ -18,10 +18,11 @@ import numpy as np
 import zmq
 
 from drivers.frame import JointFrame
+from drivers.robot_file import RobotFile
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.types import BoolArray, FloatArray
-from service.config import check_settings
+from service.config import ConfigError, check_settings
 from service.control import ControlError
 from service.feed import FrameFeed
 from service.process import Child
@@ -57,13 +58,26 @@ class Inputs:
         return q, tau, frame.valid, frame.dq if self.has_dq else None
 
 
+def load_active(path: Path, robot: RobotFile) -> FloatArray:
+    """Return the parameters of a model file; raises `ModelFileError`, or `ConfigError` if it is another robot's."""
+    from service.model_file import load_model
+
+    model = load_model(path)
+    if model.robot.sha256 != robot.sha256:
+        raise ConfigError(
+            f"{path}: is a model of robot {model.robot.model.name!r}, not of {robot.model.name!r} as it is"
+        )
+    return model.theta
+
+
 class Estimation:
     """Runs one arm's estimator on its frames."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.arm = child.arm
-        model = load_arm_robot(self.arm, child.config.base).model
+        robot = load_arm_robot(self.arm, child.config.base)
+        model = robot.model
         settings = check_settings(OnlineSettings, self.arm.estimator, f"arm {self.arm.name}: estimator")
         self.feed = FrameFeed(child, self._on_frame)
         self.source = self.feed.wait_for_meta(child)
@@ -72,6 +86,8 @@ class Estimation:
         self.estimator = OnlineEstimator(model, settings, float(self.source["rate_hz"]), has_dq=has_dq)
         began = time.monotonic()
         self.estimator.warm_up()
+        if self.arm.model is not None:
+            self.estimator.set_active(load_active(self.arm.model, robot))
         child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
         self.meta = self.estimator.meta
         self.hash = str(self.meta["hash"])
@@ -310,6 +326,7 @@ class Estimation:
 
     def _on_reset(self, args: dict[str, Any]) -> dict[str, Any]:
         self.estimator.reset()
+        self._save_now()  # or a restart would bring back what was to be forgotten
         self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
         self.child.log.info("estimator_reset")
         return {"arm": args["arm"]}

@@ -32,7 +32,10 @@ ValidationVerdict = Literal["ok", "worse_than_fit", "not_explained"]
 
 
 def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
-    """Settings of a robot file's `[identification]`, with `overrides` that are not None on top."""
+    """Settings of a robot file's `[identification]`, with `overrides` that are not None on top.
+
+    Where the file gives no `min_velocity`, samples at a standstill are left out.
+    """
     given = robot.identification
     settings = SignalSettings()
     table = {
@@ -40,7 +43,9 @@ def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) ->
         "rate_hz": given.rate_hz,
         "filter_order": given.filter_order,
         "trim_s": given.trim_s,
-        "min_velocity": None if given.min_velocity is None else np.asarray(given.min_velocity, dtype=np.float64),
+        "min_velocity": robot.model.standstill_velocity
+        if given.min_velocity is None
+        else np.asarray(given.min_velocity, dtype=np.float64),
     }
     chosen = {k: v for k, v in (table | {k: v for k, v in overrides.items() if v is not None}).items() if v is not None}
     return replace(settings, **chosen)

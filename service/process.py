@@ -123,7 +123,7 @@ class Child:
     def ready(self, **info: Any) -> None:
         """Tell the supervisor that work can begin; from now on SIGTERM asks for an orderly end."""
         signal.signal(signal.SIGTERM, self._on_term)
-        self._send({"type": "ready", "info": info})
+        self._send({"type": "ready", "info": {"epoch": self.epoch, **info}})
 
     def beat_due(self, now_ns: int) -> bool:
         """Tell whether a heartbeat is due at `now_ns` of CLOCK_MONOTONIC."""

@@ -52,7 +52,7 @@ class StartError(RuntimeError):
 class Pending:
     """A request that a process has not answered yet."""
 
-    route: list[bytes]  # where the reply goes: identity, and the empty part of a REQ socket
+    route: list[bytes]  # where the reply goes: identity, and the empty part of a REQ socket; empty: nowhere
     request: Request
     process: Managed
     deadline_ns: int
@@ -77,6 +77,7 @@ class Supervisor:
         self._stop_reason = ""
         self._failure = ""
         self._pending: dict[int, Pending] = {}
+        self._standing: dict[tuple[str, str | None, str], Request] = {}  # what a restarted process is told again
         self._next_id = 1
         self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
@@ -246,6 +247,9 @@ class Supervisor:
             process.info.update(message["info"])
             if process.role == "gateway":
                 self._set_ports(**{key: message["info"][key] for key in ("frames_port", "estimates_port")})
+            for (role, arm, _), request in self._standing.items():
+                if (role, arm) == (process.role, process.arm):
+                    self._forward([], request, role)
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
         elif kind in ("fatal", "crash"):
             process.words = str(message["message"])
@@ -255,6 +259,8 @@ class Supervisor:
             if "error" in message:
                 self._answer_error(message["id"], message["error"]["type"], message["error"]["message"])
             elif (pending := self._pending.pop(message["id"], None)) is not None:
+                if VERBS[pending.request.verb].standing:
+                    self._standing[process.role, process.arm, pending.request.verb] = pending.request
                 self._reply(pending.route, encode_result(pending.request.id, message["result"]))
 
     def _drained(self) -> bool:
@@ -353,6 +359,8 @@ class Supervisor:
                 self._answer_error(id, "timeout", f"{pending.process.name} did not answer within {REQUEST_S:g} s")
 
     def _reply(self, route: list[bytes], payload: bytes) -> None:
+        if not route:
+            return
         with contextlib.suppress(zmq.Again):  # who does not read replies gets none
             self._control.send_multipart([*route, payload], zmq.NOBLOCK)
 

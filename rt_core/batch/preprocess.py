@@ -4,10 +4,14 @@
    dropped (a logger that ran ahead of the robot), and the recording is cut where samples are missing
    for longer than a filter can bridge.
 2. Each piece is interpolated to a uniform grid at the nominal rate.
-3. Position, torque and, where it was measured, velocity pass the same zero-phase Butterworth filter.
+3. Position and, where it was measured, velocity pass a zero-phase Butterworth filter well above the
+   cut-off: friction turns over where the joint does, not where a slow filter says so.
 4. Velocity is the measured one or the central difference of position.  Acceleration is the central
-   difference of velocity, passed through the filter once more: differencing amplifies what the first
-   pass leaves near the cut-off, and noise in the regressor biases the parameters towards zero.
+   difference of velocity, low-passed at the cut-off: differencing amplifies noise, and noise in the
+   regressor biases the parameters towards zero.
+
+Torque is left as it is here: it and the regressor pass the low-pass at the cut-off together, when the
+rows are built (`rt_core.batch.rows`).
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from scipy.interpolate import CubicSpline
 
 from rt_core.types import BoolArray, FloatArray
 
+#: Position and velocity are kept up to this many times the cut-off frequency.
+STATE_BAND = 4.0
 #: A piece shorter than this many periods of the cut-off frequency is not used.
 _SHORTEST_PERIODS = 4.0
 #: Missing samples are bridged up to this many periods of the cut-off frequency.
@@ -37,7 +43,7 @@ class SignalSettings:
     Attributes
     ----------
     cutoff_hz : float
-        Cut-off of the zero-phase low-pass on position, velocity and torque.
+        Cut-off of the zero-phase low-pass on both sides of the regression, and on acceleration.
     rate_hz : float or None
         Rate of the rows of the regression, reached by filtering and decimating both of its sides;
         None for five times the cut-off.  Never above the recording's rate.
@@ -70,7 +76,7 @@ class SignalSettings:
 class SignalPiece:
     """A stretch without long gaps, on a uniform grid.
 
-    `t` (N,) [s]; `q, dq, ddq, tau` (N, n), all filtered with the same zero-phase filter.
+    `t` (N,) [s]; `q, dq, ddq` (N, n) filtered, `tau` (N, n) as measured.
     """
 
     t: FloatArray
@@ -223,12 +229,14 @@ def _filter_piece(
     grid = t[0] + step * np.arange(count)
     grid[-1] = min(grid[-1], t[-1])
 
-    def low_pass(x: FloatArray) -> FloatArray:
-        return zero_phase(x, settings.cutoff_hz, rate, settings.filter_order)
+    def low_pass(x: FloatArray, cutoff_hz: float) -> FloatArray:
+        return x if cutoff_hz >= 0.45 * rate else zero_phase(x, cutoff_hz, rate, settings.filter_order)
 
     def linear(x: FloatArray) -> FloatArray:
         return np.stack([np.interp(grid, t, x[:, j]) for j in range(x.shape[1])], axis=1)
 
-    q_f = low_pass(CubicSpline(t, q)(grid) if dq is None else linear(q))
-    dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq))
-    return SignalPiece(grid, q_f, dq_f, low_pass(central_difference(dq_f, step)), low_pass(linear(tau)))
+    band = STATE_BAND * settings.cutoff_hz
+    q_f = low_pass(CubicSpline(t, q)(grid) if dq is None else linear(q), band)
+    dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq), band)
+    ddq_f = low_pass(central_difference(dq_f, step), settings.cutoff_hz)
+    return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import signal
 
-from rt_core.batch.preprocess import DataError, SignalPiece, Signals, SignalSettings
+from rt_core.batch.preprocess import DataError, SignalPiece, Signals, SignalSettings, zero_phase
 from rt_core.jit import kernel
 from rt_core.model.base import BaseParameters
 from rt_core.model.parameters import LAW_LINK
@@ -28,6 +28,7 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 PASS_BAND = 0.8
 _HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
 _KAISER_BETA = 7.0
+_IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
 _LEAST_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
 
 
@@ -83,13 +84,28 @@ class Rows:
         return np.asarray(np.einsum("npk,p->kn", self.Y, theta))
 
 
-def decimation_filter(factor: int) -> FloatArray:
-    """Symmetric low-pass of odd length and unit gain that precedes a decimation by `factor`."""
-    if factor == 1:
+def low_pass_taps(settings: SignalSettings, rate_hz: float) -> FloatArray:
+    """Impulse response of the zero-phase Butterworth low-pass at the cut-off: symmetric, odd length, unit gain."""
+    if settings.cutoff_hz >= 0.45 * rate_hz:
         return np.ones(1)
+    half = int(np.ceil(_IMPULSE_PERIODS * rate_hz / settings.cutoff_hz))
+    impulse = np.zeros(4 * half + 1)
+    impulse[2 * half] = 1.0
+    response = zero_phase(impulse, settings.cutoff_hz, rate_hz, settings.filter_order)[half : 3 * half + 1]
+    return np.asarray(response / response.sum())
+
+
+def row_filter(settings: SignalSettings, rate_hz: float, factor: int) -> FloatArray:
+    """Taps that both sides of the regression pass before every `factor`-th sample is kept.
+
+    The low-pass at the cut-off, and an anti-aliasing filter where that does not suffice.
+    """
+    taps = low_pass_taps(settings, rate_hz)
+    if factor == 1 or settings.cutoff_hz <= PASS_BAND * 0.5 * rate_hz / factor:
+        return taps
     length = 2 * _HALF_PERIODS * factor + 1
-    taps = signal.firwin(length, PASS_BAND / factor, window=("kaiser", _KAISER_BETA))
-    return np.asarray(taps / taps.sum())
+    anti_alias = signal.firwin(length, PASS_BAND / factor, window=("kaiser", _KAISER_BETA))
+    return np.asarray(np.convolve(taps, anti_alias / anti_alias.sum()))
 
 
 @kernel
@@ -203,7 +219,7 @@ def build_rows(model: RobotModel, base: BaseParameters, signals: Signals, settin
         If trimming leaves nothing, or the velocity threshold has the wrong length.
     """
     factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
-    taps = decimation_filter(factor)
+    taps = row_filter(settings, signals.rate_hz, factor)
     half = taps.size // 2
     threshold = np.zeros(model.n) if settings.min_velocity is None else np.asarray(settings.min_velocity)
     if threshold.shape != (model.n,):

@@ -119,6 +119,14 @@ class RobotModel:
         return len(self.joints)
 
     @cached_property
+    def standstill_velocity(self) -> FloatArray:
+        """(n,) speed below which a joint counts as standing [rad/s or m/s]: half a per cent of its limit, or 0.01.
+
+        Friction at rest is whatever holds the joint, not a function of its velocity.
+        """
+        return np.array([0.005 * j.velocity if np.isfinite(j.velocity) else 0.01 for j in self.joints])
+
+    @cached_property
     def coupling(self) -> FloatArray:
         """(n, n) motor coordinates referred to the joint side."""
         return np.eye(self.n) if self.transmission is None else self.transmission.coupling

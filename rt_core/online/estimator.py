@@ -174,12 +174,13 @@ class OnlineEstimator:
         return (self.bank.delay + self.parallel.size // 2 + 1) / self.rate_hz
 
     def _min_velocity(self) -> FloatArray:
+        standstill = self.model.standstill_velocity
         given = self.settings.min_velocity
-        if given is not None:
-            if len(given) != self.model.n:
-                raise ValueError(f"min_velocity has {len(given)} values for {self.model.n} joints")
-            return np.asarray(given, dtype=np.float64)
-        return np.array([0.005 * j.velocity if np.isfinite(j.velocity) else 0.01 for j in self.model.joints])
+        if given is None:
+            return standstill
+        if len(given) != self.model.n:
+            raise ValueError(f"min_velocity has {len(given)} values for {self.model.n} joints")
+        return np.maximum(np.asarray(given, dtype=np.float64), standstill)
 
     def _initialise(self) -> None:
         n, p = self.model.n, len(self.base)
@@ -188,7 +189,8 @@ class OnlineEstimator:
         memory["geometry"][:] = self.model.geometry
         memory["gravity"][:] = self.model.gravity
         memory["motor"][:] = layout.motor
-        memory["taps"][:] = (self.bank.smooth, self.bank.first, self.bank.second)
+        bank = self.bank
+        memory["taps"][:] = (bank.smooth, bank.first, bank.slope if self.has_dq else bank.second)
         memory["taps2"][:] = self.parallel
         memory["theta"][:] = self.prior
         memory["min_velocity"][:] = self._min_velocity()
@@ -234,7 +236,7 @@ class OnlineEstimator:
 
     def _theoretical_inflation(self) -> float:
         """Long-run over instantaneous variance of white torque noise at the update rate."""
-        taps = np.convolve(self.bank.smooth, self.parallel)
+        taps = self.parallel
         correlation = np.correlate(taps, taps, mode="full")
         centre = taps.size - 1
         sampled = correlation[centre % self.factor :: self.factor]
@@ -400,7 +402,9 @@ class OnlineEstimator:
         if memory.ints[m.SAMPLES] == 0:
             return None
         lane = int(memory.ints[m.LAST_LANE])
-        q, dq, ddq, tau = (memory["state"][k, :, lane].copy() for k in range(4))
+        q, dq, ddq = (memory["state"][k, :, lane].copy() for k in range(3))
+        at, length = int(memory.ints[m.RING_AT]), self.bank.smooth.size
+        tau = memory["ring"][self.model.n : 2 * self.model.n, at : at + length] @ self.bank.smooth
         theta = memory["theta"] if self._active is None else self._active
         predicted = regressor(self.model, self.base.layout, q[None], dq[None], ddq[None])[0] @ theta
         s = memory["scalars"]

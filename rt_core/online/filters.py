@@ -1,9 +1,10 @@
 """Linear-phase filters: position to `q, dq, ddq`, and torque, all with one and the same group delay.
 
-One windowed-sinc low-pass `g` serves all channels.  Velocity and acceleration are exact consequences
-of it: `g` convolved with a sixth-order central difference, once and twice.  So `q, dq, ddq` are the
-derivatives of one filtered signal, and the torque, filtered by `g` padded to the same length, stays
-aligned with them.
+Position and velocity keep a band well above the cut-off, so that friction turns over where the joint
+does; acceleration, which differencing makes noisy, is limited to the cut-off.  The low-pass at the
+cut-off itself comes later, on both sides of the regression; until then torque is only delayed, because
+a filter would smear its step at a reversal over samples that still move.  Derivatives are the low-pass convolved
+with a sixth-order central difference; all kernels are padded to one length, hence one delay.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from scipy import signal
 
 from rt_core.types import FloatArray
 
+#: Position and velocity are kept up to this many times the cut-off frequency.
+STATE_BAND = 4.0
 #: Length of the low-pass, in periods of its cut-off frequency.
 _PERIODS = 2.5
 _KAISER_BETA = 4.5
@@ -39,30 +42,35 @@ def low_pass(cutoff_hz: float, rate_hz: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class FilterBank:
-    """Taps of equal length, newest sample last: the output is `taps @ window`.
+    """Taps of equal odd length (L,), newest sample last: an output is `taps @ window`.
 
     Attributes
     ----------
-    smooth, first, second : (L,) float64
-        Low-pass, and its first [1/s] and second [1/s^2] derivative.
-    delay : int
-        Group delay in samples, the same for all three.
+    smooth, first : (L,) float64
+        Wide low-pass, and its derivative [1/s].
+    slope, second : (L,) float64
+        First [1/s] and second [1/s^2] derivative of the low-pass at the cut-off: acceleration from a
+        measured velocity, or from position.
     """
 
     smooth: FloatArray
     first: FloatArray
+    slope: FloatArray
     second: FloatArray
 
     @property
     def delay(self) -> int:
-        """Group delay [samples]."""
+        """Group delay [samples], the same for all."""
         return self.smooth.size // 2
 
 
 def filter_bank(cutoff_hz: float, rate_hz: float) -> FilterBank:
-    """Design the bank for samples at `rate_hz`."""
-    g = low_pass(cutoff_hz, rate_hz)
-    first = np.convolve(g, _DIFFERENCE) * rate_hz
-    second = np.convolve(first, _DIFFERENCE) * rate_hz
-    reach = (second.size - g.size) // 2
-    return FilterBank(np.pad(g, reach), np.pad(first, reach // 2), second)
+    """Design the bank for samples at `rate_hz`; `ValueError` if the cut-off is not below half of it."""
+    narrow = low_pass(cutoff_hz, rate_hz)
+    band = STATE_BAND * cutoff_hz
+    wide = low_pass(band, rate_hz) if band < 0.45 * rate_hz else np.ones(1)
+    difference = _DIFFERENCE * rate_hz
+    kernels = [wide, np.convolve(wide, difference), np.convolve(narrow, difference)]
+    kernels.append(np.convolve(kernels[2], difference))
+    length = kernels[3].size
+    return FilterBank(*(np.pad(k, (length - k.size) // 2) for k in kernels))

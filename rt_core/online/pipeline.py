@@ -21,6 +21,9 @@ _SHARE = 0.5  # a row counts where most of its average comes from samples at whi
 _CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
 _START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
 _RELEARN = 4.0  # innovation averaging times that friction is given to be learned anew, before it is freed again
+# Around a reversal filtered friction is not the friction at the filtered velocity: these innovations tell nothing
+# about a change.  A row is free of it where the samples left out for low velocity weigh less than this.
+_CLEAN = 0.01
 _SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
 _SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
 
@@ -150,11 +153,11 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray) -> int:
         if ints[m.HAS_DQ] == 1:
             rate = ring[2 * n + j, at : at + length]
             state[1, j, lane] = _dot(taps[0], rate)
-            state[2, j, lane] = _dot(taps[1], rate)
+            state[2, j, lane] = _dot(taps[2], rate)
         else:
             state[1, j, lane] = _dot(taps[1], window)
             state[2, j, lane] = _dot(taps[2], window)
-        state[3, j, lane] = _dot(taps[0], ring[n + j, at : at + length])
+        state[3, j, lane] = ring[n + j, at + length // 2]  # delayed only: see `filters`
     sample = ints[m.SAMPLES]
     ints[m.SAMPLES] += 1
     ints[m.LANES] = lane + 1
@@ -482,7 +485,8 @@ def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArra
         counted = min(square, _CLIP * sigma2[j] * free) if settled else square
         total[j] += counted - s[m.A_SIGMA] * total[j]
         count[j] += free - s[m.A_SIGMA] * count[j]
-        innovation2[j] += s[m.A_INNOVATION] * (min(square, 100.0 * sigma2[j]) - innovation2[j])
+        if np.abs(rows[j, p + 1] - 1.0) < _CLEAN:
+            innovation2[j] += s[m.A_INNOVATION] * (min(square, 100.0 * sigma2[j]) - innovation2[j])
         block_sum[j] += np.sign(e) * np.sqrt(square)
         block_count[j] += 1.0
         if block_count[j] >= ints[m.BLOCK_ROWS]:

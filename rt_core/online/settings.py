@@ -30,8 +30,8 @@ class OnlineSettings:
     stale_s : float
         An estimate not excited for this long is reported as stale [s].
     min_velocity : tuple of float or None
-        Rows of joint `j` take part only where |dq_j| is at least this [rad/s or m/s]; None for half a
-        per cent of the velocity limit (0.01 where there is none).
+        Samples of joint `j` take part only where |dq_j| is at least this [rad/s or m/s], and never
+        below `RobotModel.standstill_velocity`.
     max_gap_s : float or None
         Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
     """

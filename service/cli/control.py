@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
-from service.cli.remote import add_control_flag, request
+from service.cli.remote import add_control_flags, request
 
 EPILOG = """\
 verbs:
@@ -16,7 +16,7 @@ verbs:
   start                   let a held arm send its first frame
   snapshot                save the estimator's state; print parameters, covariance and meta data
   reset_estimator         forget everything that was estimated
-  activate theta=[..]     predict torque by these base parameters; theta=null: by the estimate
+  activate model=FILE     predict torque by this model file; theta=null: by the estimate
   record action=start     start (or stop) recording
   shutdown                stop the daemon in order
 
@@ -34,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
         help="state of a running daemon",
         description="Show the processes of a running daemon.  Exit code 1 if one of them is not ready.",
     )
-    add_control_flag(status)
+    add_control_flags(status)
     add_json_flag(status)
     status.set_defaults(run=run_status)
     control: argparse.ArgumentParser = subparsers.add_parser(
@@ -47,8 +47,7 @@ def add_parser(subparsers: Any) -> None:
     control.add_argument(
         "arguments", nargs="*", metavar="NAME=VALUE", help="arguments of the verb; arm=NAME where there are several"
     )
-    control.add_argument("--timeout", type=float, default=10.0, metavar="S", help="longest wait (default: %(default)s)")
-    add_control_flag(control)
+    add_control_flags(control)
     add_json_flag(control)
     control.set_defaults(run=run_control)
 
@@ -64,13 +63,17 @@ def run_control(arguments: argparse.Namespace) -> int:
             values[name] = json.loads(value)
         except json.JSONDecodeError:
             values[name] = value
+    if arguments.verb == "activate" and "model" in values:
+        from service.model_file import load_model
+
+        values["theta"] = load_model(str(values.pop("model"))).theta.tolist()
     print_json(request(arguments.control, arguments.verb, arguments.timeout, **values))
     return EXIT_OK
 
 
 def run_status(arguments: argparse.Namespace) -> int:
     """Print the state of every process."""
-    status = request(arguments.control, "status")
+    status = request(arguments.control, "status", arguments.timeout)
     code = EXIT_OK if all(process["state"] == "ready" for process in status["processes"]) else EXIT_NO
     if arguments.json:
         print_json(status)
@@ -82,7 +85,8 @@ def run_status(arguments: argparse.Namespace) -> int:
     title = f"{daemon['name']}  up {daemon['uptime_s']:.0f} s  {'ready' if daemon['ready'] else 'starting'}"
     table = Table(title=title, title_justify="left")
     for name in ("process", "pid", "state", "restarts", "doing", "frames", "lost", "last error"):
-        table.add_column(name, justify="right" if name in ("pid", "restarts", "frames", "lost") else "left")
+        right = name in ("pid", "restarts", "frames", "lost")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "last error")
     for process in status["processes"]:
         info = process["info"]
         frames = info.get("frames", info.get("received", ""))
@@ -91,5 +95,6 @@ def run_status(arguments: argparse.Namespace) -> int:
         table.add_row(process["name"], *(str(cell) for cell in cells), process["last_error"])
     console = Console()
     console.print(table)
-    console.print("  ".join(f"{name} {endpoint}" for name, endpoint in daemon["endpoints"].items()), highlight=False)
+    for name, endpoint in daemon["endpoints"].items():
+        console.print(f"{name:10} {endpoint}", highlight=False)
     return code

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, UnavailableError, add_json_flag, fail, print_json
-from service.cli.remote import add_control_flag, request
+from service.cli.remote import add_control_flags, request
 
 EPILOG = """\
 examples:
@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
     for action in ("start", "stop"):
         sub = actions.add_parser(action, help=f"{action} the daemon's recorder")
         sub.add_argument("--arm", help="which arm, if there are several")
-        add_control_flag(sub)
+        add_control_flags(sub)
         add_json_flag(sub)
         sub.set_defaults(run=run_switch)
     to = actions.add_parser("to", help="record the stream of frames into a file here")
@@ -42,13 +42,15 @@ def add_parser(subparsers: Any) -> None:
         default="tcp://127.0.0.1:9870",
         help="frames endpoint of the daemon (default: %(default)s)",
     )
+    to.add_argument("--timeout", type=float, default=10.0, metavar="S", help="longest silence (default: %(default)s)")
     add_json_flag(to)
     to.set_defaults(run=run_to)
 
 
 def run_switch(arguments: argparse.Namespace) -> int:
     """Start or stop the daemon's recorder."""
-    result = request(arguments.control, "record", arm=arguments.arm, action=arguments.action)
+    arm = {} if arguments.arm is None else {"arm": arguments.arm}
+    result = request(arguments.control, "record", arguments.timeout, action=arguments.action, **arm)
     if arguments.json:
         print_json(result)
     else:
@@ -65,7 +67,9 @@ def run_to(arguments: argparse.Namespace) -> int:
     arm = arguments.arm
     writer: RecordingWriter | None = None
     frames = 0
-    with Subscriber(arguments.endpoint, [f"{arm}/{kind}" for kind in ("meta", "status", "frame")]) as stream:
+    with Subscriber(
+        arguments.endpoint, [f"{arm}/{kind}" for kind in ("meta", "status", "frame")], arguments.timeout
+    ) as stream:
         began = time.monotonic()
         try:
             while arguments.seconds is None or time.monotonic() - began < arguments.seconds:

@@ -20,7 +20,7 @@ the exit code is 1 if any was lost.
 EPILOG = """\
 examples:
   thetad replay rec.mcap --robot franka_panda --speed max
-  thetad replay rec.mcap --robot my.toml --span 0:0.6 --json
+  thetad replay rec.mcap --robot my.toml --span 0:0.6 -o online.yaml --json
   thetad replay rec.mcap --robot my.toml --standard-ports      then, elsewhere: thetad watch
 """
 SETTLE_S = 60.0  # without any progress at the source or the estimator, give up
@@ -43,6 +43,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="KEY=VALUE",
         help="setting of the estimator, such as memory_s=5; may be repeated",
     )
+    parser.add_argument("-o", "--model-out", type=Path, metavar="FILE", help="write the final estimate as a model file")
     parser.add_argument("--standard-ports", action="store_true", help="use ports 9870, 9871, 9873 instead of free ones")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write the daemon's log there (default: stderr)")
     add_json_flag(parser)
@@ -92,6 +93,8 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
         raise CliError(str(error)) from error
     except (UnreachableError, ControlError) as error:
         raise UnavailableError(str(error)) from error
+    if arguments.model_out is not None:
+        _write_model(arguments, snapshot)
     sent, received = processes["acquisition"]["info"], processes["estimator"]["info"]
     return _result(arguments, snapshot, sent, received, seconds)
 
@@ -134,6 +137,36 @@ def _await_end(control: Any, launched: Any) -> None:
         except TimeoutError:
             continue
         raise UnavailableError(f"the daemon ended during the replay (exit code {code})")
+
+
+def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> None:
+    import numpy as np
+
+    from drivers.robot_file import load_robot
+    from rt_core.model.base import base_parameters
+    from service.identification import signal_settings
+    from service.model_file import online_document, write_model
+
+    robot = load_robot(arguments.robot, Path.cwd())
+    source = {key: snapshot[key] for key in ("t_ns", "frames", "used", "masked", "lost", "resets")}
+    source |= {
+        "recording": str(arguments.recording),
+        "span": arguments.span,
+        "settings": snapshot["meta"]["settings"],
+        "hash": snapshot["meta"]["hash"],
+    }
+    theta, std, covariance = (np.asarray(snapshot[key]) for key in ("theta", "std", "covariance"))
+    document = online_document(
+        robot,
+        base_parameters(robot.model),
+        signal_settings(robot),
+        theta,
+        std,
+        covariance,
+        tuple(snapshot["status"]),
+        source,
+    )
+    write_model(document, arguments.model_out)
 
 
 def _result(

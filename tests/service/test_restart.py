@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from drivers.recording import read_recording, recover
-from service.client import Control, EstimateMessage, FrameMessage, Subscriber
+from service.client import Control, EstimateMessage, FrameMessage, Subscriber, TorqueMessage
 from service.launch import DaemonProcess
 from tests.service.daemons import (
     await_message,
@@ -153,6 +153,29 @@ def test_a_process_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
                 lambda found: found["axis/estimator"]["restarts"] == 1 and found["axis/estimator"]["state"] == "ready",
             )
             assert "silent" in found["axis/estimator"]["last_error"]
+    finally:
+        daemon.stop()
+
+
+def test_what_was_requested_holds_after_a_restart(tmp_path: Path) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, hold=True, recorder={"enabled": False})
+    daemon = start(config(tmp_path, arm), tmp_path)
+    try:
+        with (
+            Control(daemon.endpoints["control"]) as control,
+            Subscriber(daemon.endpoints["estimates"], ["axis/torque"]) as torques,
+        ):
+            control.request("start")
+            control.request("record", action="start")
+            control.request("activate", theta=[0.0] * len(control.request("snapshot")["theta"]))
+            for role in ("acquisition", "recorder", "estimator"):
+                kill(control, f"axis/{role}")
+            await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 100)
+            epoch = processes(control)["axis/estimator"]["info"]["epoch"]
+            await_message(
+                torques,
+                lambda m: isinstance(m, TorqueMessage) and m.envelope.epoch == epoch and not m.predicted.any(),
+            )
     finally:
         daemon.stop()
 
