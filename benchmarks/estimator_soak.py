@@ -27,7 +27,7 @@ STEP = 1.2  # factor on one joint's Coulomb friction
 STEP_ALLOWANCE_S = 5.0
 CHUNK_S = 5.0
 #: After a change of phase the flags may lag: the window of the report has to empty or fill.
-FLAG_LAG_S = 25.0
+FLAG_LAG_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class ExcitationOracle:
         self.model, self.base, self.settings = model, base, settings
         self.min_velocity = np.array([0.005 * joint.velocity for joint in model.joints])
         self.noise = noise
-        self.scale = np.ones(len(base))
+        self.power = np.zeros(len(base))
+        self.seen_s = 0.0
 
     def rows(self, data: SimulatedData, every: int) -> np.ndarray:
         """(K, n, p) rows of the exact motion divided by the noise; zero where a joint hardly moves."""
@@ -95,9 +96,12 @@ class ExcitationOracle:
         moving = np.abs(data.dq[pick]) > self.min_velocity
         return np.asarray(Y * (moving / self.noise)[:, :, None])
 
-    def set_scale(self, data: SimulatedData) -> None:
-        """Learn from rich motion how much each parameter weighs in one instant's rows."""
-        self.scale = np.sqrt((self.rows(data, 20) ** 2).sum(axis=1).mean(axis=0))
+    def weigh(self, data: SimulatedData) -> None:
+        """Learn how much each parameter has weighed in one instant's rows, over the estimator's longest memory."""
+        duration = data.t.size / RATE_HZ
+        self.seen_s += duration
+        gain = max(1.0 - np.exp(-duration / self.settings.memory_s), duration / self.seen_s)
+        self.power += gain * ((self.rows(data, 20) ** 2).sum(axis=1).mean(axis=0) - self.power)
 
     def effect(self, data: SimulatedData) -> np.ndarray:
         """(p,) uncertainty of each parameter from `data` alone, the newest sample counting most; inf if free."""
@@ -108,10 +112,9 @@ class ExcitationOracle:
         # Rows of white noise filtered to the cut-off count as independent only at twice its frequency.
         independent = 2.0 * self.settings.cutoff_hz * every / RATE_HZ
         W = (rows * share[:, None, None]).reshape(-1, len(self.base)) * np.sqrt(independent)
-        W = W / self.scale
+        W = W / np.sqrt(np.maximum(self.power, 1e-30))
         _, values, Vt = np.linalg.svd(W, full_matrices=False)
-        values = np.maximum(values, 1e-9)
-        return np.asarray(np.sqrt((Vt.T**2 / values**2).sum(axis=1)))
+        return np.asarray(np.sqrt((Vt.T**2 / np.maximum(values, 1e-9) ** 2).sum(axis=1)))
 
     def judge(self, effect: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which flags are wrong, and which are too close to the limit to tell."""
@@ -130,9 +133,7 @@ def make_arm(robot: str, seed: int, phases: Phases, held: int, stepped: int) -> 
         SegmentSettings(kind="hold", duration_s=phases.all_held),
         SegmentSettings(duration_s=phases.rich_again + phases.step, seed=seed),
     )
-    event = EventSettings(
-        time_s=phases.ends["rich_again"], joint=names[stepped], parameter="coulomb", factor=STEP
-    )
+    event = EventSettings(time_s=phases.ends["rich_again"], joint=names[stepped], parameter="coulomb", factor=STEP)
     settings = SimSettings(rate_hz=RATE_HZ, seed=seed, torque_noise=TORQUE_NOISE, events=(event,))
     return SimulatedArm(model, settings, MotionSettings(kind="schedule", seed=seed, segments=segments), seed=seed)
 
@@ -173,7 +174,6 @@ def soak(
     result = SoakResult(parameters=len(base))
     W = np.zeros((0, len(base)))
     history: list[SimulatedData] = []
-    previous = ""
     for data in chunks(arm, phases.ends["step"]):
         for q, tau, t_ns, seq in _frames(data):
             estimator.step(t_ns, seq, q, tau)
@@ -186,12 +186,11 @@ def soak(
         if phase == "rich" and since > 20.0 and not W.size:
             exact = regressor(model, base.layout, data.q[::20], data.dq[::20], data.ddq[::20])
             W = exact.reshape(-1, len(base))
-            oracle.set_scale(data)
         elif phase == "rich" and W.size < 40 * 50 * len(base) * model.n:
             exact = regressor(model, base.layout, data.q[::20], data.dq[::20], data.ddq[::20])
             W = np.concatenate((W, exact.reshape(-1, len(base)))) if W.size else W
-        if phase != previous:
-            previous = phase
+        if phase != "all_held":
+            oracle.weigh(data)
         truth = true.copy()
         if phase == "step":
             truth[friction] += step_size

@@ -24,6 +24,7 @@ _RELEARN = 4.0  # innovation averaging times that friction is given to be learne
 # Around a reversal filtered friction is not the friction at the filtered velocity: these innovations tell nothing
 # about a change.  A row is free of it where the samples left out for low velocity weigh less than this.
 _CLEAN = 0.01
+_OFFSET_SHARE = 0.01  # of the variance that dry friction is freed by
 _SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
 _SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
 
@@ -379,7 +380,8 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     """Let friction and offset of joint `j` move by as much as would explain its recent innovations.
 
     What changes suddenly in one joint alone is its friction.  Forgetting by the relative error is slow where
-    gravity makes up most of the torque, and would give up the link parameters as well.
+    gravity makes up most of the torque, and would give up the link parameters as well.  An offset is not
+    expected to move as much: while the joint turns one way only, it looks the same as dry friction.
     """
     n, p = ints[m.N], ints[m.P]
     R = m.matrix(floats, ints, m.F_R, p, p)
@@ -391,7 +393,8 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     for c in range(p):
         own = law[c] == LAW_COULOMB or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
         if own and source[c] == j and power[c] > 0.0:
-            add_variance(R, c, innovation2[j] / (power[c] * weight2[j]))
+            share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
+            add_variance(R, c, share * innovation2[j] / (power[c] * weight2[j]))
 
 
 @jit

@@ -76,9 +76,7 @@ def _dh_arm(rng: np.random.Generator, n: int, bodies: list[pin.Inertia], kind: s
     rows, parent, before = [], 0, pin.SE3.Identity()
     for i, body in enumerate(bodies):
         slides = bool(rng.random() < 0.25)
-        row = DhRow(
-            f"j{i}", length(rng), angle(rng), length(rng), angle(rng), "prismatic" if slides else "revolute"
-        )
+        row = DhRow(f"j{i}", length(rng), angle(rng), length(rng), angle(rng), "prismatic" if slides else "revolute")
         rows.append(row)
         constant = placement(row.alpha, row.a, row.theta, row.d, modified)
         joint = pin.JointModelPZ() if slides else pin.JointModelRZ()

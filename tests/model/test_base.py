@@ -51,7 +51,9 @@ def test_count_equals_the_rank_of_pinocchios_regressor(kind: int) -> None:
         assert base.smallest_kept > 1e3 * base.largest_dropped, model.name
 
 
-@pytest.mark.parametrize(("gravity", "count"), [((0.0, 0.0, -9.81), 36), ((1.0, 0.0, -9.7), 38), ((0.0, 9.81, 0.0), 38)])
+@pytest.mark.parametrize(
+    ("gravity", "count"), [((0.0, 0.0, -9.81), 36), ((1.0, 0.0, -9.7), 38), ((0.0, 9.81, 0.0), 38)]
+)
 def test_generic_six_joint_arm(gravity: tuple[float, float, float], count: int) -> None:
     assert len(base_parameters(generic_arm(6, gravity))) == count
 
@@ -88,9 +90,7 @@ def test_true_base_parameters_of_simulated_arms_give_pinocchios_torque(name: str
     d = model.dynamics
     tau += d.armature * ddq + d.viscous * dq + d.coulomb * np.sign(dq) + d.offset
     theta = base.theta(standard_parameters(model, base.standard))
-    np.testing.assert_allclose(
-        regressor(model, base.layout, q, dq, ddq) @ theta, tau, atol=1e-9 * np.abs(tau).max()
-    )
+    np.testing.assert_allclose(regressor(model, base.layout, q, dq, ddq) @ theta, tau, atol=1e-9 * np.abs(tau).max())
 
 
 TERM = re.compile(r"(?:(?P<sign>[+-]) )?(?:(?P<factor>[0-9.e+-]+)\*)?(?P<name>[A-Za-z]+[0-9]+)")
@@ -135,9 +135,10 @@ def test_microgravity_leaves_fewer_parameters_and_no_constant_torque() -> None:
 def test_rotor_inertia_is_a_parameter_only_where_it_can_be_told_from_the_link() -> None:
     base = base_parameters(load_robot("arm7").model)
     assert "Ia1" not in base.names  # the first link turns about one axis only
-    assert "Izz1 + Ia1" in base.expressions[base.names.index("Izz1")] or "Ia1" in base.expressions[
-        base.names.index("Izz1")
-    ]
+    assert (
+        "Izz1 + Ia1" in base.expressions[base.names.index("Izz1")]
+        or "Ia1" in base.expressions[base.names.index("Izz1")]
+    )
     assert "Ia3" in base.names
 
 
