@@ -18,8 +18,11 @@ _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def jit(function: F) -> F:
-    """Compile `function` with strict IEEE arithmetic."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    """Compile `function` with strict IEEE arithmetic, also where a `kernel` calls it.
+
+    Unless told, numba hands the caller's `fastmath` down to what it calls.
+    """
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function))
 
 
 def kernel(function: F) -> F:

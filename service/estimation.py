@@ -20,13 +20,13 @@ import zmq
 from drivers.frame import JointFrame
 from drivers.robot_file import RobotFile
 from rt_core.model.robot import RobotModel
-from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.online import OnlineEstimator
 from rt_core.types import BoolArray, FloatArray
-from service.config import ConfigError, check_settings
+from service.config import ConfigError
 from service.control import ControlError
 from service.feed import FrameFeed
 from service.process import Child
-from service.sources import load_arm_robot
+from service.sources import load_arm_robot, online_settings
 from service.state import FILE_NAME, StateError, load_state, save_state, set_aside
 from service.wire import BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage, encode
 
@@ -78,7 +78,7 @@ class Estimation:
         self.arm = child.arm
         robot = load_arm_robot(self.arm, child.config.base)
         model = robot.model
-        settings = check_settings(OnlineSettings, self.arm.estimator, f"arm {self.arm.name}: estimator")
+        settings = online_settings(self.arm, robot, f"arm {self.arm.name}: estimator")
         self.feed = FrameFeed(child, self._on_frame)
         self.source = self.feed.wait_for_meta(child)
         has_dq = "dq" in self.source["channels"]

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from drivers.driver import Driver, DriverConfigError, DriverInfo
 from drivers.robot_file import RobotFile, load_robot
 from rt_core.model.robot import RobotModel
-from service.config import ArmConfig, ReplayConfig
+from rt_core.online import OnlineSettings
+from service.config import ArmConfig, ReplayConfig, check_settings
 
 
 def load_arm_robot(arm: ArmConfig, base: Path) -> RobotFile:
     """Load the robot of `arm`; raises `RobotError`."""
     return load_robot(arm.robot, base)
+
+
+def online_settings(arm: ArmConfig, robot: RobotFile, where: str) -> OnlineSettings:
+    """Settings of the estimator: `[arm.estimator]`, over the band and slowest velocities of the robot file.
+
+    Raises
+    ------
+    ConfigError
+        A key is unknown or out of range; `where` is the place of the table.
+    """
+    given = robot.identification
+    table: dict[str, Any] = {}
+    if given.cutoff_hz is not None:
+        table["cutoff_hz"] = given.cutoff_hz
+    if given.min_velocity is not None:
+        table["min_velocity"] = given.min_velocity
+    return check_settings(OnlineSettings, table | arm.estimator, where)
 
 
 def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:

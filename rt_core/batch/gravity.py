@@ -67,8 +67,13 @@ def check_gravity(
     start_s: float,
     stop_s: float,
     given_error: float,
+    sigma: FloatArray,
 ) -> GravityCheck:
-    """Compare the configured gravity with 26 directions of the same (or standard) strength and none."""
+    """Compare the configured gravity with 26 directions of the same (or standard) strength and none.
+
+    Joints are weighed by `sigma` (n,), what the fit with the configured gravity leaves unexplained there:
+    the joint that sees gravity best must not drown in the errors of the others.
+    """
     layout = standard_layout(model)
     everything = _all_columns(layout)
 
@@ -76,8 +81,6 @@ def check_gravity(
         rows = build_rows(replace(model, gravity=gravity), everything, signals, settings).select(start_s, stop_s)
         keep = np.unique(np.linspace(0, rows.t.size - 1, min(_ROW_LIMIT, rows.t.size)).astype(np.int64))
         use = rows.use[keep]
-        sigma = np.array([np.std(rows.tau[keep][use[:, j], j]) if use[:, j].any() else 1.0 for j in range(model.n)])
-        sigma = np.where(sigma > 0.0, sigma, 1.0)
         Y = np.concatenate([rows.Y[j][:, keep][:, use[:, j]].T / sigma[j] for j in range(model.n)])
         tau = np.concatenate([rows.tau[keep][use[:, j], j] / sigma[j] for j in range(model.n)])
         return Y, tau

@@ -92,7 +92,7 @@ def identify(
     std = np.where(solution.supported, uncertainty.std, np.inf)
     status = parameter_status(rows, solution, std)
     metrics = torque_metrics(rows.tau, rows.predict(solution.theta), rows.use)
-    gravity = check_gravity(model, signals, settings, start_s, stop_s, metrics.relative_error)
+    gravity = check_gravity(model, signals, settings, start_s, stop_s, metrics.relative_error, solution.sigma)
     verdict, reasons = judge(model, rows, solution, status, metrics, gravity)
     return Identification(
         model, base, method, rows, solution, uncertainty, std, status, metrics, gravity, verdict, reasons

@@ -52,14 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(config: Any, origin: str) -> int:
     """Load every robot, open every source and build every estimator's settings; raises what is wrong."""
-    from rt_core.online import OnlineSettings
-    from service.config import check_settings
-    from service.sources import check_source, load_arm_robot, make_driver
+    from service.sources import check_source, load_arm_robot, make_driver, online_settings
 
     arms = []
     for index, arm in enumerate(config.arm):
-        check_settings(OnlineSettings, arm.estimator, f"{origin}: arm[{index}].estimator")
         robot = load_arm_robot(arm, config.base)
+        online_settings(arm, robot, f"{origin}: arm[{index}].estimator")
         with make_driver(arm, robot.model) as driver:
             check_source(arm, robot.model, driver.info)
             arms.append(

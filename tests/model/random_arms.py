@@ -94,11 +94,11 @@ def _urdf_arm(rng: np.random.Generator, n: int, bodies: list[pin.Inertia], kind:
         xyz = (length(rng), length(rng), length(rng))
         rpy = (angle(rng), angle(rng), angle(rng))
         slides = rng.random() < 0.25
-        I, c = body.inertia, body.lever
+        tensor, c = body.inertia, body.lever
         text.append(
             f'<link name="l{i + 1}"><inertial><origin xyz="{c[0]!r} {c[1]!r} {c[2]!r}"/><mass value="{body.mass!r}"/>'
-            f'<inertia ixx="{I[0, 0]!r}" ixy="{I[0, 1]!r}" ixz="{I[0, 2]!r}" iyy="{I[1, 1]!r}" iyz="{I[1, 2]!r}" '
-            f'izz="{I[2, 2]!r}"/></inertial></link>'
+            f'<inertia ixx="{tensor[0, 0]!r}" ixy="{tensor[0, 1]!r}" ixz="{tensor[0, 2]!r}" '
+            f'iyy="{tensor[1, 1]!r}" iyz="{tensor[1, 2]!r}" izz="{tensor[2, 2]!r}"/></inertial></link>'
             f'<joint name="j{i}" type="{"prismatic" if slides else "revolute"}"><parent link="l{i}"/>'
             f'<child link="l{i + 1}"/><origin xyz="{xyz[0]!r} {xyz[1]!r} {xyz[2]!r}" '
             f'rpy="{rpy[0]!r} {rpy[1]!r} {rpy[2]!r}"/>'

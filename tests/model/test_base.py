@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pinocchio as pin
 import pytest
 
 from drivers.robot_file import load_robot
@@ -15,6 +16,7 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import Joint, JointDynamics, RobotModel
 from tests.model.random_arms import KINDS, pinocchio_regressor, random_arm, random_motion
 from tests.model.test_regressor import ARMS, coupled_arm
+from tests.sim.sim_arms import twin
 
 SIMULATED = ("space6", "arm7", "arm9")
 
@@ -78,12 +80,8 @@ def test_same_torque_from_base_parameters_and_from_standard_ones(name: str) -> N
 def test_true_base_parameters_of_simulated_arms_give_pinocchios_torque(name: str) -> None:
     model = load_robot(name).model
     assert model.dynamics is not None
-    from tests.sim.sim_arms import twin
-
     base = base_parameters(model)
     q, dq, ddq = random_states(model, 20, seed=3)
-    import pinocchio as pin
-
     oracle = twin(model)
     store = oracle.createData()
     tau = np.array([pin.rnea(oracle, store, *state) for state in zip(q, dq, ddq, strict=True)])

@@ -14,8 +14,8 @@ BANKS = [(10.0, 1000.0), (10.0, 250.0), (100.0, 5000.0), (4.0, 200.0), (30.0, 10
 @pytest.mark.parametrize(("cutoff", "rate"), BANKS)
 def test_linear_phase_with_one_delay(cutoff: float, rate: float) -> None:
     bank = filter_bank(cutoff, rate)
-    assert bank.smooth.size == bank.first.size == bank.second.size == 2 * bank.delay + 1
-    for taps, sign in ((bank.smooth, 1.0), (bank.first, -1.0), (bank.second, 1.0)):
+    for taps, sign in ((bank.smooth, 1.0), (bank.first, -1.0), (bank.slope, -1.0), (bank.second, 1.0)):
+        assert taps.size == 2 * bank.delay + 1
         np.testing.assert_allclose(taps, sign * taps[::-1], atol=1e-12 * np.abs(taps).max())
 
 
@@ -24,37 +24,52 @@ def test_gain_is_one_at_rest_half_at_the_cutoff_and_small_beyond(cutoff: float, 
     taps = low_pass(cutoff, rate)
     high = np.linspace(min(2.4 * cutoff, 0.49 * rate), 0.5 * rate, 200)
     _, response = signal.freqz(taps, worN=[1e-6, 0.3 * cutoff, cutoff, *high], fs=rate)
-    gain = np.abs(response)
-    assert gain[0] == pytest.approx(1.0, abs=1e-9)
-    assert gain[1] == pytest.approx(1.0, abs=0.03)
-    assert gain[2] == pytest.approx(0.5, abs=0.02)
+    size = np.abs(response)
+    assert size[0] == pytest.approx(1.0, abs=1e-9)
+    assert size[1] == pytest.approx(1.0, abs=0.03)
+    assert size[2] == pytest.approx(0.5, abs=0.02)
     if 2.4 * cutoff < 0.49 * rate:
-        assert gain[3:].max() < 0.01
+        assert size[3:].max() < 0.01
+
+
+def gain(taps: np.ndarray, frequency: float, rate: float) -> float:
+    return float(np.abs(signal.freqz(taps, worN=[frequency], fs=rate)[1][0]))
 
 
 @pytest.mark.parametrize(("cutoff", "rate"), BANKS[:4])
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
-def test_derivatives_belong_to_the_smoothed_signal(cutoff: float, rate: float, share: float) -> None:
-    """Of a sine in the pass band: velocity and acceleration are those of the low-passed sine, to a ten-thousandth."""
+def test_derivatives_of_a_sine_in_the_pass_band(cutoff: float, rate: float, share: float) -> None:
+    """Velocity belongs to the wide low-pass, acceleration to that at the cut-off; aligned to the sample."""
     bank = filter_bank(cutoff, rate)
     w = 2.0 * np.pi * share * cutoff
     t = np.arange(2 * bank.smooth.size) / rate
-    window = np.sin(w * t + 0.4)[-bank.smooth.size :]
-    centre = t[-1 - bank.delay]
-    gain = float(np.abs(signal.freqz(bank.smooth, worN=[share * cutoff], fs=rate)[1][0]))
-    assert gain == pytest.approx(1.0, abs=0.03)
-    assert bank.smooth @ window == pytest.approx(gain * np.sin(w * centre + 0.4), abs=1e-9)
-    assert bank.first @ window == pytest.approx(gain * w * np.cos(w * centre + 0.4), abs=1e-4 * w)
-    assert bank.second @ window == pytest.approx(-gain * w * w * np.sin(w * centre + 0.4), abs=2e-4 * w * w)
+    position, velocity = np.sin(w * t + 0.4), w * np.cos(w * t + 0.4)
+    L, centre = bank.smooth.size, t.size - 1 - bank.delay
+    wide, narrow = gain(bank.smooth, share * cutoff, rate), gain(low_pass(cutoff, rate), share * cutoff, rate)
+    assert wide == pytest.approx(1.0, abs=0.01)
+    assert narrow == pytest.approx(1.0, abs=0.03)
+    acceleration = -w * w * position[centre]
+    assert bank.smooth @ position[-L:] == pytest.approx(wide * position[centre], abs=1e-9)
+    assert bank.first @ position[-L:] == pytest.approx(wide * velocity[centre], abs=1e-4 * w)
+    assert bank.second @ position[-L:] == pytest.approx(narrow * acceleration, abs=2e-4 * w * w)
+    assert bank.slope @ velocity[-L:] == pytest.approx(narrow * acceleration, abs=2e-4 * w * w)
+
+
+def test_velocity_keeps_a_wider_band_than_acceleration() -> None:
+    bank = filter_bank(10.0, 1000.0)
+    w = 2.0 * np.pi * 20.0
+    assert gain(bank.first, 20.0, 1000.0) == pytest.approx(w, rel=0.02)
+    assert gain(bank.second, 20.0, 1000.0) < 0.01 * w * w
 
 
 def test_polynomials_up_to_the_second_degree_pass_exactly() -> None:
     bank = filter_bank(10.0, 1000.0)
     t = (np.arange(bank.smooth.size) - bank.delay) / 1000.0
-    window = 2.0 - 3.0 * t
-    assert bank.smooth @ window == pytest.approx(2.0, abs=1e-10)
-    assert bank.first @ window == pytest.approx(-3.0, abs=1e-9)
-    assert bank.second @ window == pytest.approx(0.0, abs=1e-6)
+    line = 2.0 - 3.0 * t
+    assert bank.smooth @ line == pytest.approx(2.0, abs=1e-10)
+    assert bank.first @ line == pytest.approx(-3.0, abs=1e-9)
+    assert bank.slope @ line == pytest.approx(-3.0, abs=1e-9)
+    assert bank.second @ line == pytest.approx(0.0, abs=1e-6)
     assert bank.second @ (5.0 * t * t) == pytest.approx(10.0, abs=1e-6)
 
 
