@@ -25,6 +25,7 @@ BELIEVABLE = 0.93
 _STANDARD_GRAVITY = 9.81
 _ROW_LIMIT = 600  # rows used for the comparison; more do not change it
 _TRUNCATION = 1e-7
+_NO_EFFECT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ class GravityCheck:
     suspicious : bool
         True if the best candidate is believable and not the configured one.
     sensitive : bool
-        False if the data fit about equally well with every candidate: gravity does not matter here.
+        False if the data fit about equally well with every candidate.
+    acts : bool
+        False if the configured gravity has no effect on any joint of this arm in these postures.
     """
 
     given_error: float
@@ -48,6 +51,7 @@ class GravityCheck:
     best: FloatArray
     suspicious: bool
     sensitive: bool
+    acts: bool
 
 
 def _all_columns(layout: ParameterLayout) -> BaseParameters:
@@ -89,6 +93,9 @@ def check_gravity(
     axes = [stacked(np.eye(3)[a])[0] - still for a in range(3)]
     size = float(np.linalg.norm(model.gravity)) or _STANDARD_GRAVITY
 
+    effect = sum(g * A for g, A in zip(model.gravity, axes, strict=True))
+    acts = bool(np.linalg.norm(effect) > _NO_EFFECT * np.linalg.norm(still))
+
     def error(gravity: FloatArray) -> float:
         Y = still + sum(g * A for g, A in zip(gravity, axes, strict=True))
         scale = np.linalg.norm(Y, axis=0)
@@ -112,4 +119,5 @@ def check_gravity(
         trials[k] if suspicious else np.asarray(model.gravity),
         suspicious,
         float(errors.max()) > 1.05 * float(errors.min()),
+        acts,
     )

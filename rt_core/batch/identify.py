@@ -113,8 +113,8 @@ def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[P
         used = rows.Y[j][:, rows.use[:, j]]
         power += (used**2).sum(axis=1) / solution.sigma[j] ** 2
         total += used.shape[1]
-    effect = std * np.sqrt(power / max(total, 1) * rows.Y.shape[0])
-    effect = np.where(solution.supported, effect, np.inf)
+    known = np.isfinite(std)
+    effect = np.where(known, np.where(known, std, 0.0) * np.sqrt(power / max(total, 1) * rows.Y.shape[0]), np.inf)
     out: list[ParameterStatus] = []
     for k in range(p):
         if std[k] <= RELATIVE_STD_LIMIT * abs(solution.theta[k]):
@@ -165,6 +165,11 @@ def judge(
             f"the condition number of the scaled regressor is {solution.scaled_condition_number:.0f} "
             f"(above {CONDITION_LIMIT:.0f}): the motion does not excite all parameters; the model predicts torque "
             "for motions like this one only"
+        )
+    if gravity.acts and not gravity.sensitive:
+        reasons.append(
+            "gravity should show in the torque of this arm, yet any mounting direction fits these data equally well: "
+            "the motion is too small or of the wrong unit, or the mounting direction cannot be verified by it"
         )
     undetermined = status.count("undetermined")
     if undetermined:

@@ -102,11 +102,11 @@ class Signals:
 
 
 def nominal_rate(t: FloatArray) -> float:
-    """Nominal sample rate [Hz] of time stamps `t` [s]: from the median step, rounded if within 1 % of a whole rate."""
+    """Nominal rate [Hz] of time stamps `t` [s]: from the median step, rounded if within 0.1 % of a round number."""
     rate = 1.0 / float(np.median(np.diff(t)))
     for digits in (-2, -1, 0):
         near = round(rate, digits)
-        if near > 0 and abs(near - rate) < 0.01 * rate:
+        if near > 0 and abs(near - rate) < 1e-3 * rate:
             return float(near)
     return rate
 
