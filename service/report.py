@@ -19,6 +19,7 @@ from service.plots import residual_figure, torque_figure
 VERDICT_TEXT = {
     "ok": "the model explains the torque",
     "weak_excitation": "the model explains the torque, but the data do not determine all of it",
+    "doubtful": "the model explains most of the torque, but its parameters are not to be trusted",
     "worse_than_fit": "the model predicts this motion much worse than the one it was identified on",
     "not_explained": "the model does not explain the torque; no parameters are reported",
 }

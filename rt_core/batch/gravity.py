@@ -34,8 +34,8 @@ class GravityCheck:
 
     Attributes
     ----------
-    given_error, best_error : float
-        Relative torque error with the configured gravity and with the best candidate.
+    ratio : float
+        Weighted residual with the best candidate over that with the configured gravity.
     best : (3,) float64
         The best candidate [m/s^2]; the configured vector if none is better.
     suspicious : bool
@@ -46,8 +46,7 @@ class GravityCheck:
         False if the configured gravity has no effect on any joint of this arm in these postures.
     """
 
-    given_error: float
-    best_error: float
+    ratio: float
     best: FloatArray
     suspicious: bool
     sensitive: bool
@@ -70,7 +69,6 @@ def check_gravity(
     settings: SignalSettings,
     start_s: float,
     stop_s: float,
-    given_error: float,
     sigma: FloatArray,
 ) -> GravityCheck:
     """Compare the configured gravity with 26 directions of the same (or standard) strength and none.
@@ -114,8 +112,7 @@ def check_gravity(
     ratio = float(errors[k]) / given if given > 0.0 else 1.0
     suspicious = ratio < BELIEVABLE
     return GravityCheck(
-        given_error,
-        given_error * ratio if suspicious else given_error,
+        ratio,
         trials[k] if suspicious else np.asarray(model.gravity),
         suspicious,
         float(errors.max()) > 1.05 * float(errors.min()),

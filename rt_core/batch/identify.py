@@ -14,6 +14,7 @@ import numpy as np
 
 from rt_core.batch.gravity import GravityCheck, check_gravity
 from rt_core.batch.least_squares import Method, Solution, compress, solve
+from rt_core.batch.plausibility import SIGNIFICANT, Plausibility, check_plausibility
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings
 from rt_core.batch.rows import Rows, build_rows
 from rt_core.batch.uncertainty import Uncertainty, estimate_covariance
@@ -22,8 +23,8 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
-ParameterStatus = Literal["determined", "weak", "undetermined"]
-Verdict = Literal["ok", "weak_excitation", "not_explained"]
+ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful"]
+Verdict = Literal["ok", "weak_excitation", "doubtful", "not_explained"]
 
 #: A value is called determined when its standard deviation is at most this share of it.
 RELATIVE_STD_LIMIT = 0.3
@@ -35,6 +36,8 @@ CONDITION_LIMIT = 50.0
 EXPLAINED_LIMIT = 0.3
 #: ... and the whole arm when the relative torque error is at most this.
 RELATIVE_ERROR_LIMIT = 0.3
+#: Above this relative torque error the parameters are called doubtful: something is not modelled.
+DOUBTFUL_ERROR = 0.15
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Identification:
     status: tuple[ParameterStatus, ...]
     metrics: Metrics
     gravity: GravityCheck
+    plausibility: Plausibility
     verdict: Verdict
     reasons: tuple[str, ...]
 
@@ -92,10 +96,15 @@ def identify(
     std = np.where(solution.supported, uncertainty.std, np.inf)
     status = parameter_status(rows, solution, std)
     metrics = torque_metrics(rows.tau, rows.predict(solution.theta), rows.use)
-    gravity = check_gravity(model, signals, settings, start_s, stop_s, metrics.relative_error, solution.sigma)
-    verdict, reasons = judge(model, rows, solution, status, metrics, gravity)
+    gravity = check_gravity(model, signals, settings, start_s, stop_s, solution.sigma)
+    plausibility = check_plausibility(
+        model, base, rows, signals, settings, solution.theta, uncertainty.covariance, solution.sigma
+    )
+    verdict, reasons = judge(model, rows, solution, status, metrics, gravity, plausibility)
+    if verdict == "doubtful":
+        status = tuple("doubtful" if s == "determined" else s for s in status)
     return Identification(
-        model, base, method, rows, solution, uncertainty, std, status, metrics, gravity, verdict, reasons
+        model, base, method, rows, solution, uncertainty, std, status, metrics, gravity, plausibility, verdict, reasons
     )
 
 
@@ -117,7 +126,7 @@ def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[P
     effect = np.where(known, np.where(known, std, 0.0) * np.sqrt(power / max(total, 1) * rows.Y.shape[0]), np.inf)
     out: list[ParameterStatus] = []
     for k in range(p):
-        if std[k] <= RELATIVE_STD_LIMIT * abs(solution.theta[k]):
+        if 0.0 < std[k] <= RELATIVE_STD_LIMIT * abs(solution.theta[k]):
             out.append("determined")
         else:
             out.append("undetermined" if not effect[k] <= TORQUE_EFFECT_LIMIT else "weak")
@@ -131,6 +140,7 @@ def judge(
     status: tuple[ParameterStatus, ...],
     metrics: Metrics,
     gravity: GravityCheck,
+    plausibility: Plausibility,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on a fit, with reasons."""
     reasons: list[str] = []
@@ -154,12 +164,35 @@ def judge(
     if gravity.suspicious:
         g = ", ".join(f"{x:.2f}" for x in gravity.best)
         reasons.append(
-            f"gravity along ({g}) m/s^2 in the base frame explains the torque better: "
-            f"{100 * gravity.best_error:.2f} % relative error against {100 * gravity.given_error:.2f} % as configured; "
-            "the mounting direction in the robot file does not fit this recording"
+            f"gravity along ({g}) m/s^2 in the base frame explains the torque better: it leaves "
+            f"{100 * gravity.ratio:.0f} % of the weighted residual; the mounting direction in the robot file does not "
+            "fit this recording"
+        )
+    reasons.extend(
+        f"joint {model.joints[j].name}: the Coulomb friction comes out negative: the sign of its torque or of its "
+        "position is wrong, or channels are swapped"
+        for j in plausibility.negative_coulomb
+    )
+    if plausibility.mass_z < -SIGNIFICANT:
+        reasons.append(
+            "the mass matrix of the fit is not positive definite along the motion "
+            f"({-plausibility.mass_z:.0f} standard deviations): the sign or the order of torque channels is wrong"
         )
     if reasons:
         return "not_explained", tuple(reasons)
+    if plausibility.delay_s != 0.0:
+        late = "late" if plausibility.delay_s > 0.0 else "early"
+        reasons.append(
+            f"the torque seems to be about {1e3 * abs(plausibility.delay_s):.3g} ms {late} against the motion "
+            f"(shifted back, {100 * plausibility.delay_ratio:.0f} % of the residual is left): align the channels"
+        )
+    if metrics.relative_error > DOUBTFUL_ERROR:
+        reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %: something is not modelled")
+    reasons.extend(
+        f"joint {model.joints[j].name}: the viscous friction comes out negative: the friction law does not fit"
+        for j in plausibility.negative_viscous
+    )
+    doubtful = bool(reasons)
     if solution.scaled_condition_number > CONDITION_LIMIT:
         reasons.append(
             f"the condition number of the scaled regressor is {solution.scaled_condition_number:.0f} "
@@ -174,4 +207,4 @@ def judge(
     undetermined = status.count("undetermined")
     if undetermined:
         reasons.append(f"{undetermined} of {len(status)} parameters are not determined by these data")
-    return ("weak_excitation" if reasons else "ok"), tuple(reasons)
+    return ("doubtful" if doubtful else "weak_excitation" if reasons else "ok"), tuple(reasons)

@@ -110,7 +110,7 @@ def solve(
     """Estimate `p` base parameters.
 
     `ols` gives every joint the same weight.  `wls` weighs each joint's rows by the residual standard
-    deviation that OLS leaves there (HYP).  `iwls` repeats that until the parameters stand still.
+    deviation that OLS leaves there (Zhang et al. 2025).  `iwls` repeats that until the parameters stand still.
     Directions that the data do not excite keep the value of `prior` (p,), zero if there is none.
 
     Raises
@@ -147,6 +147,8 @@ def _weighted(
         stacked[at : at + t.R.shape[0], p] = (t.z - t.R @ prior[t.columns]) / s
         at += t.R.shape[0]
     R = la.qr(stacked, mode="r", check_finite=False)[0][: p + 1]
+    if R.shape[0] < p:  # fewer compressed rows than parameters: the null space must show in the decomposition
+        R = np.vstack((R, np.zeros((p - R.shape[0], p + 1))))
     R, z = R[:p, :p], R[:p, p]
     scale = np.linalg.norm(R, axis=0)
     safe = np.where(scale > 0.0, scale, 1.0)

@@ -185,6 +185,10 @@ def prepare(
     dq = None if dq is None else dq[use]
     check_channels(t, q, tau, dq)
     rate = nominal_rate(t) if rate_hz is None else rate_hz
+    if settings.cutoff_hz >= 0.45 * rate:
+        raise DataError(
+            f"cut-off {settings.cutoff_hz:g} Hz is too high for samples at {rate:g} Hz: at most {0.45 * rate:g} Hz"
+        )
     same = (np.diff(q, axis=0) == 0.0).all(axis=1) & (np.diff(tau, axis=0) == 0.0).all(axis=1)
     if dq is not None:
         same &= (np.diff(dq, axis=0) == 0.0).all(axis=1)

@@ -1,112 +1,147 @@
-"""Signals: no delay, no invention, clear refusals."""
+"""Preparing signals: no delay, uneven and missing samples, and refusals that say where."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.signal import butter, sosfiltfilt
 
 from rt_core.batch.preprocess import DataError, SignalSettings, nominal_rate, prepare, zero_phase
-from tests.batch.batch_arms import arm, motion
 
-SETTINGS = SignalSettings(cutoff_hz=10.0)
-
-
-@pytest.fixture(scope="module")
-def data():
-    return motion(arm(), seconds=12.0)
+RATE = 500.0
 
 
-def test_states_have_no_delay_and_exact_derivatives(data):
-    piece = prepare(data.t, data.q, data.tau, SETTINGS).pieces[0]
-    inner = slice(500, -500)
-    for name in ("q", "dq", "ddq"):
-        exact = getattr(data, name)[inner]
-        found = getattr(piece, name)[: data.t.size][inner]
-        assert np.abs(found - exact).max() < 2e-3 * np.abs(exact).max(), name
-    np.testing.assert_allclose(piece.tau[:-1], data.tau[: piece.tau.shape[0] - 1], rtol=1e-9)
+def motion(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Two joints: position, velocity, acceleration, torque, all exact."""
+    w = 2.0 * np.pi * np.array([0.7, 1.3])
+    x = t[:, None] * w
+    return np.sin(x), w * np.cos(x), -w * w * np.sin(x), 3.0 + np.cos(2.0 * x)
 
 
-def test_a_shift_of_one_sample_would_be_seen(data):
-    piece = prepare(data.t, data.q, data.tau, SETTINGS).pieces[0]
-    right = np.abs(piece.dq[500:-500] - data.dq[500:-500]).max()
-    late = np.abs(piece.dq[501:-499] - data.dq[500:-500]).max()
-    assert late > 20 * right
+def check(signals, tolerance: float) -> None:  # type: ignore[no-untyped-def]
+    for piece in signals.pieces:
+        exact = motion(piece.t)
+        inner = slice(250, -250)
+        for found, true in zip((piece.q, piece.dq, piece.ddq, piece.tau), exact, strict=True):
+            assert np.abs(found - true)[inner].max() < tolerance * np.abs(true).max()
 
 
-def test_zero_phase_filter_keeps_a_slow_sine_in_place():
-    t = np.arange(5000) / 1000
-    x = np.sin(2 * np.pi * 1.0 * t)[:, None]
-    y = zero_phase(x, 10.0, 1000.0, 4)
-    lag = np.argmax(np.correlate(y[1000:-1000, 0], x[1000:-1000, 0], "full")) - (y.shape[0] - 2000 - 1)
-    assert lag == 0
-    assert abs(np.abs(y[1000:-1000]).max() - 1.0) < 1e-3
+@pytest.mark.parametrize("measured", [False, True])
+def test_signals_keep_their_place_in_time(measured: bool) -> None:
+    t = np.arange(5000) / RATE
+    q, dq, _, tau = motion(t)
+    signals = prepare(t, q, tau, SignalSettings(), dq=dq if measured else None)
+    assert (signals.rate_hz, signals.measured_velocity) == (RATE, measured)
+    check(signals, 2e-3)
 
 
-def test_a_measured_velocity_is_used(data):
-    signals = prepare(data.t, data.q, data.tau, SETTINGS, dq=2.0 * data.dq)
-    assert signals.measured_velocity
-    ratio = signals.pieces[0].dq[500:-500] / data.dq[500:-500]
-    assert np.median(ratio) == pytest.approx(2.0, rel=1e-3)
+def test_zero_phase_is_scipys_filter_forwards_and_backwards() -> None:
+    x = np.random.default_rng(0).normal(size=(1000, 3))
+    expected = sosfiltfilt(butter(4, 20.0, fs=RATE, output="sos"), x, axis=0, padlen=75)
+    np.testing.assert_allclose(zero_phase(x, 20.0, RATE, 4), expected, atol=1e-12)
+    with pytest.raises(DataError, match="cut-off 250 Hz is not below half"):
+        zero_phase(x, 250.0, RATE, 4)
 
 
-def test_irregular_stamps_give_the_same_states(data):
-    rng = np.random.default_rng(1)
-    keep = np.sort(rng.choice(data.t.size, int(0.8 * data.t.size), replace=False))
-    keep[0], keep[-1] = 0, data.t.size - 1
-    piece = prepare(data.t[keep], data.q[keep], data.tau[keep], SETTINGS, rate_hz=500.0).pieces[0]
-    exact = np.interp(piece.t, data.t, data.ddq[:, 1])
-    assert np.abs(piece.ddq[500:-500, 1] - exact[500:-500]).max() < 5e-3 * np.abs(exact).max()
+def test_noise_above_the_cutoff_does_not_reach_the_acceleration() -> None:
+    t = np.arange(5000) / RATE
+    q, _, ddq, tau = motion(t)
+    noisy = q + 1e-5 * np.random.default_rng(1).normal(size=q.shape)
+    piece = prepare(t, noisy, tau, SignalSettings()).pieces[0]
+    assert np.abs(piece.ddq - ddq)[200:-200].max() < 0.05 * np.abs(ddq).max()
 
 
-def test_repeated_samples_are_dropped_and_counted(data):
-    q, tau = data.q.copy(), data.tau.copy()
-    q[100::50], tau[100::50] = q[99:-1:50][: q[100::50].shape[0]], tau[99:-1:50][: q[100::50].shape[0]]
-    signals = prepare(data.t, q, tau, SETTINGS)
-    assert signals.repeated == q[100::50].shape[0]
-    assert np.abs(signals.pieces[0].dq[500:-500] - data.dq[500:-500]).max() < 5e-3
+def test_repeated_samples_are_dropped() -> None:
+    t = np.arange(5000) / RATE
+    q, _, _, tau = motion(t)
+    twice = np.sort(np.concatenate((np.arange(5000), np.arange(0, 5000, 9))))
+    stamps = t[twice] + np.concatenate(([0.0], np.where(np.diff(twice) == 0, 1e-4, 0.0)))
+    signals = prepare(stamps, q[twice], tau[twice], SignalSettings(), rate_hz=RATE)
+    assert signals.repeated == np.arange(0, 5000, 9).size
+    check(signals, 2e-3)
 
 
-def test_long_gaps_cut_and_short_ones_are_bridged(data):
-    long = (data.t < 5.0) | (data.t > 5.5)
-    signals = prepare(data.t[long], data.q[long], data.tau[long], SETTINGS)
+def test_uneven_time_stamps_are_brought_to_a_grid() -> None:
+    rng = np.random.default_rng(2)
+    t = np.arange(6000) / RATE + rng.uniform(-0.3, 0.3, 6000) / RATE
+    q, _, _, tau = motion(t)
+    signals = prepare(t, q, tau, SignalSettings(), rate_hz=RATE)
+    np.testing.assert_allclose(np.diff(signals.pieces[0].t), 1.0 / RATE, atol=1e-9)
+    check(signals, 5e-3)
+
+
+def test_a_long_gap_cuts_and_a_short_one_is_bridged() -> None:
+    t = np.arange(8000) / RATE
+    keep = np.ones(8000, dtype=bool)
+    keep[1000:1005] = False
+    keep[4000:4500] = False
+    q, _, _, tau = motion(t)
+    signals = prepare(t[keep], q[keep], tau[keep], SignalSettings())
     assert signals.gaps == 1
-    assert len(signals.pieces) == 2
-    short = (data.t < 5.0) | (data.t > 5.01)
-    signals = prepare(data.t[short], data.q[short], data.tau[short], SETTINGS)
-    assert signals.gaps == 0
-    assert np.abs(signals.pieces[0].dq[500:-500] - data.dq[500:-500]).max() < 5e-3
+    assert [round(float(piece.t[0]), 6) for piece in signals.pieces] == [0.0, 9.0]
+    check(signals, 2e-3)
 
 
-def test_invalid_samples_are_left_out(data):
-    q = data.q.copy()
-    valid = np.ones(data.t.size, dtype=bool)
-    valid[1000:1005] = False
-    q[1000:1005] = np.nan
-    signals = prepare(data.t, q, data.tau, SETTINGS, valid=valid)
-    assert signals.invalid == 5
-    assert np.isfinite(signals.pieces[0].q).all()
+def test_pieces_too_short_to_filter_are_counted_as_unused() -> None:
+    t = np.arange(8000) / RATE
+    keep = np.ones(8000, dtype=bool)
+    keep[4000:4500] = keep[4560:5000] = False
+    q, _, _, tau = motion(t)
+    signals = prepare(t[keep], q[keep], tau[keep], SignalSettings())
+    assert (len(signals.pieces), signals.unused) == (2, 60)
 
 
-def test_refusals_name_channel_joint_and_sample(data):
-    q = data.q.copy()
-    q[123, 2] = np.nan
-    with pytest.raises(DataError, match=r"channel q, joint 3: not a number at sample 123"):
-        prepare(data.t, q, data.tau, SETTINGS)
-    t = data.t.copy()
-    t[[10, 11]] = t[[11, 10]]
-    with pytest.raises(DataError, match=r"time does not increase: sample 11"):
-        prepare(t, data.q, data.tau, SETTINGS)
-    with pytest.raises(DataError, match="too few"):
-        prepare(data.t[:8], data.q[:8], data.tau[:8], SETTINGS)
-    with pytest.raises(DataError, match="too short or too fragmented"):
-        prepare(data.t[:60], data.q[:60], data.tau[:60], SETTINGS)
-    with pytest.raises(DataError, match="shapes disagree"):
-        prepare(data.t, data.q, data.tau[:, :2], SETTINGS)
-    with pytest.raises(DataError, match="repeats the one before"):
-        prepare(data.t, 0.0 * data.q, 0.0 * data.tau, SETTINGS)
+def test_invalid_samples_are_left_out_even_if_they_are_not_numbers() -> None:
+    t = np.arange(5000) / RATE
+    q, _, _, tau = motion(t)
+    valid = np.ones(5000, dtype=bool)
+    valid[[70, 2000, 2001]] = False
+    q[~valid] = np.nan
+    signals = prepare(t, q, tau, SignalSettings(), valid=valid)
+    assert signals.invalid == 3
+    check(signals, 2e-3)
 
 
-def test_nominal_rate_is_rounded_only_when_near():
-    assert nominal_rate(np.arange(100) * 1.0003e-3) == 1000.0
-    assert nominal_rate(np.arange(100) / 978.0) == pytest.approx(978.0)
-    assert nominal_rate(np.arange(100) / 250.0) == 250.0
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ("q", "channel q, joint 2: not a number at sample 1234"),
+        ("tau", "channel tau, joint 1: not a number at sample 1234"),
+        ("dq", "channel dq, joint 2: not a number at sample 1234"),
+        ("t", "channel t, joint 1: not a number at sample 1234"),
+        ("shuffled", "time does not increase"),
+        ("still", "every sample repeats the one before"),
+        ("few", "only 10 samples"),
+        ("shape", "shapes disagree"),
+        ("flags", "validity flags"),
+        ("short", "too short or too fragmented"),
+    ],
+)
+def test_bad_data_is_named(spoil: str, words: str) -> None:
+    t = np.arange(3000) / RATE
+    q, dq, _, tau = motion(t)
+    valid = None
+    if spoil == "shuffled":
+        t[[500, 900]] = t[[900, 500]]
+    elif spoil == "still":
+        q[:], tau[:], dq[:] = q[0], tau[0], dq[0]
+    elif spoil == "few":
+        t, q, dq, tau = t[:10], q[:10], dq[:10], tau[:10]
+    elif spoil == "short":
+        t, q, dq, tau = t[:100], q[:100], dq[:100], tau[:100]
+    elif spoil == "shape":
+        tau = tau[:, :1]
+    elif spoil == "flags":
+        valid = np.ones(5, dtype=bool)
+    elif spoil == "t":
+        t[1234] = np.nan
+    else:
+        {"q": q, "dq": dq, "tau": tau}[spoil][1234, 1 if spoil != "tau" else 0] = np.nan
+    with pytest.raises(DataError, match=words):
+        prepare(t, q, tau, SignalSettings(), dq=dq, valid=valid)
+
+
+@pytest.mark.parametrize("rate", [1000.0, 250.0, 500.0, 125.0, 66.7])
+def test_nominal_rate(rate: float) -> None:
+    t = np.arange(400) / rate
+    assert nominal_rate(t + np.random.default_rng(0).uniform(-1e-4, 1e-4, 400) / rate) == pytest.approx(rate, rel=1e-3)
