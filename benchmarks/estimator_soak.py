@@ -27,7 +27,7 @@ STEP = 1.2  # factor on one joint's Coulomb friction
 STEP_ALLOWANCE_S = 5.0
 CHUNK_S = 5.0
 #: After a change of phase the flags may lag: the window of the report has to empty or fill.
-FLAG_LAG_S = 20.0
+FLAG_LAG_S = 12.0
 
 
 @dataclass(frozen=True)
@@ -104,23 +104,25 @@ class ExcitationOracle:
         self.power += gain * ((self.rows(data, 20) ** 2).sum(axis=1).mean(axis=0) - self.power)
 
     def effect(self, data: SimulatedData) -> np.ndarray:
-        """(p,) uncertainty of each parameter from `data` alone, the newest sample counting most; inf if free."""
+        """(p,) uncertainty of each parameter from `data` alone, in units of the noise; huge if it is free."""
         every = 10
         rows = self.rows(data, every)
-        age = (rows.shape[0] - 1 - np.arange(rows.shape[0])) * every / RATE_HZ
-        share = np.sqrt(np.exp(-age / self.settings.excitation_s))
         # Rows of white noise filtered to the cut-off count as independent only at twice its frequency.
         independent = 2.0 * self.settings.cutoff_hz * every / RATE_HZ
-        W = (rows * share[:, None, None]).reshape(-1, len(self.base)) * np.sqrt(independent)
+        W = rows.reshape(-1, len(self.base)) * np.sqrt(independent)
         W = W / np.sqrt(np.maximum(self.power, 1e-30))
         _, values, Vt = np.linalg.svd(W, full_matrices=False)
         return np.asarray(np.sqrt((Vt.T**2 / np.maximum(values, 1e-9) ** 2).sum(axis=1)))
 
-    def judge(self, effect: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which flags are wrong, and which are too close to the limit to tell."""
-        wrong = np.where(flags, effect > self.LIMIT * self.MARGIN, effect < self.LIMIT / self.MARGIN)
-        near = (effect >= self.LIMIT / self.MARGIN) & (effect <= self.LIMIT * self.MARGIN)
-        return wrong, near
+    def judge(self, data: SimulatedData, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which flags are wrong, and which are too close to the limit to tell.
+
+        `data` are the last seconds, two windows long; the report may rest on anything from one to two windows.
+        """
+        short = self.effect(last(data, self.settings.excitation_s))
+        long = self.effect(last(data, 2.0 * self.settings.excitation_s))
+        excited, free = short < self.LIMIT / self.MARGIN, long > self.LIMIT * self.MARGIN
+        return np.where(flags, free, excited), ~excited & ~free
 
 
 def make_arm(robot: str, seed: int, phases: Phases, held: int, stepped: int) -> SimulatedArm:
@@ -136,6 +138,13 @@ def make_arm(robot: str, seed: int, phases: Phases, held: int, stepped: int) -> 
     event = EventSettings(time_s=phases.ends["rich_again"], joint=names[stepped], parameter="coulomb", factor=STEP)
     settings = SimSettings(rate_hz=RATE_HZ, seed=seed, torque_noise=TORQUE_NOISE, events=(event,))
     return SimulatedArm(model, settings, MotionSettings(kind="schedule", seed=seed, segments=segments), seed=seed)
+
+
+def last(data: SimulatedData, duration_s: float) -> SimulatedData:
+    """The exact states of the last `duration_s`."""
+    pick = slice(-round(duration_s * RATE_HZ), None)
+    exact = (getattr(data, name)[pick] for name in ("q", "dq", "ddq", "tau", "friction"))
+    return SimulatedData(data.t[pick], {}, *exact)
 
 
 def chunks(arm: SimulatedArm, duration_s: float) -> Iterator[SimulatedData]:
@@ -182,7 +191,7 @@ def soak(
         result.frames += data.t.size
         now = result.frames / RATE_HZ
         phase, since = phases.at(now - 1e-6)
-        history = [*history, data][-int(40.0 / CHUNK_S) :]
+        history = [*history, data][-int(np.ceil(2.0 * settings.excitation_s / CHUNK_S)) :]
         if phase == "rich" and since > 20.0 and not W.size:
             exact = regressor(model, base.layout, data.q[::20], data.dq[::20], data.ddq[::20])
             W = exact.reshape(-1, len(base))
@@ -201,7 +210,7 @@ def soak(
             progress(now, phase, error)
         if (phase != "rich" or now > phases.rich - 1e-6) and (phase != "step" or since > STEP_ALLOWANCE_S):
             result.error[phase] = max(result.error.get(phase, 0.0), error)
-        if W.size and (since > FLAG_LAG_S or (phase == "rich_again" and since > 15.0) or phase == "step"):
+        if W.size and (since > FLAG_LAG_S or phase == "step"):
             _check_flags(result, oracle, _joined(history), report.excited, base, phase, now)
     return result
 
@@ -251,7 +260,7 @@ def _check_flags(
     if phase == "all_held":
         wrong, near = flags, np.zeros_like(flags)
     elif phase == "one_held":
-        wrong, near = oracle.judge(oracle.effect(data), flags)
+        wrong, near = oracle.judge(data, flags)
     else:
         wrong, near = ~flags, np.zeros_like(flags)
     result.flags_checked += flags.size

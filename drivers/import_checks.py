@@ -167,7 +167,7 @@ def _velocity(t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: s
         )
     if "q" not in channels:
         return errors, warnings
-    ratio, correlation = _slope(t, channels["q"][:, j], dq)
+    ratio, correlation = velocity_ratio(t, channels["q"][:, j], dq)
     if correlation is None or abs(correlation) < 0.9:
         if correlation is not None and correlation < 0.8:
             warnings.append(f"dq does not follow the change of q (correlation {correlation:.2f}); check dq.columns")
@@ -206,8 +206,21 @@ def _torque(_t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: st
     return [], []
 
 
-def _slope(t: FloatArray, q: FloatArray, dq: FloatArray) -> tuple[float, float | None]:
-    """Ratio of integrated dq to the change of q over short windows, and their correlation (None: no motion)."""
+def velocity_ratio(t: FloatArray, q: FloatArray, dq: FloatArray) -> tuple[float, float | None]:
+    """Compare the velocity of one joint with the change of its position.
+
+    Parameters
+    ----------
+    t, q, dq : (N,) float64
+        Time [s], position, velocity; NaN where missing.
+
+    Returns
+    -------
+    ratio : float
+        Of integrated `dq` to the change of `q`, both over short windows.
+    correlation : float or None
+        Between the two; None if the joint does not move.
+    """
     good = np.isfinite(q) & np.isfinite(dq)
     t, q, dq = t[good], q[good], dq[good]
     window = max(1, min(len(t) // 20, round(0.05 / float(np.median(np.diff(t)))))) if len(t) > 40 else 0

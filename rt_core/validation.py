@@ -1,4 +1,4 @@
-"""How well a predicted torque fits a measured one (the metrics of DYN's tables, joint by joint)."""
+"""How well a predicted torque fits a measured one joint by joint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Metrics:
     R : (n,) float64
         Correlation of measured and predicted torque; NaN where one of them is constant.
     explained : (n,) float64
-        Share of the torque's variance that the prediction explains (1 - error variance over torque
+        Share of the torque's variance that the prediction explains (1 - mean squared error over the torque's
         variance about its mean); negative where the mean alone predicts better.
     count : (n,) int64
         Rows in use.

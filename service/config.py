@@ -54,6 +54,7 @@ class DaemonConfig(_Table):
     exit_at_end: bool = False  # stop when every source has ended and every frame is worked off
     hang_s: float = Field(10.0, ge=1.0, le=600.0)  # a process silent for so long is killed and restarted
     start_s: float = Field(300.0, ge=1.0, le=3600.0)  # longest time to become ready, with compilation
+    memory_mb: float = Field(1000.0, ge=100.0)  # of what clients talk to: the gateway, and the control socket
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("bind")
@@ -115,6 +116,7 @@ class RecorderConfig(_Table):
     enabled: bool = True  # record from the start; otherwise when told to
     directory: Path | None = None  # None: recordings/ in the state directory
     chunk_bytes: int = Field(1 << 18, ge=1 << 10, le=1 << 26)  # a kill loses at most one chunk
+    max_minutes: float = Field(10.0, gt=0.0, le=1440.0)  # of frames in one file; the next frame begins another
 
 
 class ArmConfig(_Table):

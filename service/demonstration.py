@@ -51,7 +51,7 @@ class Demonstration:
     seed: int = 1
 
     def config(self, directory: Path) -> Config:
-        """Configuration of the daemon; everything it leaves behind goes to `directory`."""
+        """Return the daemon's configuration; everything it leaves behind goes to `directory`."""
         segments = [
             {"kind": "fourier", "duration_s": self.excite_s, "seed": self.seed},
             {"kind": "hold", "duration_s": _PAUSE_S},

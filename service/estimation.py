@@ -25,7 +25,7 @@ from rt_core.types import BoolArray, FloatArray
 from service.config import ConfigError
 from service.control import ControlError
 from service.feed import FrameFeed
-from service.process import Child
+from service.process import Child, resident_mb
 from service.sources import load_arm_robot, online_settings
 from service.state import FILE_NAME, StateError, load_state, save_state, set_aside
 from service.wire import BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage, encode
@@ -33,7 +33,7 @@ from service.wire import BodyMessage, Envelope, EstimateMessage, FrameMessage, M
 REPORT_NS = 1_000_000_000
 TICK_NS = 50_000_000
 RESULT_QUEUE = 10_000
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NEVER = -(1 << 62)
 
 
 class Inputs:
@@ -104,8 +104,9 @@ class Estimation:
         self._time = (0, 0)
         self._estimate_ns = round(1e9 / self.arm.publish.estimate_hz)
         self._torque_ns = round(1e9 / self.arm.publish.torque_hz)
-        self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
+        self._next_estimate_ns = self._next_torque_ns = _NEVER
         self._renewed = False
+        self._renewed_host_ns = 0
         self._drained = False
         self._next_report_ns = self._next_tick_ns = 0
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
@@ -131,7 +132,7 @@ class Estimation:
     def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
         if restart is not None:
             self.estimator.mark_gap(restart)
-            self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
+            self._next_estimate_ns = self._next_torque_ns = _NEVER
         frame = message.frame
         self._drained = False
         self._time = (frame.t_bus_ns, frame.t_host_ns)
@@ -140,12 +141,16 @@ class Estimation:
             self.unusable += 1
             return
         began_ns = time.monotonic_ns()
-        self._renewed |= self.estimator.step(frame.t_bus_ns, frame.seq, *values)
         t_ns = frame.t_bus_ns
+        if self.estimator.step(t_ns, frame.seq, *values):
+            self._renewed = True
+            self._renewed_host_ns = frame.t_host_ns
         if t_ns >= self._next_torque_ns:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
         if t_ns >= self._next_estimate_ns and self._renewed:
+            if self._next_estimate_ns == _NEVER:  # torque between two updates: then neither waits for the other
+                self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
             self._publish_estimate()
         spent_ns = time.monotonic_ns() - began_ns
@@ -182,7 +187,8 @@ class Estimation:
         seq = self._seq[kind]
         self._seq[kind] = seq + 1
         clock = str(self.feed.meta.get("clock", ""))
-        return Envelope("estimator", self.child.epoch, seq, t_ns, clock, self._time[1])
+        host_ns = self._renewed_host_ns if kind == "estimate" else self._time[1]
+        return Envelope("estimator", self.child.epoch, seq, t_ns, clock, host_ns)
 
     def _send(self, message: Message) -> None:
         self.socket.send_multipart(encode(message), zmq.NOBLOCK)  # a publisher drops for slow consumers
@@ -243,7 +249,7 @@ class Estimation:
                 "step_mean_us": self._step_ns / steps * 1e-3,
                 "step_max_us": self._step_max_ns * 1e-3,
                 "age_max_us": self._age_max_ns * 1e-3,
-                "rss_mb": int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 1e6,
+                "rss_mb": resident_mb(os.getpid()),
             },
         )
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
@@ -327,7 +333,7 @@ class Estimation:
     def _on_reset(self, args: dict[str, Any]) -> dict[str, Any]:
         self.estimator.reset()
         self._save_now()  # or a restart would bring back what was to be forgotten
-        self._next_estimate_ns = self._next_torque_ns = -(1 << 62)
+        self._next_estimate_ns = self._next_torque_ns = _NEVER
         self.child.log.info("estimator_reset")
         return {"arm": args["arm"]}
 

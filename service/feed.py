@@ -84,15 +84,16 @@ class FrameFeed:
         """Whether the source has ended and all its frames have been worked off."""
         return self.source == "ended" and self._meta_epoch >= self.epoch
 
-    def poll(self, timeout_ms: int = POLL_MS) -> bool:
-        """Wait for messages and work off a batch; False if there was none."""
+    def poll(self, timeout_ms: int = POLL_MS) -> int:
+        """Wait for messages and work off at most `BATCH`; returns how many."""
         if not readable(self.socket) and not self.socket.poll(timeout_ms):
-            return False
-        for _ in range(BATCH):
+            return 0
+        for count in range(1, BATCH):
             self._receive(self.socket.recv_multipart())
             if not readable(self.socket):
-                break
-        return True
+                return count
+        self._receive(self.socket.recv_multipart())
+        return BATCH
 
     def _receive(self, parts: list[bytes]) -> None:
         try:

@@ -1,6 +1,8 @@
 """The gateway process: what the arms' processes publish privately, made public on two TCP ports.
 
 The messages pass through libzmq's own proxy, one thread for each port, and never through Python.
+Nothing passes the other way: what subscribers send stays in this process, and the supervisor starts it
+anew if they make it too large.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ class Lane:
 
     def open(self, context: zmq.Context[zmq.Socket[bytes]], address: str, queue: int) -> None:
         """Bind and connect; `port` becomes the real one; raises `PortTakenError`."""
-        self.inner = context.socket(zmq.XSUB)
+        self.inner = context.socket(zmq.SUB)
+        self.inner.setsockopt(zmq.SUBSCRIBE, b"")
         self.inner.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         self.inner.setsockopt(zmq.RCVHWM, queue)
         self.inner.setsockopt(zmq.RECONNECT_IVL, 20)
         self.inner.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
-        self.outer = context.socket(zmq.XPUB)
+        self.outer = context.socket(zmq.PUB)
         self.outer.setsockopt(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
         self.outer.setsockopt(zmq.SNDHWM, queue)
         self.outer.setsockopt(zmq.HANDSHAKE_IVL, 2000)
-        self.outer.setsockopt(zmq.XPUB_VERBOSE, 1)
-        for socket in (self.inner, self.outer):
-            socket.setsockopt(zmq.LINGER, 1000)
+        self.inner.setsockopt(zmq.LINGER, 0)
+        self.outer.setsockopt(zmq.LINGER, 500)
         self.port = bind_tcp(self.outer, address, self.port, f"{self.name}_port", BIND_S)
         for endpoint in self.sources:
             self.inner.connect(endpoint)

@@ -5,11 +5,12 @@ The one place where files meet the numerics of `rt_core.batch`; commands and the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
+from drivers.import_checks import velocity_ratio
 from drivers.recording import Recording, Span
 from drivers.robot_file import RobotFile
 from rt_core.batch.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
@@ -23,8 +24,12 @@ from rt_core.validation import Metrics, torque_metrics
 
 #: A position this far outside its limits (in ranges of the joint) is taken for a wrong unit.
 _LIMIT_SLACK = 1.0
+#: A revolute joint without limits that turns further than this is taken for a wrong unit [rad]; as at import.
+_MOST_RADIANS = 20.0 * np.pi
 #: Torque beyond this many times the effort limit is taken for a wrong unit.
 _EFFORT_SLACK = 3.0
+#: Velocity and the change of position that correlate like this are the same signal, whatever their units.
+_SAME_SIGNAL = 0.9
 #: A validation error above this many times the identification's is called worse than the fit.
 WORSE_LIMIT = 2.5
 
@@ -32,13 +37,12 @@ ValidationVerdict = Literal["ok", "worse_than_fit", "not_explained"]
 
 
 def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
-    """Settings of a robot file's `[identification]`, with `overrides` that are not None on top.
+    """Return the settings of a robot file's `[identification]`, with `overrides` that are not None on top.
 
     Where the file gives no `min_velocity`, samples at a standstill are left out.
     """
     given = robot.identification
-    settings = SignalSettings()
-    table = {
+    table: dict[str, Any] = {
         "cutoff_hz": given.cutoff_hz,
         "rate_hz": given.rate_hz,
         "filter_order": given.filter_order,
@@ -48,7 +52,7 @@ def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) ->
         else np.asarray(given.min_velocity, dtype=np.float64),
     }
     chosen = {k: v for k, v in (table | {k: v for k, v in overrides.items() if v is not None}).items() if v is not None}
-    return replace(settings, **chosen)
+    return SignalSettings(**chosen)
 
 
 def check_recording(recording: Recording, model: RobotModel) -> None:
@@ -59,7 +63,7 @@ def check_recording(recording: Recording, model: RobotModel) -> None:
     DataError
         Naming the joint, the values, and what to do.
     """
-    where = recording.path or "recording"
+    where = str(recording.path or "recording")
     if recording.n != model.n:
         raise DataError(f"{where}: {recording.n} joints, but robot {model.name} has {model.n}")
     for channel in ("q", "tau"):
@@ -68,6 +72,12 @@ def check_recording(recording: Recording, model: RobotModel) -> None:
                 f"{where}: no channel {channel}; it has {', '.join(recording.channels)}. "
                 f"Identification needs joint position and torque: add [{channel}] to the mapping"
             )
+    expected = tuple("rad" if joint.kind == "revolute" else "m" for joint in model.joints)
+    if recording.units != expected:
+        raise DataError(
+            f"{where}: positions are in {', '.join(recording.units)}, but the joints of robot {model.name} take "
+            f"{', '.join(expected)}: the recording is of another robot, or [q] of the mapping has the wrong unit"
+        )
     q, tau = recording.channels["q"], recording.channels["tau"]
     for j, joint in enumerate(model.joints):
         finite = q[np.isfinite(q[:, j]), j]
@@ -80,6 +90,11 @@ def check_recording(recording: Recording, model: RobotModel) -> None:
                     f"[{joint.lower:.4g}, {joint.upper:.4g}]: check the unit (degrees for radians is a factor 57.3), "
                     "the zero offset and motor side against joint side in the mapping"
                 )
+        elif joint.kind == "revolute" and finite.size and np.ptp(finite) > _MOST_RADIANS:
+            raise DataError(
+                f"{where}: joint {joint.name} turns by {np.ptp(finite):.4g} rad: its unit is likely degrees (a factor "
+                "57.3), or the motor side; if it does turn that far, give its limits in the robot file"
+            )
         if np.isfinite(joint.effort):
             peak = float(np.nanmax(np.abs(tau[:, j]), initial=0.0))
             if peak > _EFFORT_SLACK * joint.effort:
@@ -91,28 +106,23 @@ def check_recording(recording: Recording, model: RobotModel) -> None:
 
 
 def _check_velocity(recording: Recording, model: RobotModel, where: str) -> None:
-    if "dq" not in recording.channels or recording.samples < 16:
+    if "dq" not in recording.channels:
         return
     t, q, dq = recording.t, recording.channels["q"], recording.channels["dq"]
     for j, joint in enumerate(model.joints):
-        keep = np.isfinite(q[:, j]) & np.isfinite(dq[:, j])
-        if keep.sum() < 16 or np.ptp(q[keep, j]) == 0.0:
-            continue
-        # the distance travelled is robust against noise in the derivative
-        travelled = float(np.abs(np.diff(q[keep, j])).sum())
-        integrated = float(np.abs(np.trapezoid(np.abs(dq[keep, j]), t[keep])))
-        if travelled > 0.0 and not 0.1 < integrated / travelled < 10.0 and integrated > 1e-6:
+        ratio, correlation = velocity_ratio(t, q[:, j], dq[:, j])
+        if correlation is not None and abs(correlation) > _SAME_SIGNAL and not 0.1 < ratio < 10.0:
             raise DataError(
-                f"{where}: joint {joint.name} travels {travelled:.4g} by its position but {integrated:.4g} by its "
-                f"velocity (factor {integrated / travelled:.3g}): their units differ; degrees are a factor 57.3"
+                f"{where}: joint {joint.name}: its velocity is {ratio:.3g} times the change of its position: "
+                "their units differ (degrees for radians is a factor 57.3); check [q] and [dq] of the mapping"
             )
 
 
 def prepare_recording(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
-    """Filtered signals of a whole recording, after `check_recording`."""
+    """Check a whole recording and filter its signals."""
     check_recording(recording, model)
     channels = recording.channels
-    valid = None if recording.valid is None else recording.valid.all(axis=1)
+    valid = None if recording.valid is None else np.asarray(recording.valid.all(axis=1))
     dq = channels.get("dq")
     try:
         return prepare(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import numpy as np
 
 from rt_core.model.base import BaseParameters
@@ -14,18 +17,21 @@ from service.model_file import ModelFile
 
 #: Assumed where the robot file knows nothing of a link: 1 kg, a ball of 10 cm [Pinocchio's order].
 _ASSUMED_LINK = np.array([1.0, 0.0, 0.0, 0.0, 0.004, 0.0, 0.004, 0.0, 0.0, 0.004])
+#: A mass below this is rounding [kg].
+_NO_MASS = 1e-9
 
 
 def standard_from_base(model: RobotModel, base: BaseParameters, theta: FloatArray) -> FloatArray:
-    """Standard parameters (P,) with exactly the base parameters `theta`, as close as possible to the prior.
+    """Find standard parameters (P,) with exactly the base parameters `theta`, as close as possible to the prior.
 
     What torque cannot determine stays at the robot file's link parameters (or an assumed ball of 1 kg).
     The closeness is measured in units of one kilogram, and of a tenth of a metre for moments.
     """
     prior = standard_parameters(model, base.standard)
-    if model.inertial is None:
-        for i in range(model.n):
-            prior[(base.standard.law == LAW_LINK) & (base.standard.source // 10 == i)] = _ASSUMED_LINK
+    for i in range(model.n):
+        link = (base.standard.law == LAW_LINK) & (base.standard.source // 10 == i)
+        if not prior[link].any():
+            prior[link] = _ASSUMED_LINK
     element = np.where(base.standard.law == LAW_LINK, base.standard.source % 10, 4)
     unit = np.select([element == 0, element < 4], [0.1, 0.1], 0.01)  # the mass moves reluctantly
     scaled = base.mapping * unit
@@ -54,6 +60,7 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
 
     The link parameters give exactly the identified torque, with friction, rotor inertia and offset
     added; they need not be physically possible link by link, and the warnings name those that are not.
+    They also name negative friction, which a URDF cannot hold.
 
     Raises
     ------
@@ -65,6 +72,7 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
     links = np.zeros((model.n, 10))
     for c in np.flatnonzero(base.standard.law == LAW_LINK):
         links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
+    links[np.abs(links[:, 0]) < _NO_MASS, 0] = 0.0
     warnings = [
         f"link {i + 1} ({joint.name}): the inertial parameters are not physically possible by themselves; "
         "together with the others they give the identified torque"
@@ -76,11 +84,19 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
         for c in np.flatnonzero(base.standard.law != LAW_LINK)
     ]
     comment = (
-        f"identified by thetad from {model_file.document['data'].get('recording')}; "
+        f"identified by thetad from {_plain(model_file.origin)}; "
         f"gravity in the base frame {' '.join(f'{g:.9g}' for g in model.gravity)}; "
         f"URDF has no place for: {', '.join(rest)}"
     )
-    return urdf_from_model(model, links, joint_effects(model, base, phi), comment=comment), warnings
+    effects = joint_effects(model, base, phi)
+    for word, values in (("viscous", effects.viscous), ("Coulomb", effects.coulomb)):
+        warnings += [
+            f"joint {j + 1} ({model.joints[j].name}): its {word} friction is {values[j]:.4g}; readers of URDF refuse "
+            "negative friction, so 0 is written, and the value stands in the comment"
+            for j in np.flatnonzero(values < 0.0)
+        ]
+        np.maximum(values, 0.0, out=values)
+    return urdf_from_model(model, links, effects, comment=comment), warnings
 
 
 _PYTHON = '''"""Joint torque of {robot}, identified by thetad ({kind}, {method}) from {recording}.
@@ -190,8 +206,7 @@ def to_python(model_file: ModelFile) -> str:
         elif phi[c] != 0.0:
             effects.append((_LAW_WORDS[law], float(phi[c]), _numbers(base.standard.motor[c])))
     joints = [
-        tuple(_numbers(row[a:b]) for a, b in ((0, 9), (9, 18), (18, 27), (27, 30), (30, 33), (33, 36)))
-        + (bool(row[36] > 0.5),)
+        (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))
         for row in model.geometry
     ]
     document = model_file.document
@@ -201,16 +216,21 @@ def to_python(model_file: ModelFile) -> str:
 
     return _PYTHON.format(
         robot=model.name,
-        kind=document.get("kind"),
-        method=document.get("method"),
-        recording=document.get("data", {}).get("recording"),
-        verdict=document.get("verdict"),
+        kind=document["kind"],
+        method=_plain(document["method"]),
+        recording=_plain(model_file.origin),
+        verdict=document["verdict"],
         n=model.n,
         gravity=_numbers(model.gravity),
         joints=block(list(joints)),
         links=block([_numbers(row) for row in links]),
         effects=block(list(effects)),
     )
+
+
+def _plain(text: str) -> str:
+    """`text` with nothing in it that ends a docstring or an XML comment."""
+    return re.sub(r"[^\w.,:/ -]", "_", re.sub(r"--+", "-", text))
 
 
 def _numbers(values: FloatArray) -> tuple[float, ...]:

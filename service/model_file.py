@@ -25,9 +25,10 @@ from rt_core.batch.identify import Identification
 from rt_core.batch.preprocess import SignalSettings
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.types import FloatArray
+from service.model_schema import SIZE_LIMIT, SettingsTable, check_document, read_yaml
 
 FORMAT = "thetad-model/1"
-_SIZE_LIMIT = 64 * 2**20
+_ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
 
 
 class ModelFileError(ValueError):
@@ -62,8 +63,14 @@ class ModelFile:
     @property
     def fit_error(self) -> float | None:
         """Relative torque error of the identification, None for an online model."""
-        value = self.document.get("metrics", {}).get("relative_error")
+        value = (self.document.get("metrics") or {}).get("relative_error")
         return None if value is None else float(value)
+
+    @property
+    def origin(self) -> str:
+        """What the model was identified from: a recording, or the daemon's arm."""
+        data = self.document["data"]
+        return str(data.get("recording") or data.get("arm") or "unknown data")
 
 
 def digest(content: Any) -> str:
@@ -83,14 +90,13 @@ def settings_document(settings: SignalSettings) -> dict[str, Any]:
     }
 
 
-def settings_from_document(document: dict[str, Any]) -> SignalSettings:
-    """Signal settings of a model file."""
-    speeds = document.get("min_velocity")
+def _signal_settings(table: SettingsTable) -> SignalSettings:
+    speeds = table.min_velocity
     return SignalSettings(
-        cutoff_hz=float(document["cutoff_hz"]),
-        rate_hz=float(document["rate_hz"]),
-        filter_order=int(document["filter_order"]),
-        trim_s=float(document["trim_s"]),
+        cutoff_hz=table.cutoff_hz,
+        rate_hz=table.rate_hz,
+        filter_order=table.filter_order,
+        trim_s=table.trim_s,
         min_velocity=None if speeds is None else np.asarray(speeds, dtype=np.float64),
     )
 
@@ -124,7 +130,7 @@ def parameter_table(
 def batch_document(
     result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None
 ) -> dict[str, Any]:
-    """The model file of a batch identification, as plain data."""
+    """Make the model file of a batch identification, as plain data."""
     chosen = settings_document(settings)
     solution = result.solution
     return {
@@ -173,7 +179,7 @@ def online_document(
     status: tuple[str, ...],
     source: dict[str, Any],
 ) -> dict[str, Any]:
-    """The model file of an online estimate; `source` tells the daemon, epoch, frames and settings it came from."""
+    """Make the model file of an online estimate; `source` tells arm, frames and settings it came from."""
     chosen = settings_document(settings)
     hidden = ("unestimated", "invalid")
     supported = all(s not in hidden for s in status)
@@ -203,19 +209,28 @@ def write_model(document: dict[str, Any], path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a text file; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, which appears whole or not at all; folders are made; an `OSError` names `path`."""
+    temporary = None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".thetad-")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        temporary = None
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)
 
 
 def load_model(path: str | Path) -> ModelFile:
@@ -228,7 +243,9 @@ def load_model(path: str | Path) -> ModelFile:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > _SIZE_LIMIT:
+        if path.exists() and not path.is_file():
+            raise ModelFileError(f"{path}: is not a file; a model file is written by `thetad identify ... -o FILE`")
+        if path.stat().st_size > SIZE_LIMIT:
             raise ModelFileError(f"{path}: {path.stat().st_size} bytes is too large for a model file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -238,34 +255,39 @@ def load_model(path: str | Path) -> ModelFile:
     except (OSError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: cannot be read as text: {error}") from error
     try:
-        document = yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        found = document.get("format") if isinstance(document, dict) else None
-        raise ModelFileError(f"{path}: format is {found!r}, expected {FORMAT!r}: not a model file of this version")
-    return _checked(path, document)
+        document = read_yaml(text)
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+    found = document.get("format") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or found != FORMAT:
+        shown = f"format is {found!r:.60}" if found is not None else "there is no format"
+        raise ModelFileError(f"{path}: {shown}, expected {FORMAT!r}: not a model file of this version")
+    try:
+        return _checked(path, document)
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}") from error
 
 
 def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
-    try:
-        robot = robot_from_source(document["robot"]["source"], f"{path}: robot")
-        settings = settings_from_document(document["settings"])
-        theta = np.asarray(document["theta"], dtype=np.float64)
-        covariance = np.asarray(document["covariance"], dtype=np.float64)
-        names = tuple(row["name"] for row in document["parameters"])
-    except (KeyError, TypeError) as error:
-        raise ModelFileError(f"{path}: field {error} is missing or of the wrong type: the file is damaged") from error
-    except ValueError as error:
-        raise ModelFileError(f"{path}: {error}") from error
-    if robot.sha256 != document["robot"].get("sha256"):
-        raise ModelFileError(f"{path}: robot.sha256 does not match the embedded robot: the file was edited")
+    table = check_document(document)
+    robot = robot_from_source(table.robot.source, "robot.source")
+    if robot.sha256 != table.robot.sha256:
+        raise ValueError("robot.sha256 does not match the embedded robot: the file was edited; identify again")
+    settings = _signal_settings(table.settings)
+    if digest(settings_document(settings) | {"method": table.method}) != table.settings_sha256:
+        raise ValueError("settings_sha256 does not match the settings: the file was edited; identify again")
+    if settings.min_velocity is not None and settings.min_velocity.size != robot.model.n:
+        raise ValueError(
+            f"settings.min_velocity has {settings.min_velocity.size} values for {robot.model.n} joints; identify again"
+        )
     base = base_parameters(robot.model)
-    if base.names != names:
-        raise ModelFileError(f"{path}: parameters are not the base parameters of the embedded robot; identify again")
+    if base.names != tuple(row.name for row in table.parameters):
+        raise ValueError("parameters are not the base parameters of the embedded robot; identify again")
     p = len(base)
-    if theta.shape != (p,) or covariance.shape != (p, p):
-        raise ModelFileError(f"{path}: theta or covariance do not have {p} entries: the file is damaged")
-    if not (np.isfinite(theta).all() and np.isfinite(covariance).all()):
-        raise ModelFileError(f"{path}: theta or covariance hold values that are not finite: the file is damaged")
+    if len(table.theta) != p or len(table.covariance) != p or any(len(row) != p for row in table.covariance):
+        raise ValueError(f"theta or covariance do not have {p} entries: the file is damaged")
+    theta, covariance = np.array(table.theta), np.array(table.covariance)
+    largest = np.abs(covariance).max()
+    if (np.diag(covariance) < 0.0).any() or np.abs(covariance - covariance.T).max() > _ASYMMETRY * largest:
+        raise ValueError("covariance is not symmetric with a positive diagonal: the file is damaged")
     return ModelFile(path, robot, base, theta, covariance, settings, document)

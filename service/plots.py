@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import warnings
+from contextlib import AbstractContextManager
 
 import matplotlib as mpl
 import numpy as np
@@ -20,15 +22,22 @@ def _unit(model: RobotModel, joint: int) -> str:
     return "N·m" if model.joints[joint].kind == "revolute" else "N"
 
 
+def _style() -> AbstractContextManager[None]:
+    """Small type; file and joint names are text, never formulas."""
+    return mpl.rc_context({"font.size": 8.0, "text.parse_math": False})
+
+
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
+        figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()
 
 
 def torque_figure(model: RobotModel, rows: Rows, predicted: FloatArray, title: str) -> bytes:
     """Measured against predicted torque and the residual over time, one panel per joint."""
-    with mpl.rc_context({"font.size": 8.0}):
+    with _style():
         figure = Figure(figsize=(10.0, 1.0 + 1.7 * model.n), layout="constrained")
         axes = figure.subplots(model.n, 1, sharex=True, squeeze=False)[:, 0]
         for j, axis in enumerate(axes):
@@ -49,7 +58,7 @@ def torque_figure(model: RobotModel, rows: Rows, predicted: FloatArray, title: s
 
 def residual_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
     """Residual against velocity: friction that the law does not describe shows here."""
-    with mpl.rc_context({"font.size": 8.0}):
+    with _style():
         columns = min(4, model.n)
         lines = -(-model.n // columns)
         figure = Figure(figsize=(2.6 * columns, 0.4 + 2.1 * lines), layout="constrained")

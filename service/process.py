@@ -45,6 +45,7 @@ FRAME_QUEUE = 20_000
 
 _OWN = ("service.", "sim_backend.", "drivers.", "rt_core.")
 _PR_SET_PDEATHSIG = 1
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class FatalError(Exception):
@@ -172,6 +173,14 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(0)
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory that a process holds [10^6 bytes]; 0 if it has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE * 1e-6
+    except (OSError, IndexError):
+        return 0.0
 
 
 def is_own(error: Exception) -> bool:

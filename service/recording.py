@@ -2,7 +2,8 @@
 
 Every start makes a new file and none is overwritten.  A gap in the frames is written to the log and
 counted; it also shows in the recorded sequence numbers.  A restart of the source starts a new file,
-because its clock may start again.
+because its clock may start again; so does a file that has become long, because an MCAP writer keeps
+its index in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import gc
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import zmq
@@ -18,12 +18,13 @@ import zmq
 from drivers.recording import RecordingError, RecordingExistsError, RecordingMeta, RecordingWriter
 from service.config import RecorderConfig
 from service.control import ControlError
-from service.feed import FrameFeed
+from service.feed import BATCH, FrameFeed
 from service.process import Child
 from service.wire import BodyMessage, Envelope, FrameMessage, encode
 
 TICK_NS = 50_000_000
 REPORT_NS = 1_000_000_000
+PAUSE_S = 0.02  # frames gather meanwhile: a process that wakes for each delays those that are in a hurry
 FLUSH_NS = 500_000_000  # a chunk of a source that pauses stays open no longer
 
 
@@ -47,6 +48,8 @@ class Recorder:
         self.files = 0
         self.written = 0
         self.error = ""
+        self._longest_ns = round(self.settings.max_minutes * 60e9)
+        self._begin_ns = 0  # of the file being written, by the frames' clock
         self._lost_before = 0
         self._seq = 0
         self._next_tick_ns = self._next_report_ns = self._flush_ns = 0
@@ -62,7 +65,8 @@ class Recorder:
         gc.collect()
         gc.freeze()
         while not self.child.stopping:
-            self.feed.poll()
+            if self.feed.poll() < BATCH:
+                time.sleep(PAUSE_S)
             now_ns = time.monotonic_ns()
             if now_ns >= self._next_tick_ns:
                 self._tick(now_ns)
@@ -70,11 +74,13 @@ class Recorder:
     def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
         if not self.recording:
             return
-        if restart is not None:
+        t_ns = message.frame.t_bus_ns
+        if restart is not None or abs(t_ns - self._begin_ns) >= self._longest_ns:
             self._close()
         try:
             if self.writer is None:
                 self.writer = self._open(message)
+                self._begin_ns = t_ns
             self.writer.write(message.frame)
         except RecordingError as error:  # a full disk must not end the process: say so and stop recording
             self.error = str(error)
@@ -182,11 +188,6 @@ class Recorder:
     def close(self) -> None:
         """Close the file, with its index."""
         self._close()
-
-
-def newest_recording(directory: Path) -> Path | None:
-    """Return the recording that was written last, or None."""
-    return max(directory.glob("*.mcap"), key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def main(child: Child) -> None:

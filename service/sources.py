@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.driver import Driver, DriverConfigError, DriverInfo
 from drivers.robot_file import RobotFile, load_robot
 from rt_core.model.robot import RobotModel
-from rt_core.online import OnlineSettings
 from service.config import ArmConfig, ReplayConfig, check_settings
+
+if TYPE_CHECKING:
+    from rt_core.online import OnlineSettings
 
 
 def load_arm_robot(arm: ArmConfig, base: Path) -> RobotFile:
@@ -18,13 +20,15 @@ def load_arm_robot(arm: ArmConfig, base: Path) -> RobotFile:
 
 
 def online_settings(arm: ArmConfig, robot: RobotFile, where: str) -> OnlineSettings:
-    """Settings of the estimator: `[arm.estimator]`, over the band and slowest velocities of the robot file.
+    """Return the settings of the estimator: `[arm.estimator]`, over the band and slowest velocities of the robot file.
 
     Raises
     ------
     ConfigError
         A key is unknown or out of range; `where` is the place of the table.
     """
+    from rt_core.online import OnlineSettings  # here, because only the estimator needs the filter design it brings
+
     given = robot.identification
     table: dict[str, Any] = {}
     if given.cutoff_hz is not None:
@@ -44,7 +48,6 @@ def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
     """
     if isinstance(arm.driver, ReplayConfig):
         from drivers.replay import ReplayDriver
-
         from drivers.span import Span
 
         span = None if arm.driver.span is None else Span.parse(arm.driver.span)

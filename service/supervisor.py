@@ -1,12 +1,15 @@
 """The supervisor: starts the processes, watches and restarts them, and answers on the control socket.
 
 It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
-than `daemon.hang_s`, is started again after a delay that grows with its failures.
+than `daemon.hang_s`, is started again after a delay that grows with its failures.  What clients can
+make grow, because ZeroMQ limits the parts of a message but not their number, is the gateway and the
+control socket: beyond `daemon.memory_mb` the one is started again, the other opened anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -34,12 +37,14 @@ from service.control import (
 from service.directories import StateLock, make_runtime
 from service.gateway import bind_tcp
 from service.log import configure, get_log
-from service.process import readable
+from service.process import readable, resident_mb
 from service.wire import MAX_REPLY, MAX_REQUEST, WireError, pack_map, unpack_map
 
 POLL_MS = 100
+REOPEN_S = 3.0  # a port that was closed is free after a moment
 REQUEST_S = 10.0  # longest wait for a process's answer
 MESSAGES_A_TURN = 64
+MEMORY_NS = 500_000_000  # between two looks at the memory
 #: Who stops after whom, and how long each may take [s]; together under 5 s.
 STOP_STAGES = ((("acquisition",), 1.0), (("estimator", "recorder"), 2.0), (("gateway",), 1.0))
 
@@ -74,6 +79,9 @@ class Supervisor:
         self.ready = False
         self.requests = 0
         self.garbage = 0
+        self.reopened = 0  # the control socket, because of its memory
+        self._memory_mb = config.daemon.memory_mb
+        self._next_memory_ns = 0
         self._stop_reason = ""
         self._failure = ""
         self._pending: dict[int, Pending] = {}
@@ -87,12 +95,8 @@ class Supervisor:
             self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
             self._cleanup.callback(context.destroy, linger=500)
-            self._control = context.socket(zmq.ROUTER)
-            for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, 100), (zmq.SNDHWM, 100)):
-                self._control.setsockopt(option, value)
-            self._control.setsockopt(zmq.HANDSHAKE_IVL, 2000)
-            port = bind_tcp(self._control, config.daemon.bind, config.daemon.control_port, "control_port")
-            self._set_ports(control_port=port)
+            self._context = context
+            self._control = self._open_control()
             self._private = context.socket(zmq.ROUTER)
             self._private.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
             self._private.bind(self.runtime.supervisor)
@@ -104,6 +108,15 @@ class Supervisor:
             self.processes += [Managed("estimator", arm.name), Managed("acquisition", arm.name)]
             if arm.recorder is not None:
                 self.processes.append(Managed("recorder", arm.name))
+
+    def _open_control(self, patience_s: float = 0.0) -> zmq.Socket[bytes]:
+        control = self._context.socket(zmq.ROUTER)
+        for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, 100), (zmq.SNDHWM, 100)):
+            control.setsockopt(option, value)
+        control.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+        daemon = self.config.daemon
+        self._set_ports(control_port=bind_tcp(control, daemon.bind, daemon.control_port, "control_port", patience_s))
+        return control
 
     def _set_ports(self, **ports: int) -> None:
         """Fix the real ports, so that a gateway that is restarted binds the same."""
@@ -131,6 +144,7 @@ class Supervisor:
             try:
                 while not self._stop_reason:
                     self._keep_running()
+                    self._limit_memory()
                     self._wait(wake)
                     self._expire()
                     if not self.ready and all(process.state == "ready" for process in self.processes):
@@ -210,6 +224,24 @@ class Supervisor:
         if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
             late = [f"{p.name} ({p.last_error or p.state})" for p in self.processes if p.state != "ready"]
             self._fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
+
+    def _limit_memory(self) -> None:
+        """Take back the memory that clients occupy, by hanging up on them; they connect again by themselves."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._next_memory_ns:
+            return
+        self._next_memory_ns = now_ns + MEMORY_NS
+        limit_mb = self.config.daemon.memory_mb
+        for process in self.processes:
+            if process.role == "gateway" and process.state == "ready" and resident_mb(process.pid) > limit_mb:
+                self._kill(process, f"clients make it larger than {limit_mb:g} MB")
+        if resident_mb(os.getpid()) > self._memory_mb:
+            self.reopened += 1
+            self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
+            self._control.close(linger=0)
+            self._control = self._open_control(REOPEN_S)
+            ctypes.CDLL(None).malloc_trim(0)
+            self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
 
     def _kill(self, process: Managed, reason: str) -> None:
         process.words = reason
@@ -378,5 +410,5 @@ class Supervisor:
             },
             "arms": [arm.name for arm in self.config.arm],
             "processes": [process.describe(now_ns) for process in self.processes],
-            "control": {"requests": self.requests, "garbage": self.garbage},
+            "control": {"requests": self.requests, "garbage": self.garbage, "reopened": self.reopened},
         }

@@ -57,7 +57,7 @@ def compress_joint(Y: FloatArray, tau: FloatArray) -> JointTriangle:
         block[:, :width] = Y[columns, start : start + _CHUNK].T
         block[:, width] = tau[start : start + _CHUNK]
         stacked = np.vstack((triangle, block))
-        triangle = la.qr(stacked, mode="r", check_finite=False)[0][: width + 1]
+        triangle = np.asarray(la.qr(stacked, mode="r", check_finite=False)[0][: width + 1], dtype=np.float64)
     rest = float(triangle[width, width] ** 2) if triangle.shape[0] > width else 0.0
     top = triangle[: min(width, triangle.shape[0])]
     return JointTriangle(columns.astype(np.int64), top[:, :width].copy(), top[:, width].copy(), rest, int(tau.size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -92,7 +93,7 @@ def urdf_from_model(
     """
     robot = ET.Element("robot", name=model.name)
     if comment:
-        robot.append(ET.Comment(f" {comment.replace('--', '- -')} "))
+        robot.append(ET.Comment(f" {re.sub(r'-(?=-)', '- ', comment)} "))
     links = _link_names(model)
     ET.SubElement(robot, "link", name=links[0])
     for i, joint in enumerate(model.joints):

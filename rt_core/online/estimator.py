@@ -18,9 +18,11 @@ from rt_core.online.filters import filter_bank, low_pass
 from rt_core.online.memory import Memory
 from rt_core.online.pipeline import restart_stream, take_frame
 from rt_core.online.settings import OnlineSettings
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 
 EstimateStatus = Literal["unestimated", "estimated", "stale", "frozen", "invalid"]
+_STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")
+_BELIEVED = 3  # the first three of them
 
 #: Format of the saved state.
 STATE_FORMAT = 1
@@ -38,6 +40,10 @@ _START_EFFORTS = 10.0  # one standard deviation of the start value may mean this
 _DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
 _SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
 _LEAK_EFFECT = 0.3  # the leak keeps a known parameter known to this much of the noise
+_LEAK_RENEWAL = 0.05  # share of the memory after which that is reckoned anew
+_IMPOSSIBLE = 20.0  # times its limits, and a joint's velocity or torque is a fault of the sensor
+_TOP_SPEED = 1e3  # the same where the robot file states no limit [rad/s or m/s]
+_TOP_TORQUE = 1e9  # [N*m or N]
 _SIGMA_MEMORY_S = 30.0
 _TORQUE_MEMORY_S = 1.0
 _BLOCK_S = 1.0
@@ -194,6 +200,10 @@ class OnlineEstimator:
         memory["taps2"][:] = self.parallel
         memory["theta"][:] = self.prior
         memory["min_velocity"][:] = self._min_velocity()
+        speed = np.array([j.velocity for j in self.model.joints])
+        memory["top_velocity"][:] = np.where(np.isfinite(speed), _IMPOSSIBLE * speed, _TOP_SPEED)
+        limit = np.array([j.effort for j in self.model.joints])
+        memory["top_torque"][:] = np.where(np.isfinite(limit), _IMPOSSIBLE * limit, _TOP_TORQUE)
         memory.integers("law")[:] = layout.law
         memory.integers("source")[:] = layout.source
         columns = regressor(self.model, layout, *random_states(self.model, 64))
@@ -221,9 +231,10 @@ class OnlineEstimator:
         s[m.A_POWER] = 1.0 - np.exp(-1.0 / (settings.memory_s * updates_hz))
         s[m.INFLATION] = inflation
         short_every = max(1, round(updates_hz / _SHORT_HZ))
-        s[m.SHORT_ROOT] = np.exp(-0.5 * short_every / (settings.excitation_s * updates_hz))
         s[m.LAST_MOTION] = -np.inf
         memory.ints[m.SHORT_EVERY] = short_every
+        memory.ints[m.LEAK_EVERY] = max(1, round(_LEAK_RENEWAL * settings.memory_s * updates_hz))
+        memory.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
         memory.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
         s[m.SETTLE_ROWS] = _SETTLE_S * updates_hz
         memory["inflation_sum"][:] = _BLOCK_PRIOR * inflation
@@ -284,11 +295,15 @@ class OnlineEstimator:
             if dq is None:
                 raise ValueError("this estimator was made for frames with a measured velocity, and the frame has none")
             frame[2 * n :] = dq
-        if (valid is not None and not valid.all()) or not np.isfinite(frame).all():
-            self._memory.ints[m.MASKED] += 1
+        memory = self._memory
+        if valid is not None and not valid.all():
+            memory.ints[m.MASKED] += 1
             return False
         t = (t_ns - self._origin_ns) * 1e-9
-        return bool(take_frame(self._memory.floats, self._memory.ints, t, frame))
+        renewed = bool(take_frame(memory.floats, memory.ints, t, frame))
+        if renewed and memory.ints[m.UPDATES] - memory.ints[m.LEAK_SET] >= memory.ints[m.LEAK_EVERY]:
+            self._hold_on()
+        return renewed
 
     def mark_gap(self, lost: int = 0) -> None:
         """Restart the stream, with a new clock: filters start anew, parameters stay."""
@@ -305,6 +320,26 @@ class OnlineEstimator:
         self._initialise()
         self._memory.ints[m.FRAMES : m.UPDATES] = counters[:-1]
         self._resets += 1
+        self._origin_ns = None
+
+    def _hold_on(self) -> None:
+        """Renew what the leak holds on to: what is known at present, up to a share of the noise."""
+        memory = self._memory
+        memory.ints[m.LEAK_SET] = memory.ints[m.UPDATES]
+        variance = (_triangle_inverse(self._root()) ** 2).sum(axis=1)
+        memory["leak"][:] = np.minimum(memory["power"] * self._inflation() / _LEAK_EFFECT**2, 1.0 / variance)
+
+    def _root(self) -> FloatArray:
+        """(p, p) view of the information's square root, without the padding."""
+        return np.asarray(self._memory["R"][:, : len(self.base)])
+
+    def _inflation(self) -> float:
+        """Weight of a row in units of plain noise, over the joints that have moved."""
+        memory = self._memory
+        moved = memory["moved"] > 0.0
+        if not moved.any():
+            return float(memory["scalars"][m.INFLATION])
+        return float(np.mean(memory["weight2"][moved] / memory["sigma2"][moved]))
 
     # -- results --------------------------------------------------------------------------------
 
@@ -316,43 +351,38 @@ class OnlineEstimator:
     @property
     def information_root(self) -> FloatArray:
         """(p, p) upper triangle `R` with `R'R` the information matrix, a copy."""
-        return np.triu(self._memory["R"])
+        return np.triu(self._root())
 
     def report(self) -> EstimateReport:
-        """Return the present estimate with uncertainties; also renews what the leak may hold on to."""
+        """Return the present estimate with uncertainties."""
         memory = self._memory
         s = memory["scalars"]
-        inverse = _triangle_inverse(memory["R"])
+        inverse = _triangle_inverse(self._root())
         variance = (inverse**2).sum(axis=1)
         std = np.sqrt(variance)
-        sigma2, weight2 = memory["sigma2"], memory["weight2"]
-        moved = memory["moved"] > 0.0
-        inflation = float(np.mean(weight2[moved] / sigma2[moved])) if moved.any() else float(s[m.INFLATION])
-        scale = np.sqrt(memory["power"] * inflation)  # one row's weight in units of plain noise
-        short_variance = _triangle_inverse(memory["short"])
+        scale = np.sqrt(memory["power"] * self._inflation())  # one row's weight in units of plain noise
+        short_variance = _triangle_inverse(memory["short"][0, :, : len(self.base)])
         short_std = np.sqrt((short_variance**2).sum(axis=1))
         with np.errstate(invalid="ignore"):
             effect = np.where(scale > 0.0, std * scale, np.inf)
             excited = (short_std * scale <= EXCITED_LIMIT) & (scale > 0.0)
-        memory["leak"][:] = np.minimum(memory["power"] * inflation / _LEAK_EFFECT**2, 1.0 / variance)
         theta = memory["theta"].copy()
         supported = (std <= RELATIVE_STD_LIMIT * np.abs(theta)) | (effect <= TORQUE_EFFECT_LIMIT)
         now = float(s[m.ORIGIN] + (memory.ints[m.GRID] - 1) * s[m.STEP]) if memory.ints[m.BUFFERED] == 4 else 0.0
         self._excited_at[excited] = now
         status = self._status(supported, now)
-        believed = np.isin(status, ("estimated", "stale", "frozen"))
-        self._validated = np.where(believed, theta, self._validated)
+        self._validated = np.where(status < _BELIEVED, theta, self._validated)
         origin = 0 if self._origin_ns is None else self._origin_ns
         return EstimateReport(
             t_ns=origin + round(float(s[m.TIME]) * 1e9),
             theta=theta,
             validated=self._validated.copy(),
             std=std,
-            status=status,
+            status=tuple(_STATUS[k] for k in status.tolist()),
             excited=np.asarray(excited),
             lam=memory["forgetting"].copy(),
             innovation=memory["innovation"].copy(),
-            sigma=np.sqrt(sigma2),
+            sigma=np.sqrt(memory["sigma2"]),
             delay_s=self.delay_s,
             frames=int(memory.ints[m.FRAMES] + memory.ints[m.MASKED]),
             used=int(memory.ints[m.ROWS]),
@@ -363,27 +393,24 @@ class OnlineEstimator:
             updates=int(memory.ints[m.UPDATES]),
         )
 
-    def _status(self, supported: BoolArray, now: float) -> tuple[EstimateStatus, ...]:
+    def _status(self, supported: BoolArray, now: float) -> IntArray:
+        """(p,) places in `_STATUS`."""
         memory = self._memory
         touches = memory["touches"] > 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
             unexplained = memory["innovation2"] > _UNEXPLAINED * memory["torque2"]
         unexplained &= memory["moved"] >= memory["scalars"][m.SETTLE_ROWS]
         frozen = now - memory["scalars"][m.LAST_MOTION] > _FROZEN_S + self.delay_s
-        if frozen:
-            known: EstimateStatus = "frozen"
-            status = np.full(supported.size, known, dtype=object)
-        else:
-            stale = now - self._excited_at > self.settings.stale_s
-            status = np.where(stale, "stale", "estimated").astype(object)
-        status[~supported] = "unestimated"
-        status[(touches & unexplained).any(axis=1) | ~np.isfinite(memory["theta"])] = "invalid"
-        return tuple(status)
+        stale = now - self._excited_at > self.settings.stale_s
+        status = np.full(supported.size, _STATUS.index("frozen")) if frozen else stale.astype(np.int64)
+        status[~supported] = _STATUS.index("unestimated")
+        status[(touches & unexplained).any(axis=1) | ~np.isfinite(memory["theta"])] = _STATUS.index("invalid")
+        return status
 
     @property
     def covariance(self) -> FloatArray:
         """(p, p) covariance of the present estimate."""
-        inverse = _triangle_inverse(self._memory["R"])
+        inverse = _triangle_inverse(self._root())
         return np.asarray(inverse @ inverse.T)
 
     def set_active(self, theta: FloatArray | None) -> None:
@@ -438,10 +465,13 @@ class OnlineEstimator:
             raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
         if state.get("hash") != self.meta["hash"]:
             raise ValueError("the saved state belongs to another robot or other settings")
-        floats = np.asarray(state.get("floats"), dtype=np.float64)
-        ints = np.asarray(state.get("ints"), dtype=np.int64)
-        validated = np.asarray(state.get("validated"), dtype=np.float64)
-        excited_at = np.asarray(state.get("excited_at"), dtype=np.float64)
+        missing = [key for key in ("floats", "ints", "validated", "excited_at") if state.get(key) is None]
+        if missing:
+            raise ValueError(f"the saved state lacks {', '.join(missing)}")
+        floats, validated, excited_at = (
+            np.asarray(state[key], dtype=np.float64) for key in ("floats", "validated", "excited_at")
+        )
+        ints = np.asarray(state["ints"], dtype=np.int64)
         p = len(self.base)
         if floats.shape != self._memory.floats.shape or ints.shape != self._memory.ints.shape:
             raise ValueError("the saved state has another size")
@@ -455,7 +485,7 @@ class OnlineEstimator:
         backup = self._memory.floats.copy(), self._memory.ints.copy()
         self._memory.floats[:] = floats
         self._memory.ints[:] = ints
-        root = np.diag(self._memory["R"])
+        root = np.diag(self._root())
         if not (
             np.isfinite(self._memory["theta"]).all() and np.isfinite(self._memory["R"]).all() and (root != 0).all()
         ):

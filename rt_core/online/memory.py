@@ -11,32 +11,33 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.model.regressor import BLOCK
+from rt_core.online.square_root import padded
 from rt_core.types import FloatArray, IntArray
 
 # Sizes and counters at the head of the integer array.
 N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, LEAK_AT, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
-LAST_LANE = 24
-HEAD = 25
+LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH = range(24, 30)
+HEAD = 30
 
 # Scalars, in the field "scalars".
 STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
-A_INNOVATION, A_SIGMA, A_TORQUE, A_BLOCK, A_POWER, SHORT_ROOT, TIME, INFLATION = range(8, 16)
-LAST_MOTION, SETTLE_ROWS = range(16, 18)
-_SCALARS = 18
+A_INNOVATION, A_SIGMA, A_TORQUE, A_BLOCK, A_POWER, TIME, INFLATION, LAST_MOTION = range(8, 16)
+SETTLE_ROWS = 16
+SCALARS = 17
 
 FIELDS = (
     "scalars", "geometry", "gravity", "motor", "touches", "taps", "taps2", "ring", "frame_t", "frame_x", "state",
     "links", "value", "weight", "slots", "R", "short", "theta", "D", "work", "step", "roots", "sigma_sum",
     "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
     "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
-    "changed",
+    "changed", "top_velocity", "top_torque",
 )  # fmt: skip
 _PER_JOINT = (
     "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
     "torque2", "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "min_velocity",
-    "changed",
+    "changed", "top_velocity", "top_torque",
 )  # fmt: skip
 INT_FIELDS = ("law", "source", "first", "order")
 _FIELD = {name: HEAD + k for k, name in enumerate(FIELDS)}
@@ -47,16 +48,18 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
     F_STATE, F_LINKS, F_VALUE, F_WEIGHT, F_SLOTS, F_R, F_SHORT, F_THETA, F_D, F_WORK, F_STEP, F_ROOTS,
     F_SIGMA_SUM, F_SIGMA_COUNT, F_SIGMA2, F_INFLATION_SUM, F_INFLATION_COUNT, F_WEIGHT2, F_INNOVATION2,
     F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
-    F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED,
+    F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED, F_TOP_VELOCITY,
+    F_TOP_TORQUE,
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
 
 def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int) -> dict[str, tuple[int, ...]]:
     """Shapes of the float fields."""
+    width = padded(p)
     per_joint: dict[str, tuple[int, ...]] = dict.fromkeys(_PER_JOINT, (n,))
     return per_joint | {
-        "scalars": (_SCALARS,),
+        "scalars": (SCALARS,),
         "geometry": (n, 37),
         "gravity": (3,),
         "motor": (p, n),
@@ -70,14 +73,14 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "links": (n, n, 10 * BLOCK),
         "value": (BLOCK,),
         "weight": (n, BLOCK),
-        "slots": (slots, n, p + 2),
-        "R": (p, p),
-        "short": (p, p),
+        "slots": (slots, n, p + 2),  # a row, its torque, the share of samples that moved
+        "R": (p, width),
+        "short": (2, p, width),  # information of the last few seconds; its successor
         "theta": (p,),
-        "D": (2, n + 1, p + 1),
-        "work": (2, p + 1),
-        "step": (p,),
-        "roots": (p,),
+        "D": (2, n + 1, width),
+        "work": (2, width),
+        "step": (width,),
+        "roots": (width,),
         "leak": (p,),
         "power": (p,),
     }
@@ -91,8 +94,8 @@ class Memory:
         slots = -(-length2 // factor)
         sizes = shapes(n, p, channels, length, length2, slots)
         head = np.zeros(HEAD + len(FIELDS) + len(INT_FIELDS), dtype=np.int64)
-        head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ]] = (
-            n, p, channels, length, length2, factor, slots, has_dq,
+        head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ, WIDTH]] = (
+            n, p, channels, length, length2, factor, slots, has_dq, padded(p),
         )  # fmt: skip
         at = 0
         for name in FIELDS:
@@ -106,14 +109,15 @@ class Memory:
             at += ints[name]
         self.ints: IntArray = np.zeros(at, dtype=np.int64)
         self.ints[: head.size] = head
-        self._sizes = sizes
         self._int_sizes = ints
+        self._views: dict[str, FloatArray] = {}
+        for name, shape in sizes.items():
+            at = int(head[_FIELD[name]])
+            self._views[name] = self.floats[at : at + int(np.prod(shape))].reshape(shape)
 
     def __getitem__(self, name: str) -> FloatArray:
         """View of a float field."""
-        at = int(self.ints[_FIELD[name]])
-        shape = self._sizes[name]
-        return self.floats[at : at + int(np.prod(shape))].reshape(shape)
+        return self._views[name]
 
     def integers(self, name: str) -> IntArray:
         """View of an integer field."""

@@ -26,7 +26,7 @@ class OnlineSettings:
     innovation_s : float
         Averaging time of that mean squared innovation [s].
     excitation_s : float
-        Window of the excitation report [s].
+        Window of the excitation report [s]: it rests on the data of the last one to two windows.
     stale_s : float
         An estimate not excited for this long is reported as stale [s].
     min_velocity : tuple of float or None
@@ -44,7 +44,7 @@ class OnlineSettings:
     excess_on: float = 6.0
     excess_off: float = 1.5
     innovation_s: float = 0.3
-    excitation_s: float = 4.0
+    excitation_s: float = 5.0
     stale_s: float = 60.0
     min_velocity: tuple[float, ...] | None = None
     max_gap_s: float | None = None

@@ -67,7 +67,7 @@ def add_signal_options(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> float:
-    """A number above zero, for argparse."""
+    """Read a number above zero, for argparse."""
     value = float(text)
     if not 0.0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
@@ -83,11 +83,11 @@ def settings_of(args: argparse.Namespace, robot: RobotFile) -> SignalSettings:
     speeds = None
     if args.min_velocity is not None:
         n = robot.model.n
-        if len(args.min_velocity) not in (1, n) or min(args.min_velocity) < 0.0:
-            raise CliError(f"--min-velocity takes one value or {n}, not negative")
+        if len(args.min_velocity) not in (1, n) or not all(0.0 <= v < np.inf for v in args.min_velocity):
+            raise CliError(f"--min-velocity takes one value or {n}, finite and not negative")
         speeds = np.broadcast_to(np.asarray(args.min_velocity, dtype=np.float64), (n,)).copy()
-    if args.trim is not None and not args.trim >= 0.0:
-        raise CliError("--trim must not be negative")
+    if args.trim is not None and not 0.0 <= args.trim < np.inf:
+        raise CliError("--trim must be finite and not negative")
     return signal_settings(robot, cutoff_hz=args.cutoff, rate_hz=args.rate, trim_s=args.trim, min_velocity=speeds)
 
 
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     from drivers.recording import Span, read_recording
     from drivers.robot_file import load_robot
     from service.identification import identify_recording
-    from service.model_file import batch_document, write_model, write_text
+    from service.model_file import batch_document, write_bytes, write_model, write_text
     from service.plots import torque_figure
     from service.report import html_report
 
@@ -119,10 +119,8 @@ def run(args: argparse.Namespace) -> int:
             fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
     predicted = result.rows.predict(result.theta)
     if args.plot is not None:
-        args.plot.parent.mkdir(parents=True, exist_ok=True)
-        args.plot.write_bytes(
-            torque_figure(robot.model, result.rows, predicted, f"{robot.model.name}: {args.recording}")
-        )
+        title = f"{robot.model.name}: {args.recording}"
+        write_bytes(args.plot, torque_figure(robot.model, result.rows, predicted, title))
     facts = describe(result, robot, recording, settings, span)
     if args.report is not None:
         text = html_report(
@@ -145,16 +143,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(document: dict[str, Any]) -> dict[str, Any]:
-    """The `--json` result: the model file without the bulk, metrics on top."""
+    """Return the `--json` result: the model file without the bulk, metrics on top."""
     kept = {k: v for k, v in document.items() if k not in ("theta", "covariance", "robot", "metrics", "format")}
     robot = {k: v for k, v in document["robot"].items() if k != "source"}
-    return document["metrics"] | kept | {"robot": robot}
+    metrics: dict[str, Any] = document["metrics"]
+    return metrics | kept | {"robot": robot}
 
 
 def describe(
     result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None
 ) -> list[tuple[str, str]]:
-    """What was done, as pairs of name and value for people."""
+    """Tell what was done, as pairs of name and value for people."""
     rows = result.rows
     facts = [
         ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
@@ -209,7 +208,7 @@ def print_result(document: dict[str, Any], facts: list[tuple[str, str]], result:
     table = Table("joint", "RMSE", "max", "R", box=None, pad_edge=False)
     for j, joint in enumerate(result.model.joints):
         values = (result.metrics.rmse[j], result.metrics.maximum[j], result.metrics.R[j])
-        table.add_row(joint.name, *(number(v) for v in values))
+        table.add_row(Text(joint.name), *(number(v) for v in values))
     console.print(table)
     if result.verdict == "not_explained":
         return

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from drivers.recording import Span, read_recording
     from service.cli.identify import band_text, selection_text
     from service.identification import validate_recording
-    from service.model_file import load_model, settings_document, write_text
+    from service.model_file import load_model, settings_document, write_bytes, write_text
     from service.plots import torque_figure
     from service.report import VERDICT_TEXT, html_report, number
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     facts = [
         (
             "model",
-            f"{args.model}, {model_file.document.get('method')} from {model_file.document['data'].get('recording')}",
+            f"{args.model}, {model_file.document['method']} from {model_file.origin}",
         ),
         ("recording", f"{args.recording}, span {'0:1' if span is None else span}"),
         ("band", band_text(model_file.settings, rows.rate_hz, rows.band_hz)),
@@ -73,8 +73,7 @@ def run(args: argparse.Namespace) -> int:
         ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
     ]
     if args.plot is not None:
-        args.plot.parent.mkdir(parents=True, exist_ok=True)
-        args.plot.write_bytes(torque_figure(robot, rows, result.predicted, f"{robot.name}: {args.recording}"))
+        write_bytes(args.plot, torque_figure(robot, rows, result.predicted, f"{robot.name}: {args.recording}"))
     if args.report is not None:
         title = f"{robot.name}: validation on {args.recording.name}"
         text = html_report(title, robot, rows, result.predicted, metrics, result.verdict, result.reasons, facts)

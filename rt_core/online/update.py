@@ -1,0 +1,312 @@
+"""One update of the parameters from a finished row per joint: forgetting, square-root update, noise.
+
+Works in place on the two arrays of `Memory`; nothing is allocated per update.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.jit import jit, kernel
+from rt_core.model.parameters import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
+from rt_core.online import memory as m
+from rt_core.online.square_root import add_variance, back_substitute, dot, scale_columns, triangularise
+from rt_core.types import FloatArray, IntArray
+
+_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
+_CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
+_START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
+_SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
+# Around a reversal filtered friction is not the friction at the filtered velocity: these innovations tell nothing
+# about a change.  A row is free of it where the samples left out for low velocity weigh less than this.
+_CLEAN = 0.01
+_OFFSET_SHARE = 0.01  # of the variance that dry friction is freed by
+_SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
+_RELEARN = 4.0  # innovation averaging times that friction is given to be learned anew, before it is freed again
+
+
+@jit
+def _age_short(floats: FloatArray, ints: IntArray) -> None:
+    """Age the triangles of the excitation report.
+
+    The report reads the first; the second is younger by one window, takes its place when a window is over,
+    and starts again empty: so what is older than two windows has no part in it at all.
+    """
+    p, width = ints[m.P], ints[m.WIDTH]
+    short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
+    power = m.vector(floats, ints, m.F_POWER, p)
+    ints[m.SHORT_AGE] += 1
+    if ints[m.SHORT_AGE] >= ints[m.SHORT_RENEWALS]:
+        ints[m.SHORT_AGE] = 0
+        short[0] = short[1]
+        short[1] = 0.0
+    for window in range(2):
+        for k in range(p):
+            # A floor far below what counts as excited keeps the triangle regular.
+            floor = max(_SHORT_FLOOR * np.sqrt(power[k]), 1e-30)
+            if np.abs(short[window, k, k]) < floor:
+                short[window, k, k] = floor
+
+
+@jit
+def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
+    """Renew the parameters from one finished row per joint; returns 1, or 0 if no joint moved."""
+    n, p, width, slots_n = ints[m.N], ints[m.P], ints[m.WIDTH], ints[m.SLOTS]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    slots = floats[ints[m.F_SLOTS] : ints[m.F_SLOTS] + slots_n * n * (p + 2)].reshape((slots_n, n, p + 2))
+    rows = slots[slot]
+    theta = m.vector(floats, ints, m.F_THETA, p)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    D = floats[ints[m.F_D] : ints[m.F_D] + 2 * (n + 1) * width].reshape((2, n + 1, width))
+    R = m.matrix(floats, ints, m.F_R, p, width)
+    first = ints[ints[m.I_FIRST] : ints[m.I_FIRST] + n + 1]
+    order = ints[ints[m.I_ORDER] : ints[m.I_ORDER] + n]
+    s[m.TIME] = s[m.ORIGIN] + (ints[m.GRID] - (ints[m.LENGTH] - 1) // 2 - (ints[m.LENGTH2] - 1) // 2) * s[m.STEP]
+    ints[m.SHORT_AT] += 1
+    renew_short = ints[m.SHORT_AT] >= ints[m.SHORT_EVERY]
+    if renew_short:
+        ints[m.SHORT_AT] = 0
+        _age_short(floats, ints)
+
+    used = 0
+    changed = m.vector(floats, ints, m.F_CHANGED, n)
+    for j in range(n):
+        changed[j] = 0.0
+        if rows[j, p + 1] > _SHARE:
+            used += 1
+            innovation[j] = rows[j, p] - dot(rows[j, :p], theta)
+            changed[j] = _forgetting(floats, ints, j, rows[j, p])
+        else:
+            innovation[j] = np.nan
+    if used == 0:
+        rows[:] = 0.0
+        return 0
+    s[m.LAST_MOTION] = s[m.TIME]
+    _column_forgetting(floats, ints)
+    scale_columns(R, m.vector(floats, ints, m.F_ROOTS, width))
+    for j in range(n):
+        if changed[j] > 0.0:
+            _free_friction(floats, ints, j)
+
+    leak = m.vector(floats, ints, m.F_LEAK, p)
+    leak_at = ints[m.LEAK_AT]
+    ints[m.LEAK_AT] = (leak_at + 1) % p
+    pull = np.sqrt(p * (1.0 - s[m.LAMBDA]) * leak[leak_at])
+    starts = m.vector(floats, ints, m.F_STEP, width)  # borrowed: first columns of the rows in use
+    count = 0
+    leak_row = -1
+    placed = pull == 0.0
+    for k in range(n):
+        j = order[k]
+        if rows[j, p + 1] <= _SHARE:
+            continue
+        if not placed and leak_at <= first[j]:
+            D[0, count, :] = 0.0
+            D[0, count, leak_at] = pull
+            starts[count] = leak_at
+            leak_row = count
+            count += 1
+            placed = True
+        inverse = 1.0 / np.sqrt(weight2[j])
+        for c in range(p):
+            D[0, count, c] = rows[j, c] * inverse
+        D[0, count, p] = innovation[j] * inverse
+        starts[count] = first[j]
+        count += 1
+    if not placed:
+        D[0, count, :] = 0.0
+        D[0, count, leak_at] = pull
+        starts[count] = leak_at
+        leak_row = count
+        count += 1
+    begin = np.empty(n + 1, dtype=np.int64)
+    for r in range(count):
+        begin[r] = np.int64(starts[r])
+    _column_power(floats, ints, D[0], count, leak_row)
+    work = m.matrix(floats, ints, m.F_WORK, 2, width)
+    step = m.vector(floats, ints, m.F_STEP, width)
+    if renew_short:
+        short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
+        gain = np.sqrt(np.float64(ints[m.SHORT_EVERY]))
+        for window in range(2):
+            for r in range(count):
+                for c in range(width):
+                    D[1, r, c] = gain * D[0, r, c] if r != leak_row else 0.0
+            triangularise(short[window], D[1], begin, count, work)
+    triangularise(R, D[0], begin, count, work)
+    back_substitute(R, work[0], step)
+    _noise(floats, ints, rows, step)
+    for c in range(p):
+        theta[c] += step[c]
+    rows[:] = 0.0
+    ints[m.ROWS] += used
+    ints[m.UPDATES] += 1
+    return 1
+
+
+@jit
+def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> float:
+    """Renew the forgetting factor of joint `j` from its recent innovations; 1.0 if its friction must have changed.
+
+    Eq. 44 of HIT with the relative error as the root of the excess of the mean squared innovation
+    over its usual level, by the mean squared torque, which is at least that level.
+    """
+    n = ints[m.N]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    torque2 = m.vector(floats, ints, m.F_TORQUE2, n)
+    excess = m.vector(floats, ints, m.F_EXCESS, n)
+    forgetting = m.vector(floats, ints, m.F_FORGETTING, n)
+    torque_mean2 = m.vector(floats, ints, m.F_TORQUE_MEAN2, n)
+    moved = m.vector(floats, ints, m.F_MOVED, n)
+    moved[j] += 1.0
+    torque_mean2[j] += max(s[m.A_SIGMA], 1.0 / moved[j]) * (torque * torque - torque_mean2[j])
+    torque2[j] += max(s[m.A_TORQUE], 1.0 / moved[j]) * (torque * torque - torque2[j])
+    if moved[j] < s[m.SETTLE_ROWS]:
+        _noise_level(floats, ints, j)
+        innovation2[j] = sigma2[j]
+    ratio = innovation2[j] / sigma2[j]
+    changed = 0.0
+    if ratio < s[m.EXCESS_OFF]:
+        excess[j] = 0.0
+    elif ratio > s[m.EXCESS_ON] and (excess[j] == 0.0 or excess[j] * s[m.A_INNOVATION] > _RELEARN):
+        excess[j] = 1.0
+        changed = 1.0
+    elif excess[j] > 0.0:
+        excess[j] += 1.0
+    forgetting[j] = s[m.LAMBDA]
+    if excess[j] > 0.0:
+        error2 = max(innovation2[j] - sigma2[j], 0.0) / max(torque2[j], sigma2[j])
+        frame = (1.0 - s[m.ALPHA]) + s[m.ALPHA] * np.exp(s[m.BETA] * error2)
+        forgetting[j] = min(s[m.LAMBDA], frame ** ints[m.FACTOR])
+    return changed
+
+
+@jit
+def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
+    """Let friction and offset of joint `j` move by as much as would explain its recent innovations.
+
+    What changes suddenly in one joint alone is its friction.  Forgetting by the relative error is slow where
+    gravity makes up most of the torque, and would give up the link parameters as well.  An offset is not
+    expected to move as much: while the joint turns one way only, it looks the same as dry friction.
+    """
+    n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
+    R = m.matrix(floats, ints, m.F_R, p, width)
+    power = m.vector(floats, ints, m.F_POWER, p)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
+    source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
+    for c in range(p):
+        own = law[c] == LAW_COULOMB or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
+        if own and source[c] == j and power[c] > 0.0:
+            share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
+            add_variance(R, c, share * innovation2[j] / (power[c] * weight2[j]))
+
+
+@jit
+def _noise_level(floats: FloatArray, ints: IntArray, j: int) -> None:
+    """Noise variance of joint `j` and the weight of its rows, its long-run variance.
+
+    A young estimate follows the noise, which is correlated, so that early innovations are too small
+    to judge by: at first a share of the torque stands in, and dies out while the joint moves.
+    """
+    n = ints[m.N]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    total = m.vector(floats, ints, m.F_SIGMA_SUM, n)
+    count = m.vector(floats, ints, m.F_SIGMA_COUNT, n)
+    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    torque_mean2 = m.vector(floats, ints, m.F_TORQUE_MEAN2, n)
+    moved = m.vector(floats, ints, m.F_MOVED, n)
+    inflation_sum = m.vector(floats, ints, m.F_INFLATION_SUM, n)
+    inflation_count = m.vector(floats, ints, m.F_INFLATION_COUNT, n)
+    start = _START_NOISE2 * torque_mean2[j] * np.exp(-_SETTLING * moved[j] / s[m.SETTLE_ROWS])
+    measured = total[j] / count[j] if count[j] > 0.0 else 0.0
+    sigma2[j] = max(measured + start, 1e-18)
+    weight2[j] = sigma2[j] * max(inflation_sum[j] / inflation_count[j], s[m.INFLATION])
+
+
+@jit
+def _column_forgetting(floats: FloatArray, ints: IntArray) -> None:
+    """Root of the forgetting factor of every parameter.
+
+    A parameter forgets as slowly as the steadiest of the rows it appears in: a change of a link
+    shows in all of them, a change of one joint's friction in its own row only.  Where none of its
+    rows is in use nothing replaces what would be forgotten, and nothing is.
+    """
+    n, p = ints[m.N], ints[m.P]
+    touches = m.matrix(floats, ints, m.F_TOUCHES, p, n)
+    forgetting = m.vector(floats, ints, m.F_FORGETTING, n)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    roots = m.vector(floats, ints, m.F_ROOTS, p)
+    for c in range(p):
+        steadiest = -1.0
+        for j in range(n):
+            if touches[c, j] > 0.0 and not np.isnan(innovation[j]):
+                steadiest = max(steadiest, forgetting[j])
+        roots[c] = 1.0 if steadiest < 0.0 else np.sqrt(steadiest)
+
+
+@kernel
+def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int, leak_row: int) -> None:
+    """Renew the running mean of every column's squared weight: the scale on which a parameter matters."""
+    p, width = ints[m.P], ints[m.WIDTH]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    power = m.vector(floats, ints, m.F_POWER, p)
+    squares = m.matrix(floats, ints, m.F_WORK, 2, width)[0]
+    squares[:] = 0.0
+    for r in range(count):
+        if r != leak_row:
+            row = D[r]
+            for c in range(width):
+                squares[c] += row[c] * row[c]
+    gain = max(s[m.A_POWER], 1.0 / (ints[m.UPDATES] + 1.0))
+    for c in range(p):
+        power[c] += gain * (squares[c] - power[c])
+
+
+@jit
+def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArray) -> None:
+    """Learn each joint's noise level and its correlation in time from this update.
+
+    The product of innovation and residual has the noise variance as its mean whatever the
+    parameters' own uncertainty is.  Its signed root, summed over blocks, gives the long-run variance.
+    """
+    n, p = ints[m.N], ints[m.P]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    total = m.vector(floats, ints, m.F_SIGMA_SUM, n)
+    count = m.vector(floats, ints, m.F_SIGMA_COUNT, n)
+    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
+    moved = m.vector(floats, ints, m.F_MOVED, n)
+    block_sum = m.vector(floats, ints, m.F_BLOCK_SUM, n)
+    block_count = m.vector(floats, ints, m.F_BLOCK_COUNT, n)
+    inflation_sum = m.vector(floats, ints, m.F_INFLATION_SUM, n)
+    inflation_count = m.vector(floats, ints, m.F_INFLATION_COUNT, n)
+    for j in range(n):
+        e = innovation[j]
+        if np.isnan(e):
+            continue
+        residual = e - dot(rows[j, :p], step[:p])
+        square = max(e * residual, 0.0)
+        free = min(max(residual / e, 0.0), 1.0) if e != 0.0 else 1.0
+        settled = moved[j] >= s[m.SETTLE_ROWS]
+        counted = min(square, _CLIP * sigma2[j] * free) if settled else square
+        total[j] += counted - s[m.A_SIGMA] * total[j]
+        count[j] += free - s[m.A_SIGMA] * count[j]
+        if np.abs(rows[j, p + 1] - 1.0) < _CLEAN:
+            innovation2[j] += s[m.A_INNOVATION] * (min(square, 100.0 * sigma2[j]) - innovation2[j])
+        block_sum[j] += np.sign(e) * np.sqrt(square)
+        block_count[j] += 1.0
+        if block_count[j] >= ints[m.BLOCK_ROWS]:
+            if settled:
+                long_run = block_sum[j] * block_sum[j] / block_count[j] / sigma2[j]
+                inflation_sum[j] += min(long_run, 10.0 * s[m.INFLATION]) - s[m.A_BLOCK] * inflation_sum[j]
+                inflation_count[j] += 1.0 - s[m.A_BLOCK] * inflation_count[j]
+            block_sum[j] = 0.0
+            block_count[j] = 0.0
+            _noise_level(floats, ints, j)
