@@ -100,7 +100,7 @@ def identify(
     plausibility = check_plausibility(
         model, base, rows, signals, settings, solution.theta, uncertainty.covariance, solution.sigma
     )
-    verdict, reasons = judge(model, rows, solution, status, metrics, gravity, plausibility)
+    verdict, reasons = judge(model, rows, signals, solution, status, metrics, gravity, plausibility)
     if verdict == "doubtful":
         status = tuple("doubtful" if s == "determined" else s for s in status)
     return Identification(
@@ -136,6 +136,7 @@ def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[P
 def judge(
     model: RobotModel,
     rows: Rows,
+    signals: Signals,
     solution: Solution,
     status: tuple[ParameterStatus, ...],
     metrics: Metrics,
@@ -146,10 +147,11 @@ def judge(
     reasons: list[str] = []
     for j, joint in enumerate(model.joints):
         used = rows.tau[rows.use[:, j], j]
+        raw = np.concatenate([piece.tau[:, j] for piece in signals.pieces])
         if used.size == 0:
             reasons.append(f"joint {joint.name} never moves faster than its min_velocity: it has no rows")
-        elif np.ptp(used) <= 1e-9 * max(1.0, float(np.abs(used).max())):
-            reasons.append(f"joint {joint.name}: the torque channel carries no signal, it stays at {used[0]:.4g}")
+        elif np.ptp(raw) <= 1e-9 * max(1.0, float(np.abs(raw).max())):
+            reasons.append(f"joint {joint.name}: the torque channel carries no signal, it stays at {raw[0]:.4g}")
         elif not metrics.explained[j] >= EXPLAINED_LIMIT:
             reasons.append(
                 f"joint {joint.name}: the model explains {100 * max(metrics.explained[j], 0.0):.0f} % of the torque's "
