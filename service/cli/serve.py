@@ -52,11 +52,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(config: Any, origin: str) -> int:
     """Load every robot, open every source and build every estimator's settings; raises what is wrong."""
+    from drivers.robot_file import RobotError
+    from service.config import ConfigError
     from service.sources import check_source, load_arm_robot, make_driver, online_settings
 
     arms = []
     for index, arm in enumerate(config.arm):
-        robot = load_arm_robot(arm, config.base)
+        try:
+            robot = load_arm_robot(arm, config.base)
+        except RobotError as error:
+            raise ConfigError(f"{origin}: arm[{index}].robot: {error}") from error
         online_settings(arm, robot, f"{origin}: arm[{index}].estimator")
         with make_driver(arm, robot.model) as driver:
             check_source(arm, robot.model, driver.info)
