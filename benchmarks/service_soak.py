@@ -5,7 +5,7 @@ python benchmarks/service_soak.py [--seconds 3600] [--json]
 Every ten seconds the memory, open files and threads of each process are read.  After a warm-up the slope of the memory
 is the median of the slopes between all pairs of readings (Theil-Sen), which a single step hardly moves.
 
-Flat is: a slope of at most 2 MB an hour, or, in a run too short to tell, a growth of at most 0.75 MB in all; no more
+Flat is: a slope of at most 2 MB an hour, or, in a run too short to tell, a growth of at most 1.5 MB in all; no more
 open files than after the warm-up, but for two; no more threads.  The recorder begins a new file at least eight times in
 a run: each closed file is read, must lack no frame and follow on the one before, and is then removed.
 """
@@ -37,8 +37,10 @@ ARMS = ("space6", "arm7")
 RATE_HZ = 1000.0
 EVERY_S = 10.0
 LIMIT_MB_H = 2.0
-RESOLUTION_MB = 0.75
+RESOLUTION_MB = 1.5
 SPARE_FILES = 2
+SHORTEST_S = 120.0
+LEAST_HZ = {"frames": RATE_HZ, "estimates": 150.0}  # messages a second of each arm: of estimates 50, of torques 100
 
 
 def configuration(directory: Path, duration_s: float) -> Config:
@@ -94,8 +96,10 @@ def run(duration_s: float = 3600.0, progress: Callable[[str], None] | None = Non
     """Run for `duration_s`.
 
     Returns `processes` by name (memory at the start and the end and its slope, files, threads, share of a core),
-    `frames`, `recordings`, `subscribers`, and `problems` in sentences.
+    `frames`, `recordings`, `subscribers`, and `problems` in sentences.  Raises `ValueError` for less than two minutes.
     """
+    if not duration_s >= SHORTEST_S:
+        raise ValueError(f"a soak of {duration_s:g} s says nothing about memory; it takes at least {SHORTEST_S:g} s")
     with tempfile.TemporaryDirectory(prefix="thetad-soak-") as name:
         directory = Path(name)
         recordings = Recordings(directory / "recordings")
@@ -111,7 +115,7 @@ def run(duration_s: float = 3600.0, progress: Callable[[str], None] | None = Non
 def _watch(
     daemon: DaemonProcess, duration_s: float, recordings: Recordings, progress: Callable[[str], None] | None
 ) -> dict[str, Any]:
-    warm_up_s = min(300.0, 0.25 * duration_s)
+    warm_up_s = min(300.0, max(SHORTEST_S / 2.0, 0.25 * duration_s))
     with contextlib.ExitStack() as stack:
         control = stack.enter_context(Control(daemon.endpoints["control"]))
         watched = {p["name"]: psutil.Process(p["pid"]) for p in control.request("status")["processes"]}
@@ -189,6 +193,9 @@ def _problems(result: dict[str, Any]) -> list[str]:
     for lane, counts in result["subscribers"].items():
         if counts["lost"] or counts["invalid"]:
             problems.append(f"subscriber of {lane}: {counts['lost']} messages lost, {counts['invalid']} invalid")
+        least = 0.95 * len(ARMS) * result["duration_s"] * LEAST_HZ[lane]
+        if counts["received"] < least:
+            problems.append(f"subscriber of {lane}: {counts['received']} messages, fewer than {least:.0f}")
     if result["recordings"]["missing"]:
         problems.append(f"the recordings lack {result['recordings']['missing']} frames")
     for arm, sent in result["frames"]["sent"].items():

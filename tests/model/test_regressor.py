@@ -136,6 +136,6 @@ def test_columns_of_a_coupled_motor_have_names_of_their_own() -> None:
 def test_sine_and_cosine(angles: list[float]) -> None:
     S = np.zeros(32 * BLOCK)
     x = np.array(angles)
-    sincos_block(x, S)
+    sincos_block(x, S, BLOCK)
     np.testing.assert_allclose(S[30 * BLOCK : 31 * BLOCK], np.cos(x), rtol=0, atol=3e-16)
     np.testing.assert_allclose(S[31 * BLOCK :], np.sin(x), rtol=0, atol=3e-16)

@@ -70,6 +70,7 @@ class Oracle:
         self.block, self.block_count = np.zeros(n), np.zeros(n)
         self.power, self.leak, self.leak_at, self.updates = np.zeros(p), np.zeros(p), 0, 0
         self.changes = 0
+        self.every, self.finished, self.watched = max(1, round(hz / 20.0)), 0, 0
 
     @staticmethod
     def _touches(model: RobotModel, base: BaseParameters, c: int, j: int) -> bool:
@@ -126,6 +127,8 @@ class Oracle:
         self.changes += 1
 
     def update(self, Y: np.ndarray, tau: np.ndarray, share: np.ndarray) -> None:
+        self.finished += 1
+        watch = self.finished % self.every == 0
         used = np.flatnonzero(share > 0.5)
         if used.size == 0:
             return
@@ -139,16 +142,21 @@ class Oracle:
         self.I = roots[:, None] * self.I * roots
         for j in changed:
             self._free(j)
-        self.I[self.leak_at, self.leak_at] += roots.size * (1.0 - self.longest) * self.leak[self.leak_at]
-        self.leak_at = (self.leak_at + 1) % roots.size
+        every = max(1, round(0.1 * self.settings.memory_s * self.hz / roots.size))
+        if self.updates % every == 0:
+            pull = every * roots.size * (1.0 - self.longest) * self.leak[self.leak_at]
+            self.I[self.leak_at, self.leak_at] += pull
+            self.leak_at = (self.leak_at + 1) % roots.size
         gradient = np.zeros(roots.size)
         squares = np.zeros(roots.size)
         for j, e in innovation.items():
             self.I += np.outer(Y[j], Y[j]) / self.weight2[j]
             gradient += Y[j] * e / self.weight2[j]
             squares += Y[j] ** 2 / self.weight2[j]
-        gain = max(1.0 - np.exp(-1.0 / (self.settings.memory_s * self.hz)), 1.0 / (self.updates + 1))
-        self.power += gain * (squares - self.power)
+        if watch:
+            self.watched += 1
+            gain = max(1.0 - np.exp(-self.every / (self.settings.memory_s * self.hz)), 1.0 / self.watched)
+            self.power += gain * (squares - self.power)
         step = np.linalg.solve(self.I, gradient)
         for j, e in innovation.items():
             self._noise(j, e, e - Y[j] @ step, share[j])

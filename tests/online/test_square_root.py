@@ -27,7 +27,7 @@ def test_each_update_equals_the_normal_equations(p: int, rows: int) -> None:
     padding = np.zeros((p, padded(p) - p))
     R = np.hstack((np.diag(rng.uniform(0.5, 2.0, p)), padding))
     information = R[:, :p].T @ R[:, :p]
-    work, step = np.zeros((2, padded(p))), np.zeros(padded(p))
+    work, step = np.zeros((3, padded(p))), np.zeros(padded(p))
     for _ in range(60):
         D, first = staircase(rng, rows, p)
         Phi, e = D[:, :p].copy(), D[:, p].copy()
@@ -64,7 +64,7 @@ def test_a_column_without_information_stays_where_it_is() -> None:
     R = np.zeros((3, padded(3)))
     D = np.zeros((1, padded(3)))
     D[0, :4] = 1.0, 0.0, 2.0, 3.0
-    work, step = np.zeros((2, padded(3))), np.zeros(padded(3))
+    work, step = np.zeros((3, padded(3))), np.zeros(padded(3))
     triangularise(R, D, np.array([0]), 1, work)
     back_substitute(R, work[0], step)
     assert np.isfinite(R).all()
@@ -76,7 +76,7 @@ def test_a_rank_deficient_stream_stays_finite() -> None:
     """The same few rows over and over, in a triangle that starts empty: rounding is all that fills the rest."""
     rng = np.random.default_rng(5)
     p = 40
-    R, work = np.zeros((p, padded(p))), np.zeros((2, padded(p)))
+    R, work = np.zeros((p, padded(p))), np.zeros((3, padded(p)))
     row = np.zeros((2, padded(p)))
     row[:, : p + 1] = rng.normal(size=(2, p + 1))
     for _ in range(2000):

@@ -18,7 +18,7 @@ from drivers.recording import read_recording
 from service.client import Control, Subscriber
 from service.launch import DaemonProcess
 from tests.service.daemons import await_message, await_status, config, log_lines, make_recording, replayed, start
-from tests.service.test_hostile import GREETING, ready
+from tests.service.test_hostile import shake_hands
 
 LIMIT_MB = 120.0
 
@@ -38,11 +38,12 @@ def send_without_end(endpoint: str, kind: str, part: bytes) -> int:
     block = part * (1 + 500_000 // len(part))
     sent = 0
     deadline = time.monotonic() + 60.0
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 10.0) as raw:
-        raw.sendall(GREETING + ready(kind))
-        while time.monotonic() < deadline:
-            raw.sendall(block)
-            sent += len(block)
+    with socket.create_connection((host, int(port)), 30.0) as raw:
+        shake_hands(raw, kind)
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < deadline:
+                raw.sendall(block)
+                sent += len(block)
     assert time.monotonic() < deadline, f"{sent} bytes were taken"
     return sent
 
