@@ -24,7 +24,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import latency
-from benchmarks.coverage import TARGET, pooled_coverage
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
 

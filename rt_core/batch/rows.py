@@ -153,7 +153,7 @@ def decimated_rows(
                 state[0, i, b] = q[start + b, i]
                 state[1, i, b] = dq[start + b, i]
                 state[2, i, b] = ddq[start + b, i]
-        link_columns(geometry, gravity, state[0], state[1], state[2], links)
+        link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for r in range(first, centres.shape[0]):
             if centres[r] - half >= start + BLOCK:
                 break

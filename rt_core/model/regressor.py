@@ -45,22 +45,22 @@ _PIO2_C = 2.02226624879595063154e-21
 
 
 @jit
-def _reduce_block(x: FloatArray, S: FloatArray) -> None:
+def _reduce_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
     """Angle from the nearest multiple of pi/2 into row `_C`, the quadrant into row `_SN`.
 
     Strict arithmetic: reordered, the three parts of pi/2 would be worth no more than one.
     """
-    for b in range(BLOCK):
+    for b in range(lanes):
         k = np.floor(x[b] * _TWO_OVER_PI + 0.5)
         S[_C + b] = ((x[b] - k * _PIO2_A) - k * _PIO2_B) - k * _PIO2_C
         S[_SN + b] = k - 4.0 * np.floor(0.25 * k)
 
 
 @kernel
-def sincos_block(x: FloatArray, S: FloatArray) -> None:
-    """Cosine and sine of `x` (BLOCK,), |x| < 1e6, into rows `_C` and `_SN` of `S`; vectorises, errors near 1 ulp."""
-    _reduce_block(x, S)
-    for b in range(BLOCK):
+def sincos_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
+    """Cosine and sine of `x` (lanes,), |x| < 1e6, into rows `_C` and `_SN` of `S`; vectorises, errors near 1 ulp."""
+    _reduce_block(x, S, lanes)
+    for b in range(lanes):
         r = S[_C + b]
         z = r * r
         sine = 2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)
@@ -79,9 +79,15 @@ def sincos_block(x: FloatArray, S: FloatArray) -> None:
 
 @kernel
 def link_columns(
-    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, out: FloatArray
+    geometry: FloatArray,
+    gravity: FloatArray,
+    q: FloatArray,
+    dq: FloatArray,
+    ddq: FloatArray,
+    lanes: int,
+    out: FloatArray,
 ) -> None:
-    """Columns of all links for one block of samples.
+    """Columns of all links for one block of samples, of which the first `lanes` are wanted.
 
     `q, dq, ddq` are (n, BLOCK); `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten columns of
     link `k` in row `j <= k`, one after the other; entries with `j > k` are not touched.
@@ -90,18 +96,19 @@ def link_columns(
     not overlap, and vectorises.
     """
     n = q.shape[0]
-    S = np.zeros(_ROWS * BLOCK)
-    screws = np.zeros((n, 6 * BLOCK))  # (angular, linear) of joint j at the present link's origin
+    S = np.empty(_ROWS * BLOCK)
+    S[_W0:_A0] = 0.0
+    screws = np.empty((n, 6 * BLOCK))  # (angular, linear) of joint j at the present link's origin
     for k in range(3):
-        for b in range(BLOCK):
+        for b in range(lanes):
             S[_A0 + k * BLOCK + b] = -gravity[k]
     for i in range(n):
         g = geometry[i]
         qi, dqi, ddqi = q[i], dq[i], ddq[i]
         turn = g[36]
         slide = 1.0 - turn
-        sincos_block(qi, S)
-        for b in range(BLOCK):
+        sincos_block(qi, S, lanes)
+        for b in range(lanes):
             c = S[_C + b]
             s = S[_SN + b]
             S[_R0 + b] = g[0] + c * g[9] + s * g[18]
@@ -117,7 +124,7 @@ def link_columns(
             S[_P1 + b] = g[28] + qi[b] * g[31]
             S[_P2 + b] = g[29] + qi[b] * g[32]
         ex, ey, ez = g[33], g[34], g[35]
-        for b in range(BLOCK):
+        for b in range(lanes):
             tx = S[_W1 + b] * S[_P2 + b] - S[_W2 + b] * S[_P1 + b]
             ty = S[_W2 + b] * S[_P0 + b] - S[_W0 + b] * S[_P2 + b]
             tz = S[_W0 + b] * S[_P1 + b] - S[_W1 + b] * S[_P0 + b]
@@ -142,7 +149,7 @@ def link_columns(
             S[_A0 + b] = S[_R0 + b] * ox + S[_R3 + b] * oy + S[_R6 + b] * oz + slide * (ex * ddqi[b] + 2.0 * cx)
             S[_A1 + b] = S[_R1 + b] * ox + S[_R4 + b] * oy + S[_R7 + b] * oz + slide * (ey * ddqi[b] + 2.0 * cy)
             S[_A2 + b] = S[_R2 + b] * ox + S[_R5 + b] * oy + S[_R8 + b] * oz + slide * (ez * ddqi[b] + 2.0 * cz)
-        for b in range(BLOCK):  # B = [dw]x + [w]x^2
+        for b in range(lanes):  # B = [dw]x + [w]x^2
             S[_B0 + b] = -S[_W1 + b] * S[_W1 + b] - S[_W2 + b] * S[_W2 + b]
             S[_B1 + b] = S[_W0 + b] * S[_W1 + b] - S[_D2 + b]
             S[_B2 + b] = S[_W0 + b] * S[_W2 + b] + S[_D1 + b]
@@ -155,7 +162,7 @@ def link_columns(
         for j in range(i + 1):
             K = screws[j]
             if j < i:
-                for b in range(BLOCK):
+                for b in range(lanes):
                     vx = K[_K3 + b] + K[_K1 + b] * S[_P2 + b] - K[_K2 + b] * S[_P1 + b]
                     vy = K[_K4 + b] + K[_K2 + b] * S[_P0 + b] - K[_K0 + b] * S[_P2 + b]
                     vz = K[_K5 + b] + K[_K0 + b] * S[_P1 + b] - K[_K1 + b] * S[_P0 + b]
@@ -169,7 +176,7 @@ def link_columns(
                     K[_K4 + b] = S[_R1 + b] * vx + S[_R4 + b] * vy + S[_R7 + b] * vz
                     K[_K5 + b] = S[_R2 + b] * vx + S[_R5 + b] * vy + S[_R8 + b] * vz
             else:
-                for b in range(BLOCK):
+                for b in range(lanes):
                     K[_K0 + b] = turn * ex
                     K[_K1 + b] = turn * ey
                     K[_K2 + b] = turn * ez
@@ -177,7 +184,7 @@ def link_columns(
                     K[_K4 + b] = slide * ey
                     K[_K5 + b] = slide * ez
             Y = out[i, j]
-            for b in range(BLOCK):
+            for b in range(lanes):
                 Y[_Y0 + b] = K[_K3 + b] * S[_A0 + b] + K[_K4 + b] * S[_A1 + b] + K[_K5 + b] * S[_A2 + b]
                 Y[_Y1 + b] = (
                     S[_B0 + b] * K[_K3 + b]
@@ -200,7 +207,7 @@ def link_columns(
                     + S[_A0 + b] * K[_K1 + b]
                     - S[_A1 + b] * K[_K0 + b]
                 )
-            for b in range(BLOCK):
+            for b in range(lanes):
                 ux = K[_K1 + b] * S[_W2 + b] - K[_K2 + b] * S[_W1 + b]
                 uy = K[_K2 + b] * S[_W0 + b] - K[_K0 + b] * S[_W2 + b]
                 uz = K[_K0 + b] * S[_W1 + b] - K[_K1 + b] * S[_W0 + b]
@@ -232,6 +239,18 @@ def joint_column(law: int, motor: FloatArray, dq: FloatArray, ddq: FloatArray, v
 
 
 @kernel
+def joint_effect(law: int, motor: FloatArray, dq: FloatArray, ddq: FloatArray) -> float:
+    """One joint effect of one sample, as in `joint_column`: `motor, dq, ddq` (n,)."""
+    if law == LAW_OFFSET:
+        return 1.0
+    value = 0.0
+    for m in range(motor.shape[0]):
+        if motor[m] != 0.0:
+            value += motor[m] * (ddq[m] if law == LAW_ARMATURE else dq[m])
+    return float(np.sign(value)) if law == LAW_COULOMB else value
+
+
+@kernel
 def _regressor_batch(
     geometry: FloatArray,
     gravity: FloatArray,
@@ -258,7 +277,7 @@ def _regressor_batch(
                 state[0, i, b] = q[start + b, i]
                 state[1, i, b] = dq[start + b, i]
                 state[2, i, b] = ddq[start + b, i]
-        link_columns(geometry, gravity, state[0], state[1], state[2], links)
+        link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for c in range(columns):
             if law[c] == LAW_LINK:
                 k = source[c] // 10

@@ -40,6 +40,7 @@ _START_EFFORTS = 10.0  # one standard deviation of the start value may mean this
 _DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
 _SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
 _LEAK_EFFECT = 0.3  # the leak keeps a known parameter known to this much of the noise
+_LEAK_ROUND = 0.1  # share of the memory in which the leak takes each parameter in turn
 _LEAK_RENEWAL = 0.05  # share of the memory after which that is reckoned anew
 _IMPOSSIBLE = 20.0  # times its limits, and a joint's velocity or torque is a fault of the sensor
 _TOP_SPEED = 1e3  # the same where the robot file states no limit [rad/s or m/s]
@@ -198,6 +199,7 @@ class OnlineEstimator:
         bank = self.bank
         memory["taps"][:] = (bank.smooth, bank.first, bank.slope if self.has_dq else bank.second)
         memory["taps2"][:] = self.parallel
+        memory.ints[m.EDGE] = int(np.flatnonzero((bank.smooth != 0.0) | (bank.first != 0.0))[0])
         memory["theta"][:] = self.prior
         memory["min_velocity"][:] = self._min_velocity()
         speed = np.array([j.velocity for j in self.model.joints])
@@ -220,6 +222,7 @@ class OnlineEstimator:
         s = memory["scalars"]
         settings = self.settings
         s[m.STEP] = 1.0 / self.rate_hz
+        s[m.ROOT_SCALE] = 1.0
         s[m.MAX_GAP] = max(settings.max_gap_s or 0.25 / settings.cutoff_hz, 2.5 / self.rate_hz)
         s[m.LAMBDA] = np.exp(-1.0 / (settings.memory_s * updates_hz))
         s[m.ALPHA], s[m.BETA] = settings.alpha, settings.beta
@@ -228,11 +231,12 @@ class OnlineEstimator:
         s[m.A_SIGMA] = 1.0 - np.exp(-1.0 / (_SIGMA_MEMORY_S * updates_hz))
         s[m.A_TORQUE] = 1.0 - np.exp(-1.0 / (_TORQUE_MEMORY_S * updates_hz))
         s[m.A_BLOCK] = 1.0 / _BLOCK_MEMORY
-        s[m.A_POWER] = 1.0 - np.exp(-1.0 / (settings.memory_s * updates_hz))
         s[m.INFLATION] = inflation
         short_every = max(1, round(updates_hz / _SHORT_HZ))
+        s[m.A_POWER] = 1.0 - np.exp(-short_every / (settings.memory_s * updates_hz))
         s[m.LAST_MOTION] = -np.inf
         memory.ints[m.SHORT_EVERY] = short_every
+        memory.ints[m.LEAK_STEP] = max(1, round(_LEAK_ROUND * settings.memory_s * updates_hz / p))
         memory.ints[m.LEAK_EVERY] = max(1, round(_LEAK_RENEWAL * settings.memory_s * updates_hz))
         memory.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
         memory.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
@@ -330,8 +334,8 @@ class OnlineEstimator:
         memory["leak"][:] = np.minimum(memory["power"] * self._inflation() / _LEAK_EFFECT**2, 1.0 / variance)
 
     def _root(self) -> FloatArray:
-        """(p, p) view of the information's square root, without the padding."""
-        return np.asarray(self._memory["R"][:, : len(self.base)])
+        """(p, p) square root of the information, a copy without the padding."""
+        return np.asarray(self._memory["R"][:, : len(self.base)] * self._memory["scalars"][m.ROOT_SCALE])
 
     def _inflation(self) -> float:
         """Weight of a row in units of plain noise, over the joints that have moved."""

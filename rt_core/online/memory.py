@@ -18,14 +18,14 @@ from rt_core.types import FloatArray, IntArray
 N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, LEAK_AT, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
-LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH = range(24, 30)
-HEAD = 30
+LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, EDGE, POWER_COUNT = range(24, 33)
+HEAD = 33
 
 # Scalars, in the field "scalars".
 STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
 A_INNOVATION, A_SIGMA, A_TORQUE, A_BLOCK, A_POWER, TIME, INFLATION, LAST_MOTION = range(8, 16)
-SETTLE_ROWS = 16
-SCALARS = 17
+SETTLE_ROWS, ROOT_SCALE = 16, 17
+SCALARS = 18
 
 FIELDS = (
     "scalars", "geometry", "gravity", "motor", "touches", "taps", "taps2", "ring", "frame_t", "frame_x", "state",
@@ -74,11 +74,11 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "value": (BLOCK,),
         "weight": (n, BLOCK),
         "slots": (slots, n, p + 2),  # a row, its torque, the share of samples that moved
-        "R": (p, width),
+        "R": (p, width),  # times the scalar ROOT_SCALE it is the root of the information
         "short": (2, p, width),  # information of the last few seconds; its successor
         "theta": (p,),
         "D": (2, n + 1, width),
-        "work": (2, width),
+        "work": (3, width),
         "step": (width,),
         "roots": (width,),
         "leak": (p,),

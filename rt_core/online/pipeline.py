@@ -12,7 +12,7 @@ import numpy as np
 
 from rt_core.jit import jit, kernel
 from rt_core.model.parameters import LAW_LINK
-from rt_core.model.regressor import BLOCK, joint_column, link_columns
+from rt_core.model.regressor import BLOCK, joint_column, joint_effect, link_columns
 from rt_core.online import memory as m
 from rt_core.online.square_root import dot
 from rt_core.online.update import update
@@ -156,15 +156,18 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray) -> int:
     taps = m.matrix(floats, ints, m.F_TAPS, 3, length)
     state = floats[ints[m.F_STATE] : ints[m.F_STATE] + 4 * n * BLOCK].reshape((4, n, BLOCK))
     lane = ints[m.LANES]
+    edge = ints[m.EDGE]  # the wide kernels are zero up to here, at both ends
+    smooth, first = taps[0, edge : length - edge], taps[1, edge : length - edge]
     for j in range(n):
         window = ring[j, at : at + length]
-        state[0, j, lane] = dot(taps[0], window)
+        inner = ring[j, at + edge : at + length - edge]
+        state[0, j, lane] = dot(smooth, inner)
         if ints[m.HAS_DQ] == 1:
             rate = ring[2 * n + j, at : at + length]
-            state[1, j, lane] = dot(taps[0], rate)
+            state[1, j, lane] = dot(smooth, rate[edge : length - edge])
             state[2, j, lane] = dot(taps[2], rate)
         else:
-            state[1, j, lane] = dot(taps[1], window)
+            state[1, j, lane] = dot(first, inner)
             state[2, j, lane] = dot(taps[2], window)
         state[3, j, lane] = ring[n + j, at + length // 2]  # delayed only: see `filters`
     sample = ints[m.SAMPLES]
@@ -199,17 +202,18 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
     min_velocity = m.vector(floats, ints, m.F_MIN_VELOCITY, n)
     law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
-    for b in range(size, BLOCK):
-        for k in range(4):
-            for j in range(n):
+    lanes = 1 if size == 1 else BLOCK
+    for k in range(4):
+        for j in range(n):
+            for b in range(size, lanes):
                 state[k, j, b] = 0.0
-    link_columns(geometry, gravity, state[0], state[1], state[2], links)
+    link_columns(geometry, gravity, state[0], state[1], state[2], lanes, links)
     newest = (start + size - 1) // factor
     oldest = max(0, -((length2 - 1 - start) // factor))  # ceil((start - length2 + 1) / factor)
     for row in range(oldest, newest + 1):
         out = slots[row % slots_n]
         for j in range(n):
-            for b in range(BLOCK):
+            for b in range(lanes):
                 lag = start + b - row * factor
                 inside = b < size and 0 <= lag < length2 and np.abs(state[1, j, b]) >= min_velocity[j]
                 weight[j, b] = taps2[lag] if inside else 0.0
@@ -230,6 +234,11 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
                     for b in range(BLOCK):
                         total += w[b] * x[offset + b]
                     out[j, c] += total
+            elif size == 1:
+                effect = joint_effect(law[c], motor[c], state[1, :, 0], state[2, :, 0])
+                for j in range(n):
+                    if motor[c, j] != 0.0:
+                        out[j, c] += motor[c, j] * weight[j, 0] * effect
             else:
                 joint_column(law[c], motor[c], state[1], state[2], value)
                 for j in range(n):

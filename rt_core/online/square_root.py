@@ -47,107 +47,138 @@ def triangularise(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work
     """Reduce `[R 0; D]` to triangular form in place.
 
     `R` (p, W) upper triangle; `D` (rows, W) holds rows and, at `p`, their right-hand side; on return `R`
-    is renewed and `work[0]` (W,) holds the reduced right-hand side; `work[1]` is scratch.  `W` is
-    `padded(p)` and what is beyond is zero: loops begin at a multiple of `LANES`, so that none has a
+    is renewed and `work[0]` (W,) holds the reduced right-hand side; the rest of `work` (3, W) is scratch.
+    `W` is `padded(p)` and what is beyond is zero: loops begin at a multiple of `LANES`, so that none has a
     remainder; what they write to the left of the diagonal is cleared.
     `first` (rows,) ascending: the first column of each row that may differ from zero.
+
+    Two columns are reflected together, `I - scale*u*u'` with `u = (head, v)` each, so that the rows are read
+    and written half as often.
     """
     p, width = R.shape
     rhs = work[0]
+    v = np.empty((2, rows + 1))
     active = 0
-    for k in range(p):
-        rhs[k] = 0.0
-        while active < rows and first[active] <= k:
+    for k in range(0, p, 2):
+        two = k + 1 < p
+        last = k + 1 if two else k
+        while active < rows and first[active] <= last:
             active += 1
+        top, next_top = R[k], R[last]
+
+        # the first reflection, from column k
         norm = 0.0
         for r in range(active):
-            norm += D[r, k] * D[r, k]
-        if norm < _NOTHING:
-            continue
-        top = R[k]
-        diagonal = top[k]
-        length = np.sqrt(diagonal * diagonal + norm)
-        alpha = -length if diagonal > 0.0 else length
-        head = diagonal - alpha
-        start = (k + 1) // LANES * LANES
-        w = work[1, start:width]
-        _gather(top[start:width], D, w, start, k, active, head)
-        _reflect(top[start:width], D, w, start, k, active, head, 2.0 / (head * head + norm))
+            v[0, r] = D[r, k]
+            norm += v[0, r] * v[0, r]
+        head, scale, alpha = 0.0, 0.0, top[k]
+        if norm >= _NOTHING:
+            length = np.sqrt(top[k] * top[k] + norm)
+            alpha = -length if top[k] > 0.0 else length
+            head = top[k] - alpha
+            scale = 2.0 / (head * head + norm)
+        head2, scale2, alpha2, both = 0.0, 0.0, 0.0, 0.0
+        # the second, from column k + 1 as the first leaves it
+        if two:
+            product = head * top[last]
+            for r in range(active):
+                product += v[0, r] * D[r, last]
+            product *= scale
+            norm = 0.0
+            for r in range(active):
+                v[1, r] = D[r, last] - product * v[0, r]
+                norm += v[1, r] * v[1, r]
+                both += v[0, r] * v[1, r]
+            corner = top[last] - product * head
+            alpha2 = next_top[last]
+            if norm >= _NOTHING:
+                length = np.sqrt(alpha2 * alpha2 + norm)
+                head2 = alpha2
+                alpha2 = -length if head2 > 0.0 else length
+                head2 -= alpha2
+                scale2 = 2.0 / (head2 * head2 + norm)
+        else:
+            corner = 0.0
+            for r in range(active):
+                v[1, r] = 0.0
+
+        # products of all further columns with both directions, up to four rows at a time
+        start = (last + 1) // LANES * LANES
+        t1, t2 = top[start:width], next_top[start:width]
+        w1, w2 = work[1, start:width], work[2, start:width]
+        size = w1.shape[0]
+        for c in range(size):
+            w1[c] = head * t1[c]
+            w2[c] = head2 * t2[c]
+        r = 0
+        while r + 3 < active:
+            a0, a1, a2, a3 = D[r, start:width], D[r + 1, start:width], D[r + 2, start:width], D[r + 3, start:width]
+            x0, x1, x2, x3 = v[0, r], v[0, r + 1], v[0, r + 2], v[0, r + 3]
+            y0, y1, y2, y3 = v[1, r], v[1, r + 1], v[1, r + 2], v[1, r + 3]
+            for c in range(size):
+                w1[c] += x0 * a0[c] + x1 * a1[c] + x2 * a2[c] + x3 * a3[c]
+                w2[c] += y0 * a0[c] + y1 * a1[c] + y2 * a2[c] + y3 * a3[c]
+            r += 4
+        if r + 1 < active:
+            a0, a1 = D[r, start:width], D[r + 1, start:width]
+            x0, x1 = v[0, r], v[0, r + 1]
+            y0, y1 = v[1, r], v[1, r + 1]
+            for c in range(size):
+                w1[c] += x0 * a0[c] + x1 * a1[c]
+                w2[c] += y0 * a0[c] + y1 * a1[c]
+            r += 2
+        if r < active:
+            a0 = D[r, start:width]
+            x0, y0 = v[0, r], v[1, r]
+            for c in range(size):
+                w1[c] += x0 * a0[c]
+                w2[c] += y0 * a0[c]
+
+        # what is to be taken off in each of the two directions
+        both *= scale
+        for c in range(size):
+            first_w = w1[c]
+            w2[c] = scale2 * (w2[c] - both * first_w)
+            w1[c] = scale * first_w
+            t1[c] -= head * w1[c]
+            t2[c] -= head2 * w2[c]
+        r = 0
+        while r + 3 < active:
+            a0, a1, a2, a3 = D[r, start:width], D[r + 1, start:width], D[r + 2, start:width], D[r + 3, start:width]
+            x0, x1, x2, x3 = v[0, r], v[0, r + 1], v[0, r + 2], v[0, r + 3]
+            y0, y1, y2, y3 = v[1, r], v[1, r + 1], v[1, r + 2], v[1, r + 3]
+            for c in range(size):
+                a0[c] -= x0 * w1[c] + y0 * w2[c]
+                a1[c] -= x1 * w1[c] + y1 * w2[c]
+                a2[c] -= x2 * w1[c] + y2 * w2[c]
+                a3[c] -= x3 * w1[c] + y3 * w2[c]
+            r += 4
+        if r + 1 < active:
+            a0, a1 = D[r, start:width], D[r + 1, start:width]
+            x0, x1 = v[0, r], v[0, r + 1]
+            y0, y1 = v[1, r], v[1, r + 1]
+            for c in range(size):
+                a0[c] -= x0 * w1[c] + y0 * w2[c]
+                a1[c] -= x1 * w1[c] + y1 * w2[c]
+            r += 2
+        if r < active:
+            a0 = D[r, start:width]
+            x0, y0 = v[0, r], v[1, r]
+            for c in range(size):
+                a0[c] -= x0 * w1[c] + y0 * w2[c]
+
         for c in range(start, k):
             top[c] = 0.0
         top[k] = alpha
         rhs[k] = top[p]
         top[p] = 0.0
-
-
-@kernel
-def _gather(top: FloatArray, D: FloatArray, w: FloatArray, start: int, k: int, active: int, head: float) -> None:
-    """`w = head*top + sum D[r, k]*D[r]` from column `start` on, up to four rows at a time."""
-    size = w.shape[0]
-    stop = start + size
-    r = 0
-    if active >= 4:
-        a0, a1, a2, a3 = D[0, start:stop], D[1, start:stop], D[2, start:stop], D[3, start:stop]
-        v0, v1, v2, v3 = D[0, k], D[1, k], D[2, k], D[3, k]
-        for c in range(size):
-            w[c] = head * top[c] + v0 * a0[c] + v1 * a1[c] + v2 * a2[c] + v3 * a3[c]
-        r = 4
-    else:
-        for c in range(size):
-            w[c] = head * top[c]
-    while r + 3 < active:
-        a0, a1, a2, a3 = D[r, start:stop], D[r + 1, start:stop], D[r + 2, start:stop], D[r + 3, start:stop]
-        v0, v1, v2, v3 = D[r, k], D[r + 1, k], D[r + 2, k], D[r + 3, k]
-        for c in range(size):
-            w[c] += v0 * a0[c] + v1 * a1[c] + v2 * a2[c] + v3 * a3[c]
-        r += 4
-    if r + 1 < active:
-        a0, a1 = D[r, start:stop], D[r + 1, start:stop]
-        v0, v1 = D[r, k], D[r + 1, k]
-        for c in range(size):
-            w[c] += v0 * a0[c] + v1 * a1[c]
-        r += 2
-    if r < active:
-        a0, v0 = D[r, start:stop], D[r, k]
-        for c in range(size):
-            w[c] += v0 * a0[c]
-
-
-@kernel
-def _reflect(
-    top: FloatArray, D: FloatArray, w: FloatArray, start: int, k: int, active: int, head: float, scale: float
-) -> None:
-    """Take `scale*head*w` from `top` and `scale*D[r, k]*w` from each row, from column `start` on."""
-    size = w.shape[0]
-    stop = start + size
-    u = scale * head
-    r = 0
-    if active >= 3:
-        a0, a1, a2 = D[0, start:stop], D[1, start:stop], D[2, start:stop]
-        v0, v1, v2 = scale * D[0, k], scale * D[1, k], scale * D[2, k]
-        for c in range(size):
-            top[c] -= u * w[c]
-            a0[c] -= v0 * w[c]
-            a1[c] -= v1 * w[c]
-            a2[c] -= v2 * w[c]
-        r = 3
-    else:
-        for c in range(size):
-            top[c] -= u * w[c]
-    while r + 3 < active:
-        a0, a1, a2, a3 = D[r, start:stop], D[r + 1, start:stop], D[r + 2, start:stop], D[r + 3, start:stop]
-        v0, v1, v2, v3 = scale * D[r, k], scale * D[r + 1, k], scale * D[r + 2, k], scale * D[r + 3, k]
-        for c in range(size):
-            a0[c] -= v0 * w[c]
-            a1[c] -= v1 * w[c]
-            a2[c] -= v2 * w[c]
-            a3[c] -= v3 * w[c]
-        r += 4
-    while r < active:
-        a0, v0 = D[r, start:stop], scale * D[r, k]
-        for c in range(size):
-            a0[c] -= v0 * w[c]
-        r += 1
+        if two:
+            top[last] = corner
+            for c in range(start, last):
+                next_top[c] = 0.0
+            next_top[last] = alpha2
+            rhs[last] = next_top[p]
+            next_top[p] = 0.0
 
 
 @kernel
@@ -157,15 +188,22 @@ def back_substitute(R: FloatArray, rhs: FloatArray, step: FloatArray) -> None:
     `step` (W,) must be finite; its entries beyond `p` are not touched.
     """
     p, width = R.shape
-    for k in range(p - 1, -1, -1):
+    k = p - 1
+    while k >= 0:  # two rows at a time; left of the diagonal a row is zero, and so is the step not yet found
+        above = max(k - 1, 0)
         step[k] = 0.0
-        start = (k + 1) // LANES * LANES
-        row = R[k, start:width]
-        x = step[start:width]
-        total = 0.0
-        for c in range(row.shape[0]):  # left of the diagonal the row is zero, and so is step[k]
+        step[above] = 0.0
+        start = k // LANES * LANES
+        row, row_above, x = R[k, start:width], R[above, start:width], step[start:width]
+        total, total_above = 0.0, 0.0
+        for c in range(x.shape[0]):
             total += row[c] * x[c]
-        step[k] = (rhs[k] - total) / R[k, k] if R[k, k] != 0.0 else 0.0
+            total_above += row_above[c] * x[c]
+        if R[k, k] != 0.0:
+            step[k] = (rhs[k] - total) / R[k, k]
+        if k > 0 and R[above, above] != 0.0:
+            step[above] = (rhs[above] - total_above - R[above, k] * step[k]) / R[above, above]
+        k -= 2
 
 
 @kernel

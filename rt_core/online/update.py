@@ -21,8 +21,16 @@ _SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate
 # about a change.  A row is free of it where the samples left out for low velocity weigh less than this.
 _CLEAN = 0.01
 _OFFSET_SHARE = 0.01  # of the variance that dry friction is freed by
+_SMALL_SCALE = 1e-3
 _SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
 _RELEARN = 4.0  # innovation averaging times that friction is given to be learned anew, before it is freed again
+
+
+@kernel
+def _scaled(row: FloatArray, factor: float, out: FloatArray, p: int) -> None:
+    """Copy `factor` times the first `p` entries of `row`."""
+    for c in range(p):
+        out[c] = factor * row[c]
 
 
 @jit
@@ -83,16 +91,18 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
         rows[:] = 0.0
         return 0
     s[m.LAST_MOTION] = s[m.TIME]
-    _column_forgetting(floats, ints)
-    scale_columns(R, m.vector(floats, ints, m.F_ROOTS, width))
+    _forget(floats, ints, R)
+    scale = s[m.ROOT_SCALE]
     for j in range(n):
         if changed[j] > 0.0:
             _free_friction(floats, ints, j)
 
     leak = m.vector(floats, ints, m.F_LEAK, p)
-    leak_at = ints[m.LEAK_AT]
-    ints[m.LEAK_AT] = (leak_at + 1) % p
-    pull = np.sqrt(p * (1.0 - s[m.LAMBDA]) * leak[leak_at])
+    leak_at, pull = 0, 0.0
+    if ints[m.UPDATES] % ints[m.LEAK_STEP] == 0:
+        leak_at = ints[m.LEAK_AT]
+        ints[m.LEAK_AT] = (leak_at + 1) % p
+        pull = np.sqrt(ints[m.LEAK_STEP] * p * (1.0 - s[m.LAMBDA]) * leak[leak_at]) / scale
     starts = m.vector(floats, ints, m.F_STEP, width)  # borrowed: first columns of the rows in use
     count = 0
     leak_row = -1
@@ -108,9 +118,8 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
             leak_row = count
             count += 1
             placed = True
-        inverse = 1.0 / np.sqrt(weight2[j])
-        for c in range(p):
-            D[0, count, c] = rows[j, c] * inverse
+        inverse = 1.0 / (np.sqrt(weight2[j]) * scale)
+        _scaled(rows[j], inverse, D[0, count], p)
         D[0, count, p] = innovation[j] * inverse
         starts[count] = first[j]
         count += 1
@@ -123,12 +132,12 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     begin = np.empty(n + 1, dtype=np.int64)
     for r in range(count):
         begin[r] = np.int64(starts[r])
-    _column_power(floats, ints, D[0], count, leak_row)
-    work = m.matrix(floats, ints, m.F_WORK, 2, width)
+    work = m.matrix(floats, ints, m.F_WORK, 3, width)
     step = m.vector(floats, ints, m.F_STEP, width)
     if renew_short:
+        _column_power(floats, ints, D[0], count, leak_row)
         short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
-        gain = np.sqrt(np.float64(ints[m.SHORT_EVERY]))
+        gain = scale * np.sqrt(np.float64(ints[m.SHORT_EVERY]))
         for window in range(2):
             for r in range(count):
                 for c in range(width):
@@ -199,11 +208,12 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
     law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
+    scale2 = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.ROOT_SCALE] ** 2
     for c in range(p):
         own = law[c] == LAW_COULOMB or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
         if own and source[c] == j and power[c] > 0.0:
             share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
-            add_variance(R, c, share * innovation2[j] / (power[c] * weight2[j]))
+            add_variance(R, c, scale2 * share * innovation2[j] / (power[c] * weight2[j]))
 
 
 @jit
@@ -230,24 +240,39 @@ def _noise_level(floats: FloatArray, ints: IntArray, j: int) -> None:
 
 
 @jit
-def _column_forgetting(floats: FloatArray, ints: IntArray) -> None:
-    """Root of the forgetting factor of every parameter.
+def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
+    """Multiply every column of the root by the root of its parameter's forgetting factor.
 
     A parameter forgets as slowly as the steadiest of the rows it appears in: a change of a link
     shows in all of them, a change of one joint's friction in its own row only.  Where none of its
     rows is in use nothing replaces what would be forgotten, and nothing is.
+
+    Where all columns forget alike it is a scalar that changes, and `R` only when that has become small.
     """
     n, p = ints[m.N], ints[m.P]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     touches = m.matrix(floats, ints, m.F_TOUCHES, p, n)
     forgetting = m.vector(floats, ints, m.F_FORGETTING, n)
     innovation = m.vector(floats, ints, m.F_INNOVATION, n)
-    roots = m.vector(floats, ints, m.F_ROOTS, p)
+    roots = m.vector(floats, ints, m.F_ROOTS, ints[m.WIDTH])
+    uniform = True
+    for j in range(n):
+        uniform = uniform and forgetting[j] == forgetting[0] and not np.isnan(innovation[j])
+    if uniform:
+        s[m.ROOT_SCALE] *= np.sqrt(forgetting[0])
+        if s[m.ROOT_SCALE] < _SMALL_SCALE:
+            roots[:p] = s[m.ROOT_SCALE]
+            scale_columns(R, roots)
+            s[m.ROOT_SCALE] = 1.0
+        return
     for c in range(p):
         steadiest = -1.0
         for j in range(n):
             if touches[c, j] > 0.0 and not np.isnan(innovation[j]):
                 steadiest = max(steadiest, forgetting[j])
-        roots[c] = 1.0 if steadiest < 0.0 else np.sqrt(steadiest)
+        roots[c] = s[m.ROOT_SCALE] * (1.0 if steadiest < 0.0 else np.sqrt(steadiest))
+    scale_columns(R, roots)
+    s[m.ROOT_SCALE] = 1.0
 
 
 @kernel
@@ -256,16 +281,18 @@ def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int,
     p, width = ints[m.P], ints[m.WIDTH]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     power = m.vector(floats, ints, m.F_POWER, p)
-    squares = m.matrix(floats, ints, m.F_WORK, 2, width)[0]
+    squares = m.matrix(floats, ints, m.F_WORK, 3, width)[0]
     squares[:] = 0.0
     for r in range(count):
         if r != leak_row:
             row = D[r]
             for c in range(width):
                 squares[c] += row[c] * row[c]
-    gain = max(s[m.A_POWER], 1.0 / (ints[m.UPDATES] + 1.0))
+    ints[m.POWER_COUNT] += 1
+    gain = max(s[m.A_POWER], 1.0 / ints[m.POWER_COUNT])
+    scale2 = s[m.ROOT_SCALE] ** 2
     for c in range(p):
-        power[c] += gain * (squares[c] - power[c])
+        power[c] += gain * (scale2 * squares[c] - power[c])
 
 
 @jit
