@@ -47,11 +47,11 @@ def beside_pinocchio(robot: str) -> dict[str, Any]:
     own_s, peer_s = [], []
     for _ in range(ROUNDS):
         begin = time.thread_time()
-        regressor_columns(model, base.layout, q, dq, ddq)
+        regressor_columns(model, base.layout, q, dq, ddq, ours)
         own_s.append((time.thread_time() - begin) / SAMPLES)
         begin = time.thread_time()
         for k in range(0, SAMPLES, 4):
-            pin.computeJointTorqueRegressor(other, scratch, q[k], dq[k], ddq[k])
+            theirs[k] = pin.computeJointTorqueRegressor(other, scratch, q[k], dq[k], ddq[k])  # its buffer is reused
         peer_s.append((time.thread_time() - begin) / (SAMPLES // 4))
     return {
         "robot": robot,

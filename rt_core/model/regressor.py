@@ -270,6 +270,10 @@ def _regressor_batch(
     # Flat arrays and unsigned offsets: no view is made per column and no index is checked for its sign.
     flat = out.reshape(-1)
     links_flat = links.reshape(-1)
+    single = np.full(columns, -1)  # the joint of an effect that acts on one joint alone with unit weight
+    for c in range(columns):
+        if law[c] != LAW_LINK and np.count_nonzero(motor[c]) == 1 and motor[c, source[c]] == 1.0:
+            single[c] = source[c]
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
         for b in range(size):
@@ -290,6 +294,19 @@ def _regressor_batch(
                     else:
                         for b in range(np.uint64(size)):
                             flat[target + b] = links_flat[origin + b]
+            elif single[c] >= 0:
+                j = single[c]
+                target = np.uint64((j * columns + c) * count + start)
+                rate = state[2, j] if law[c] == LAW_ARMATURE else state[1, j]
+                if law[c] == LAW_OFFSET:
+                    for b in range(np.uint64(size)):
+                        flat[target + b] = 1.0
+                elif law[c] == LAW_COULOMB:
+                    for b in range(np.uint64(size)):
+                        flat[target + b] = np.sign(rate[b])
+                else:
+                    for b in range(np.uint64(size)):
+                        flat[target + b] = rate[b]
             else:
                 joint_column(law[c], motor[c], state[1], state[2], value)
                 for j in range(n):
@@ -301,11 +318,24 @@ def _regressor_batch(
 
 
 def regressor_columns(
-    model: RobotModel, layout: ParameterLayout, q: FloatArray, dq: FloatArray, ddq: FloatArray
+    model: RobotModel,
+    layout: ParameterLayout,
+    q: FloatArray,
+    dq: FloatArray,
+    ddq: FloatArray,
+    out: FloatArray | None = None,
 ) -> FloatArray:
-    """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n)."""
+    """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
+
+    Going through a long recording in chunks, give the same `out` (n, P, N) each time: entries that are zero
+    by the arm's structure are not written, so it must come from an earlier call or be zero.
+    """
     q, dq, ddq = (np.ascontiguousarray(np.atleast_2d(x), dtype=np.float64) for x in (q, dq, ddq))
-    out = np.zeros((model.n, len(layout), q.shape[0]))
+    shape = (model.n, len(layout), q.shape[0])
+    if out is None:
+        out = np.zeros(shape)
+    elif out.shape != shape or out.dtype != np.float64 or not out.flags.c_contiguous:
+        raise ValueError(f"out must be a C-ordered float64 array of shape {shape}, not {out.dtype} {out.shape}")
     _regressor_batch(model.geometry, model.gravity, layout.law, layout.source, layout.motor, q, dq, ddq, out)
     return out
 

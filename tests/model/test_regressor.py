@@ -139,3 +139,15 @@ def test_sine_and_cosine(angles: list[float]) -> None:
     sincos_block(x, S, BLOCK)
     np.testing.assert_allclose(S[30 * BLOCK : 31 * BLOCK], np.cos(x), rtol=0, atol=3e-16)
     np.testing.assert_allclose(S[31 * BLOCK :], np.sin(x), rtol=0, atol=3e-16)
+
+
+def test_a_given_array_is_filled_and_a_wrong_one_refused() -> None:
+    model, _ = random_arm(8)
+    layout = standard_layout(model)
+    states = np.random.default_rng(0).normal(size=(2, 3, 20, model.n))
+    out = regressor_columns(model, layout, *states[0])
+    again = regressor_columns(model, layout, *states[1], out=out)
+    assert again is out
+    np.testing.assert_array_equal(out, regressor_columns(model, layout, *states[1]))
+    with pytest.raises(ValueError, match="out must be"):
+        regressor_columns(model, layout, *states[0], out=np.zeros((1, 2, 3)))
