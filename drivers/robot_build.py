@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
-from drivers.robot_schema import JointTable, RobotTable
+from drivers.robot_schema import JointTable, ModelTable, RobotTable
 from rt_core.model.dh import DhChain, DhRow, chain_from_dh, chain_from_mdh
+from rt_core.model.friction import Friction
 from rt_core.model.inertia import inertial_vector, is_physical, tensor, transform_inertial
 from rt_core.model.robot import Joint, JointDynamics, RobotModel, Transmission
 from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
@@ -19,7 +20,7 @@ GRAVITY = 9.81
 
 _DIRECTIONS = {"floor": "-z", "ceiling": "+z"}
 _GEOMETRY = ("a", "alpha", "alpha_deg", "d", "theta", "theta_deg")
-_DRIVE = ("armature", "viscous", "coulomb", "offset")
+_DRIVE = tuple(item.name for item in fields(JointDynamics))
 _LINK = ("mass", "com", "first_moment", "inertia", "inertia_about")
 
 
@@ -54,11 +55,31 @@ def build_model(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
             model,
             gravity=_gravity(table),
             transmission=_transmission(table, n),
-            friction=table.model.friction,
+            friction=_friction(table),
             armature=table.model.armature,
             offset=table.model.offset,
         ),
         warnings,
+    )
+
+
+def _friction(table: RobotTable) -> Friction:
+    given = table.model
+    for key, law in (
+        ("friction_quadratic", "stribeck"),
+        ("friction_cubic", "stribeck"),
+        ("friction_delta", "harmonic_drive_input"),
+    ):
+        if given.friction != law and getattr(given, key) != ModelTable.model_fields[key].default:
+            raise BuildError(f"model.{key}", f'has no meaning with friction = "{given.friction}", only with "{law}"')
+    return Friction(
+        law=given.friction,
+        quadratic=given.friction_quadratic,
+        cubic=given.friction_cubic,
+        delta=given.friction_delta,
+        smoothing=given.friction_smoothing,
+        load=given.friction_load,
+        cyclic=given.friction_cyclic,
     )
 
 
@@ -144,6 +165,8 @@ def _drive(joint: JointTable, into: JointDynamics, i: int) -> None:
         value = getattr(joint, key)
         if value is not None:
             getattr(into, key)[i] = value
+    if joint.breakaway is None and joint.coulomb is not None:
+        into.breakaway[i] = joint.coulomb
 
 
 def _tip(table: RobotTable, rotation: FloatArray, translation: FloatArray) -> tuple[FloatArray, FloatArray]:

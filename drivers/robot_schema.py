@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
-from rt_core.model.robot import FrictionLaw, JointKind
+from rt_core.model.friction import FrictionLaw, Quadratic
+from rt_core.model.robot import JointKind
 
 Vector3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Vector6 = Annotated[list[float], Field(min_length=6, max_length=6)]
@@ -75,6 +76,18 @@ class JointTable(Table):
     viscous: NonNegative | None = None  # [N*m*s/rad] or [N*s/m]
     coulomb: NonNegative | None = None  # [N*m] or [N]
     offset: float | None = None  # [N*m] or [N]
+    # more friction, for the laws that have it; see rt_core.model.friction
+    breakaway: NonNegative | None = None  # fb [N*m] or [N]; coulomb if left out
+    stribeck_velocity: NonNegative | None = None  # vb [rad/s] or [m/s]
+    quadratic_friction: float | None = None  # kv2 [N*m*s^2/rad^2]
+    cubic_friction: float | None = None  # kv3 [N*m*s^3/rad^3]
+    load_friction: NonNegative | None = None  # k1 [-]
+    tanh_torque: float | None = None  # C1 [N*m]
+    tanh_velocity: NonNegative | None = None  # w1 [rad/s]
+    decaying_viscous: float | None = None  # C2 [N*m*s/rad]
+    decay_velocity: NonNegative | None = None  # ws [rad/s]
+    cyclic_sine: float | None = None  # A1 [N*m]
+    cyclic_cosine: float | None = None  # A2 [N*m]
 
 
 class TipTable(Table):
@@ -99,6 +112,12 @@ class ModelTable(Table):
     """Which joint effects are parameters of the model."""
 
     friction: FrictionLaw = "coulomb_viscous"
+    friction_quadratic: Quadratic = "odd"  # of "stribeck": kv2*dq*|dq|, kv2*dq^2, or none
+    friction_cubic: bool = True  # of "stribeck": kv3*dq^3
+    friction_delta: PositiveFloat = 1.0  # of "harmonic_drive_input": exponent of its Stribeck term
+    friction_smoothing: NonNegative = 0.0  # sgn(dq) becomes tanh(dq/smoothing) [rad/s or m/s]; 0 keeps sgn
+    friction_load: bool = False  # k1*|tau_load|*sgn(dq) on top of the law
+    friction_cyclic: bool = False  # A1*sin(q) + A2*cos(q) on top of the law
     armature: bool = True
     offset: bool = True
 

@@ -8,8 +8,9 @@ import re
 import numpy as np
 
 from rt_core.model.base import BaseParameters
+from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.inertia import is_physical
-from rt_core.model.parameters import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS, standard_parameters
+from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.model.urdf_writer import urdf_from_model
 from rt_core.types import FloatArray

@@ -15,7 +15,7 @@ from scipy import signal
 from rt_core.batch.preprocess import Signals, SignalSettings
 from rt_core.batch.rows import Rows, row_filter
 from rt_core.model.base import BaseParameters
-from rt_core.model.parameters import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_VISCOUS
+from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_VISCOUS
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray

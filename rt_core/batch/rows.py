@@ -18,8 +18,8 @@ from scipy import signal
 
 from rt_core.batch.preprocess import DataError, SignalPiece, Signals, SignalSettings, zero_phase
 from rt_core.jit import kernel
-from rt_core.model.base import BaseParameters
-from rt_core.model.parameters import LAW_LINK
+from rt_core.model.base import BaseParameters, link_torque
+from rt_core.model.friction import LAW_LINK
 from rt_core.model.regressor import BLOCK, joint_column, link_columns
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
@@ -115,9 +115,11 @@ def decimated_rows(
     law: IntArray,
     source: IntArray,
     motor: FloatArray,
+    shape: FloatArray,
     q: FloatArray,
     dq: FloatArray,
     ddq: FloatArray,
+    load: FloatArray,
     tau: FloatArray,
     threshold: FloatArray,
     taps: FloatArray,
@@ -128,14 +130,16 @@ def decimated_rows(
 ) -> None:
     """Build filtered base regressor and torque at the samples `centres` (K,), ascending.
 
-    `q, dq, ddq, tau` (N, n); `taps` of odd length; the support of every centre must lie within the
-    samples.  Row `j` averages only the samples with `|dq_j| >= threshold[j]`.  `out` (K, n, P),
-    `out_tau` (K, n) and `share` (K, n), the weight of the samples that took part, start at zero.
+    `q, dq, ddq, load, tau` (N, n), `load` without rows if no column asks for it; `taps` of odd length; the
+    support of every centre must lie within the samples.  Row `j` averages only the samples with
+    `|dq_j| >= threshold[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share` (K, n), the weight of the samples
+    that took part, start at zero.
     """
     count, n = q.shape
     columns = law.shape[0]
     half = taps.shape[0] // 2
-    state = np.zeros((3, n, BLOCK))
+    loaded = load.shape[0] == count
+    state = np.zeros((4, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
     weight = np.zeros((n, BLOCK))
@@ -153,6 +157,8 @@ def decimated_rows(
                 state[0, i, b] = q[start + b, i]
                 state[1, i, b] = dq[start + b, i]
                 state[2, i, b] = ddq[start + b, i]
+                if loaded:
+                    state[3, i, b] = load[start + b, i]
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for r in range(first, centres.shape[0]):
             if centres[r] - half >= start + BLOCK:
@@ -178,7 +184,7 @@ def decimated_rows(
                             total += w[b] * x[offset + b]
                         row[j, c] += total
                 else:
-                    joint_column(law[c], motor[c], state[1], state[2], value)
+                    joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
                     for j in range(n):
                         if motor[c, j] != 0.0:
                             w = weight[j]
@@ -195,6 +201,7 @@ def _piece_rows(
     centres: IntArray,
     taps: FloatArray,
     threshold: FloatArray,
+    theta: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """`Y` (K, n, p), filtered torque (K, n), and which rows to use (K, n), of one piece."""
     layout = base.layout
@@ -202,16 +209,29 @@ def _piece_rows(
     tau = np.zeros((centres.size, model.n))
     share = np.zeros((centres.size, model.n))
     channels = [np.ascontiguousarray(x) for x in (piece.q, piece.dq, piece.ddq, piece.tau)]
+    load = np.zeros((0, model.n))
+    if layout.has_load:
+        load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
     decimated_rows(
-        model.geometry, model.gravity, layout.law, layout.source, layout.motor, channels[0], channels[1], channels[2],
-        channels[3], threshold, taps, centres, Y, tau, share,
+        model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, channels[0], channels[1],
+        channels[2], load, channels[3], threshold, taps, centres, Y, tau, share,
     )  # fmt: skip
     use = (share > _LEAST_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
     return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use
 
 
-def build_rows(model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings) -> Rows:
+def build_rows(
+    model: RobotModel,
+    base: BaseParameters,
+    signals: Signals,
+    settings: SignalSettings,
+    *,
+    load_theta: FloatArray | None = None,
+) -> Rows:
     """Decimated rows of the whole recording.
+
+    Load-dependent friction takes the load from base parameters `load_theta` (p,), or for a first
+    approximation from the measured torque.
 
     Raises
     ------
@@ -235,7 +255,7 @@ def build_rows(model: RobotModel, base: BaseParameters, signals: Signals, settin
         centres = centres[(piece.t[centres] >= start) & (piece.t[centres] <= stop)]
         if centres.size == 0:
             continue
-        Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold)
+        Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold, load_theta)
         times.append(piece.t[centres])
         blocks.append(Y)
         states.append([piece.q[centres], piece.dq[centres], piece.ddq[centres], tau])

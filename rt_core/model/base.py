@@ -8,12 +8,14 @@ result is `theta = mapping @ phi` with `mapping = [I beta]` up to the order of c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from rt_core.model.parameters import LAW_ARMATURE, LAW_LINK, ParameterLayout, standard_layout
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK
+from rt_core.model.parameters import ParameterLayout, standard_layout
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
@@ -21,6 +23,7 @@ from rt_core.types import FloatArray, IntArray
 #: A column is dependent when this little of its length is left outside the span of the earlier ones.
 TOLERANCE = 1e-8
 _COEFFICIENT_FLOOR = 1e-9  # regrouping coefficients below this are rounding
+_PROBE_VELOCITY = 0.5  # friction's velocity constants while columns are compared: the rank must not depend on them
 
 
 @dataclass(frozen=True)
@@ -102,21 +105,34 @@ def random_states(model: RobotModel, count: int, seed: int = 0) -> tuple[FloatAr
     return q, dq, ddq
 
 
+def probe_regressor(model: RobotModel, layout: ParameterLayout, count: int, seed: int = 0) -> FloatArray:
+    """Regressor (count, n, P) at random feasible states, with the structure of the model and nothing else.
+
+    Velocity constants of friction are set so that every term shows, and loads are random: what cannot be told apart
+    here cannot be told apart by any motion.
+    """
+    states = random_states(model, count, seed)
+    shape = layout.shape.copy()
+    shape[np.isin(layout.law, model.friction.shaped), 0] = _PROBE_VELOCITY
+    load = np.random.default_rng(seed + 1).standard_normal(states[0].shape)
+    return regressor(model, replace(layout, shape=shape), *states, load=load)
+
+
 def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: int = 0) -> BaseParameters:
     """Return the base parameters of `model` with all the joint effects it asks for.
 
     Columns that are zero in every state are dropped first.  Friction and offset are tried first,
     then link parameters from the base outwards, then rotor inertias, so that a rotor inertia that
-    cannot be told from a link's inertia is regrouped into it.
+    cannot be told from a link's inertia is regrouped into it, and last the cyclic terms, which may look like gravity.
     """
     layout = standard_layout(model)
     total = len(layout)
-    states = random_states(model, max(64, 4 * total // model.n), seed)
-    stacked = regressor(model, layout, *states).reshape(-1, total)
+    stacked = probe_regressor(model, layout, max(64, 4 * total // model.n), seed).reshape(-1, total)
     norms = np.linalg.norm(stacked, axis=0)
     alive = norms > tolerance * norms.max(initial=1.0)
     scaled = np.where(alive, stacked / np.where(alive, norms, 1.0), 0.0)
-    rank_of_kind = np.where(layout.law == LAW_LINK, 1, np.where(layout.law == LAW_ARMATURE, 2, 0))
+    kinds = [layout.law == LAW_LINK, layout.law == LAW_ARMATURE, np.isin(layout.law, CYCLIC)]
+    rank_of_kind = np.select(kinds, (1, 2, 3), 0)
     order = [int(c) for c in np.lexsort((np.arange(total), rank_of_kind)) if alive[c]]
 
     span = np.empty((stacked.shape[0], total))
@@ -144,3 +160,17 @@ def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: in
         beta = np.where(np.abs(beta - nearest) < _COEFFICIENT_FLOOR, nearest, beta)
         mapping[:, dependent] = beta
     return BaseParameters(layout, independent, mapping, smallest_kept, largest_dropped)
+
+
+def link_torque(
+    model: RobotModel, base: BaseParameters, theta: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray
+) -> FloatArray:
+    """(N, n) torque that the links ask of the joints at states (N, n), by base parameters `theta` (p,).
+
+    Rotor inertias that cannot be told from link inertias count as part of the links.
+    """
+    phi = base.phi(theta)
+    inertial = np.zeros((model.n, 10))
+    link = base.standard.is_link
+    inertial.ravel()[base.standard.source[link]] = phi[link]
+    return inverse_dynamics(model.geometry, model.gravity, inertial, q, dq, ddq)

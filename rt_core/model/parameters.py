@@ -5,6 +5,7 @@ meets only the torque rows of its own and earlier joints, which the online facto
 Per joint `i` (counted from 1):
 
     Iai fvi fci offi          rotor inertia, viscous and Coulomb friction, offset; as the model asks
+    kv1_i kv2_i kv3_i fci fbi and so on: the terms of the model's friction law (`rt_core.model.friction`)
     Iami fvmi fcmi            the same at motor `i`, where the transmission couples it to another joint
     mi mxi myi mzi Ixxi Ixyi Iyyi Ixzi Iyzi Izzi
 """
@@ -15,14 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
-
-LAW_LINK = 0
-LAW_ARMATURE = 1
-LAW_VISCOUS = 2
-LAW_COULOMB = 3
-LAW_OFFSET = 4
 
 LINK_NAMES = ("m", "mx", "my", "mz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 _LINK_UNITS = ("kg", "kg*m", "kg*m", "kg*m") + 6 * ("kg*m^2",)
@@ -41,6 +37,8 @@ class ParameterLayout:
         For a link parameter `10*link + element`, else the joint's index.
     motor : (P, n) float64
         For a joint effect: the coordinate it acts on, as weights of the joint coordinates.
+    shape : (P, 3) float64
+        For a friction term: the velocity constant (zero if it has none), the exponent, and the smoothing velocity.
     """
 
     names: tuple[str, ...]
@@ -48,6 +46,7 @@ class ParameterLayout:
     law: IntArray
     source: IntArray
     motor: FloatArray
+    shape: FloatArray
 
     def __len__(self) -> int:
         return len(self.names)
@@ -60,6 +59,7 @@ class ParameterLayout:
             self.law[columns],
             self.source[columns],
             self.motor[columns],
+            self.shape[columns],
         )
 
     @property
@@ -72,70 +72,90 @@ class ParameterLayout:
         """(P,) True for link parameters, False for joint effects."""
         return np.asarray(self.law == LAW_LINK)
 
+    @property
+    def has_load(self) -> bool:
+        """Whether a column depends on the torque that the links ask of a joint."""
+        return bool((self.law == LAW_LOAD).any())
+
+
+_FRICTION_UNITS = {  # by the field of `JointDynamics`, revolute and prismatic
+    "viscous": ("N*m*s/rad", "N*s/m"),
+    "coulomb": ("N*m", "N"),
+    "breakaway": ("N*m", "N"),
+    "quadratic_friction": ("N*m*s^2/rad^2", "N*s^2/m^2"),
+    "cubic_friction": ("N*m*s^3/rad^3", "N*s^3/m^3"),
+    "load_friction": ("1", "1"),
+    "tanh_torque": ("N*m", "N"),
+    "decaying_viscous": ("N*m*s/rad", "N*s/m"),
+    "cyclic_sine": ("N*m", "N"),
+    "cyclic_cosine": ("N*m", "N"),
+}
+
+
+def parameter_name(symbol: str, joint: int, at_motor: bool = False) -> str:
+    """Name of a joint's parameter, `joint` counted from 0: `fc3`, `fcm3` at a coupled motor, `kv1_3`."""
+    text = symbol + ("m" if at_motor else "")
+    return f"{text}_{joint + 1}" if text[-1].isdigit() else f"{text}{joint + 1}"
+
 
 def standard_layout(model: RobotModel) -> ParameterLayout:
-    """All standard parameters that `model` asks for, in the order of the module docstring."""
+    """All standard parameters that `model` asks for, in the order of the module docstring.
+
+    The velocity constants of friction come from `model.dynamics`; those it does not know are zero.
+    """
     n = model.n
-    coupling = model.coupling
-    names: list[str] = []
-    units: list[str] = []
-    law: list[int] = []
-    source: list[int] = []
-    motor: list[FloatArray] = []
-
-    def add(name: str, unit: str, code: int, origin: int, weights: FloatArray) -> None:
-        names.append(name)
-        units.append(unit)
-        law.append(code)
-        source.append(origin)
-        motor.append(weights)
-
+    friction = model.friction
+    columns: list[tuple[str, str, int, int, FloatArray, tuple[float, float, float]]] = []
+    plain = (0.0, 0.0, 0.0)
     for i, joint in enumerate(model.joints):
-        revolute = joint.kind == "revolute"
-        inertia = "kg*m^2" if revolute else "kg"
-        viscous = "N*m*s/rad" if revolute else "N*s/m"
-        torque = "N*m" if revolute else "N"
+        side = 0 if joint.kind == "revolute" else 1
         own = np.eye(n)[i]
-        coupled = np.count_nonzero(coupling[i]) > 1
-        for suffix, weights in (("", own), ("m", coupling[i])):
-            if suffix and not coupled:
-                continue
+        coupled = np.count_nonzero(model.coupling[i]) > 1
+        for at_motor in (False, True) if coupled else (False,):
+            weights = model.coupling[i] if at_motor else own
             if model.armature:
-                add(f"Ia{suffix}{i + 1}", inertia, LAW_ARMATURE, i, weights)
-            if model.friction != "none":
-                add(f"fv{suffix}{i + 1}", viscous, LAW_VISCOUS, i, weights)
-                add(f"fc{suffix}{i + 1}", torque, LAW_COULOMB, i, weights)
-        if model.offset or model.friction == "coulomb_viscous_offset":
-            add(f"off{i + 1}", torque, LAW_OFFSET, i, own)
-        for e in range(10):
-            add(f"{LINK_NAMES[e]}{i + 1}", _LINK_UNITS[e], LAW_LINK, 10 * i + e, np.zeros(n))
+                unit = ("kg*m^2", "kg")[side]
+                columns.append((parameter_name("Ia", i, at_motor), unit, LAW_ARMATURE, i, weights, plain))
+            for symbol, code, source in friction.terms:
+                if code == LAW_LOAD and at_motor:
+                    continue  # the load of a motor that drives two joints is not a joint's torque
+                constant = 0.0
+                for _, known, shaped in friction.constants:
+                    if code in shaped and model.dynamics is not None:
+                        constant = float(getattr(model.dynamics, known)[i])
+                shape = (constant, friction.exponent(code), friction.smoothing)
+                unit = _FRICTION_UNITS[source][side]
+                columns.append((parameter_name(symbol, i, at_motor), unit, code, i, weights, shape))
+        if model.offset or friction.law == "coulomb_viscous_offset":
+            columns.append((f"off{i + 1}", ("N*m", "N")[side], LAW_OFFSET, i, own, plain))
+        columns += [
+            (f"{LINK_NAMES[e]}{i + 1}", _LINK_UNITS[e], LAW_LINK, 10 * i + e, np.zeros(n), plain) for e in range(10)
+        ]
+    names, units, law, source_of, motor, shapes = zip(*columns, strict=True)
     return ParameterLayout(
-        tuple(names),
-        tuple(units),
+        names,
+        units,
         np.array(law, dtype=np.int64),
-        np.array(source, dtype=np.int64),
-        np.array(motor).reshape(len(names), n),
+        np.array(source_of, dtype=np.int64),
+        np.array(motor),
+        np.array(shapes),
     )
 
 
 def standard_parameters(model: RobotModel, layout: ParameterLayout) -> FloatArray:
     """(P,) values of the columns of `layout` from the model's own priors; zero where it has none."""
     values = np.zeros(len(layout))
+    held = {code: source for _, code, source in model.friction.terms}
+    held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
     for c in range(len(layout)):
-        s = int(layout.source[c])
-        if layout.law[c] == LAW_LINK:
+        s, law = int(layout.source[c]), int(layout.law[c])
+        if law == LAW_LINK:
             if model.inertial is not None:
                 values[c] = model.inertial[s // 10, s % 10]
         elif model.dynamics is not None:
             coupled = np.count_nonzero(model.coupling[s]) > 1
-            at_motor = layout.names[c].rstrip("0123456789").endswith("m")
-            if coupled != at_motor and layout.law[c] != LAW_OFFSET:
+            at_motor = np.count_nonzero(layout.motor[c]) > 1
+            if coupled != at_motor and law not in (LAW_OFFSET, LAW_LOAD):
                 continue  # a coupled motor's effects act at the motor, an uncoupled one's at the joint
-            effect = {
-                LAW_ARMATURE: model.dynamics.armature,
-                LAW_VISCOUS: model.dynamics.viscous,
-                LAW_COULOMB: model.dynamics.coulomb,
-                LAW_OFFSET: model.dynamics.offset,
-            }[int(layout.law[c])]
-            values[c] = effect[s]
+            values[c] = getattr(model.dynamics, held[law])[s]
     return values

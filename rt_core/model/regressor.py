@@ -17,7 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.parameters import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, ParameterLayout
+from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS, friction_effect
+from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
@@ -220,8 +221,20 @@ def link_columns(
 
 
 @kernel
-def joint_column(law: int, motor: FloatArray, dq: FloatArray, ddq: FloatArray, value: FloatArray) -> None:
-    """One joint effect for one block, before it is distributed to the rows: `value` (BLOCK,)."""
+def joint_column(
+    law: int,
+    shape: FloatArray,
+    motor: FloatArray,
+    q: FloatArray,
+    dq: FloatArray,
+    ddq: FloatArray,
+    load: FloatArray,
+    value: FloatArray,
+) -> None:
+    """One joint effect for one block, before it is distributed to the rows: `value` (BLOCK,).
+
+    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).
+    """
     n = motor.shape[0]
     for b in range(BLOCK):
         value[b] = 1.0 if law == LAW_OFFSET else 0.0
@@ -233,21 +246,42 @@ def joint_column(law: int, motor: FloatArray, dq: FloatArray, ddq: FloatArray, v
             rate = ddq[m] if law == LAW_ARMATURE else dq[m]
             for b in range(BLOCK):
                 value[b] += weight * rate[b]
-    if law == LAW_COULOMB:
+    if law in (LAW_ARMATURE, LAW_VISCOUS):
+        return
+    if law == LAW_COULOMB and shape[0] == 0.0 and shape[2] == 0.0:
         for b in range(BLOCK):
             value[b] = np.sign(value[b])
+        return
+    for b in range(BLOCK):
+        position = 0.0
+        force = 0.0
+        for m in range(n):
+            position += motor[m] * q[m, b]
+            force += motor[m] * load[m, b]
+        value[b] = friction_effect(law, shape[0], shape[1], shape[2], position, value[b], force)
 
 
 @kernel
-def joint_effect(law: int, motor: FloatArray, dq: FloatArray, ddq: FloatArray) -> float:
-    """One joint effect of one sample, as in `joint_column`: `motor, dq, ddq` (n,)."""
+def joint_effect(
+    law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray
+) -> float:
+    """One joint effect of one sample, as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
     if law == LAW_OFFSET:
         return 1.0
     value = 0.0
     for m in range(motor.shape[0]):
         if motor[m] != 0.0:
             value += motor[m] * (ddq[m] if law == LAW_ARMATURE else dq[m])
-    return float(np.sign(value)) if law == LAW_COULOMB else value
+    if law in (LAW_ARMATURE, LAW_VISCOUS):
+        return value
+    if law == LAW_COULOMB and shape[0] == 0.0 and shape[2] == 0.0:
+        return float(np.sign(value))
+    position = 0.0
+    force = 0.0
+    for m in range(motor.shape[0]):
+        position += motor[m] * q[m]
+        force += motor[m] * load[m]
+    return friction_effect(law, shape[0], shape[1], shape[2], position, value, force)
 
 
 @kernel
@@ -257,14 +291,17 @@ def _regressor_batch(
     law: IntArray,
     source: IntArray,
     motor: FloatArray,
+    shape: FloatArray,
     q: FloatArray,
     dq: FloatArray,
     ddq: FloatArray,
+    load: FloatArray,
     out: FloatArray,
 ) -> None:
     count, n = q.shape
     columns = law.shape[0]
-    state = np.zeros((3, n, BLOCK))
+    loaded = load.shape[0] == count
+    state = np.zeros((4, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
     # Flat arrays and unsigned offsets: no view is made per column and no index is checked for its sign.
@@ -272,7 +309,9 @@ def _regressor_batch(
     links_flat = links.reshape(-1)
     single = np.full(columns, -1)  # the joint of an effect that acts on one joint alone with unit weight
     for c in range(columns):
-        if law[c] != LAW_LINK and np.count_nonzero(motor[c]) == 1 and motor[c, source[c]] == 1.0:
+        plain = law[c] == LAW_ARMATURE or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
+        plain = plain or (law[c] == LAW_COULOMB and shape[c, 0] == 0.0 and shape[c, 2] == 0.0)
+        if plain and np.count_nonzero(motor[c]) == 1 and motor[c, source[c]] == 1.0:
             single[c] = source[c]
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
@@ -281,6 +320,8 @@ def _regressor_batch(
                 state[0, i, b] = q[start + b, i]
                 state[1, i, b] = dq[start + b, i]
                 state[2, i, b] = ddq[start + b, i]
+                if loaded:
+                    state[3, i, b] = load[start + b, i]
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for c in range(columns):
             if law[c] == LAW_LINK:
@@ -308,7 +349,7 @@ def _regressor_batch(
                     for b in range(np.uint64(size)):
                         flat[target + b] = rate[b]
             else:
-                joint_column(law[c], motor[c], state[1], state[2], value)
+                joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
                 for j in range(n):
                     weight = motor[c, j]
                     if weight != 0.0:
@@ -324,9 +365,12 @@ def regressor_columns(
     dq: FloatArray,
     ddq: FloatArray,
     out: FloatArray | None = None,
+    *,
+    load: FloatArray | None = None,
 ) -> FloatArray:
     """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
 
+    A layout with load-dependent friction needs `load` (N, n), the torque that the links ask of each joint.
     Going through a long recording in chunks, give the same `out` (n, P, N) each time: entries that are zero
     by the arm's structure are not written, so it must come from an earlier call or be zero.
     """
@@ -336,10 +380,23 @@ def regressor_columns(
         out = np.zeros(shape)
     elif out.shape != shape or out.dtype != np.float64 or not out.flags.c_contiguous:
         raise ValueError(f"out must be a C-ordered float64 array of shape {shape}, not {out.dtype} {out.shape}")
-    _regressor_batch(model.geometry, model.gravity, layout.law, layout.source, layout.motor, q, dq, ddq, out)
+    if layout.has_load and load is None:
+        raise ValueError("load-dependent friction needs the load torque of each joint")
+    load = np.zeros((0, model.n)) if load is None else np.ascontiguousarray(load, dtype=np.float64)
+    _regressor_batch(
+        model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, load, out
+    )
     return out
 
 
-def regressor(model: RobotModel, layout: ParameterLayout, q: FloatArray, dq: FloatArray, ddq: FloatArray) -> FloatArray:
+def regressor(
+    model: RobotModel,
+    layout: ParameterLayout,
+    q: FloatArray,
+    dq: FloatArray,
+    ddq: FloatArray,
+    *,
+    load: FloatArray | None = None,
+) -> FloatArray:
     """Regressor (N, n, P) of the columns of `layout` for states `q, dq, ddq` (N, n), a view by columns."""
-    return regressor_columns(model, layout, q, dq, ddq).transpose(2, 0, 1)
+    return regressor_columns(model, layout, q, dq, ddq, load=load).transpose(2, 0, 1)

@@ -13,19 +13,25 @@ SI units: rad or m, rad/s, N*m or N, kg.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from rt_core.model.friction import Friction
 from rt_core.types import FloatArray
 
 JointKind = Literal["revolute", "prismatic"]
-FrictionLaw = Literal["none", "coulomb_viscous", "coulomb_viscous_offset"]
 
 #: Width of one joint's row in `RobotModel.geometry`.
 GEOMETRY_WIDTH = 37
+
+_UNSET: FloatArray = np.zeros(0)  # stands for "not given"
+
+
+def _unset() -> FloatArray:
+    return _UNSET
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,31 @@ class Joint:
 class JointDynamics:
     """Known or assumed joint-side effects beyond the rigid links, each of shape (n,).
 
-    They are the truth of a simulated arm and a prior elsewhere.
+    They are the truth of a simulated arm and a prior elsewhere.  Which of the friction values count is for
+    `RobotModel.friction` to say (`rt_core.model.friction`); those left out are zero, `breakaway` equals `coulomb`.
     """
 
     armature: FloatArray  # reflected rotor inertia [kg*m^2] or [kg]
-    viscous: FloatArray  # fv [N*m*s/rad] or [N*s/m]
-    coulomb: FloatArray  # fc [N*m] or [N]
+    viscous: FloatArray  # fv, kv1, b_in [N*m*s/rad] or [N*s/m]
+    coulomb: FloatArray  # fc, b_inD [N*m] or [N]
     offset: FloatArray  # torque offset [N*m] or [N]
+    breakaway: FloatArray = field(default_factory=_unset)  # fb [N*m]
+    stribeck_velocity: FloatArray = field(default_factory=_unset)  # vb [rad/s], zero where unknown
+    quadratic_friction: FloatArray = field(default_factory=_unset)  # kv2 [N*m*s^2/rad^2]
+    cubic_friction: FloatArray = field(default_factory=_unset)  # kv3 [N*m*s^3/rad^3]
+    load_friction: FloatArray = field(default_factory=_unset)  # k1 [-]
+    tanh_torque: FloatArray = field(default_factory=_unset)  # C1 [N*m]
+    tanh_velocity: FloatArray = field(default_factory=_unset)  # w1 [rad/s]
+    decaying_viscous: FloatArray = field(default_factory=_unset)  # C2 [N*m*s/rad]
+    decay_velocity: FloatArray = field(default_factory=_unset)  # ws [rad/s]
+    cyclic_sine: FloatArray = field(default_factory=_unset)  # A1 [N*m]
+    cyclic_cosine: FloatArray = field(default_factory=_unset)  # A2 [N*m]
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if getattr(self, item.name) is _UNSET:
+                value = self.coulomb.copy() if item.name == "breakaway" else np.zeros_like(self.coulomb)
+                object.__setattr__(self, item.name, value)
 
     @classmethod
     def zeros(cls, n: int) -> JointDynamics:
@@ -109,7 +133,7 @@ class RobotModel:
     inertial: FloatArray | None = None  # (n, 10) prior in Pinocchio's order, None where unknown
     dynamics: JointDynamics | None = None
     transmission: Transmission | None = None
-    friction: FrictionLaw = "coulomb_viscous"
+    friction: Friction = field(default_factory=Friction)
     armature: bool = True  # rotor inertia is a parameter of the model
     offset: bool = True  # a constant torque offset is a parameter of the model
 

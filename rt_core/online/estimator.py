@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
-from rt_core.model.base import BaseParameters, base_parameters, random_states
+from rt_core.model.base import BaseParameters, base_parameters, link_torque, probe_regressor
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import memory as m
@@ -166,6 +166,8 @@ class OnlineEstimator:
             "expressions": list(self.base.expressions),
             "standard": list(self.base.standard.names),
             "base_map": self.base.mapping.tolist(),
+            "friction": asdict(self.model.friction),
+            "constants": self.base.layout.shape[:, 0].tolist(),
             "settings": asdict(self.settings),
             "rate_hz": self.rate_hz,
             "update_hz": self.rate_hz / self.factor,
@@ -196,6 +198,9 @@ class OnlineEstimator:
         memory["geometry"][:] = self.model.geometry
         memory["gravity"][:] = self.model.gravity
         memory["motor"][:] = layout.motor
+        memory["shape"][:] = layout.shape
+        memory["load_theta"][:] = self.prior  # load-dependent friction takes its load from the last batch model
+        memory.ints[m.HAS_LOAD] = int(layout.has_load)
         bank = self.bank
         memory["taps"][:] = (bank.smooth, bank.first, bank.slope if self.has_dq else bank.second)
         memory["taps2"][:] = self.parallel
@@ -208,7 +213,7 @@ class OnlineEstimator:
         memory["top_torque"][:] = np.where(np.isfinite(limit), _IMPOSSIBLE * limit, _TOP_TORQUE)
         memory.integers("law")[:] = layout.law
         memory.integers("source")[:] = layout.source
-        columns = regressor(self.model, layout, *random_states(self.model, 64))
+        columns = probe_regressor(self.model, layout, 64)
         touches = np.abs(columns).max(axis=0).T > 0.0  # (p, n)
         memory["touches"][:] = touches
         first = np.array([int(np.argmax(touches[:, j])) for j in range(n)])
@@ -437,7 +442,9 @@ class OnlineEstimator:
         at, length = int(memory.ints[m.RING_AT]), self.bank.smooth.size
         tau = memory["ring"][self.model.n : 2 * self.model.n, at : at + length] @ self.bank.smooth
         theta = memory["theta"] if self._active is None else self._active
-        predicted = regressor(self.model, self.base.layout, q[None], dq[None], ddq[None])[0] @ theta
+        state = (q[None], dq[None], ddq[None])
+        load = link_torque(self.model, self.base, memory["load_theta"], *state) if self.base.layout.has_load else None
+        predicted = regressor(self.model, self.base.layout, *state, load=load)[0] @ theta
         s = memory["scalars"]
         t = s[m.ORIGIN] + (memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
         return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted

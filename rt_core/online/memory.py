@@ -19,7 +19,8 @@ N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, LEAK_AT, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
 LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, EDGE, POWER_COUNT = range(24, 33)
-HEAD = 33
+HAS_LOAD = 33
+HEAD = 34
 
 # Scalars, in the field "scalars".
 STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
@@ -32,7 +33,7 @@ FIELDS = (
     "links", "value", "weight", "slots", "R", "short", "theta", "D", "work", "step", "roots", "sigma_sum",
     "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
     "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
-    "changed", "top_velocity", "top_torque",
+    "changed", "top_velocity", "top_torque", "shape", "load", "load_theta",
 )  # fmt: skip
 _PER_JOINT = (
     "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
@@ -49,7 +50,7 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
     F_SIGMA_SUM, F_SIGMA_COUNT, F_SIGMA2, F_INFLATION_SUM, F_INFLATION_COUNT, F_WEIGHT2, F_INNOVATION2,
     F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
     F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED, F_TOP_VELOCITY,
-    F_TOP_TORQUE,
+    F_TOP_TORQUE, F_SHAPE, F_LOAD, F_LOAD_THETA,
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
@@ -71,6 +72,9 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "frame_x": (5, channels),  # four frames and the one interpolated from them
         "state": (4, n, BLOCK),
         "links": (n, n, 10 * BLOCK),
+        "shape": (p, 3),
+        "load": (n, BLOCK),  # torque that the links ask of the joints, by "load_theta"
+        "load_theta": (p,),
         "value": (BLOCK,),
         "weight": (n, BLOCK),
         "slots": (slots, n, p + 2),  # a row, its torque, the share of samples that moved

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.parameters import LAW_LINK
+from rt_core.model.friction import LAW_LINK
 from rt_core.model.regressor import BLOCK, joint_column, joint_effect, link_columns
 from rt_core.online import memory as m
 from rt_core.online.square_root import dot
@@ -193,6 +193,8 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
     geometry = m.matrix(floats, ints, m.F_GEOMETRY, n, 37)
     gravity = m.vector(floats, ints, m.F_GRAVITY, 3)
     motor = m.matrix(floats, ints, m.F_MOTOR, p, n)
+    shape = m.matrix(floats, ints, m.F_SHAPE, p, 3)
+    load = m.matrix(floats, ints, m.F_LOAD, n, BLOCK)
     taps2 = m.vector(floats, ints, m.F_TAPS2, length2)
     state = floats[ints[m.F_STATE] : ints[m.F_STATE] + 4 * n * BLOCK].reshape((4, n, BLOCK))
     links = floats[ints[m.F_LINKS] : ints[m.F_LINKS] + n * n * 10 * BLOCK].reshape((n, n, 10 * BLOCK))
@@ -208,6 +210,16 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
             for b in range(size, lanes):
                 state[k, j, b] = 0.0
     link_columns(geometry, gravity, state[0], state[1], state[2], lanes, links)
+    if ints[m.HAS_LOAD] == 1:
+        load_theta = m.vector(floats, ints, m.F_LOAD_THETA, p)
+        load[:] = 0.0
+        for c in range(p):
+            if law[c] == LAW_LINK:
+                k = source[c] // 10
+                offset = (source[c] - 10 * k) * BLOCK
+                for j in range(k + 1):
+                    for b in range(lanes):
+                        load[j, b] += load_theta[c] * links[k, j, offset + b]
     newest = (start + size - 1) // factor
     oldest = max(0, -((length2 - 1 - start) // factor))  # ceil((start - length2 + 1) / factor)
     for row in range(oldest, newest + 1):
@@ -235,12 +247,14 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
                         total += w[b] * x[offset + b]
                     out[j, c] += total
             elif size == 1:
-                effect = joint_effect(law[c], motor[c], state[1, :, 0], state[2, :, 0])
+                effect = joint_effect(
+                    law[c], shape[c], motor[c], state[0, :, 0], state[1, :, 0], state[2, :, 0], load[:, 0]
+                )
                 for j in range(n):
                     if motor[c, j] != 0.0:
                         out[j, c] += motor[c, j] * weight[j, 0] * effect
             else:
-                joint_column(law[c], motor[c], state[1], state[2], value)
+                joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], load, value)
                 for j in range(n):
                     if motor[c, j] != 0.0:
                         w = weight[j]

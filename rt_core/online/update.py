@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.parameters import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
+from rt_core.model.friction import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
 from rt_core.online import memory as m
 from rt_core.online.square_root import add_variance, back_substitute, dot, scale_columns, triangularise
 from rt_core.types import FloatArray, IntArray

@@ -8,6 +8,7 @@ import numpy as np
 import pinocchio as pin
 
 from rt_core.model.dh import DhRow, chain_from_dh, chain_from_mdh
+from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import chain_from_urdf
 
@@ -63,7 +64,7 @@ def random_arm(seed: int) -> tuple[RobotModel, pin.Model]:
         model,
         gravity=gravity,
         inertial=np.array([body.toDynamicParameters() for body in bodies]),
-        friction="none",
+        friction=Friction("none"),
         armature=False,
         offset=False,
     )

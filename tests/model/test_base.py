@@ -11,6 +11,7 @@ import pytest
 
 from drivers.robot_file import load_robot
 from rt_core.model.base import base_parameters, random_states
+from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import Joint, JointDynamics, RobotModel
@@ -30,7 +31,9 @@ def generic_arm(n: int, gravity: tuple[float, float, float]) -> RobotModel:
         Q[:, 0] *= np.linalg.det(Q)
         rotation = np.eye(3) if i == 0 else Q
         joints.append(Joint(f"j{i}", "revolute", rotation, rng.normal(size=3), np.array([0.0, 0.0, 1.0])))
-    return RobotModel("generic", tuple(joints), np.array(gravity), friction="none", armature=False, offset=False)
+    return RobotModel(
+        "generic", tuple(joints), np.array(gravity), friction=Friction("none"), armature=False, offset=False
+    )
 
 
 def rank(columns: np.ndarray) -> int:

@@ -12,7 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.parameters import LAW_LINK, standard_layout, standard_parameters
+from rt_core.model.friction import LAW_LINK, Friction
+from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import BLOCK, regressor, regressor_columns, sincos_block
 from rt_core.model.robot import JointDynamics, RobotModel, Transmission
 from tests.model.random_arms import KINDS, pinocchio_regressor, random_arm, random_motion
@@ -45,7 +46,7 @@ def test_regressor_and_inverse_dynamics_equal_pinocchios(kind: int) -> None:
 @pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
 def test_every_number_of_samples_gives_the_same_rows(count: int) -> None:
     model, _ = random_arm(16)
-    model = replace(model, friction="coulomb_viscous", armature=True, offset=True)
+    model = replace(model, friction=Friction("coulomb_viscous"), armature=True, offset=True)
     layout = standard_layout(model)
     states = random_motion(np.random.default_rng(0), count, model.n)
     together = regressor(model, layout, *states)
@@ -57,7 +58,7 @@ def test_every_number_of_samples_gives_the_same_rows(count: int) -> None:
 
 def test_layout_by_a_choice_of_columns() -> None:
     model, _ = random_arm(5)
-    model = replace(model, friction="coulomb_viscous", armature=True, offset=True)
+    model = replace(model, friction=Friction("coulomb_viscous"), armature=True, offset=True)
     layout = standard_layout(model)
     chosen = np.random.default_rng(1).permutation(len(layout))[:17]
     states = random_motion(np.random.default_rng(1), 21, model.n)
@@ -76,7 +77,7 @@ def coupled_arm(seed: int = 3) -> RobotModel:
         model,
         transmission=Transmission(matrix, np.zeros(model.n), np.ones(model.n)),
         dynamics=dynamics,
-        friction="coulomb_viscous",
+        friction=Friction("coulomb_viscous"),
         armature=True,
         offset=True,
     )

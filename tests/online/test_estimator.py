@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import CubicSpline
 
+from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
@@ -310,7 +311,7 @@ def test_measured_velocity_is_used_where_there_is_one() -> None:
 @pytest.mark.parametrize("update_hz", [200.0, 50.0, 8.0])
 def test_live_torque_belongs_to_the_newest_filtered_sample(update_hz: float) -> None:
     """Whatever the update rate: the true model predicts the exact torque at the stated time."""
-    model = replace(random_arm(2, 33, friction=False), friction="none", offset=False)
+    model = replace(random_arm(2, 33, friction=False), friction=Friction("none"), offset=False)
     settings = SimSettings(rate_hz=RATE, seed=2, encoder_bits=None, torque_noise=0.0)
     data = SimulatedArm(model, settings, MotionSettings(seed=3, candidates=1)).simulate(3.0)
     estimator = OnlineEstimator(model, replace(SETTINGS, update_hz=update_hz), RATE)

@@ -19,8 +19,9 @@ from drivers.robot_file import IdentificationSettings, RobotFile, load_robot
 from rt_core.batch.preprocess import SignalSettings
 from rt_core.model.base import base_parameters
 from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.friction import LAW_LINK
 from rt_core.model.inertia import is_physical
-from rt_core.model.parameters import LAW_LINK, standard_parameters
+from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from service.model_export import joint_effects, standard_from_base, to_python, to_urdf

@@ -1,0 +1,171 @@
+"""Friction laws: one description for simulating, fitting, predicting and the online core.
+
+Per joint, with velocity `v`, position `q` and `s(v) = sgn v`, or `tanh(v/eps)` where smoothing is asked for:
+
+    coulomb_viscous         fc*s + fv*v
+    coulomb_viscous_offset  fc*s + fv*v + offset
+    stribeck                [fc + (fb - fc)*exp(-(v/vb)^2)]*s + kv1*v + kv2*v*|v| + kv3*v^3
+    harmonic_drive_input    fv*v + C1*tanh(v/w1) + C2*v*exp(-|v/ws|^delta) + fc*s
+    cyclic                  A1*sin q + A2*cos q
+
+Sources: Jing et al. 2025 (Actuators 14, 497) eq. 2 for `stribeck`, where `kv2*v^2` is printed without a
+sign and so helps motion in one direction (`quadratic="even"`); the dissipative `kv2*v*|v|` is the default.
+Sun et al. eqs. 15 and 18 for the harmonic drive.  Any law may carry the cyclic term and a load-dependent
+term `k1*|tau_load|*s`, with `tau_load` the torque that the rigid links ask of the joint: our reading of the
+`k1` that Jing et al. list but do not define.
+
+All laws are linear in their torques and nonlinear in the velocities `vb`, `w1`, `ws`: those are called
+constants here.  A constant of zero (unknown) switches off the term that it shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rt_core.jit import jit
+
+FrictionLaw = Literal["none", "coulomb_viscous", "coulomb_viscous_offset", "stribeck", "harmonic_drive_input", "cyclic"]
+Quadratic = Literal["odd", "even", "none"]
+
+# What a column of the regressor is.
+LAW_LINK = 0
+LAW_ARMATURE = 1
+LAW_VISCOUS = 2
+LAW_COULOMB = 3  # s, times 1 - exp(-(v/vb)^2) where the column has a constant
+LAW_OFFSET = 4
+LAW_BREAKAWAY = 5  # s*exp(-(v/vb)^2)
+LAW_QUADRATIC_ODD = 6
+LAW_QUADRATIC_EVEN = 7
+LAW_CUBIC = 8
+LAW_TANH = 9
+LAW_DECAYING_VISCOUS = 10  # v*exp(-|v/ws|^delta)
+LAW_SINE = 11
+LAW_COSINE = 12
+LAW_LOAD = 13
+
+#: Laws of torques that oppose motion: negative values make no sense.
+DISSIPATIVE = (LAW_VISCOUS, LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
+#: Laws of the position only, which gravity may look like.
+CYCLIC = (LAW_SINE, LAW_COSINE)
+
+
+@dataclass(frozen=True)
+class Friction:
+    """Which friction an arm is modelled with; the values are in `JointDynamics`.
+
+    Attributes
+    ----------
+    law : str
+        Name of the law, see the module's docstring.
+    quadratic : {"odd", "even", "none"}
+        Form of `stribeck`'s quadratic term.
+    cubic : bool
+        `stribeck` has its cubic term.
+    delta : float
+        Exponent of the harmonic drive's Stribeck term.
+    smoothing : float
+        `eps` of `tanh(v/eps)` [rad/s or m/s]; zero for the sign itself.
+    load, cyclic : bool
+        The load-dependent and the cyclic term, on top of the law.
+    """
+
+    law: FrictionLaw = "coulomb_viscous"
+    quadratic: Quadratic = "odd"
+    cubic: bool = True
+    delta: float = 1.0
+    smoothing: float = 0.0
+    load: bool = False
+    cyclic: bool = False
+
+    @property
+    def terms(self) -> tuple[tuple[str, int, str], ...]:
+        """Linear terms: symbol, law code, and the field of `JointDynamics` that holds the value."""
+        base: list[tuple[str, int, str]] = []
+        if self.law in ("coulomb_viscous", "coulomb_viscous_offset"):
+            base = [("fv", LAW_VISCOUS, "viscous"), ("fc", LAW_COULOMB, "coulomb")]
+        elif self.law == "stribeck":
+            base = [("kv1", LAW_VISCOUS, "viscous")]
+            if self.quadratic != "none":
+                code = LAW_QUADRATIC_ODD if self.quadratic == "odd" else LAW_QUADRATIC_EVEN
+                base.append(("kv2", code, "quadratic_friction"))
+            if self.cubic:
+                base.append(("kv3", LAW_CUBIC, "cubic_friction"))
+            base += [("fc", LAW_COULOMB, "coulomb"), ("fb", LAW_BREAKAWAY, "breakaway")]
+        elif self.law == "harmonic_drive_input":
+            base = [
+                ("fv", LAW_VISCOUS, "viscous"),
+                ("C1", LAW_TANH, "tanh_torque"),
+                ("C2", LAW_DECAYING_VISCOUS, "decaying_viscous"),
+                ("fc", LAW_COULOMB, "coulomb"),
+            ]
+        if self.load:
+            base.append(("k1", LAW_LOAD, "load_friction"))
+        if self.cyclic or self.law == "cyclic":
+            base += [("A1", LAW_SINE, "cyclic_sine"), ("A2", LAW_COSINE, "cyclic_cosine")]
+        return tuple(base)
+
+    @property
+    def constants(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        """Nonlinear constants: symbol, field of `JointDynamics`, and the law codes of the columns they shape."""
+        if self.law == "stribeck":
+            return (("vb", "stribeck_velocity", (LAW_COULOMB, LAW_BREAKAWAY)),)
+        if self.law == "harmonic_drive_input":
+            return (("w1", "tanh_velocity", (LAW_TANH,)), ("ws", "decay_velocity", (LAW_DECAYING_VISCOUS,)))
+        return ()
+
+    @property
+    def shaped(self) -> tuple[int, ...]:
+        """Law codes of all columns that have a nonlinear constant."""
+        return tuple(code for _, _, codes in self.constants for code in codes)
+
+    def exponent(self, code: int) -> float:
+        """Exponent of the exponential in a column of law `code`."""
+        return self.delta if code == LAW_DECAYING_VISCOUS else 2.0
+
+
+@jit
+def smooth_sign(v: float, smoothing: float) -> float:
+    """`s(v)`: the sign, or `tanh(v/smoothing)`."""
+    return float(np.tanh(v / smoothing)) if smoothing > 0.0 else float(np.sign(v))
+
+
+@jit
+def friction_effect(
+    law: int, constant: float, exponent: float, smoothing: float, q: float, v: float, load: float
+) -> float:
+    """Torque of a friction term per unit of its parameter.
+
+    `constant` [rad/s or m/s] and `exponent` shape the exponential, `q` and `v` are position and velocity on the
+    side where the friction acts, `load` is the torque that the links ask of the joint.
+    """
+    if law == LAW_VISCOUS:
+        return v
+    if law == LAW_SINE:
+        return float(np.sin(q))
+    if law == LAW_COSINE:
+        return float(np.cos(q))
+    if law == LAW_QUADRATIC_ODD:
+        return v * abs(v)
+    if law == LAW_QUADRATIC_EVEN:
+        return v * v
+    if law == LAW_CUBIC:
+        return v * v * v
+    if law == LAW_TANH:
+        return float(np.tanh(v / constant)) if constant > 0.0 else 0.0
+    decay = 0.0
+    if constant > 0.0:
+        x = abs(v) / constant
+        decay = float(np.exp(-(x * x))) if exponent == 2.0 else float(np.exp(-(x**exponent)))
+    if law == LAW_DECAYING_VISCOUS:
+        return v * decay
+    sign = smooth_sign(v, smoothing)
+    if law == LAW_COULOMB:
+        return sign * (1.0 - decay)
+    if law == LAW_BREAKAWAY:
+        return sign * decay
+    if law == LAW_LOAD:
+        return sign * abs(load)
+    return 1.0  # LAW_OFFSET
