@@ -6,11 +6,12 @@ Both release the GIL and cache on disk: a second start must not compile again.
 
 Numba renews a cached function when its own file changes, but not when a function or a constant that it
 takes from another file does: the old code would go on inside the new.  The cache is therefore tied to
-all sources of the package the function is in, and of this one.
+the sources of all modules that the function's own module imports, directly or through others.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,17 +23,39 @@ import numba
 F = TypeVar("F", bound=Callable[..., Any])
 
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
-_HERE = Path(__file__).resolve().parent
 
 
 @lru_cache
-def sources_digest(*packages: Path) -> str:
-    """Digest of all Python sources below the given folders."""
+def imported_sources(file: Path) -> frozenset[Path]:
+    """Files beside its own package that `file` imports, not counting what they import themselves."""
+    root = file.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    found = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            path = root.joinpath(*name.split("."))
+            found |= {f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()}
+    return frozenset(found)
+
+
+@lru_cache
+def sources_digest(file: Path) -> str:
+    """Digest of `file`, of all files beside its package that it depends on, and of this one."""
+    depends: set[Path] = set()
+    open_ends = {file, Path(__file__).resolve()}
+    while open_ends:
+        depends |= open_ends
+        open_ends = {f for end in open_ends for f in imported_sources(end)} - depends
     digest = hashlib.sha256()
-    for package in packages:
-        for file in sorted(package.rglob("*.py")):
-            digest.update(str(file.relative_to(package)).encode())
-            digest.update(file.read_bytes())
+    for source in sorted(depends):
+        digest.update(str(source).encode())
+        digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
@@ -42,10 +65,7 @@ def _tie_to_sources(dispatcher: Any, function: Callable[..., Any]) -> None:
         cache, "_source_stamp"
     ):  # compiled code is off, or numba keeps its cache differently
         return
-    package = Path(function.__code__.co_filename).resolve().parent
-    while (package.parent / "__init__.py").is_file():
-        package = package.parent
-    cache._source_stamp = (cache._source_stamp, sources_digest(_HERE, package))
+    cache._source_stamp = (cache._source_stamp, sources_digest(Path(function.__code__.co_filename).resolve()))
 
 
 def jit(function: F) -> F:

@@ -45,7 +45,9 @@ VERBS: Mapping[str, Verb] = {
     "start": Verb("acquisition", "let a held arm send its first frame", standing=True),
     "snapshot": Verb("estimator", "save the estimator's state and return parameters, covariance and meta data"),
     "reset_estimator": Verb("estimator", "forget everything that was estimated"),
-    "activate": Verb("estimator", "predict torque by these base parameters; null: by the estimate", ("theta",), True),
+    "activate": Verb(
+        "estimator", "predict torque by a batch model; null: by the estimate", ("theta", "constants"), True
+    ),
     "record": Verb("recorder", "start or stop recording", ("action",), True),
     "shutdown": Verb("supervisor", "stop the daemon in order"),
 }

@@ -58,8 +58,11 @@ class Inputs:
         return q, tau, frame.valid, frame.dq if self.has_dq else None
 
 
-def load_active(path: Path, robot: RobotFile) -> FloatArray:
-    """Return the parameters of a model file; raises `ModelFileError`, or `ConfigError` if it is another robot's."""
+def load_active(path: Path, robot: RobotFile) -> tuple[FloatArray, FloatArray]:
+    """Return parameters and friction constants of a model file, one each per base parameter.
+
+    Raises `ModelFileError`, or `ConfigError` if it is another robot's.
+    """
     from service.model_file import load_model
 
     model = load_model(path)
@@ -67,7 +70,7 @@ def load_active(path: Path, robot: RobotFile) -> FloatArray:
         raise ConfigError(
             f"{path}: is a model of robot {model.robot.model.name!r}, not of {robot.model.name!r} as it is"
         )
-    return model.theta
+    return model.theta, model.base.layout.shape[:, 0]
 
 
 class Estimation:
@@ -87,10 +90,8 @@ class Estimation:
         began = time.monotonic()
         self.estimator.warm_up()
         if self.arm.model is not None:
-            self.estimator.set_active(load_active(self.arm.model, robot))
+            self.estimator.set_active(*load_active(self.arm.model, robot))
         child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
-        self.meta = self.estimator.meta
-        self.hash = str(self.meta["hash"])
         directory = child.config.state_dir / self.arm.name
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
@@ -120,7 +121,7 @@ class Estimation:
     def run(self) -> None:
         """Estimate until told to stop."""
         self.feed.start()
-        self.child.ready(resumed=self.resumed, hash=self.hash)
+        self.child.ready(resumed=self.resumed, hash=str(self.meta["hash"]))
         gc.collect()
         gc.freeze()
         while not self.child.stopping:
@@ -183,6 +184,11 @@ class Estimation:
 
     # ------------------------------------------------------------ results
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Names, units and settings of the estimate as it is now."""
+        return self.estimator.meta
+
     def _envelope(self, kind: str, t_ns: int) -> Envelope:
         seq = self._seq[kind]
         self._seq[kind] = seq + 1
@@ -214,7 +220,7 @@ class Estimation:
                 masked=report.masked,
                 lost=report.lost,
                 resets=report.resets,
-                hash=self.hash,
+                hash=str(self.meta["hash"]),
             )
         )
 
@@ -263,7 +269,7 @@ class Estimation:
             self.child.log.info("state_ignored", path=str(self.path))
             return False
         try:
-            state = load_state(self.path, self.hash)
+            state = load_state(self.path, self.estimator.state_hash)
             position = int(state.pop("feed_epoch")), int(state.pop("feed_expected"))
             self.estimator.restore(state)
         except (StateError, ValueError, TypeError, KeyError) as error:
@@ -285,7 +291,7 @@ class Estimation:
             if not self._writing.done():
                 return
             self._saved(self._writing)
-        self._writing = self._writer.submit(save_state, self.path, self._state(), self.hash)
+        self._writing = self._writer.submit(save_state, self.path, self._state(), self.estimator.state_hash)
 
     def _saved(self, writing: Future[None]) -> None:
         try:
@@ -298,7 +304,7 @@ class Estimation:
     def _save_now(self) -> None:
         if self._writing is not None:
             self._saved(self._writing)
-        self._writing = self._writer.submit(save_state, self.path, self._state(), self.hash)
+        self._writing = self._writer.submit(save_state, self.path, self._state(), self.estimator.state_hash)
         self._saved(self._writing)
         self._writing = None
 
@@ -338,11 +344,15 @@ class Estimation:
         return {"arm": args["arm"]}
 
     def _on_activate(self, args: dict[str, Any]) -> dict[str, Any]:
-        theta = args.get("theta")
+        theta, constants = (None if args.get(key) is None else args[key] for key in ("theta", "constants"))
         try:
-            self.estimator.set_active(None if theta is None else np.array(theta, np.float64))
+            self.estimator.set_active(
+                None if theta is None else np.array(theta, np.float64),
+                None if constants is None else np.array(constants, np.float64),
+            )
         except (ValueError, TypeError) as error:
-            raise ControlError("bad_argument", f"theta: {error}") from error
+            raise ControlError("bad_argument", f"theta or constants: {error}") from error
+        self._next_report_ns = 0  # names and constants go out at once
         return {"arm": args["arm"], "active": "estimate" if theta is None else "model"}
 
     def close(self) -> None:

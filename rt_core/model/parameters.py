@@ -12,12 +12,13 @@ Per joint `i` (counted from 1):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET
-from rt_core.model.robot import RobotModel
+from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray, IntArray
 
 LINK_NAMES = ("m", "mx", "my", "mz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
@@ -159,3 +160,31 @@ def standard_parameters(model: RobotModel, layout: ParameterLayout) -> FloatArra
                 continue  # a coupled motor's effects act at the motor, an uncoupled one's at the joint
             values[c] = getattr(model.dynamics, held[law])[s]
     return values
+
+
+def friction_constants(model: RobotModel) -> dict[str, tuple[str, int]]:
+    """Names of the nonlinear constants of the model's friction, with the field of `JointDynamics` and the joint."""
+    return {
+        parameter_name(symbol, i): (source, i) for i in range(model.n) for symbol, source, _ in model.friction.constants
+    }
+
+
+def with_constants(model: RobotModel, values: Mapping[str, float]) -> RobotModel:
+    """Return the model with the named friction constants [rad/s or m/s] set, the others as they are.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or a value negative or not finite.
+    """
+    known = friction_constants(model)
+    dynamics = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics
+    changed: dict[str, FloatArray] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise ValueError(f"{name} is no constant of this robot's friction; it has {', '.join(known) or 'none'}")
+        if not 0.0 <= value < np.inf:
+            raise ValueError(f"{name} must be a velocity, finite and not negative, not {value}")
+        source, joint = known[name]
+        changed.setdefault(source, getattr(dynamics, source).copy())[joint] = value
+    return replace(model, dynamics=replace(dynamics, **changed)) if changed else model

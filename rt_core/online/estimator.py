@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -17,10 +17,10 @@ from rt_core.online import memory as m
 from rt_core.online.filters import filter_bank, low_pass
 from rt_core.online.memory import Memory
 from rt_core.online.pipeline import restart_stream, take_frame
+from rt_core.online.report import EstimateReport, EstimateStatus
 from rt_core.online.settings import OnlineSettings
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-EstimateStatus = Literal["unestimated", "estimated", "stale", "frozen", "invalid"]
 _STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")
 _BELIEVED = 3  # the first three of them
 
@@ -51,51 +51,6 @@ _BLOCK_S = 1.0
 _BLOCK_MEMORY = 100.0
 _BLOCK_PRIOR = 5.0
 _SHORT_HZ = 20.0
-
-
-@dataclass(frozen=True)
-class EstimateReport:
-    """What is known at present.
-
-    Attributes
-    ----------
-    t_ns : int
-        The instant the newest data in the estimate belong to: filter delay taken off.
-    theta, std : (p,) float64
-        Base parameters and their standard deviations.
-    validated : (p,) float64
-        The last value that was supported by the data, NaN before the first.
-    status : tuple of str
-        "unestimated", "estimated", "stale", "frozen" or "invalid" per parameter.
-    excited : (p,) bool
-        Which parameters the last few seconds alone would determine.
-    lam : (n,) float64
-        Forgetting factor per update and joint.
-    innovation : (n,) float64
-        Newest innovation [N*m], NaN for a joint at rest.
-    sigma : (n,) float64
-        Usual size of the innovation [N*m].
-    delay_s : float
-    frames, used, masked, repeated, lost, resets, updates : int
-    """
-
-    t_ns: int
-    theta: FloatArray
-    validated: FloatArray
-    std: FloatArray
-    status: tuple[EstimateStatus, ...]
-    excited: BoolArray
-    lam: FloatArray
-    innovation: FloatArray
-    sigma: FloatArray
-    delay_s: float
-    frames: int
-    used: int
-    masked: int
-    repeated: int
-    lost: int
-    resets: int
-    updates: int
 
 
 class OnlineEstimator:
@@ -144,7 +99,7 @@ class OnlineEstimator:
         if self.prior.shape != (len(self.base),):
             raise ValueError(f"the prior has {self.prior.size} values for {len(self.base)} base parameters")
         self.update_s = self.factor / self.rate_hz
-        self.meta = self._describe()
+        self._describe()
         self._origin_ns: int | None = None
         self._seq: int | None = None
         self._lost = 0
@@ -156,7 +111,11 @@ class OnlineEstimator:
 
     # -- construction ---------------------------------------------------------------------------
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> None:
+        """Renew `meta`, what a subscriber needs to know, and `state_hash`, what a saved state must agree with.
+
+        The velocity constants of friction are part of the first only: a state brings its own.
+        """
         names = {
             "robot": self.model.name,
             "joints": [j.name for j in self.model.joints],
@@ -167,7 +126,6 @@ class OnlineEstimator:
             "standard": list(self.base.standard.names),
             "base_map": self.base.mapping.tolist(),
             "friction": asdict(self.model.friction),
-            "constants": self.base.layout.shape[:, 0].tolist(),
             "settings": asdict(self.settings),
             "rate_hz": self.rate_hz,
             "update_hz": self.rate_hz / self.factor,
@@ -175,7 +133,10 @@ class OnlineEstimator:
             "delay_s": self.delay_s,
         }
         content = json.dumps(names, sort_keys=True) + self.model.geometry.tobytes().hex() + str(self.model.gravity)
-        return names | {"hash": hashlib.sha256(content.encode()).hexdigest()}
+        constants = self.base.layout.shape[:, 0].tolist()
+        self.state_hash = hashlib.sha256(content.encode()).hexdigest()
+        full = hashlib.sha256((content + json.dumps(constants)).encode()).hexdigest()
+        self.meta: dict[str, Any] = names | {"constants": constants, "hash": full}
 
     @property
     def delay_s(self) -> float:
@@ -422,11 +383,36 @@ class OnlineEstimator:
         inverse = _triangle_inverse(self._root())
         return np.asarray(inverse @ inverse.T)
 
-    def set_active(self, theta: FloatArray | None) -> None:
-        """Let `torque` predict with base parameters `theta` (p,); None for the online estimate."""
-        if theta is not None and np.shape(theta) != (len(self.base),):
-            raise ValueError(f"the active model has {np.size(theta)} values for {len(self.base)} base parameters")
+    def set_active(self, theta: FloatArray | None, constants: FloatArray | None = None) -> None:
+        """Let `torque` predict with base parameters `theta` (p,); None for the online estimate.
+
+        A batch model brings `constants` (p,) along: the velocity constant of each column, zero where it has none.
+        Other constants than before make another model, so the estimate starts anew, from `theta`; load-dependent
+        friction takes its load from `theta`.
+        """
+        p = len(self.base)
+        for name, given in (("theta", theta), ("constants", constants)):
+            if given is not None and (np.shape(given) != (p,) or not np.isfinite(given).all()):
+                raise ValueError(f"{name} of the active model must be {p} finite values, one per base parameter")
+        shape = self.base.layout.shape[:, 0]
+        if constants is not None:
+            constants = np.where(np.isin(self.base.layout.law, self.model.friction.shaped), constants, shape)
+            if (constants < 0.0).any():
+                raise ValueError("constants of the active model must not be negative: they are velocities")
         self._active = None if theta is None else np.asarray(theta, dtype=np.float64).copy()
+        if theta is not None:
+            self.prior = np.asarray(theta, dtype=np.float64).copy()
+            self._memory["load_theta"][:] = theta
+        if constants is not None and not np.array_equal(constants, shape):
+            self._take_constants(np.column_stack((constants, self.base.layout.shape[:, 1:])))
+            self.reset()
+
+    def _take_constants(self, columns: FloatArray) -> None:
+        """Let names, predictions and the description follow the shapes `columns` (p, 3) of the base regressor."""
+        shape = self.base.standard.shape.copy()
+        shape[self.base.independent] = columns
+        self.base = replace(self.base, standard=replace(self.base.standard, shape=shape))
+        self._describe()
 
     def torque(self) -> tuple[int, FloatArray, FloatArray, FloatArray] | None:
         """Measured, predicted and residual torque (n,) [N*m] of the newest filtered sample, and its time [ns].
@@ -455,7 +441,7 @@ class OnlineEstimator:
         """Everything needed to go on later: plain numbers, strings and arrays."""
         return {
             "format": STATE_FORMAT,
-            "hash": self.meta["hash"],
+            "hash": self.state_hash,
             "floats": self._memory.floats.copy(),
             "ints": self._memory.ints.copy(),
             "validated": self._validated.copy(),
@@ -474,7 +460,7 @@ class OnlineEstimator:
         """
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
-        if state.get("hash") != self.meta["hash"]:
+        if state.get("hash") != self.state_hash:
             raise ValueError("the saved state belongs to another robot or other settings")
         missing = [key for key in ("floats", "ints", "validated", "excited_at") if state.get(key) is None]
         if missing:
@@ -502,6 +488,7 @@ class OnlineEstimator:
         ):
             self._memory.floats[:], self._memory.ints[:] = backup
             raise ValueError("the saved state holds values that are not finite")
+        self._take_constants(self._memory["shape"])
         self._validated = validated.copy()
         self._excited_at = excited_at.copy()
         self._lost = int(state.get("lost", 0))

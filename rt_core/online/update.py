@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
+from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS
 from rt_core.online import memory as m
 from rt_core.online.square_root import add_variance, back_substitute, dot, scale_columns, triangularise
 from rt_core.types import FloatArray, IntArray
@@ -210,7 +210,7 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
     scale2 = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.ROOT_SCALE] ** 2
     for c in range(p):
-        own = law[c] == LAW_COULOMB or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
+        own = law[c] >= LAW_VISCOUS  # friction of any law, and the offset
         if own and source[c] == j and power[c] > 0.0:
             share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
             add_variance(R, c, scale2 * share * innovation2[j] / (power[c] * weight2[j]))

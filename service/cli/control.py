@@ -66,7 +66,9 @@ def run_control(arguments: argparse.Namespace) -> int:
     if arguments.verb == "activate" and "model" in values:
         from service.model_file import load_model
 
-        values["theta"] = load_model(str(values.pop("model"))).theta.tolist()
+        model = load_model(str(values.pop("model")))
+        values["theta"] = model.theta.tolist()
+        values["constants"] = model.base.layout.shape[:, 0].tolist()
     print_json(request(arguments.control, arguments.verb, arguments.timeout, **values))
     return EXIT_OK
 

@@ -358,5 +358,5 @@ def test_settings_that_do_not_fit_the_arm() -> None:
     with pytest.raises(ValueError, match="prior has 2 values"):
         OnlineEstimator(model, OnlineSettings(), 200.0, prior=np.zeros(2))
     estimator = OnlineEstimator(model, OnlineSettings(), 200.0)
-    with pytest.raises(ValueError, match="active model has 1 values"):
+    with pytest.raises(ValueError, match="theta of the active model must be"):
         estimator.set_active(np.zeros(1))
