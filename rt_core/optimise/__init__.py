@@ -1,0 +1,1 @@
+"""Bounded minimisation by swarms, a genetic algorithm, Levenberg-Marquardt and their combination."""

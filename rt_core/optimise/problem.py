@@ -1,0 +1,191 @@
+"""What is minimised: a cost over a box, evaluated for many points at once.
+
+The optimisers know nothing but this.  A cost which is a sum of squares can also give its normal equations,
+which is all that Levenberg-Marquardt needs: an objective compressed once has no residual vector any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from rt_core.types import FloatArray
+
+Costs: TypeAlias = Callable[[FloatArray], FloatArray]
+NormalEquations: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+
+_CUBE_ROOT_EPS = float(np.finfo(np.float64).eps ** (1.0 / 3.0))
+
+
+class BoundsError(ValueError):
+    """Bounds that enclose no box, or a start outside them; `index` is the first parameter concerned."""
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class ObjectiveError(ValueError):
+    """An objective whose answer has the wrong shape, or is not finite where it has to be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A cost to minimise over a box.
+
+    Attributes
+    ----------
+    lower, upper : (d,) float64
+        Bounds, finite, `lower < upper`.
+    costs : callable
+        (m, d) points to (m,) costs.  One call evaluates a whole swarm.  A NaN or infinite cost says that the
+        point is not admissible; such a point never becomes the best.  The points must not be written to.
+    normal_equations : callable or None
+        (d,) point to `J'r` (d,) and `J'J` (d, d) of the residual `r` whose `r'r` the cost is, or of which it is an
+        increasing function (such as the root-mean-square).  Needed by `lm` and `pso_lm` only.
+    names : tuple of str or None
+        Of the parameters, for messages.
+
+    Raises
+    ------
+    BoundsError
+        If the bounds are not finite or enclose nothing.
+    ValueError
+        If the shapes disagree.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    costs: Costs
+    normal_equations: NormalEquations | None = None
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the bounds and keep copies of them."""
+        lower = np.array(self.lower, dtype=np.float64)
+        upper = np.array(self.upper, dtype=np.float64)
+        if lower.ndim != 1 or lower.size == 0 or lower.shape != upper.shape:
+            raise ValueError(
+                f"lower and upper must both be (d,) with d >= 1, not {lower.shape} and {upper.shape}: "
+                "give one of each a parameter"
+            )
+        if self.names is not None and len(self.names) != lower.size:
+            raise ValueError(f"{len(self.names)} names for {lower.size} parameters")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+        with np.errstate(over="ignore", invalid="ignore"):
+            unbounded = ~np.isfinite(upper - lower)
+        if unbounded.any():
+            i = int(unbounded.argmax())
+            raise BoundsError(
+                f"{self.label(i)}: bounds {lower[i]} to {upper[i]} are not finite: give a finite range", i
+            )
+        empty = lower >= upper
+        if empty.any():
+            i = int(empty.argmax())
+            raise BoundsError(
+                f"{self.label(i)}: lower bound {lower[i]} is not below the upper {upper[i]}: "
+                "swap them, or leave a parameter that is fixed out of the problem",
+                i,
+            )
+
+    @property
+    def width(self) -> FloatArray:
+        """`upper - lower` (d,)."""
+        return self.upper - self.lower
+
+    def label(self, i: int) -> str:
+        """Parameter `i` as messages call it."""
+        return f"parameter {i}" if self.names is None else f"parameter {i} ({self.names[i]})"
+
+    def checked_start(self, x0: FloatArray) -> FloatArray:
+        """Copy of the start `x0` (d,).
+
+        Raises
+        ------
+        BoundsError
+            If it lies outside the bounds or is not finite.
+        ValueError
+            If its shape is wrong.
+        """
+        start = np.array(x0, dtype=np.float64)
+        if start.shape != self.lower.shape:
+            raise ValueError(f"the start has shape {start.shape}, the problem {self.lower.shape}")
+        outside = ~((start >= self.lower) & (start <= self.upper))  # true for NaN, too
+        if outside.any():
+            i = int(outside.argmax())
+            raise BoundsError(
+                f"{self.label(i)}: the start {start[i]} is outside {self.lower[i]} to {self.upper[i]}: "
+                "move it inside, or widen the bounds",
+                i,
+            )
+        return start
+
+
+def least_squares_problem(
+    residual: Callable[[FloatArray], FloatArray],
+    lower: FloatArray,
+    upper: FloatArray,
+    jacobian: Callable[[FloatArray], FloatArray] | None = None,
+    *,
+    measure: Literal["sum", "rms"] = "sum",
+    names: Sequence[str] | None = None,
+) -> Problem:
+    """Problem from a residual function, for objectives that need no kernel of their own.
+
+    Parameters
+    ----------
+    residual : callable
+        (d,) point to (k,) residuals.
+    lower, upper : (d,) float64
+    jacobian : callable or None
+        (d,) point to (k, d) derivatives of the residuals; central differences inside the bounds if None.
+    measure : {"sum", "rms"}
+        Cost: `r'r`, or the root-mean-square of `r`, whose unit is the residual's.
+    names : sequence of str or None
+
+    Raises
+    ------
+    ValueError
+        As `Problem`, or for another measure.  When evaluated, ObjectiveError if the residual is no vector.
+    """
+    if measure not in ("sum", "rms"):
+        raise ValueError(f"unknown measure {measure!r}; known: sum, rms")
+    low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+
+    def costs(X: FloatArray) -> FloatArray:
+        out = np.empty(X.shape[0])
+        for i, x in enumerate(X):
+            r = np.asarray(residual(x), dtype=np.float64)
+            if r.ndim != 1 or r.size == 0:
+                raise ObjectiveError(f"the residual has shape {r.shape}, not (k,) with k >= 1")
+            square = float(r @ r)
+            out[i] = square if measure == "sum" else np.sqrt(square / r.size)
+        return out
+
+    def normal_equations(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        J = difference_jacobian(residual, x, low, high) if jacobian is None else jacobian(x)
+        return J.T @ residual(x), J.T @ J
+
+    return Problem(low, high, costs, normal_equations, None if names is None else tuple(names))
+
+
+def difference_jacobian(
+    residual: Callable[[FloatArray], FloatArray], x: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """Differentiate `residual` at `x` (d,) to (k, d) by differences of points inside the bounds.
+
+    Central with an error of about 1e-10 of the function's scale, one-sided with about 1e-5 at a bound.
+    """
+    width = upper - lower
+    h = _CUBE_ROOT_EPS * np.minimum(np.maximum(np.abs(x), 1e-3 * width), width)
+    columns = []
+    for i in range(x.size):
+        below, above = x.copy(), x.copy()
+        below[i] = max(x[i] - h[i], lower[i])
+        above[i] = min(x[i] + h[i], upper[i])
+        columns.append((np.asarray(residual(above)) - np.asarray(residual(below))) / (above[i] - below[i]))
+    return np.stack(columns, axis=1)

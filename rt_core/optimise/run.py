@@ -1,0 +1,224 @@
+"""One search under way: its evaluations, its best point, its progress and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from rt_core.optimise.problem import ObjectiveError, Problem
+from rt_core.optimise.settings import Budget
+from rt_core.types import BoolArray, FloatArray
+
+Stage = Literal["pso", "ga", "lm"]
+Stopped = Literal["iterations", "tolerance", "evaluations", "damping", "cancelled"]
+
+#: A parameter within this share of its range from a bound is reported to be at it.
+AT_BOUND = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """State of a search after an iteration.
+
+    Attributes
+    ----------
+    iteration, of : int
+        Iterations done, all stages together, 0 after the first evaluation; and how many are planned.  The plan
+        grows when `pso_lm` returns to the swarm and shrinks when it leaves it early.
+    stage : {"pso", "ga", "lm"}
+    cost : float
+        Lowest so far.
+    x : (d,) float64
+        Where; a copy.
+    evaluations : int
+    """
+
+    iteration: int
+    of: int
+    stage: Stage
+    cost: float
+    x: FloatArray
+    evaluations: int
+
+
+#: Told after every iteration; ends the search by returning False.
+Callback: TypeAlias = Callable[[Progress], bool | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a search found.
+
+    Attributes
+    ----------
+    x : (d,) float64
+        Best point, inside the bounds.
+    cost : float
+        There.
+    history : (iterations + 1,) float64
+        Lowest cost after the first evaluation and after each iteration; never rises.
+    evaluations : int
+        Points given to `costs`, and calls of `normal_equations`.
+    linearisations : int
+        The latter alone.
+    swarm_iterations, lm_iterations : int
+        Iterations done in each stage; generations of `ga` count as the former.
+    returns : int
+        How often `pso_lm` went back to the swarm.
+    stopped : str
+        `iterations` or `evaluations`: the budget was used up.  `tolerance`: the cost is low enough.  `damping`: no step
+        of `lm` lowers the cost any more, as at a minimum.  `cancelled`: by the callback.
+    at_bound : (d,) bool
+        Parameters that ended at a bound: the minimum may lie outside.
+    """
+
+    x: FloatArray
+    cost: float
+    history: FloatArray
+    evaluations: int
+    linearisations: int
+    swarm_iterations: int
+    lm_iterations: int
+    returns: int
+    stopped: Stopped
+    at_bound: BoolArray
+
+
+class Run:
+    """Bookkeeping that all optimisers share.
+
+    `planned` is the number of iterations that progress is reported against; `best_x` (d,) and `best_cost` are
+    the lowest point evaluated so far.
+    """
+
+    def __init__(self, problem: Problem, budget: Budget, callback: Callback | None) -> None:
+        self.problem = problem
+        self.budget = budget
+        self.planned = 0
+        self.best_x = np.full(problem.lower.size, np.nan)
+        self.best_cost = float("inf")
+        self.returns = 0
+        self._callback = callback
+        self._evaluations = 0
+        self._linearisations = 0
+        self._iterations: dict[Stage, int] = {"pso": 0, "ga": 0, "lm": 0}
+        self._history: list[float] = []
+        self._stopped: Stopped = "iterations"
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done, all stages together."""
+        return sum(self._iterations.values())
+
+    @property
+    def lm_iterations(self) -> int:
+        """Iterations of Levenberg-Marquardt done."""
+        return self._iterations["lm"]
+
+    def affords(self, evaluations: int) -> bool:
+        """Whether so many more evaluations fit the budget; if not, that is what ends the search."""
+        limit = self.budget.evaluations
+        if limit is None or self._evaluations + evaluations <= limit:
+            return True
+        if not self._history:
+            raise ValueError(f"a budget of {limit} evaluations does not cover the first {evaluations}: raise it")
+        self._stopped = "evaluations"
+        return False
+
+    def evaluate(self, X: FloatArray) -> FloatArray:
+        """Costs (m,) of the points `X` (m, d), infinite where the objective's are not finite.
+
+        Raises
+        ------
+        ObjectiveError
+            If the objective returns another shape, or has given no finite cost so far.
+        """
+        costs = np.asarray(self.problem.costs(X), dtype=np.float64)
+        if costs.shape != (X.shape[0],):
+            raise ObjectiveError(
+                f"the objective returned shape {costs.shape} for {X.shape[0]} points, not one cost a point"
+            )
+        costs = np.where(np.isfinite(costs), costs, np.inf)
+        self._evaluations += X.shape[0]
+        best = int(costs.argmin())
+        if costs[best] < self.best_cost:
+            self.best_cost = float(costs[best])
+            self.best_x = X[best].copy()
+        if self.best_cost == np.inf:
+            raise ObjectiveError(
+                f"the cost is not finite at any of the first {self._evaluations} points: "
+                "check the data for NaN, or move the bounds to where the objective is defined"
+            )
+        return costs
+
+    def linearise(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`J'r` (d,) and `J'J` (d, d) at `x` (d,).
+
+        Raises
+        ------
+        ObjectiveError
+            If they have another shape or are not finite.
+        """
+        assert self.problem.normal_equations is not None
+        gradient, normal = self.problem.normal_equations(x)
+        gradient, normal = np.asarray(gradient, dtype=np.float64), np.asarray(normal, dtype=np.float64)
+        self._evaluations += 1
+        self._linearisations += 1
+        d = x.size
+        if gradient.shape != (d,) or normal.shape != (d, d):
+            raise ObjectiveError(
+                f"the normal equations have shapes {gradient.shape} and {normal.shape}, not {(d,)} and {(d, d)}"
+            )
+        broken = ~(np.isfinite(gradient) & np.isfinite(normal).all(axis=1))
+        if broken.any():
+            label = self.problem.label(int(broken.argmax()))
+            raise ObjectiveError(f"{label}: the derivative is not finite where the cost is: check the Jacobian")
+        return gradient, normal
+
+    def start(self, stage: Stage) -> bool:
+        """Report the first evaluation; False if the search is over."""
+        return self._tell(stage)
+
+    def report(self, stage: Stage) -> bool:
+        """Report one more iteration; False if the search is over."""
+        self._iterations[stage] += 1
+        return self._tell(stage)
+
+    def _tell(self, stage: Stage) -> bool:
+        self._history.append(self.best_cost)
+        if self._callback is not None:
+            progress = Progress(
+                self.iterations, self.planned, stage, self.best_cost, self.best_x.copy(), self._evaluations
+            )
+            go_on = self._callback(progress)
+            if go_on is not None and not go_on:
+                self._stopped = "cancelled"
+                return False
+        if self.budget.tolerance is not None and self.best_cost <= self.budget.tolerance:
+            self._stopped = "tolerance"
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """End the search because the damping has passed its limit."""
+        self._stopped = "damping"
+
+    def outcome(self) -> Outcome:
+        """Sum up what has been found."""
+        problem = self.problem
+        margin = AT_BOUND * problem.width
+        return Outcome(
+            x=self.best_x,
+            cost=self.best_cost,
+            history=np.array(self._history),
+            evaluations=self._evaluations,
+            linearisations=self._linearisations,
+            swarm_iterations=self._iterations["pso"] + self._iterations["ga"],
+            lm_iterations=self.lm_iterations,
+            returns=self.returns,
+            stopped=self._stopped,
+            at_bound=(self.best_x - problem.lower <= margin) | (problem.upper - self.best_x <= margin),
+        )
