@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
     """Identify, report, write."""
     from drivers.recording import Span, read_recording
     from drivers.robot_file import load_robot
+    from service.figures import torque_figure
     from service.identification import identify_recording
     from service.model_file import batch_document, write_bytes, write_model, write_text
-    from service.plots import torque_figure
     from service.report import html_report
 
     robot = load_robot(args.robot)
@@ -133,6 +133,7 @@ def run(args: argparse.Namespace) -> int:
             result.reasons,
             facts,
             document["parameters"] if accepted else (),
+            identification=result,
         )
         write_text(args.report, text)
     if args.json:

@@ -78,8 +78,9 @@ def run_show(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Export a model file."""
-    from service.model_export import to_python, to_urdf
+    from service.model_export import to_urdf
     from service.model_file import load_model, write_text
+    from service.torque_module import to_python
 
     model = load_model(args.model)
     if args.format == "yaml":

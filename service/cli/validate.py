@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     """Validate and report."""
     from drivers.recording import Span, read_recording
     from service.cli.identify import band_text, selection_text
+    from service.figures import torque_figure
     from service.identification import validate_recording
     from service.model_file import load_model, settings_document, write_bytes, write_text
-    from service.plots import torque_figure
     from service.report import VERDICT_TEXT, html_report, number
 
     model_file = load_model(args.model)

@@ -24,8 +24,9 @@ from rt_core.model.inertia import is_physical
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
-from service.model_export import joint_effects, standard_from_base, to_python, to_urdf
+from service.model_export import joint_effects, standard_from_base, to_urdf
 from service.model_file import ModelFile, load_model
+from service.torque_module import to_python
 from tests.service.command_line import thetad
 from tests.sim.sim_arms import random_arm, twin
 

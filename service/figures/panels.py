@@ -1,0 +1,77 @@
+"""What all figures share: colours, type, one panel per joint, PNG bytes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+from rt_core.model.robot import RobotModel
+from rt_core.types import IntArray
+
+# Okabe and Ito's colours: told apart without colour vision.
+MEASURED, PREDICTED, RESIDUAL, MARK = "#000000", "#0072B2", "#D55E00", "#009E73"
+AXIS = "#999999"
+MOST_POINTS = 2000  # a panel shows; more hide each other
+_IN_A_LINE = 3
+
+
+def torque_unit(model: RobotModel, joint: int) -> str:
+    """Return the unit of a joint's torque or force."""
+    return "N·m" if model.joints[joint].kind == "revolute" else "N"
+
+
+def speed_unit(model: RobotModel, joint: int) -> str:
+    """Return the unit of a joint's velocity."""
+    return "rad/s" if model.joints[joint].kind == "revolute" else "m/s"
+
+
+def style() -> AbstractContextManager[None]:
+    """Small type; file and joint names are text, never formulas."""
+    return mpl.rc_context({"font.size": 8.0, "text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25})
+
+
+def joint_panels(model: RobotModel, joints: Sequence[int], height: float = 2.2) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one panel for each of `joints`, titled with its name, in lines of three."""
+    columns = max(1, min(_IN_A_LINE, len(joints)))
+    lines = max(1, -(-len(joints) // columns))
+    figure = Figure(figsize=(10.0 if columns > 1 else 6.0, 0.3 + height * lines), layout="constrained")
+    axes: list[Axes] = list(figure.subplots(lines, columns, squeeze=False).ravel())
+    for axis, j in zip(axes, joints, strict=False):
+        axis.set_title(model.joints[j].name)
+    for axis in axes[len(joints) :]:
+        axis.set_visible(False)
+    return figure, axes[: len(joints)]
+
+
+def thin(count: int) -> IntArray:
+    """Choose at most `MOST_POINTS` of `count` points, evenly spread; returns indices."""
+    return np.unique(np.linspace(0, max(count - 1, 0), min(count, MOST_POINTS)).astype(np.int64))
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Label the powers of ten of a logarithmic axis in plain text: formulas are not parsed here."""
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def nothing(axis: Axes, why: str) -> None:
+    """Say in an empty panel why it is empty."""
+    axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color=AXIS)
+
+
+def png(figure: Figure) -> bytes:
+    """PNG file of a figure."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
+        figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
