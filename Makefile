@@ -17,6 +17,7 @@ UV ?= $(firstword $(wildcard $(BIN)/uv) uv)
 BROKEN := $(shell $(BIN)/python -c '' 2>/dev/null || echo FORCE)
 RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
 
 .PHONY: help install dev demo test lint format coverage bench soak lock hooks clean FORCE
 
@@ -48,7 +49,7 @@ coverage: $(DEV) ## Line coverage with kernels interpreted (slow)
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --timeout 1800 -m "not slow" \
 	    --cov=rt_core --cov=drivers --cov=sim_backend --cov=service --cov-report=term --cov-report=html $(PYTEST_ARGS)
 
-bench: $(DEV) ## Speed beside peers, percentiles, statistical coverage (BENCH_ARGS="..." is passed on)
+bench: $(BENCH) ## Speed and accuracy beside peers, percentiles, statistical coverage (BENCH_ARGS="..." is passed on)
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 soak: $(DEV) ## Hours of estimation and of a running daemon: numbers and memory stay put (DURATION=seconds)
@@ -65,7 +66,8 @@ lock: ## Renew the lock files from pyproject.toml (needs uv; LOCK_ARGS=--upgrade
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK_ARGS) \
 	    pyproject.toml - "$$@" <<<"$$build" >/dev/null; }; \
 	compile --output-file requirements.lock; \
-	compile --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	compile --extra dev --constraint requirements.lock --output-file requirements-dev.lock; \
+	compile --extra dev --extra bench --constraint requirements-dev.lock --output-file requirements-bench.lock
 
 define READ_BUILD_REQUIREMENTS
 import tomllib
@@ -95,6 +97,11 @@ $(RUNTIME): requirements.lock pyproject.toml $(BROKEN)
 $(DEV): requirements-dev.lock $(RUNTIME)
 	@echo "thetad: installing the development tools into $(VENV)" >&2
 	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(BENCH): requirements-bench.lock $(DEV)
+	@echo "thetad: installing the benchmarks' peers into $(VENV)" >&2
+	@$(PIP) install --require-hashes -r requirements-bench.lock
 	@touch $@
 
 FORCE:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
-from rt_core.batch.estimate import METHODS, EstimatorOptions, estimate
 
+from rt_core.batch.estimate import METHODS, EstimatorOptions, Method, disturb, estimate
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.batch.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
@@ -44,8 +44,6 @@ _VALIDATION_SEED = 1000
 _NETWORK_ROWS = 4000
 _NO_ADAPTATION = 1e-12  # forgetting that never quickens: plain RLS
 
-Start = Literal["prior", "random"]
-
 
 @dataclass(frozen=True)
 class Conditions:
@@ -59,15 +57,12 @@ class Conditions:
         Standard deviation of the torque noise [N*m]; None for the simulated sensors' own.
     outliers : float
         Share of the training samples of each joint's torque that belong to bursts of ten standard deviations.
-    start : {"prior", "random"}
-        Where searches start: at the robot file's figures, or anywhere within the bounds.
     """
 
     seconds: float = 40.0
     validation_s: float = 20.0
     noise: FloatArray | None = None
     outliers: float = 0.0
-    start: Start = "prior"
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,6 @@ class Trial:
     parameter_error: float | None
     seconds: float
     success: bool
-    verdict: str
     constants: dict[str, dict[str, Any]]
     failure: str = ""
 
@@ -121,6 +115,12 @@ class Scene:
     def signals(self) -> Signals:
         """Filtered signals of the training motion."""
         return prepare(self.t, self.q, self.tau, self.settings, dq=self.dq)
+
+    @cached_property
+    def disturbed(self) -> Signals:
+        """The same with as much noise again on position and velocity."""
+        q, dq = disturb(self.q, self.seed), disturb(self.dq, self.seed + 1)
+        return prepare(self.t, q, self.tau, self.settings, dq=dq)
 
     @property
     def start_model(self) -> RobotModel:
@@ -157,10 +157,10 @@ def run_trial(scene: Scene, method: str) -> Trial:
     """Fit one method to a scene's training motion and judge it on the other; a refusal is a result, too."""
     n = scene.truth.n
     try:
-        predicted, theta, seconds, verdict, constants = _fit(scene, method)
-    except (DataError, comparators.ComparatorError) as error:
+        predicted, theta, seconds, constants = _fit(scene, method)
+    except (DataError, comparators.ComparatorError) as refusal:
         empty = np.full(n, np.nan)
-        return Trial(method, scene.seed, empty, empty, empty, None, np.nan, False, "refused", {}, str(error))
+        return Trial(method, scene.seed, empty, empty, empty, None, np.nan, False, {}, str(refusal))
     use = scene.moving
     count = use.sum(axis=0)
     error = np.sqrt(((predicted - scene.exact) ** 2 * use).sum(axis=0) / count)
@@ -168,10 +168,10 @@ def run_trial(scene: Scene, method: str) -> Trial:
     R = np.array([np.corrcoef(predicted[use[:, j], j], scene.noisy[use[:, j], j])[0, 1] for j in range(n)])
     parameter = None if theta is None else scene.parameter_error(theta)
     success = bool((error < scene.noise).all())
-    return Trial(method, scene.seed, error, rmse, R, parameter, seconds, success, verdict, constants)
+    return Trial(method, scene.seed, error, rmse, R, parameter, seconds, success, constants)
 
 
-Fitted = tuple[FloatArray, FloatArray | None, float, str, dict[str, dict[str, Any]]]
+Fitted = tuple[FloatArray, FloatArray | None, float, dict[str, dict[str, Any]]]
 
 
 def _fit(scene: Scene, method: str) -> Fitted:
@@ -181,14 +181,14 @@ def _fit(scene: Scene, method: str) -> Fitted:
         return _network(scene, method)
     full = method.startswith("full:")
     options = EstimatorOptions(
-        method=method.removeprefix("full:"),
+        method=cast(Method, method.removeprefix("full:")),
         formulation="full" if full else "separable",
         seed=scene.seed,
-        start=scene.conditions.start,
     )
     signals = scene.signals
+    disturbed = scene.disturbed if method == "tls" else None
     began = time.perf_counter()
-    found = estimate(scene.start_model, scene.base, signals, scene.settings, options)
+    found = estimate(scene.start_model, scene.base, signals, scene.settings, options, disturbed=disturbed)
     seconds = time.perf_counter() - began
     truth = friction_constants(scene.truth)
     constants = {}
@@ -202,7 +202,7 @@ def _fit(scene: Scene, method: str) -> Fitted:
             "inside": bool(c.lower <= true <= c.upper),
         }
     predicted = scene.predict(found.model, found.base, found.theta)
-    return predicted, found.theta, seconds, "", constants
+    return predicted, found.theta, seconds, constants
 
 
 def _online(scene: Scene, method: str) -> Fitted:
@@ -217,7 +217,7 @@ def _online(scene: Scene, method: str) -> Fitted:
         estimator.step(round(scene.t[k] * 1e9), k, scene.q[k], scene.tau[k], None, scene.dq[k])
     seconds = time.perf_counter() - began
     theta = estimator.theta
-    return scene.predict(scene.truth, scene.base, theta), theta, seconds, "", {}
+    return scene.predict(scene.truth, scene.base, theta), theta, seconds, {}
 
 
 def _network(scene: Scene, method: str) -> Fitted:
@@ -228,7 +228,7 @@ def _network(scene: Scene, method: str) -> Fitted:
     began = time.perf_counter()
     network = comparators.fit(method, x, rows.tau[pick], seed=scene.seed)
     seconds = time.perf_counter() - began
-    return network.predict(np.hstack(scene.states)), None, seconds, "", {}
+    return network.predict(np.hstack(scene.states)), None, seconds, {}
 
 
 @dataclass(frozen=True)

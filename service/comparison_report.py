@@ -24,7 +24,7 @@ def ordered(result: Comparison) -> list[str]:
 
 def table_rows(result: Comparison) -> list[tuple[str, ...]]:
     """One row of texts per method, best first; the headings are `HEADINGS`."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in ordered(result):
         s = result.summary(name)
         if s["error_in_noise"] is None:
@@ -84,7 +84,6 @@ def comparison_html(result: Comparison) -> str:
         ("seeds", str(len(result.of(result.methods[0])))),
         ("torque noise", ", ".join(f"{s:.3g}" for s in result.noise) + " N\u00b7m"),
         ("outliers", f"{100 * c.outliers:g} % of the training samples"),
-        ("start of searches", c.start),
     ]
     return environment.get_template("comparison.html.j2").render(
         title=f"{result.model.name}: estimators compared",

@@ -5,6 +5,7 @@ The one place where files meet the numerics of `rt_core.batch`; commands and the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,12 +14,13 @@ import numpy as np
 from drivers.import_checks import velocity_ratio
 from drivers.recording import Recording, Span
 from drivers.robot_file import RobotFile
+from rt_core.batch.estimate import EstimatorOptions, disturb
 from rt_core.batch.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
-from rt_core.batch.least_squares import Method
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.batch.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.robot import RobotModel
+from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
@@ -121,7 +123,10 @@ def _check_velocity(recording: Recording, model: RobotModel, where: str) -> None
 def prepare_recording(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
     """Check a whole recording and filter its signals."""
     check_recording(recording, model)
-    channels = recording.channels
+    return _prepare(recording, recording.channels, settings)
+
+
+def _prepare(recording: Recording, channels: Mapping[str, FloatArray], settings: SignalSettings) -> Signals:
     valid = None if recording.valid is None else np.asarray(recording.valid.all(axis=1))
     dq = channels.get("dq")
     try:
@@ -130,6 +135,15 @@ def prepare_recording(recording: Recording, model: RobotModel, settings: SignalS
         )
     except DataError as error:
         raise DataError(f"{recording.path or 'recording'}: {error}") from error
+
+
+def disturbed_signals(recording: Recording, settings: SignalSettings) -> Signals:
+    """Filter a recording with as much noise again on its position and velocity, for `tls`."""
+    channels = dict(recording.channels)
+    for seed, name in enumerate(("q", "dq")):
+        if name in channels:
+            channels[name] = disturb(channels[name], seed)
+    return _prepare(recording, channels, settings)
 
 
 def _rate(recording: Recording) -> float | None:
@@ -154,19 +168,25 @@ def identify_recording(
     robot: RobotFile,
     settings: SignalSettings,
     *,
-    method: Method = "wls",
+    options: EstimatorOptions | None = None,
     span: Span | None = None,
     base: BaseParameters | None = None,
+    callback: Callback | None = None,
 ) -> Identification:
     """Fit the robot's model to a span of a recording.
 
     The whole recording is filtered, then the rows of the span are taken, so that a span has no edges
     of its own; rows next to a cut have seen a little of the other side, within the filter's length.
     """
+    options = EstimatorOptions() if options is None else options
     signals = prepare_recording(recording, robot.model, settings)
+    disturbed = disturbed_signals(recording, settings) if options.method == "tls" else None
     start, stop = span_bounds(recording, span)
     base = base_parameters(robot.model) if base is None else base
-    return identify(robot.model, base, signals, settings, method=method, start_s=start, stop_s=stop)
+    return identify(
+        robot.model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed,
+        callback=callback,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -196,7 +216,7 @@ def validate_recording(
     """
     signals = prepare_recording(recording, model, settings)
     start, stop = span_bounds(recording, span)
-    rows = build_rows(model, base, signals, settings).select(start, stop)
+    rows = build_rows(model, base, signals, settings, load_theta=theta).select(start, stop)
     if rows.t.size == 0:
         raise DataError(f"{recording.path}: no rows within the span: it is shorter than the filters, or trimmed away")
     predicted = rows.predict(theta)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,10 +24,13 @@ from drivers.robot_file import RobotFile, robot_from_source
 from rt_core.batch.identify import Identification
 from rt_core.batch.preprocess import SignalSettings
 from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.parameters import friction_constants, with_constants
 from rt_core.types import FloatArray
 from service.model_schema import SIZE_LIMIT, SettingsTable, check_document, read_yaml
 
 FORMAT = "thetad-model/1"
+#: Statuses of a batch model whose value is not shown: the data do not support it.
+HIDDEN = ("undetermined", "prior")
 _ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
 
 
@@ -42,7 +45,7 @@ class ModelFile:
     Attributes
     ----------
     robot : RobotFile
-        The embedded robot description.
+        The embedded robot description; its model has the friction constants that were found.
     base : BaseParameters
     theta : (p,) float64
     covariance : (p, p) float64
@@ -50,6 +53,8 @@ class ModelFile:
         How the signals were prepared; a validation prepares its own the same way.
     document : dict
         The whole file.
+    standard : (P,) float64 or None
+        A full set of standard parameters that is physically consistent link by link, where the method gives one.
     """
 
     path: Path
@@ -59,6 +64,7 @@ class ModelFile:
     covariance: FloatArray
     settings: SignalSettings
     document: dict[str, Any]
+    standard: FloatArray | None = None
 
     @property
     def fit_error(self) -> float | None:
@@ -105,6 +111,15 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+def finite_covariance(covariance: FloatArray) -> FloatArray:
+    """Covariance with zeros where nothing is known; the parameters' statuses tell which."""
+    open_ = ~np.isfinite(np.diag(covariance))
+    out = np.where(np.isfinite(covariance), covariance, 0.0)
+    out[open_] = 0.0
+    out[:, open_] = 0.0
+    return np.asarray(out)
+
+
 def parameter_table(
     base: BaseParameters, theta: FloatArray, std: FloatArray, status: tuple[str, ...], hide: tuple[str, ...]
 ) -> list[dict[str, Any]]:
@@ -127,12 +142,44 @@ def parameter_table(
     return rows
 
 
+def estimator_document(result: Identification) -> dict[str, Any]:
+    """How the parameters were estimated, for the record."""
+    options, search, consistent = result.options, result.estimate.search, result.estimate.consistent
+    out: dict[str, Any] = {"seed": options.seed}
+    if options.method == "iwls":
+        out["loss"] = options.loss
+    if search is not None:
+        out |= {
+            "formulation": options.formulation,
+            "evaluations": int(search.evaluations),
+            "stopped": search.stopped,
+            "converged": search.converged,
+            "cost": float(search.cost),
+            "at_bound": list(search.at_bound),
+        }
+    if options.bounds is not None:
+        out["bounds"] = {name: [float(v) for v in pair] for name, pair in options.bounds.items()}
+    if consistent is not None:
+        out |= {
+            "prior": None if options.prior is None else options.prior.name,
+            "link_weight": float(consistent.link_weight),
+            "smallest_eigenvalue": [float(v) for v in consistent.smallest_eigenvalue],
+            "data_share": [float(v) for v in consistent.data_share],
+        }
+    if result.estimate.dropped.any():
+        out["dropped"] = [n for n, gone in zip(result.base.names, result.estimate.dropped, strict=True) if gone]
+    return out
+
+
 def batch_document(
     result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None
 ) -> dict[str, Any]:
     """Make the model file of a batch identification, as plain data."""
     chosen = settings_document(settings)
-    solution = result.solution
+    solution, method = result.solution, result.options.method
+    consistent = result.estimate.consistent
+    used = result.model.dynamics
+    where = friction_constants(result.model)
     return {
         "format": FORMAT,
         "kind": "batch",
@@ -153,8 +200,9 @@ def batch_document(
             "last_s": float(result.rows.t[-1]),
         },
         "settings": chosen,
-        "settings_sha256": digest(chosen | {"method": result.method}),
-        "method": result.method,
+        "settings_sha256": digest(chosen | {"method": method}),
+        "method": method,
+        "estimator": estimator_document(result),
         "condition_number": _finite(solution.condition_number),
         "scaled_condition_number": _finite(solution.scaled_condition_number),
         "rank": solution.rank,
@@ -163,9 +211,22 @@ def batch_document(
             "inflation": [float(v) for v in result.uncertainty.inflation],
         },
         "metrics": result.metrics.as_dict(),
-        "parameters": parameter_table(result.base, result.theta, result.std, result.status, ("undetermined",)),
+        "constants": [
+            {
+                "name": c.name,
+                "unit": c.unit,
+                "value": _finite(c.value),
+                "lower": _finite(c.lower),
+                "upper": _finite(c.upper),
+                "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
+                "status": c.status,
+            }
+            for c in result.estimate.constants
+        ],
+        "standard": None if consistent is None else [float(v) for v in consistent.phi],
+        "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
         "theta": [float(v) for v in result.theta],
-        "covariance": [[float(v) for v in row] for row in result.uncertainty.covariance],
+        "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
     }
 
 
@@ -280,6 +341,7 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
         raise ValueError(
             f"settings.min_velocity has {settings.min_velocity.size} values for {robot.model.n} joints; identify again"
         )
+    robot = replace(robot, model=with_constants(robot.model, {row.name: row.used for row in table.constants}))
     base = base_parameters(robot.model)
     if base.names != tuple(row.name for row in table.parameters):
         raise ValueError("parameters are not the base parameters of the embedded robot; identify again")
@@ -290,4 +352,7 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
     largest = np.abs(covariance).max()
     if (np.diag(covariance) < 0.0).any() or np.abs(covariance - covariance.T).max() > _ASYMMETRY * largest:
         raise ValueError("covariance is not symmetric with a positive diagonal: the file is damaged")
-    return ModelFile(path, robot, base, theta, covariance, settings, document)
+    standard = None if table.standard is None else np.array(table.standard)
+    if standard is not None and standard.shape != (len(base.standard),):
+        raise ValueError(f"standard has {standard.size} values, not {len(base.standard)}: the file is damaged")
+    return ModelFile(path, robot, base, theta, covariance, settings, document, standard)

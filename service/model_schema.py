@@ -56,6 +56,18 @@ class ParameterEntry(_Table):
     status: str
 
 
+class ConstantEntry(_Table):
+    """A velocity constant of friction; `used` is what predictions are made with, also where `value` is not known."""
+
+    name: str
+    unit: str
+    value: _Number | None
+    lower: _NotNegative | None
+    upper: _NotNegative | None
+    used: _NotNegative
+    status: str
+
+
 class MetricsTable(_Table):
     """Figures of the fit; only this one is used again."""
 
@@ -84,6 +96,9 @@ class ModelDocument(_Table):
     rank: int | None = None
     noise: dict[str, JsonValue] | None = None
     metrics: MetricsTable | None = None
+    estimator: dict[str, JsonValue] = {}
+    constants: list[ConstantEntry] = []
+    standard: list[_Number] | None = None
     parameters: list[ParameterEntry]
     theta: list[_Number]
     covariance: list[list[_Number]]

@@ -6,12 +6,13 @@ import base64
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.batch.friction_curve import friction_curve
-from rt_core.batch.identify import Identification
+from rt_core.batch.identify import Identification, ParameterStatus
 from rt_core.batch.joint_verdict import joint_verdicts
 from rt_core.batch.rows import Rows
 from rt_core.model.robot import RobotModel
@@ -125,6 +126,7 @@ def html_report(
     ]
     if history:
         figures.append(_figure("Search", HISTORY_CAPTION, history_figure(history)))
+    statuses = Counter(sorted((p["status"] for p in parameters), key=_rank))
     environment = Environment(loader=PackageLoader("service"), autoescape=select_autoescape(default=True))
     return environment.get_template("report.html.j2").render(
         title=title,
@@ -136,9 +138,16 @@ def html_report(
         torques=_torques(model, metrics),
         parameters=[_parameter(p) for p in parameters] if accepted else [],
         constants=[_constant(c) for c in constants] if accepted else [],
-        counts=", ".join(f"{n} {status}" for status, n in Counter(p["status"] for p in parameters).items()),
+        statuses=statuses,
+        counts=", ".join(f"{n} {status}" for status, n in statuses.items()),
         figures=figures,
     )
+
+
+def _rank(status: str) -> int:
+    """Place of a status in a list: best first, others (of the online core) last."""
+    known: tuple[str, ...] = get_args(ParameterStatus)
+    return known.index(status) if status in known else len(known)
 
 
 def _joints(fit: Identification) -> list[dict[str, Any]]:
@@ -155,9 +164,7 @@ def _joints(fit: Identification) -> list[dict[str, Any]]:
             "name": joint.name,
             "word": found.word,
             "style": found.word.replace(" ", "_"),
-            "determined": found.determined + found.doubtful,
-            "weak": found.weak,
-            "undetermined": found.undetermined,
+            "counts": ", ".join(f"{n} {status}" for status, n in found.counts.items()),
             "reason": found.reason,
         }
         for joint, found in zip(fit.model.joints, verdicts, strict=True)
@@ -202,10 +209,15 @@ def _constant(c: dict[str, Any]) -> dict[str, str]:
 
 def _friction(fit: Identification) -> list[dict[str, str]]:
     """Friction curves of all joints that have one, as one figure."""
+    known = np.isfinite(fit.std)
+    covariance, constants = fit.uncertainty.covariance, tuple[str, ...]()
+    search = fit.estimate.search
+    p = len(fit.base)
+    if search is not None and np.array_equal(search.covariance[:p, :p], covariance):
+        # no later step has changed the parameters: theirs with the velocity constants is known, too
+        covariance, constants = search.covariance, tuple(c.name for c in search.constants)
     found = [
-        friction_curve(
-            fit.model, fit.base, fit.rows, fit.theta, fit.uncertainty.covariance, fit.solution.supported, joint
-        )
+        friction_curve(fit.model, fit.base, fit.rows, fit.theta, covariance, known, joint, constants)
         for joint in range(fit.model.n)
     ]
     curves = [curve for curve in found if curve is not None]

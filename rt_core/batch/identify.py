@@ -12,18 +12,20 @@ from typing import Literal
 
 import numpy as np
 
+from rt_core.batch.estimate import Estimate, EstimatorOptions, Method, estimate
 from rt_core.batch.gravity import GravityCheck, check_gravity
-from rt_core.batch.least_squares import Method, Solution, compress, solve
+from rt_core.batch.least_squares import Solution
 from rt_core.batch.plausibility import SIGNIFICANT, Plausibility, check_plausibility
-from rt_core.batch.preprocess import DataError, Signals, SignalSettings
-from rt_core.batch.rows import Rows, build_rows
-from rt_core.batch.uncertainty import Uncertainty, estimate_covariance
+from rt_core.batch.preprocess import Signals, SignalSettings
+from rt_core.batch.rows import Rows
+from rt_core.batch.uncertainty import Uncertainty
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
+from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
-ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful"]
+ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful", "dropped", "prior"]
 Verdict = Literal["ok", "weak_excitation", "doubtful", "not_explained"]
 
 #: A value is called determined when its standard deviation is at most this share of it.
@@ -36,6 +38,8 @@ CONDITION_LIMIT = 50.0
 EXPLAINED_LIMIT = 0.3
 #: ... and the whole arm when the relative torque error is at most this.
 RELATIVE_ERROR_LIMIT = 0.3
+#: Below this share of information from the data a consistent parameter counts as coming from the prior.
+DATA_SHARE_LIMIT = 0.5
 #: Above this relative torque error the parameters are called doubtful: something is not modelled.
 DOUBTFUL_ERROR = 0.15
 
@@ -44,17 +48,11 @@ DOUBTFUL_ERROR = 0.15
 class Identification:
     """A fitted model and what is known about it.
 
-    `theta`, `std` (p,) and `status` per base parameter; `std` is infinite where the data leave the
-    parameter free.  `reasons` explains the verdict in sentences.
+    `status` is per base parameter, `reasons` explains the verdict in sentences; the rest is in `estimate`.
     """
 
-    model: RobotModel
-    base: BaseParameters
-    method: Method
-    rows: Rows
-    solution: Solution
-    uncertainty: Uncertainty
-    std: FloatArray
+    options: EstimatorOptions
+    estimate: Estimate
     status: tuple[ParameterStatus, ...]
     metrics: Metrics
     gravity: GravityCheck
@@ -63,9 +61,39 @@ class Identification:
     reasons: tuple[str, ...]
 
     @property
+    def model(self) -> RobotModel:
+        """The arm, with the friction constants that were found."""
+        return self.estimate.model
+
+    @property
+    def base(self) -> BaseParameters:
+        """Base parameters of that model."""
+        return self.estimate.base
+
+    @property
+    def rows(self) -> Rows:
+        """What was fitted."""
+        return self.estimate.rows
+
+    @property
+    def solution(self) -> Solution:
+        """The estimate's numbers."""
+        return self.estimate.solution
+
+    @property
+    def uncertainty(self) -> Uncertainty:
+        """Covariance of the base parameters."""
+        return self.estimate.uncertainty
+
+    @property
+    def std(self) -> FloatArray:
+        """(p,) standard deviations, infinite where the data leave the parameter open."""
+        return self.estimate.std
+
+    @property
     def theta(self) -> FloatArray:
         """(p,) base parameters."""
-        return self.solution.theta
+        return self.estimate.theta
 
 
 def identify(
@@ -73,39 +101,42 @@ def identify(
     base: BaseParameters,
     signals: Signals,
     settings: SignalSettings,
+    options: EstimatorOptions | None = None,
     *,
     method: Method = "wls",
     start_s: float = -np.inf,
     stop_s: float = np.inf,
+    disturbed: Signals | None = None,
+    callback: Callback | None = None,
 ) -> Identification:
-    """Fit `model` to the rows with `start_s <= t < stop_s`.
+    """Fit `model` to the rows with `start_s <= t < stop_s`, with `options` or by `method` as it is.
+
+    `disturbed` and `callback` as in `estimate`.
 
     Raises
     ------
     DataError
         If there are too few rows, or a joint has none at all.
     """
-    rows = build_rows(model, base, signals, settings).select(start_s, stop_s)
-    if rows.t.size == 0:
-        raise DataError(f"no rows between {start_s:g} s and {stop_s:g} s: the span lies outside the recording")
-    try:
-        solution = solve(compress(rows.Y, rows.tau, rows.use), len(base), method)
-    except ValueError as error:
-        raise DataError(str(error)) from error
-    uncertainty = estimate_covariance(rows, solution)
-    std = np.where(solution.supported, uncertainty.std, np.inf)
-    status = parameter_status(rows, solution, std)
+    options = EstimatorOptions(method=method) if options is None else options
+    found = estimate(
+        model, base, signals, settings, options, start_s=start_s, stop_s=stop_s, disturbed=disturbed, callback=callback
+    )
+    model, base, rows, solution = found.model, found.base, found.rows, found.solution
+    status = parameter_status(rows, solution, found.std)
+    if found.consistent is not None:
+        share = found.consistent.data_share
+        status = tuple("prior" if x < DATA_SHARE_LIMIT else s for s, x in zip(status, share, strict=True))
+    status = tuple("dropped" if gone else s for s, gone in zip(status, found.dropped, strict=True))
     metrics = torque_metrics(rows.tau, rows.predict(solution.theta), rows.use)
     gravity = check_gravity(model, signals, settings, start_s, stop_s, solution.sigma)
     plausibility = check_plausibility(
-        model, base, rows, signals, settings, solution.theta, uncertainty.covariance, solution.sigma
+        model, base, rows, signals, settings, solution.theta, found.uncertainty.covariance, solution.sigma
     )
-    verdict, reasons = judge(model, rows, signals, solution, status, metrics, gravity, plausibility)
+    verdict, reasons = judge(found, signals, status, metrics, gravity, plausibility)
     if verdict == "doubtful":
         status = tuple("doubtful" if s == "determined" else s for s in status)
-    return Identification(
-        model, base, method, rows, solution, uncertainty, std, status, metrics, gravity, plausibility, verdict, reasons
-    )
+    return Identification(options, found, status, metrics, gravity, plausibility, verdict, reasons)
 
 
 def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[ParameterStatus, ...]:
@@ -134,16 +165,15 @@ def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[P
 
 
 def judge(
-    model: RobotModel,
-    rows: Rows,
+    found: Estimate,
     signals: Signals,
-    solution: Solution,
     status: tuple[ParameterStatus, ...],
     metrics: Metrics,
     gravity: GravityCheck,
     plausibility: Plausibility,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on a fit, with reasons."""
+    model, rows, solution, search = found.model, found.rows, found.solution, found.search
     reasons: list[str] = []
     for j, joint in enumerate(model.joints):
         used = rows.tau[rows.use[:, j], j]
@@ -194,7 +224,23 @@ def judge(
         f"joint {model.joints[j].name}: the viscous friction comes out negative: the friction law does not fit"
         for j in plausibility.negative_viscous
     )
+    if search is not None and not search.converged:
+        reasons.append(
+            f"the search ended ({search.stopped}) short of a minimum: {search.excess:.3g} of its weighted sum of "
+            f"squares of {search.cost:.3g} are above the nearest one; allow it more iterations, or take the separable "
+            "formulation"
+        )
+    if search is not None and search.at_bound:
+        reasons.append(
+            f"{', '.join(search.at_bound)}: the bounds of the search exclude a significantly better value; widen them"
+        )
     doubtful = bool(reasons)
+    reasons.extend(
+        f"{c.name} is not determined by these data: slower and faster motion through the region of falling friction "
+        "would show it"
+        for c in found.constants
+        if c.status == "undetermined"
+    )
     if solution.scaled_condition_number > CONDITION_LIMIT:
         reasons.append(
             f"the condition number of the scaled regressor is {solution.scaled_condition_number:.0f} "
@@ -206,6 +252,9 @@ def judge(
             "gravity should show in the torque of this arm, yet any mounting direction fits these data equally well: "
             "the motion is too small or of the wrong unit, or the mounting direction cannot be verified by it"
         )
+    given = status.count("prior")
+    if given:
+        reasons.append(f"{given} of {len(status)} parameters come from the prior rather than from these data")
     undetermined = status.count("undetermined")
     if undetermined:
         reasons.append(f"{undetermined} of {len(status)} parameters are not determined by these data")

@@ -18,7 +18,7 @@ EXAMPLES = """\
 Examples:
   thetad compare                                      the usual methods on a 6-joint arm with Stribeck friction
   thetad compare --robot arm9 --methods wls iwls rls --outliers 0.02 --seeds 20
-  thetad compare --methods full:lm full:pso_linear full:pso_lm --start random --report compare.html
+  thetad compare --methods full:lm full:pso_linear full:pso_lm --report compare.html
   thetad compare --robot my_arm.toml --noise 3.6 4.6 2.9 1.3 1.0 1.1 --json
 
 Methods: ols wls iwls tls iv physical; pso pso_linear tcs_pso ga lm pso_lm search the friction constants alone
@@ -46,9 +46,6 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--seconds", metavar="S", type=float, default=40.0, help="length of the exciting motion")
     parser.add_argument("--noise", metavar="SD", type=float, nargs="+", help="torque noise per joint [N*m]")
     parser.add_argument("--outliers", metavar="SHARE", type=float, default=0.0, help="share of training samples")
-    parser.add_argument(
-        "--start", choices=("prior", "random"), default="prior", help="where searches start (default: prior)"
-    )
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="write errors and times here (.png)")
     add_json_flag(parser)
@@ -73,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
         noise = np.asarray(args.noise, dtype=np.float64)
         if not np.all((noise >= 0.0) & np.isfinite(noise)):
             raise CliError("--noise takes standard deviations, finite and not negative")
-    conditions = Conditions(
-        seconds=args.seconds, validation_s=args.seconds / 2, noise=noise, outliers=args.outliers, start=args.start
-    )
+    conditions = Conditions(seconds=args.seconds, validation_s=args.seconds / 2, noise=noise, outliers=args.outliers)
     with Progress("compare") as progress:
         result = compare(model, args.methods, args.seeds, conditions, progress.step)
     if args.plot is not None:
@@ -99,7 +94,6 @@ def document(result: Comparison) -> dict[str, Any]:
             "validation_s": result.conditions.validation_s,
             "noise": result.noise,
             "outliers": result.conditions.outliers,
-            "start": result.conditions.start,
         },
         "methods": [result.summary(name) for name in result.methods],
         "trials": list(result.trials),

@@ -12,17 +12,28 @@ from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, fail, 
 if TYPE_CHECKING:
     from drivers.recording import Recording, Span
     from drivers.robot_file import RobotFile
+    from rt_core.batch.estimate import EstimatorOptions
     from rt_core.batch.identify import Identification
     from rt_core.batch.preprocess import SignalSettings
+
+METHODS = ("ols", "wls", "iwls", "tls", "iv", "physical", "pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm")
 
 EXAMPLES = """\
 Examples:
   thetad identify rec.mcap --robot franka_panda -o model.yaml --report report.html
   thetad identify rec.mcap --robot my_arm.toml --method iwls --span 0:0.6 -o model.yaml
   thetad identify rec.mcap --robot my_arm.toml --span 0.1s:4.91s --cutoff 100 --json
+  thetad identify rec.mcap --robot my_arm.toml --method physical --prior cad.toml -o model.yaml
+  thetad identify rec.mcap --robot my_arm.toml --method pso_lm --formulation full --seed 3
 
 How the signals are prepared (cut-off, rate of the rows, trimming, slowest velocity) comes from the
 [identification] table of the robot file, or from the options below.
+
+Methods: ols, wls (joints weighted by their residual), iwls (repeatedly, and outliers lose weight), tls and iv
+(for noise in the motion), physical (every link a possible body, drawn towards the robot file's or --prior's
+links where the data leave it open).  Velocity constants of friction are searched for by variable projection
+first; pso, pso_linear, tcs_pso, ga, lm and pso_lm search for them by that optimiser instead, or with
+--formulation full for all parameters at once.
 
 Exit codes: 0 identified; 1 the model does not explain the recording (no model is written, unless
 --force); 2 wrong input.
@@ -40,15 +51,73 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("recording", metavar="REC", type=Path, help="a recording (.mcap); see `thetad import`")
     parser.add_argument("--robot", metavar="R", required=True, help="robot file, or the name of one in configs/robots")
-    parser.add_argument("--method", choices=("ols", "wls", "iwls"), default="wls", help="estimator (default: wls)")
+    parser.add_argument("--method", choices=METHODS, default="wls", help="estimator, see below (default: wls)")
     parser.add_argument("--span", metavar="A:B", help="part to use: fractions (0:0.6) or seconds (0.1s:4.91s)")
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write the model file here (.yaml)")
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
     parser.add_argument("--force", action="store_true", help="write the model file even if the verdict is bad")
+    add_estimator_options(parser)
     add_signal_options(parser)
     add_json_flag(parser)
     parser.set_defaults(run=run)
+
+
+def add_estimator_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the estimators."""
+    group = parser.add_argument_group("estimator")
+    group.add_argument("--essential", action="store_true", help="drop parameters that the data do not support")
+    group.add_argument(
+        "--loss", choices=("bisquare", "huber", "none"), default="bisquare", help="iwls: how outliers lose weight"
+    )
+    group.add_argument(
+        "--constants", choices=("search", "given"), default="search", help="velocity constants of friction"
+    )
+    group.add_argument(
+        "--formulation", choices=("separable", "full"), default="separable", help="what a search runs over"
+    )
+    group.add_argument("--seed", metavar="N", type=int, default=0, help="seed of a search (default: 0)")
+    group.add_argument("--starts", metavar="N", type=int, default=8, help="starts of the separable search (default: 8)")
+    group.add_argument(
+        "--bounds",
+        metavar="NAME=LOW:HIGH",
+        nargs="+",
+        default=[],
+        help="range of a parameter in a search, for example vb2=0.01:0.2",
+    )
+    group.add_argument("--prior", metavar="R", help="physical: robot file with the prior (default: the robot itself)")
+    group.add_argument(
+        "--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)"
+    )
+
+
+def options_of(args: argparse.Namespace) -> EstimatorOptions:
+    """Estimator options of a command line."""
+    from drivers.robot_file import load_robot
+    from rt_core.batch.estimate import EstimatorOptions
+
+    bounds: dict[str, tuple[float, float]] = {}
+    for text in args.bounds:
+        name, equals, given = text.partition("=")
+        low, colon, high = given.partition(":")
+        try:
+            bounds[name] = float(low), float(high)
+        except ValueError:
+            equals = ""
+        if not (equals and colon and name):
+            raise CliError(f"--bounds {text}: write NAME=LOW:HIGH, for example vb2=0.01:0.2")
+    return EstimatorOptions(
+        method=args.method,
+        formulation=args.formulation,
+        loss=None if args.loss == "none" else args.loss,
+        constants=args.constants,
+        essential=args.essential,
+        seed=args.seed,
+        starts=args.starts,
+        bounds=bounds or None,
+        prior=None if args.prior is None else load_robot(args.prior).model,
+        weight=args.weight,
+    )
 
 
 def add_signal_options(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +164,7 @@ def run(args: argparse.Namespace) -> int:
     """Identify, report, write."""
     from drivers.recording import Span, read_recording
     from drivers.robot_file import load_robot
+    from service.cli.progress import Progress
     from service.figures import torque_figure
     from service.identification import identify_recording
     from service.model_file import batch_document, write_bytes, write_model, write_text
@@ -103,8 +173,10 @@ def run(args: argparse.Namespace) -> int:
     robot = load_robot(args.robot)
     span = None if args.span is None else Span.parse(args.span)
     settings = settings_of(args, robot)
+    options = options_of(args)
     recording = read_recording(args.recording)
-    result = identify_recording(recording, robot, settings, method=args.method, span=span)
+    with Progress("identify") as progress:
+        result = identify_recording(recording, robot, settings, options=options, span=span, callback=progress.search)
     document = batch_document(result, robot, recording, settings, span)
     accepted = result.verdict != "not_explained"
     if not accepted:
@@ -159,7 +231,7 @@ def describe(
     facts = [
         ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
         ("recording", f"{recording.path}, span {'0:1' if span is None else span}, sha256 {recording.sha256[:12]}"),
-        ("method", f"{result.method}, {len(result.base)} base parameters"),
+        ("method", f"{result.options.method}, {len(result.base)} base parameters"),
         ("band", band_text(settings, rows.rate_hz, rows.band_hz)),
         (
             "window",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rt_core.optimise.run import Progress as SearchProgress
 
 
 class Progress:
@@ -22,6 +25,10 @@ class Progress:
         """Say that `done` of `of` steps are over and `what` comes next."""
         self._bar.update(self._task, completed=done, total=of, description=what)
 
+    def search(self, progress: SearchProgress) -> None:
+        """Follow a search of `rt_core.optimise`."""
+        self.step(progress.iteration, progress.of, f"search ({progress.stage}), cost {progress.cost:.4g}")
+
     def __enter__(self) -> Self:
         if self._bar.console.is_terminal:
             self._bar.start()
@@ -30,4 +37,5 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._bar.console.is_terminal:
+            self._bar.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.ticker import LogLocator
 
 from rt_core.batch.rows import Rows
 from rt_core.batch.spectrum import power_spectrum
@@ -24,7 +25,7 @@ from service.figures.panels import (
     torque_unit,
 )
 
-_BINS = 61
+_MOST_BINS = 61
 _WIDEST = 6.0  # standard deviations that a histogram shows at most
 _BEYOND = 3.0
 _NORMAL_BEYOND = 0.0027  # share of a normal distribution outside three standard deviations
@@ -73,6 +74,7 @@ def spectrum_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> byt
             axis.axvline(rows.band_hz, color=MARK, lw=0.9, ls="--", label="edge of the band")
             top = max(float(torque[1].max()), float(residual[1].max()))
             axis.set_ylim(max(float(residual[1][residual[1] > 0.0].min()), top * 10.0**-_DECADES), 2.0 * top)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             plain_ticks(axis.xaxis)
             plain_ticks(axis.yaxis)
             axis.set_xlabel("frequency [Hz]")
@@ -101,7 +103,8 @@ def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> by
                 nothing(axis, "the residual is constant" if residual.size else "no rows in use")
                 continue
             reach = min(max(float(np.abs(residual - mean).max()) / std, _BEYOND), _WIDEST)
-            edges = mean + std * np.linspace(-reach, reach, _BINS + 1)
+            bins = min(int(2.0 * np.sqrt(residual.size)) | 1, _MOST_BINS)
+            edges = mean + std * np.linspace(-reach, reach, bins + 1)
             # what lies outside counts in the outermost bars: nothing is hidden
             counted = np.clip(residual, edges[0], edges[-1])
             axis.hist(counted, edges.tolist(), density=True, color=RESIDUAL, alpha=0.75)
