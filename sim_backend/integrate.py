@@ -1,16 +1,15 @@
 """Forward dynamics of an arm with dry friction, integrated exactly through sticking and sliding.
 
-Coordinates.  Everything is integrated in `x = C q`, the motors' coordinates referred to the joint
-side (`C` is `RobotModel.coupling`; `x = q` for an uncoupled arm), in which rotor inertia, friction
-and motor torque `u` of each joint stand alone:
-
-    (Ci' M Ci + diag(Ia)) ddx + Ci' b + diag(fv) dx + friction + Ci' offset = u,     Ci = inverse of C
-
 Dry friction.  A joint is in one of the modes sliding down, stuck, sliding up (-1, 0, 1), or free of dry
 friction (2).  While no mode changes the equations are smooth and are integrated by the classical
 fourth-order Runge-Kutta method; a stuck joint's acceleration is zero, and friction is whatever that takes,
-up to the Coulomb torque.  A velocity that reaches zero within a substep ends it there: the joint sticks, or
-slides on if the torque is larger than friction can hold.  There is no smoothing velocity and no chatter.
+up to the breakaway torque.  A velocity that reaches zero within a substep ends it there: the joint sticks, or
+slides on if the torque is larger than friction can hold.  Nothing chatters.  With a smoothing velocity, where
+the model asks for one, all joints are free of dry friction.
+
+Steep friction.  Where friction changes within a small velocity (Stribeck's exponential, a hyperbolic tangent)
+and a joint is or comes there, a substep is cut into pieces: the velocity changes by at most half that width in a
+piece, and the piece is short against the time constant of the slope, which keeps the method stable.
 """
 
 from __future__ import annotations
@@ -18,137 +17,101 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import kernel
-from rt_core.model.forward import mass_and_bias, solve_definite
 from rt_core.types import FloatArray
-from sim_backend.layout import ARMATURE, COULOMB, FRICTION, MODE, OFFSET, VISCOUS, A, U, V, X
+from sim_backend.equations import accelerate, equations, levels
+from sim_backend.friction import dry_level
+from sim_backend.layout import (
+    BASE_RATE,
+    COPY,
+    DRAG,
+    DRY,
+    DRY_END,
+    FRICTION,
+    HOLD,
+    LEVEL,
+    LOAD,
+    LOADED,
+    MASS,
+    MODE,
+    RATE,
+    REACH,
+    STEEP,
+    VARYING,
+    WEIGHT,
+    WIDTH,
+    A,
+    U,
+    V,
+    X,
+)
+from sim_backend.load import accelerate_loaded
 
 #: Zero crossings handled exactly in one substep; beyond them a crossing joint simply sticks.
 _MAX_EVENTS = 8
-
-
-@kernel
-def times(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
-    """`out = matrix @ vector` for (n, n) and (n,); `out` is not `vector`."""
-    for i in range(out.shape[0]):
-        total = 0.0
-        for j in range(out.shape[0]):
-            total += matrix[i, j] * vector[j]
-        out[i] = total
-
-
-@kernel
-def times_transposed(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
-    """`out = matrix.T @ vector` for (n, n) and (n,); `out` is not `vector`."""
-    for i in range(out.shape[0]):
-        out[i] = 0.0
-    for j in range(out.shape[0]):
-        for i in range(out.shape[0]):
-            out[i] += matrix[j, i] * vector[j]
-
-
-@kernel
-def equations(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    coupling: FloatArray,
-    coupled: bool,
-    x: FloatArray,
-    v: FloatArray,
-    u: FloatArray,
-    mass: FloatArray,
-    force: FloatArray,
-    scratch: FloatArray,
-    product: FloatArray,
-    work: FloatArray,
-) -> None:
-    """Mass matrix and the torque left for acceleration and dry friction, in motor coordinates.
-
-    `arm` is (n, 47), geometry and link parameters side by side; `scratch` is (3, n), `product` (n, n).
-    """
-    n = x.shape[0]
-    geometry, inertial = arm[:, :37], arm[:, 37:]
-    if coupled:
-        inverse = coupling[1]
-        times(inverse, x, scratch[0])
-        times(inverse, v, scratch[1])
-        mass_and_bias(geometry, gravity, inertial, scratch[0], scratch[1], mass, scratch[2], work)
-        times_transposed(inverse, scratch[2], force)
-        for i in range(n):
-            for j in range(n):
-                total = 0.0
-                for k in range(n):
-                    total += mass[i, k] * inverse[k, j]
-                product[i, j] = total
-        for i in range(n):
-            for j in range(n):
-                total = 0.0
-                for k in range(n):
-                    total += inverse[k, i] * product[k, j]
-                mass[i, j] = total
-    else:
-        mass_and_bias(geometry, gravity, inertial, x, v, mass, force, work)
-    for i in range(n):
-        mass[i, i] += parameters[ARMATURE, i]
-        force[i] = u[i] - force[i] - parameters[VISCOUS, i] * v[i] - parameters[OFFSET, i]
-
-
-@kernel
-def _accelerate(mass: FloatArray, force: FloatArray, mode: FloatArray, coulomb: FloatArray, a: FloatArray) -> bool:
-    """Accelerations with all modes as they are; overwrites the lower triangle of `mass`."""
-    n = a.shape[0]
-    for i in range(n):
-        if mode[i] == 0.0:
-            a[i] = 0.0
-            for j in range(i):
-                mass[i, j] = 0.0
-            for j in range(i + 1, n):
-                mass[j, i] = 0.0
-            mass[i, i] = 1.0
-        elif mode[i] == 2.0:
-            a[i] = force[i]
-        else:
-            a[i] = force[i] - mode[i] * coulomb[i]
-    return solve_definite(mass, a)
+#: Pieces that steep friction may cut a substep into.
+MAX_PIECES = 1000
+#: Largest product of a piece and the rate of the steepest decay; the method is stable up to 2.78.
+STABLE = 1.5
 
 
 @kernel
 def resolve(
-    mass: FloatArray,
     force: FloatArray,
-    copy: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
+    coupling: FloatArray,
+    scalars: FloatArray,
     state: FloatArray,
+    matrices: FloatArray,
+    scratch: FloatArray,
 ) -> bool:
-    """Modes, accelerations and friction of the present state; stuck joints that cannot hold start to slide."""
+    """Modes, accelerations and friction of the present state; stuck joints that cannot hold start to slide.
+
+    To be called after `equations`; row `LEVEL` of `scratch` holds the dry friction if that does not vary.
+    """
     n = force.shape[0]
+    mass, copy = matrices[MASS], matrices[COPY]
     mode, a, friction, v = state[MODE], state[A], state[FRICTION], state[V]
-    coulomb = parameters[COULOMB]
+    drag, level, load = scratch[DRAG], scratch[LEVEL], scratch[LOAD]
+    loaded = scalars[LOADED] != 0.0
+    if scalars[VARYING] != 0.0:
+        levels(terms, scalars, v, level)
     for i in range(n):
-        if coulomb[i] == 0.0:
+        load[i] = 0.0
+        if parameters[DRY, i] == 0.0:
             mode[i] = 2.0
         elif mode[i] == 2.0:
             mode[i] = np.sign(v[i])
+    first = int(scalars[DRY_END])
     for _ in range(n + 1):
-        for i in range(n):
-            for j in range(n):
-                copy[i, j] = mass[i, j]
-        if not _accelerate(copy, force, mode, coulomb, a):
-            return False
+        if loaded:
+            if not accelerate_loaded(force, parameters, terms, coupling, scalars, mode, level, v, a, matrices, scratch):
+                return False
+        else:
+            for i in range(n):
+                for j in range(n):
+                    copy[i, j] = mass[i, j]
+            if not accelerate(copy, force, mode, level, a):
+                return False
         released = False
         for i in range(n):
             if mode[i] == 0.0:
                 held = force[i]
                 for j in range(n):
                     held -= mass[i, j] * a[j]
-                friction[i] = held
-                if abs(held) > coulomb[i]:
+                friction[i] = drag[i] + held
+                limit = parameters[HOLD, i]
+                if loaded:
+                    limit += dry_level(terms, first, terms.shape[0], i, 0.0, load[i])
+                if abs(held) > limit:
                     mode[i] = np.sign(held)
                     released = True
-            elif mode[i] == 2.0:
-                friction[i] = parameters[VISCOUS, i] * v[i]
             else:
-                friction[i] = parameters[VISCOUS, i] * v[i] + mode[i] * coulomb[i]
+                friction[i] = drag[i]
+                if mode[i] != 2.0:
+                    friction[i] += mode[i] * level[i]
+                if loaded:
+                    friction[i] += scratch[WEIGHT, i] * abs(load[i])
         if not released:
             break
     return True
@@ -177,8 +140,9 @@ def _runge_kutta(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
     coupling: FloatArray,
-    coupled: bool,
+    scalars: FloatArray,
     state: FloatArray,
     h: float,
     u0: FloatArray,
@@ -186,16 +150,15 @@ def _runge_kutta(
     x1: FloatArray,
     v1: FloatArray,
     vectors: FloatArray,
-    mass: FloatArray,
+    matrices: FloatArray,
     scratch: FloatArray,
-    product: FloatArray,
     work: FloatArray,
 ) -> bool:
     """One step of length `h` with all modes as they are and torque going linearly from `u0` to `u1`."""
     n = x1.shape[0]
-    x, v, a = state[X], state[V], state[A]
-    mode, coulomb = state[MODE], parameters[COULOMB]
+    x, v, a, mode = state[X], state[V], state[A], state[MODE]
     xs, vs, us, stage, force = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
+    mass, level = matrices[MASS], scratch[LEVEL]
     for i in range(n):
         xs[i] = x[i] + 0.5 * h * v[i]
         vs[i] = v[i] + 0.5 * h * a[i]
@@ -204,21 +167,17 @@ def _runge_kutta(
         v1[i] = a[i]
     for k in range(3):
         equations(
-            arm,
-            gravity,
-            parameters,
-            coupling,
-            coupled,
-            xs,
-            vs,
-            us if k < 2 else u1,
-            mass,
-            force,
-            scratch,
-            product,
+            arm, gravity, parameters, terms, coupling, scalars, xs, vs, us if k < 2 else u1, force, matrices, scratch,
             work,
-        )
-        if not _accelerate(mass, force, mode, coulomb, stage):
+        )  # fmt: skip
+        if scalars[VARYING] != 0.0:
+            levels(terms, scalars, vs, level)
+        if scalars[LOADED] != 0.0:
+            if not accelerate_loaded(
+                force, parameters, terms, coupling, scalars, mode, level, vs, stage, matrices, scratch
+            ):
+                return False
+        elif not accelerate(mass, force, mode, level, stage):
             return False
         length = 0.5 * h if k == 0 else h
         weight = 2.0 if k == 0 else 1.0
@@ -235,21 +194,47 @@ def _runge_kutta(
 
 
 @kernel
+def _piece(terms: FloatArray, scalars: FloatArray, state: FloatArray, h: float, left: float) -> float:
+    """Share of a substep `h`, at most `left`, over which steep friction can be integrated in one step."""
+    rate = scalars[BASE_RATE]
+    length = left * h
+    for i in range(state.shape[1]):
+        if state[MODE, i] == 0.0:
+            continue
+        v, a = state[V, i], state[A, i]
+        for t in range(terms.shape[0]):
+            width = terms[t, WIDTH, i]
+            if width == 0.0:
+                continue
+            change = 0.5 * width
+            if abs(v) < terms[t, REACH, i]:
+                rate += terms[t, RATE, i]
+            elif v * a < 0.0:
+                change += abs(v) - terms[t, REACH, i]
+            else:
+                continue
+            if abs(a) * length > change:
+                length = change / abs(a)
+    if rate * length > STABLE:
+        length = STABLE / rate
+    return min(max(length / h, 1.0 / MAX_PIECES), left)
+
+
+@kernel
 def substep(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
     coupling: FloatArray,
-    coupled: bool,
+    scalars: FloatArray,
     state: FloatArray,
     h: float,
     target: FloatArray,
     jump: FloatArray,
     vectors: FloatArray,
-    mass: FloatArray,
-    copy: FloatArray,
+    matrices: FloatArray,
     scratch: FloatArray,
-    product: FloatArray,
     work: FloatArray,
 ) -> bool:
     """Integrate over `h` while motor torque ramps to `target`; False if inertia is not positive definite.
@@ -263,50 +248,40 @@ def substep(
     for i in range(n):
         start[i] = state[U, i]
     done = 0.0
-    for event in range(_MAX_EVENTS + 1):
+    events = 0
+    while done < 1.0:
         left = 1.0 - done
+        part = _piece(terms, scalars, state, h, left) if scalars[STEEP] != 0.0 else left
+        last = part >= left
         for i in range(n):
             u0[i] = state[U, i]
-            u1[i] = target[i]
+            u1[i] = target[i] if last else start[i] + (done + part) * (target[i] - start[i])
         if not _runge_kutta(
-            arm,
-            gravity,
-            parameters,
-            coupling,
-            coupled,
-            state,
-            left * h,
-            u0,
-            u1,
-            x1,
-            v1,
-            vectors,
-            mass,
-            scratch,
-            product,
-            work,
-        ):
+            arm, gravity, parameters, terms, coupling, scalars, state, part * h, u0, u1, x1, v1, vectors, matrices,
+            scratch, work,
+        ):  # fmt: skip
             return False
         first, which = 2.0, -1
         for i in range(n):
             if (mode[i] == 1.0 or mode[i] == -1.0) and mode[i] * v1[i] < 0.0:
-                part = 0.0
+                share = 0.0
                 if mode[i] * state[V, i] > 0.0 or mode[i] * state[A, i] > 0.0:
-                    part = _first_zero(state[V, i], left * h * state[A, i], v1[i])
-                if part < first:
-                    first, which = part, i
-        if which >= 0 and event < _MAX_EVENTS:
+                    share = _first_zero(state[V, i], part * h * state[A, i], v1[i])
+                if share < first:
+                    first, which = share, i
+        if which >= 0 and events < _MAX_EVENTS:
+            events += 1
             for i in range(n):
-                u1[i] = start[i] + (done + first * left) * (target[i] - start[i])
+                u1[i] = start[i] + (done + first * part) * (target[i] - start[i])
             if not _runge_kutta(
-                arm, gravity, parameters, coupling, coupled, state, first * left * h, u0, u1, x1, v1, vectors, mass,
-                scratch, product, work,
+                arm, gravity, parameters, terms, coupling, scalars, state, first * part * h, u0, u1, x1, v1, vectors,
+                matrices, scratch, work,
             ):  # fmt: skip
                 return False
-            done += first * left
+            done += first * part
             v1[which] = 0.0
         else:
-            done = 1.0
+            done = 1.0 if last else done + part
         for i in range(n):
             state[X, i] = x1[i]
             state[V, i] = v1[i]
@@ -320,22 +295,9 @@ def substep(
                 target[i] += jump[i]
                 jump[i] = 0.0
         equations(
-            arm,
-            gravity,
-            parameters,
-            coupling,
-            coupled,
-            state[X],
-            state[V],
-            state[U],
-            mass,
-            force,
-            scratch,
-            product,
+            arm, gravity, parameters, terms, coupling, scalars, state[X], state[V], state[U], force, matrices, scratch,
             work,
-        )
-        if not resolve(mass, force, copy, parameters, state):
+        )  # fmt: skip
+        if not resolve(force, parameters, terms, coupling, scalars, state, matrices, scratch):
             return False
-        if done >= 1.0:
-            break
     return True

@@ -7,16 +7,31 @@ X, V, A, U, MODE, FRICTION, INTEGRAL, TEMPERATURE, X_SET, V_SET, FEED = range(11
 STATE_ROWS = 11
 
 # Rows of the parameters (PARAMETER_ROWS, n).
-ARMATURE, VISCOUS, COULOMB, OFFSET = 0, 1, 2, 3  # the arm's own (offset: motor side)
-FEED_ARMATURE, FEED_VISCOUS, FEED_COULOMB, FEED_OFFSET = 4, 5, 6, 7  # the drive's model of it
-LIMIT, KD, KP, KI = 8, 9, 10, 11
-RESOLUTION, MOTOR_RESOLUTION, RATIO, MOTOR_OFFSET, CURRENT = 12, 13, 14, 15, 16
-TAU_NOISE, CURRENT_NOISE, VELOCITY_NOISE, HEATING = 17, 18, 19, 20
-PARAMETER_ROWS = 21
+ARMATURE, VISCOUS, HOLD, DRY, OFFSET = 0, 1, 2, 3, 4  # the arm's own (offset: motor side); see `friction`
+FEED_ARMATURE, FEED_VISCOUS, FEED_HOLD, FEED_OFFSET = 5, 6, 7, 8  # the drive's model of it
+LIMIT, KD, KP, KI = 9, 10, 11, 12
+RESOLUTION, MOTOR_RESOLUTION, RATIO, MOTOR_OFFSET, CURRENT = 13, 14, 15, 16, 17
+TAU_NOISE, CURRENT_NOISE, VELOCITY_NOISE, HEATING = 18, 19, 20, 21
+PARAMETER_ROWS = 22
+
+# Rows of one friction term in the terms (2, T, TERM_ROWS, n): of the arm itself, and of the drive's model of it.
+CODE, VALUE, CONSTANT, EXPONENT, SMOOTHING, WIDTH, REACH, RATE = range(8)
+TERM_ROWS = 8
 
 # Scalars (SCALARS,).
 PERIOD, SUBSTEPS, FEEDFORWARD, COUPLED, AMBIENT, COOLING = 0, 1, 2, 3, 4, 5
-SCALARS = 6
+PLAIN_END, SMOOTH_END, DRY_END = 6, 7, 8  # which of the friction terms are what; see `friction`
+VARYING, FEED_VARYING, LOADED, STEEP, BASE_RATE = 9, 10, 11, 12, 13
+SCALARS = 14
+
+# Rows of the integrator's scratch (SCRATCH_ROWS, n).
+POSITION, VELOCITY, TORQUE = 0, 1, 2  # joint coordinates
+DRAG, BIAS, LEVEL, LOAD, WEIGHT, LOAD_BIAS, SIDE = 3, 4, 5, 6, 7, 8, 9
+SCRATCH_ROWS = 10
+
+# Scratch matrices (MATRICES, n, n).
+MASS, COPY, PRODUCT, LOAD_MASS = 0, 1, 2, 3
+MATRICES = 4
 
 # Rows of one output sample (OUT_ROWS, n): measured channels, then exact values.
 OUT_Q, OUT_DQ, OUT_CURRENT, OUT_TAU, OUT_Q_MOTOR, OUT_TEMPERATURE, OUT_SETPOINT = range(7)

@@ -2,27 +2,30 @@
 
 The truth is the model's own `inertial` and `dynamics`; at every sample instant the exact values obey
 
-    tau = M(q) ddq + b(q, dq) + C' (Ia * C ddq + fv * C dq + friction) + offset
+    tau = M(q) ddq + b(q, dq) + C' (Ia * C ddq + friction) + offset
 
-with `C` the coupling of the transmission (identity for most arms), and dry friction `fc * sgn(C dq)`
-while a motor turns, anything up to `fc` while it stands.  Measured torque is motor torque on the
-joint side, before friction.  See `sim_backend.integrate` and `sim_backend.stepper`.
+with `C` the coupling of the transmission (identity for most arms).  Friction is that of the model's law
+(`rt_core.model.friction`, the same function that a fit uses) while a motor turns; while it stands, its dry part is
+anything up to the breakaway torque.  Measured torque is motor torque on the joint side, before friction.
+See `sim_backend.friction`, `sim_backend.integrate` and `sim_backend.stepper`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from drivers.frame import JointFrame
 from rt_core.model.forward import FORWARD_WORK, equations_of_motion
+from rt_core.model.friction import LAW_BREAKAWAY, LAW_TANH
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
 from sim_backend import layout
 from sim_backend.errors import SimulationConfigError, SimulationDivergedError
-from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.friction import friction_terms
+from sim_backend.integrate import MAX_PIECES, STABLE
+from sim_backend.settings import SIGNED_DYNAMICS, DynamicsParameter, MotionSettings, SimSettings
 from sim_backend.stepper import SCRATCH_VECTORS, advance, begin, refresh
 from sim_backend.trajectory import Motion, MotionLimits, motor_torque, plan_motion
 
@@ -38,8 +41,6 @@ _ROWS = {
     "temperature": layout.OUT_TEMPERATURE,
     "setpoint": layout.OUT_SETPOINT,
 }
-
-DynamicsParameter = Literal["armature", "viscous", "coulomb", "offset"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ class SimulatedArm:
             raise SimulationConfigError(
                 f"robot '{model.name}' has no inertial parameters: a simulated arm needs them in its description"
             )
+        self._truth = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics
+        self._dynamics = self._truth
+        self._check_dynamics()
         if motion is None:
             motion = MotionSettings(seed=self.seed)
         self.motion = plan_motion(model, motion) if isinstance(motion, MotionSettings) else motion
@@ -128,12 +132,9 @@ class SimulatedArm:
         self._scalars = np.zeros(layout.SCALARS)
         self._state = np.zeros((layout.STATE_ROWS, n))
         self._vectors = np.zeros((SCRATCH_VECTORS, n))
-        self._matrices = np.zeros((3, n, n))
+        self._matrices = np.zeros((layout.MATRICES, n, n))
         self._work = np.zeros((n, FORWARD_WORK))
         self._sample_out = np.zeros((1, layout.OUT_ROWS, n))
-        truth = model.dynamics
-        self._dynamics = JointDynamics.zeros(n) if truth is None else truth
-        self._fill_dynamics()
         self._fill_scalars()
         self._fill_sensors(model.inertial)
         self._fill_drive(model.inertial)
@@ -163,11 +164,10 @@ class SimulatedArm:
         self._used = 0
         self._next = 0
         self._event = 0
-        truth = self.model.dynamics
-        self._dynamics = JointDynamics.zeros(self.n) if truth is None else truth
+        self._dynamics = self._truth
         self._fill_dynamics()
         started = begin(
-            self._arm, self._gravity, self._parameters, self._coupling, self._scalars, self.motion.table,
+            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self.motion.table,
             self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state, self._vectors,
             self._matrices, self._work,
         )  # fmt: skip
@@ -182,22 +182,30 @@ class SimulatedArm:
         Raises
         ------
         SimulationConfigError
-            Not exactly one of `factor` and `value`, or a negative inertia or friction.
+            Not exactly one of `factor` and `value`, a parameter that the arm's friction law does not have, or a
+            negative inertia or friction.
         """
         if (factor is None) == (value is None):
             raise SimulationConfigError(f"change of {parameter}: give either factor or value")
+        known = ("armature", "offset", *_friction_fields(self.model))
+        if parameter not in known:
+            raise SimulationConfigError(
+                f"{parameter} means nothing to robot '{self.model.name}', whose friction law is "
+                f"'{self.model.friction.law}'; it has {', '.join(known)}"
+            )
         values = np.array(getattr(self._dynamics, parameter))
         values[joint] = value if value is not None else values[joint] * (1.0 if factor is None else factor)
-        if parameter != "offset" and values[joint] < 0.0:
+        if parameter not in SIGNED_DYNAMICS and values[joint] < 0.0:
             raise SimulationConfigError(
                 f"{parameter} of joint '{self.model.joints[joint].name}' would become {values[joint]:g}: "
                 "it cannot be negative"
             )
         self._dynamics = replace(self._dynamics, **{parameter: values})
+        self._check_dynamics()
         self._fill_dynamics()
         if not refresh(
-            self._arm, self._gravity, self._parameters, self._coupling, self._scalars, self._state, self._vectors,
-            self._matrices, self._work,
+            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self._state,
+            self._vectors, self._matrices, self._work,
         ):  # fmt: skip
             raise self._diverged()
 
@@ -245,9 +253,9 @@ class SimulatedArm:
             if self._event < len(self._events):
                 count = min(count, self._events[self._event][0] + 1 - self._next)
             good = advance(
-                self._arm, self._gravity, self._parameters, self._coupling, self._scalars, self.motion.table,
-                self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state, self._vectors,
-                self._matrices, self._work, self._next, self._noise[self._used : self._used + count],
+                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars,
+                self.motion.table, self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state,
+                self._vectors, self._matrices, self._work, self._next, self._noise[self._used : self._used + count],
                 out[done : done + count],
             )  # fmt: skip
             self._next += good
@@ -271,13 +279,43 @@ class SimulatedArm:
         self._scalars[layout.AMBIENT] = s.ambient_c
         self._scalars[layout.COOLING] = np.exp(-1.0 / (s.rate_hz * s.thermal_time_s))
 
+    def _check_dynamics(self) -> None:
+        for item in fields(JointDynamics):
+            values = getattr(self._dynamics, item.name)
+            signed = item.name in SIGNED_DYNAMICS
+            if values.shape != (self.n,) or not np.all(np.isfinite(values) if signed else values >= 0.0):
+                kind = "finite values" if signed else "values >= 0"
+                raise SimulationConfigError(f"{item.name} of robot '{self.model.name}' must be {self.n} {kind}")
+
     def _fill_dynamics(self) -> None:
-        p, d = self._parameters, self._dynamics
-        p[layout.ARMATURE], p[layout.VISCOUS], p[layout.COULOMB] = d.armature, d.viscous, d.coulomb
-        p[layout.OFFSET] = self._coupling[1].T @ d.offset
-        for name, values in (("armature", d.armature), ("viscous", d.viscous), ("coulomb", d.coulomb)):
-            if values.shape != (self.n,) or not np.all(values >= 0.0):
-                raise SimulationConfigError(f"{name} of robot '{self.model.name}' must be {self.n} values >= 0")
+        p, s, d = self._parameters, self._scalars, self._dynamics
+        friction = friction_terms(self.model, d)
+        p[layout.ARMATURE], p[layout.OFFSET] = d.armature, self._coupling[1].T @ d.offset
+        p[layout.VISCOUS], p[layout.HOLD], p[layout.DRY] = friction.viscous, friction.hold, friction.dry
+        s[layout.PLAIN_END], s[layout.SMOOTH_END] = friction.plain_end, friction.smooth_end
+        s[layout.DRY_END] = friction.dry_end
+        s[layout.VARYING], s[layout.LOADED], s[layout.STEEP] = friction.varying, friction.loaded, friction.steep
+        self._terms[0] = friction.values
+        if friction.steep:
+            inertia = _smallest_inertia(self._masses, d.armature)
+            self._terms[0, :, layout.RATE] /= inertia
+            s[layout.BASE_RATE] = np.sum(friction.slope / inertia)
+            self._check_steepness()
+
+    def _check_steepness(self) -> None:
+        """Refuse friction so steep that no step is short enough.  Stribeck's exponential falls, and is harmless."""
+        terms = self._terms[0]
+        rising = np.where(terms[:, layout.CODE] == LAW_BREAKAWAY, 0.0, terms[:, layout.RATE])
+        allowed = STABLE * MAX_PIECES * self.substeps * self.settings.rate_hz
+        rate = rising.sum() + self._scalars[layout.BASE_RATE]
+        if rate > allowed:
+            term, joint = np.unravel_index(int(np.argmax(rising)), rising.shape)
+            key = "tanh_velocity" if terms[term, layout.CODE, joint] == LAW_TANH else "friction_smoothing"
+            raise SimulationConfigError(
+                f"friction of joint '{self.model.joints[joint].name}' is too steep to be integrated: its inertia would "
+                f"follow within {1.0 / rate:.1g} s; make {key} ({terms[term, layout.WIDTH, joint]:g}) at least "
+                f"{rate / allowed:.2g} times as large, or set more substeps"
+            )
 
     def _fill_sensors(self, inertial: FloatArray) -> None:
         s, p, model = self.settings, self._parameters, self.model
@@ -311,20 +349,36 @@ class SimulatedArm:
         limits = MotionLimits.of(model)
         q = np.random.default_rng(0).uniform(limits.lower, limits.upper, (64, self.n))
         mass, _ = equations_of_motion(model.geometry, model.gravity, inertial, q, np.zeros_like(q))
-        truth = JointDynamics.zeros(self.n) if model.dynamics is None else model.dynamics
-        mass = self._coupling[1].T @ mass @ self._coupling[1] + np.diag(truth.armature)
-        smallest = np.linalg.eigvalsh(mass)[:, 0].min()
+        truth = self._truth
+        self._masses = self._coupling[1].T @ mass @ self._coupling[1]
+        smallest = np.linalg.eigvalsh(self._masses + np.diag(truth.armature))[:, 0].min()
         if not smallest > 0.0:
             raise SimulationConfigError(
                 f"inertial parameters of robot '{model.name}' are not physical: its mass matrix has the eigenvalue "
                 f"{smallest:.3g} in some posture, all must be positive"
             )
-        inertia = 1.0 / np.linalg.inv(mass).diagonal(axis1=1, axis2=2).max(axis=0)
+        inertia = _smallest_inertia(self._masses, truth.armature)
         p[layout.KD] = 2.0 * np.pi * drive.velocity_bandwidth_hz * inertia
         p[layout.KP] = 2.0 * np.pi * drive.position_bandwidth_hz
         p[layout.KI] = 0.0 if drive.integral_time_s is None else p[layout.KD] / drive.integral_time_s
-        p[layout.FEED_ARMATURE], p[layout.FEED_VISCOUS] = truth.armature, truth.viscous
-        p[layout.FEED_COULOMB], p[layout.FEED_OFFSET] = truth.coulomb, self._coupling[1].T @ truth.offset
+        p[layout.FEED_ARMATURE], p[layout.FEED_OFFSET] = truth.armature, self._coupling[1].T @ truth.offset
+        friction = friction_terms(model, truth)
+        p[layout.FEED_VISCOUS], p[layout.FEED_HOLD] = friction.viscous, friction.hold
+        self._scalars[layout.FEED_VARYING] = friction.varying
+        #: Friction terms of the arm, and of the drive's model of it.
+        self._terms = np.stack((friction.values, friction.values))
+
+
+def _friction_fields(model: RobotModel) -> list[str]:
+    """Fields of `JointDynamics` that the friction of `model` uses."""
+    law = model.friction
+    return [field for _, _, field in law.terms] + [field for _, field, _ in law.constants]
+
+
+def _smallest_inertia(masses: FloatArray, armature: FloatArray) -> FloatArray:
+    """(n,) smallest inertia that each motor meets over the postures of `masses` (K, n, n), all joints free."""
+    inverse = np.linalg.inv(masses + np.diag(armature))
+    return np.asarray(1.0 / inverse.diagonal(axis1=1, axis2=2).max(axis=0))
 
 
 def torque_scale(model: RobotModel, inertial: FloatArray) -> FloatArray:

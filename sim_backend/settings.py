@@ -16,6 +16,36 @@ Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
+DynamicsParameter = Literal[
+    "armature",
+    "viscous",
+    "coulomb",
+    "offset",
+    "breakaway",
+    "stribeck_velocity",
+    "quadratic_friction",
+    "cubic_friction",
+    "load_friction",
+    "tanh_torque",
+    "tanh_velocity",
+    "decaying_viscous",
+    "decay_velocity",
+    "cyclic_sine",
+    "cyclic_cosine",
+]
+"""What can change in an arm: the fields of `rt_core.model.robot.JointDynamics`."""
+#: Those of them that may be negative.
+SIGNED_DYNAMICS = (
+    "offset",
+    "quadratic_friction",
+    "cubic_friction",
+    "tanh_torque",
+    "decaying_viscous",
+    "cyclic_sine",
+    "cyclic_cosine",
+)
+
+
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,7 +114,7 @@ class EventSettings(_Settings):
 
     time_s: NonNegative
     joint: str
-    parameter: Literal["armature", "viscous", "coulomb", "offset"]
+    parameter: DynamicsParameter
     factor: Finite | None = None
     """Multiplies the present value."""
     value: Finite | None = None
@@ -95,7 +125,7 @@ class EventSettings(_Settings):
         if (self.factor is None) == (self.value is None):
             raise ValueError("give either factor or value")
         change = self.factor if self.factor is not None else self.value
-        if self.parameter != "offset" and change is not None and change < 0.0:
+        if self.parameter not in SIGNED_DYNAMICS and change is not None and change < 0.0:
             raise ValueError(f"{self.parameter} cannot become negative")
         return self
 

@@ -16,17 +16,21 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.model.dynamics import rnea_single
 from rt_core.types import FloatArray
-from sim_backend.integrate import equations, resolve, substep, times, times_transposed
+from sim_backend.equations import equations, levels, times, times_transposed
+from sim_backend.friction import dry_level, effect
+from sim_backend.integrate import resolve, substep
 from sim_backend.layout import (
     AMBIENT,
     COOLING,
     COUPLED,
     CURRENT,
     CURRENT_NOISE,
+    DRY_END,
     FEED,
     FEED_ARMATURE,
-    FEED_COULOMB,
+    FEED_HOLD,
     FEED_OFFSET,
+    FEED_VARYING,
     FEED_VISCOUS,
     FEEDFORWARD,
     FRICTION,
@@ -35,6 +39,7 @@ from sim_backend.layout import (
     KD,
     KI,
     KP,
+    LEVEL,
     LIMIT,
     MODE,
     MOTOR_OFFSET,
@@ -52,8 +57,12 @@ from sim_backend.layout import (
     OUT_TRUE_Q,
     OUT_TRUE_TAU,
     PERIOD,
+    PLAIN_END,
     RATIO,
     RESOLUTION,
+    SCRATCH_ROWS,
+    SMOOTH_END,
+    SMOOTHING,
     SUBSTEPS,
     TAU_NOISE,
     TEMPERATURE,
@@ -67,8 +76,9 @@ from sim_backend.layout import (
 )
 from sim_backend.trajectory import motion_at
 
-#: Scratch rows (SCRATCH_VECTORS, n) of `advance`.
-SCRATCH_VECTORS = 24
+#: Where the integrator's scratch begins in the rows (SCRATCH_VECTORS, n) of `advance`.
+_SCRATCH = 20
+SCRATCH_VECTORS = _SCRATCH + SCRATCH_ROWS
 
 
 @kernel
@@ -76,6 +86,7 @@ def _setpoint(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
     coupling: FloatArray,
     scalars: FloatArray,
     table: FloatArray,
@@ -125,13 +136,26 @@ def _setpoint(
             state[FEED, i] = tau[i]
     for i in range(n):
         state[FEED, i] += parameters[FEED_OFFSET, i]
-        if scalars[FEEDFORWARD] == 2.0:
-            state[FEED, i] += (
-                parameters[FEED_ARMATURE, i] * ddx[i]
-                + parameters[FEED_VISCOUS, i] * state[V_SET, i]
-                + parameters[FEED_COULOMB, i] * sign[i]
-            )
-            jump[i] = parameters[FEED_COULOMB, i] * (np.sign(state[V_SET, i]) - sign[i])
+    if scalars[FEEDFORWARD] == 1.0:
+        return
+    plain_end, smooth_end, dry_end = int(scalars[PLAIN_END]), int(scalars[SMOOTH_END]), int(scalars[DRY_END])
+    for i in range(n):
+        x, v = state[X_SET, i], state[V_SET, i]
+        feed = parameters[FEED_ARMATURE, i] * ddx[i] + parameters[FEED_VISCOUS, i] * v
+        for t in range(plain_end, smooth_end):
+            feed += effect(terms, t, i, x, v, 0.0)
+        if dry_end < terms.shape[0] and terms[dry_end, SMOOTHING, i] > 0.0:
+            for t in range(dry_end, terms.shape[0]):
+                feed += effect(terms, t, i, x, v, tau[i])
+        else:
+            level = parameters[FEED_HOLD, i]
+            if scalars[FEED_VARYING] != 0.0:
+                level = dry_level(terms, smooth_end, dry_end, i, v, 0.0)
+            if dry_end < terms.shape[0]:
+                level += dry_level(terms, dry_end, terms.shape[0], i, v, tau[i])
+            feed += level * sign[i]
+            jump[i] = level * (np.sign(v) - sign[i])
+        state[FEED, i] += feed
 
 
 @kernel
@@ -144,6 +168,7 @@ def begin(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
     coupling: FloatArray,
     scalars: FloatArray,
     table: FloatArray,
@@ -159,7 +184,9 @@ def begin(
     n = centre.shape[0]
     for i in range(n):
         state[V_SET, i] = 0.0
-    _setpoint(arm, gravity, parameters, coupling, scalars, table, centre, series, period, 0.0, state, vectors, work)
+    _setpoint(
+        arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, 0.0, state, vectors, work
+    )
     for i in range(n):
         state[X, i] = state[X_SET, i]
         state[V, i] = state[V_SET, i]
@@ -167,7 +194,7 @@ def begin(
         state[MODE, i] = np.sign(state[V, i])
         state[INTEGRAL, i] = 0.0
         state[TEMPERATURE, i] = scalars[AMBIENT]
-    return refresh(arm, gravity, parameters, coupling, scalars, state, vectors, matrices, work)
+    return refresh(arm, gravity, parameters, terms, coupling, scalars, state, vectors, matrices, work)
 
 
 @kernel
@@ -175,6 +202,7 @@ def refresh(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
     coupling: FloatArray,
     scalars: FloatArray,
     state: FloatArray,
@@ -183,12 +211,13 @@ def refresh(
     work: FloatArray,
 ) -> bool:
     """Modes and accelerations of the present state, after a change of `parameters`."""
-    force = vectors[10]
+    force, scratch = vectors[10], vectors[_SCRATCH:]
+    levels(terms[0], scalars, state[V], scratch[LEVEL])
     equations(
-        arm, gravity, parameters, coupling, scalars[COUPLED] != 0.0, state[X], state[V], state[U], matrices[0], force,
-        vectors[20:], matrices[2], work,
+        arm, gravity, parameters, terms[0], coupling, scalars, state[X], state[V], state[U], force, matrices, scratch,
+        work,
     )  # fmt: skip
-    return resolve(matrices[0], force, matrices[1], parameters, state)
+    return resolve(force, parameters, terms[0], coupling, scalars, state, matrices, scratch)
 
 
 @kernel
@@ -250,6 +279,7 @@ def advance(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
+    terms: FloatArray,
     coupling: FloatArray,
     scalars: FloatArray,
     table: FloatArray,
@@ -268,13 +298,13 @@ def advance(
 
     `arm` (n, 47) is geometry and link parameters side by side, `coupling` (2, n, n) the coupling and
     its inverse, `noise` (N, 3, n) standard normal; the state is that of sample `sample - 1`, or of
-    sample 0 after `begin`.  `vectors` (SCRATCH_VECTORS, n), `matrices` (3, n, n) and `work` are scratch.
+    sample 0 after `begin`.  `terms` (2, T, TERM_ROWS, n) is friction, of the arm and of the drive's model of it;
+    `vectors` (SCRATCH_VECTORS, n), `matrices` (MATRICES, n, n) and `work` are scratch.
     """
     n = centre.shape[0]
     substeps = int(scalars[SUBSTEPS])
     h = scalars[PERIOD] / substeps
-    coupled = scalars[COUPLED] != 0.0
-    error, target = vectors[16], vectors[17]
+    error, target, scratch = vectors[16], vectors[17], vectors[_SCRATCH:]
     for k in range(out.shape[0]):
         index = sample + k
         if index > 0:
@@ -283,12 +313,13 @@ def advance(
                     error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
                 t = ((index - 1) * substeps + s + 1) * h
                 _setpoint(
-                    arm, gravity, parameters, coupling, scalars, table, centre, series, period, t, state, vectors, work
-                )
+                    arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,
+                    vectors, work,
+                )  # fmt: skip
                 _control(parameters, state, h, error, target, vectors[19])
                 if not substep(
-                    arm, gravity, parameters, coupling, coupled, state, h, target, vectors[19], vectors, matrices[0],
-                    matrices[1], vectors[20:], matrices[2], work,
+                    arm, gravity, parameters, terms[0], coupling, scalars, state, h, target, vectors[19], vectors,
+                    matrices, scratch, work,
                 ):  # fmt: skip
                     return k
             finite = 0.0

@@ -18,11 +18,13 @@ import numpy as np
 from rt_core.jit import jit
 from rt_core.model.base import base_parameters
 from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.friction import LAW_LOAD
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from sim_backend.errors import MotionError
+from sim_backend.friction import friction_batch, friction_terms
 from sim_backend.settings import MotionSettings, SegmentSettings
 
 #: Stand-ins for limits that a robot description leaves open, by joint kind.
@@ -187,6 +189,8 @@ def plan_motion(model: RobotModel, settings: MotionSettings | None = None) -> Mo
     settings = MotionSettings() if settings is None else settings
     limits = MotionLimits.of(model, settings.acceleration)
     layout = base_parameters(model).layout if settings.candidates > 1 and settings.kind != "hold" else None
+    if layout is not None and model.inertial is None:
+        layout = layout.take(np.flatnonzero(layout.law != LAW_LOAD))  # without links the load is not known
     task = _Task(model, settings, limits, _centre(model, settings, limits), layout)
     pieces = settings.segments or (
         SegmentSettings(
@@ -316,14 +320,16 @@ def _fit_limits(task: _Task, amplitude: float, row: FloatArray, series: FloatArr
 
 def motor_torque(model: RobotModel, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray) -> FloatArray:
     """Torques (N, n) of the motors on the joint side: rigid links, and rotors and friction as far as known."""
-    tau = inverse_dynamics(model.geometry, model.gravity, inertial, q, dq, ddq)
+    links = inverse_dynamics(model.geometry, model.gravity, inertial, q, dq, ddq)
     effects = model.dynamics
-    if effects is not None:
-        C = model.coupling
-        dx, ddx = dq @ C.T, ddq @ C.T
-        motor = effects.armature * ddx + effects.viscous * dx + effects.coulomb * np.sign(dx)
-        tau = tau + motor @ C + effects.offset
-    return tau
+    if effects is None:
+        return links
+    C = model.coupling
+    terms = friction_terms(model, effects).values
+    motor = np.empty_like(links)
+    friction_batch(terms, q @ C.T, dq @ C.T, links, motor)
+    motor += effects.armature * (ddq @ C.T)
+    return np.asarray(links + motor @ C + effects.offset)
 
 
 def _condition_number(task: _Task, layout: ParameterLayout, row: FloatArray, series: FloatArray) -> float:
@@ -333,7 +339,12 @@ def _condition_number(task: _Task, layout: ParameterLayout, row: FloatArray, ser
     """
     motion = _single(row, task.centre, series)
     times = np.linspace(0.0, min(row[1], row[2] + 2.0 * np.pi / row[3]), 200)
-    W = regressor(task.model, layout, *motion.sample(times)).reshape(-1, len(layout))
+    states = motion.sample(times)
+    model = task.model
+    load = None
+    if layout.has_load and model.inertial is not None:
+        load = inverse_dynamics(model.geometry, model.gravity, model.inertial, *states)
+    W = regressor(model, layout, *states, load=load).reshape(-1, len(layout))
     length = np.linalg.norm(W, axis=0)
     moved = length > 1e-9 * length.max(initial=0.0)
     values = np.linalg.svd(W[:, moved] / length[moved], compute_uv=False)

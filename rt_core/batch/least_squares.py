@@ -3,7 +3,7 @@
 Weights that are constant per joint commute with a QR factorisation.  So each joint's rows
 `[Y_j tau_j]`, without the columns that are zero for that joint, are compressed to one small triangle
 in a single pass over memory; every solve, residual norm and covariance after that works on the
-triangles alone.
+triangles alone.  The rows may come in chunks: what is kept does not grow with them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg as la
+from scipy.linalg import lapack
 
+from rt_core.jit import jit
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 Method = Literal["ols", "wls", "iwls"]
@@ -22,16 +24,18 @@ METHODS: tuple[Method, ...] = ("ols", "wls", "iwls")
 
 #: Scaled singular values below this share of the largest belong to directions without data.
 RANK_TOLERANCE = 1e-9
+_SAFE_CONDITION = 1e-6  # above this reciprocal condition number a triangle is solved without looking at its rank
 _IWLS_TOLERANCE = 1e-8
 _IWLS_LIMIT = 100
-_CHUNK = 4096
+_CHUNK = 1024  # rows reduced at once: a block stays in the second-level cache
+_PANEL = 16
 
 
 @dataclass(frozen=True)
 class JointTriangle:
     """One joint's rows `[Y tau]` reduced to a triangle: same normal equations, few rows.
 
-    `columns` (c,) are the base parameters that touch this joint, `R` (r, c), `z` (r,); `rest` is the
+    `columns` (c,) are the base parameters that touch this joint, `R` (c, c), `z` (c,); `rest` is the
     squared norm of the torque outside the span of the columns, `count` the number of rows.
     """
 
@@ -47,25 +51,161 @@ class JointTriangle:
         return float(e @ e) + self.rest
 
 
+@jit
+def _mark_touched(Y: FloatArray, rows: IntArray, touched: BoolArray) -> None:
+    """Mark the columns (p,) of `Y` (p, K) that are not zero in all of `rows`; NaN counts as not zero."""
+    for c in range(touched.size):
+        if not touched[c]:
+            column = Y[c]
+            for k in range(rows.size):
+                if column[rows[k]] != 0.0:
+                    touched[c] = True
+                    break
+
+
+@jit
+def _gather(
+    Y: FloatArray,
+    tau: FloatArray,
+    root: FloatArray,
+    rows: IntArray,
+    columns: IntArray,
+    block: FloatArray,
+    start: int,
+    size: int,
+    at: int,
+) -> None:
+    """Copy `size` of the `rows` of `[Y tau]`, from the `start`-th, times `root`, to `block` (c + 1, chunk) at `at`."""
+    for c in range(columns.size):
+        source = Y[columns[c]]
+        target = block[c]
+        for k in range(size):
+            target[at + k] = source[rows[start + k]] * root[rows[start + k]]
+    target = block[columns.size]
+    for k in range(size):
+        target[at + k] = tau[rows[start + k]] * root[rows[start + k]]
+
+
+class _JointAccumulator:
+    """The triangle of one joint so far, and the rows that wait to be reduced into it."""
+
+    def __init__(self, p: int) -> None:
+        self.touched = np.zeros(p, dtype=bool)
+        self.columns = np.zeros(0, dtype=np.int64)
+        self.R = np.zeros((1, 1), order="F")
+        self.block = np.zeros((1, _CHUNK))
+        self.waiting = 0
+        self.count = 0
+
+    def add(self, Y: FloatArray, tau: FloatArray, use: BoolArray, root: FloatArray) -> None:
+        Y, tau = np.ascontiguousarray(Y), np.ascontiguousarray(tau)
+        rows = np.flatnonzero(use)
+        known = self.columns.size
+        _mark_touched(Y, rows, self.touched)
+        if int(self.touched.sum()) > known:
+            self._widen()
+        self.count += rows.size
+        start = 0
+        while start < rows.size:
+            size = min(_CHUNK - self.waiting, rows.size - start)
+            _gather(Y, tau, root, rows, self.columns, self.block, start, size, self.waiting)
+            start += size
+            self.waiting += size
+            if self.waiting == _CHUNK:
+                self._reduce()
+
+    def _widen(self) -> None:
+        """Make room for columns that were zero until now."""
+        columns = np.flatnonzero(self.touched)
+        place = np.append(np.searchsorted(columns, self.columns), columns.size)
+        R = np.zeros((columns.size + 1, columns.size + 1), order="F")
+        R[np.ix_(place, place)] = self.R
+        block = np.zeros((columns.size + 1, _CHUNK))
+        block[place] = self.block
+        self.columns, self.R, self.block = columns, R, block
+
+    def _reduce(self) -> None:
+        self.block[:, self.waiting :] = 0.0
+        # LAPACK's QR of a triangle above a full block; it may use the block as its workspace
+        self.R, _, _, _ = lapack.dtpqrt(
+            0, min(_PANEL, self.R.shape[0]), self.R, self.block.T, overwrite_a=1, overwrite_b=1
+        )
+        self.waiting = 0
+
+    def triangle(self) -> JointTriangle:
+        if self.waiting:
+            self._reduce()
+        width = self.columns.size
+        R = np.triu(self.R)
+        return JointTriangle(
+            self.columns, R[:width, :width].copy(), R[:width, width].copy(), float(R[width, width] ** 2), self.count
+        )
+
+
+class Compressor:
+    """Triangles of `n` joints and `p` parameters from rows that come in chunks of any size.
+
+    Memory is `n` triangles and one block of rows a joint, however many rows are added.
+    """
+
+    def __init__(self, n: int, p: int) -> None:
+        self.p = p
+        self._joints = [_JointAccumulator(p) for _ in range(n)]
+
+    def add(self, Y: FloatArray, tau: FloatArray, use: BoolArray, weights: FloatArray | None = None) -> None:
+        """Add the rows in use (K, n) of `Y` (n, p, K) and `tau` (K, n), squares weighted with `weights` (K, n) or 1.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        n, p, count = len(self._joints), self.p, tau.shape[0]
+        if Y.shape != (n, p, count) or tau.shape != (count, n) or use.shape != (count, n):
+            raise ValueError(
+                f"shapes disagree: Y {Y.shape}, tau {tau.shape}, use {use.shape} for {n} joints and {p} parameters"
+            )
+        root = np.ones((n, count)) if weights is None else np.ascontiguousarray(np.sqrt(weights).T)
+        for j, joint in enumerate(self._joints):
+            joint.add(Y[j], tau[:, j], use[:, j], root[j])
+
+    def triangles(self) -> tuple[JointTriangle, ...]:
+        """Triangles of all rows so far; more may be added afterwards.
+
+        Raises
+        ------
+        ValueError
+            If a row was not finite.
+        """
+        out = tuple(joint.triangle() for joint in self._joints)
+        for j, t in enumerate(out):
+            if not (np.isfinite(t.R).all() and np.isfinite(t.z).all() and np.isfinite(t.rest)):
+                raise ValueError(
+                    f"joint {j + 1}: a row in use holds NaN or infinity: clear its use flag or repair the data"
+                )
+        return out
+
+
 def compress_joint(Y: FloatArray, tau: FloatArray) -> JointTriangle:
-    """Compress one joint's rows: `Y` (p, K) by columns, `tau` (K,), in chunks that fit the cache."""
-    columns = np.flatnonzero(np.abs(Y).max(axis=1, initial=0.0) > 0.0)
-    width = columns.size
-    triangle: FloatArray = np.zeros((0, width + 1))
-    for start in range(0, tau.size, _CHUNK):
-        block = np.empty((min(_CHUNK, tau.size - start), width + 1), order="F")
-        block[:, :width] = Y[columns, start : start + _CHUNK].T
-        block[:, width] = tau[start : start + _CHUNK]
-        stacked = np.vstack((triangle, block))
-        triangle = np.asarray(la.qr(stacked, mode="r", check_finite=False)[0][: width + 1], dtype=np.float64)
-    rest = float(triangle[width, width] ** 2) if triangle.shape[0] > width else 0.0
-    top = triangle[: min(width, triangle.shape[0])]
-    return JointTriangle(columns.astype(np.int64), top[:, :width].copy(), top[:, width].copy(), rest, int(tau.size))
+    """Compress one joint's rows: `Y` (p, K) by columns, `tau` (K,)."""
+    compressor = Compressor(1, Y.shape[0])
+    compressor.add(Y[None], tau[:, None], np.ones((tau.size, 1), dtype=bool))
+    return compressor.triangles()[0]
 
 
-def compress(Y: FloatArray, tau: FloatArray, use: BoolArray) -> tuple[JointTriangle, ...]:
-    """Triangles of all joints from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n)."""
-    return tuple(compress_joint(Y[j][:, use[:, j]], tau[use[:, j], j]) for j in range(Y.shape[0]))
+def compress(
+    Y: FloatArray, tau: FloatArray, use: BoolArray, weights: FloatArray | None = None
+) -> tuple[JointTriangle, ...]:
+    """Triangles of all joints from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n), weighted or not.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or a row in use is not finite.
+    """
+    compressor = Compressor(Y.shape[0], Y.shape[1])
+    compressor.add(Y, tau, use, weights)
+    return compressor.triangles()
 
 
 @dataclass(frozen=True)
@@ -104,13 +244,103 @@ class Solution:
     iterations: int
 
 
+class Stack:
+    """The triangles of all joints on top of each other, ready to be weighted and solved again and again.
+
+    `rows` (m, p + 1) holds `[R_j z_j]` with `z_j` counted from the prior; the first row of joint `j` is `first[j]`.
+    """
+
+    def __init__(self, triangles: Sequence[JointTriangle], p: int, prior: FloatArray) -> None:
+        self.p, self.prior = p, prior
+        sizes = np.array([t.R.shape[0] for t in triangles])
+        self.joint = np.repeat(np.arange(len(triangles)), sizes)
+        self.count = np.array([t.count for t in triangles], dtype=np.float64)
+        self.rest = np.array([t.rest for t in triangles])
+        self.rows = np.zeros((max(int(sizes.sum()), p + 1), p + 1), order="F")
+        self.used = int(sizes.sum())
+        at = 0
+        for t in triangles:
+            self.rows[at : at + t.R.shape[0], t.columns] = t.R
+            self.rows[at : at + t.R.shape[0], p] = t.z - t.R @ prior[t.columns]
+            at += t.R.shape[0]
+
+    def reduced(self, sigma: FloatArray) -> FloatArray:
+        """Triangle (p + 1, p + 1) of all rows, each joint's divided by its `sigma` (n,)."""
+        weighted = np.array(self.rows, order="F")
+        weighted[: self.used] /= sigma[self.joint, None]
+        qr, _, _, _ = lapack.dgeqrf(weighted, lwork=64 * (self.p + 1), overwrite_a=1)
+        return np.asarray(np.triu(qr[: self.p + 1]))
+
+    def per_joint(self, x: FloatArray) -> FloatArray:
+        """(n,) sums of `x` (m,) over each joint's rows."""
+        return np.asarray(np.bincount(self.joint, weights=x, minlength=self.count.size), dtype=np.float64)
+
+    def spread(self, step: FloatArray, leverage: FloatArray) -> FloatArray:
+        """(n,) residual standard deviations at `prior + step`."""
+        e = self.rows[: self.used, self.p] - self.rows[: self.used, : self.p] @ step
+        out = np.sqrt((self.per_joint(e * e) + self.rest) / np.maximum(self.count - leverage, 1.0))
+        # A joint that is fitted without any error would get infinite weight.
+        return np.asarray(np.maximum(out, 1e-9 * max(float(out.max()), 1e-12)))
+
+    def quick(self, sigma: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Step from the prior and residual spread, from one triangular solve; None if rank may be missing."""
+        triangle = self.reduced(sigma)
+        R = triangle[: self.p, : self.p]
+        scale = np.sqrt(np.einsum("ij,ij->j", R, R))
+        if not scale.min() > 0.0:
+            return None
+        reciprocal, _ = lapack.dtrcon(np.asfortranarray(R / scale))
+        if not reciprocal > _SAFE_CONDITION:
+            return None
+        step = np.asarray(la.solve_triangular(R, triangle[: self.p, self.p], check_finite=False))
+        shares = la.solve_triangular(R, self.rows[: self.used, : self.p].T, trans="T", check_finite=False)
+        leverage = self.per_joint(np.einsum("ij,ij->j", shares, shares)) / sigma**2
+        return step, self.spread(step, leverage)
+
+    def decomposed(self, sigma: FloatArray, iterations: int) -> Solution:
+        """Solve by singular values, with all that is to be known about the solution."""
+        p = self.p
+        triangle = self.reduced(sigma)
+        R, z = triangle[:p, :p], triangle[:p, p]
+        scale = np.linalg.norm(R, axis=0)
+        safe = np.where(scale > 0.0, scale, 1.0)
+        U, values, Vt = la.svd(R / safe, full_matrices=False, check_finite=False)
+        kept = values > RANK_TOLERANCE * values[0]
+        rank = int(kept.sum())
+        supported = (Vt[~kept] ** 2).sum(axis=0) < 1e-8 if rank < p else np.ones(p, dtype=bool)
+        inverse_root = (Vt[kept].T / values[kept]) / safe[:, None]
+        step = inverse_root @ (U[:, kept].T @ z)
+        raw = la.svdvals(R, check_finite=False)
+        shares = self.rows[: self.used, :p] @ inverse_root
+        leverage = self.per_joint(np.einsum("ij,ij->i", shares, shares)) / sigma**2
+        return Solution(
+            self.prior + step,
+            self.spread(step, leverage),
+            sigma,
+            inverse_root,
+            np.asarray(supported),
+            rank,
+            float(raw[0] / raw[-1]) if raw[-1] > 0.0 else float("inf"),
+            float(values[0] / values[-1]) if values[-1] > 0.0 else float("inf"),
+            leverage,
+            iterations,
+        )
+
+
 def solve(
-    triangles: Sequence[JointTriangle], p: int, method: Method = "wls", prior: FloatArray | None = None
+    triangles: Sequence[JointTriangle],
+    p: int,
+    method: Method = "wls",
+    prior: FloatArray | None = None,
+    *,
+    tolerance: float = _IWLS_TOLERANCE,
+    limit: int = _IWLS_LIMIT,
 ) -> Solution:
     """Estimate `p` base parameters.
 
     `ols` gives every joint the same weight.  `wls` weighs each joint's rows by the residual standard
-    deviation that OLS leaves there (Zhang et al. 2025).  `iwls` repeats that until the parameters stand still.
+    deviation that OLS leaves there (Zhang et al. 2025).  `iwls` repeats that until no parameter changes by more
+    than `tolerance` times the largest one, at most `limit` times.
     Directions that the data do not excite keep the value of `prior` (p,), zero if there is none.
 
     Raises
@@ -120,65 +350,37 @@ def solve(
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+    check_row_count(triangles, p)
+    stack = Stack(triangles, p, np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64))
+    sigma = np.ones(len(triangles))
+    if method == "ols":
+        return stack.decomposed(sigma, 1)
+    previous: FloatArray | None = None
+    iteration = 1
+    for iteration in range(1, (1 if method == "wls" else limit) + 1):
+        found = stack.quick(sigma)
+        if found is None:
+            full = stack.decomposed(sigma, iteration)
+            found = full.theta - stack.prior, full.sigma
+        step, spread = found
+        if previous is not None:
+            moved = np.abs(step - previous).max()
+            if moved <= tolerance * np.abs(stack.prior + step).max():
+                return stack.decomposed(sigma, iteration)
+        previous, sigma = step, spread
+    return stack.decomposed(sigma, iteration + 1)
+
+
+def check_row_count(triangles: Sequence[JointTriangle], p: int) -> None:
+    """Raise ValueError unless there are more rows than the `p` parameters."""
     rows = sum(t.count for t in triangles)
     if rows <= p:
         raise ValueError(f"{rows} rows for {p} parameters: record longer, or raise the rate of the rows")
-    start = np.zeros(p) if prior is None else prior
-    solution = _weighted(triangles, p, np.ones(len(triangles)), start, 1)
-    if method == "ols":
-        return solution
-    limit = 1 if method == "wls" else _IWLS_LIMIT
-    for iteration in range(limit):
-        previous = solution
-        solution = _weighted(triangles, p, previous.sigma, start, iteration + 2)
-        step = np.abs(solution.theta - previous.theta).max()
-        if step <= _IWLS_TOLERANCE * np.abs(solution.theta).max():
-            break
-    return solution
 
 
-def _weighted(
-    triangles: Sequence[JointTriangle], p: int, sigma: FloatArray, prior: FloatArray, iteration: int
-) -> Solution:
-    stacked = np.zeros((sum(t.R.shape[0] for t in triangles), p + 1))
-    at = 0
-    for t, s in zip(triangles, sigma, strict=True):
-        stacked[at : at + t.R.shape[0], t.columns] = t.R / s
-        stacked[at : at + t.R.shape[0], p] = (t.z - t.R @ prior[t.columns]) / s
-        at += t.R.shape[0]
-    R = la.qr(stacked, mode="r", check_finite=False)[0][: p + 1]
-    if R.shape[0] < p:  # fewer compressed rows than parameters: the null space must show in the decomposition
-        R = np.vstack((R, np.zeros((p - R.shape[0], p + 1))))
-    R, z = R[:p, :p], R[:p, p]
-    scale = np.linalg.norm(R, axis=0)
-    safe = np.where(scale > 0.0, scale, 1.0)
-    U, values, Vt = la.svd(R / safe, full_matrices=False, check_finite=False)
-    kept = values > RANK_TOLERANCE * values[0]
-    rank = int(kept.sum())
-    supported = (Vt[~kept] ** 2).sum(axis=0) < 1e-8 if rank < p else np.ones(p, dtype=bool)
-    inverse_root = (Vt[kept].T / values[kept]) / safe[:, None]
-    theta = prior + inverse_root @ (U[:, kept].T @ z)
-    raw = la.svdvals(R, check_finite=False)
-    leverage = np.array(
-        [
-            float(np.linalg.norm(t.R @ inverse_root[t.columns]) ** 2) / s**2
-            for t, s in zip(triangles, sigma, strict=True)
-        ]
-    )
-    spread = np.array(
-        [np.sqrt(t.residual_sum(theta) / max(t.count - h, 1.0)) for t, h in zip(triangles, leverage, strict=True)]
-    )
-    # A joint that is fitted without any error would get infinite weight.
-    floor = 1e-9 * max(float(spread.max()), 1e-12)
-    return Solution(
-        theta,
-        np.maximum(spread, floor),
-        sigma,
-        inverse_root,
-        np.asarray(supported),
-        rank,
-        float(raw[0] / raw[-1]) if raw[-1] > 0.0 else float("inf"),
-        float(values[0] / values[-1]) if values[-1] > 0.0 else float("inf"),
-        leverage,
-        iteration,
-    )
+def check_torque(tau: FloatArray, use: BoolArray) -> None:
+    """Raise ValueError where a joint's torque (K, n) in use is one and the same number in all rows."""
+    for j in range(tau.shape[1]):
+        used = tau[use[:, j], j]
+        if used.size > 1 and np.isfinite(used).all() and np.ptp(used) <= 1e-12 * np.abs(used).max():
+            raise ValueError(f"joint {j + 1}: the torque stays at {used[0]:.4g} in all rows: the channel is dead")

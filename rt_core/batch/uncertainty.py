@@ -81,11 +81,26 @@ def autoregressive_covariance(gamma: FloatArray, count: int, longest: int) -> Fl
     return out[: int(alive[-1]) + 1]
 
 
-def estimate_covariance(rows: Rows, solution: Solution) -> Uncertainty:
-    """Covariance of `solution` on the rows it was fitted to."""
+def estimate_covariance(
+    rows: Rows, solution: Solution, *, weights: FloatArray | None = None, design: FloatArray | None = None
+) -> Uncertainty:
+    """Covariance of `solution` on the rows it was fitted to.
+
+    Parameters
+    ----------
+    weights : (K, n) float64 or None
+        Final weights of an M-estimate: what reached the parameters is the weighted residual, and it is the
+        autocovariance of this that counts (Huber 1981, section 7.6).
+    design : (n, p, K) float64 or None
+        What the residual was projected on instead of the regressor: the projected instruments of an
+        instrumental-variable estimate.
+    """
     n, p, count = rows.Y.shape
     bread = solution.inverse_root @ solution.inverse_root.T
     residual = rows.tau - rows.predict(solution.theta)
+    if weights is not None:
+        residual = residual * weights
+    projected = rows.Y if design is None else design
     middle = np.zeros((p, p))
     inflation = np.ones(n)
     for j in range(n):
@@ -101,8 +116,8 @@ def estimate_covariance(rows: Rows, solution: Solution) -> Uncertainty:
         # The fit took up its share of the noise: correct by the effective, not the nominal, sample size.
         effective = total / inflation[j]
         gamma = gamma / max(1.0 - solution.leverage[j] / effective, 0.1)
-        columns = np.flatnonzero(rows.Y[j].any(axis=1))
-        block = rows.Y[j][columns] * use
+        columns = np.flatnonzero(projected[j].any(axis=1))
+        block = projected[j][columns] * use
         for number in np.unique(rows.piece):
             inside = rows.piece == number
             x = block[:, inside]

@@ -1,0 +1,123 @@
+"""Which columns of the regressor the velocity constants of friction shape, and how.
+
+The part of the torque that a constant shapes is `a * E(constant)`, with `a` linear in the base parameters:
+
+    stribeck               fc*s + (fb - fc)*s*exp(-(v/vb)^2)      E = s*exp(-(v/vb)^2),      a = fb - fc
+    harmonic_drive_input   C1*tanh(v/w1)                          E = tanh(v/w1),            a = C1
+                           C2*v*exp(-|v/ws|^delta)                E = v*exp(-|v/ws|^delta),  a = C2
+
+What is left when the constants are zero (unknown) is linear: the fixed columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rt_core.model.base import BaseParameters
+from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_TANH
+from rt_core.model.parameters import parameter_name
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.types import FloatArray
+
+#: A term is as good as absent, or as good as a sign, where its exponential or `1 - tanh` is below this.
+_INVISIBLE = 1e-4
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A velocity constant: name such as `vb2`, joint (from 0), field of `JointDynamics`, unit."""
+
+    name: str
+    joint: int
+    field: str
+    unit: str
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One shaped term `(theta[plus] - theta[minus]) * E(constant)`.
+
+    `constant` is an index, `law`, `exponent` and `smoothing` say what `E` is, `motor` (n,) on which coordinate it acts.
+    `minus` is -1 where there is none.
+    """
+
+    constant: int
+    law: int
+    exponent: float
+    smoothing: float
+    motor: FloatArray
+    plus: int
+    minus: int
+
+    @property
+    def decay(self) -> float:
+        """Exponent with which the term changes in `v/constant`."""
+        return 1.0 if self.law == LAW_TANH else self.exponent
+
+    @property
+    def resolution(self) -> float:
+        """The constant below which the term does not show at speed 1."""
+        log = -np.log(_INVISIBLE)
+        return float(2.0 / log) if self.law == LAW_TANH else float(log ** (-1.0 / self.exponent))
+
+
+def shaped_terms(model: RobotModel, base: BaseParameters) -> tuple[tuple[Constant, ...], tuple[Term, ...]]:
+    """All constants of the model's friction law, joint by joint, and the terms that they shape.
+
+    Raises
+    ------
+    ValueError
+        If a shaped column is not a base parameter of its own: then no motion can tell its constant.
+    """
+    layout = base.layout
+    constants: list[Constant] = []
+    terms: list[Term] = []
+    for i, joint in enumerate(model.joints):
+        for symbol, field, codes in model.friction.constants:
+            number = len(constants)
+            unit = "rad/s" if joint.kind == "revolute" else "m/s"
+            constants.append(Constant(parameter_name(symbol, i), i, field, unit))
+            of_joint = (layout.source == i) & np.isin(layout.law, codes)
+            for motor in np.unique(layout.motor[of_joint], axis=0):
+                found = {
+                    int(layout.law[c]): int(c)
+                    for c in np.flatnonzero(of_joint)
+                    if np.array_equal(layout.motor[c], motor)
+                }
+                law = LAW_BREAKAWAY if LAW_COULOMB in codes else codes[0]
+                if set(found) != set(codes):
+                    raise ValueError(
+                        f"{constants[-1].name} of joint {joint.name} shapes a column that other columns make up: "
+                        "choose another friction law"
+                    )
+                plus, minus = found[law], found.get(LAW_COULOMB, -1) if law == LAW_BREAKAWAY else -1
+                _, exponent, smoothing = (float(x) for x in layout.shape[plus])
+                terms.append(Term(number, law, exponent, smoothing, motor, plus, minus))
+    return tuple(constants), tuple(terms)
+
+
+def with_constants(
+    model: RobotModel, base: BaseParameters, values: Mapping[str, float]
+) -> tuple[RobotModel, BaseParameters]:
+    """Model and base parameters with the constants `values` by name; zero switches a term off.
+
+    Constants that are not named keep their value.
+    """
+    constants, _ = shaped_terms(model, base)
+    unknown = set(values) - {c.name for c in constants}
+    if unknown:
+        raise ValueError(f"no constant {sorted(unknown)[0]!r} in this friction law")
+    dynamics = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics
+    shape = base.standard.shape.copy()
+    for constant in constants:
+        if constant.name not in values:
+            continue
+        field = getattr(dynamics, constant.field).copy()
+        field[constant.joint] = values[constant.name]
+        dynamics = replace(dynamics, **{constant.field: field})
+        codes = next(codes for _, name, codes in model.friction.constants if name == constant.field)
+        shape[(base.standard.source == constant.joint) & np.isin(base.standard.law, codes), 0] = values[constant.name]
+    return replace(model, dynamics=dynamics), replace(base, standard=replace(base.standard, shape=shape))

@@ -1,0 +1,393 @@
+"""Torque fit with free velocity constants of friction, by the separable or the papers' full formulation.
+
+The weights of the joints belong to the fit: the search is repeated with those of its result until they agree.  A
+term that the data do not show is switched off before the linear parameters are reported, for nothing is known of
+it; a constant that is seen but not bounded on one side stays, and the linear parameters' standard deviations take up
+what its freedom does to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from rt_core.batch.least_squares import Method, Solution, compress
+from rt_core.batch.nonlinear.compressed import CompressedTorque, compress_torque, shaped_columns, weighted_solution
+from rt_core.batch.nonlinear.constants import with_constants
+from rt_core.batch.nonlinear.profile import ConstantStatus, Profile, pool, profile
+from rt_core.batch.nonlinear.search import (
+    PUSH,
+    TOLERANCE,
+    Search,
+    SearchMethod,
+    refine_weights,
+    search_full,
+    search_separable,
+)  # fmt: skip
+from rt_core.batch.nonlinear.separable import SeparableObjective
+from rt_core.batch.preprocess import DataError, Signals, SignalSettings
+from rt_core.batch.rows import Rows
+from rt_core.batch.uncertainty import estimate_covariance
+from rt_core.model.base import BaseParameters
+from rt_core.model.robot import RobotModel
+from rt_core.optimise.run import Callback
+from rt_core.optimise.settings import Budget, Settings
+from rt_core.types import BoolArray, FloatArray
+
+Formulation = Literal["separable", "full"]
+
+_SLOPE_STEP = 1e-4
+_ROUNDS = 4
+#: A cost this far above the nearest minimum, as a squared number of standard deviations, is a search not done.
+_EXCESS = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantEstimate:
+    """A constant with its 95 % interval; value and bounds are NaN where nothing may be said."""
+
+    name: str
+    unit: str
+    value: float
+    lower: float
+    upper: float
+    status: ConstantStatus
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearFit:
+    """Result of `fit_torque`.
+
+    Attributes
+    ----------
+    model, base : RobotModel, BaseParameters
+        With the fitted constants; zero, which is off, for terms that the data do not show.
+    rows : Rows
+        Built with them.
+    solution : Solution
+        Base parameters at these constants; with formulation "full" those of the search, not the linear solve's.
+    constants : tuple of ConstantEstimate
+    covariance : (p + m, p + m) float64
+        Of base parameters and logarithms of all constants; infinite on the diagonal where nothing is known.
+    std : (p,) float64
+        Of the base parameters, with what the freedom of unbounded constants adds; infinite where undetermined.
+    inflation : (n,) float64
+        As in `Uncertainty`.
+    sigma : (n,) float64
+        The weights' standard deviations [N*m].
+    cost, excess : float
+        Sum of weighted squared residuals at the result, and how far it lies above the nearest minimum.
+    converged : bool
+        Whether the latter is negligible; if not, nothing is stated about uncertainty.
+    at_bound : tuple of str
+        Parameters that a bound keeps from a significantly lower cost: the bounds exclude the minimum.
+    phi : (P,) float64 or None
+        Standard parameters of the full formulation.
+    history : float64
+        Lowest cost after each iteration (or start).
+    evaluations : int
+    stopped : str
+        As in `Outcome`; "minimum" for the separable search.
+    """
+
+    model: RobotModel
+    base: BaseParameters
+    rows: Rows
+    solution: Solution
+    constants: tuple[ConstantEstimate, ...]
+    covariance: FloatArray
+    std: FloatArray
+    inflation: FloatArray
+    sigma: FloatArray
+    cost: float
+    excess: float
+    converged: bool
+    at_bound: tuple[str, ...]
+    phi: FloatArray | None
+    history: FloatArray
+    evaluations: int
+    stopped: str
+
+
+def fit_torque(
+    model: RobotModel,
+    base: BaseParameters,
+    signals: Signals,
+    settings: SignalSettings,
+    *,
+    method: SearchMethod = "separable",
+    formulation: Formulation = "separable",
+    weights: Method = "wls",
+    sigma: FloatArray | None = None,
+    seed: int = 0,
+    starts: int = 8,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    search: Settings | None = None,
+    budget: Budget | None = None,
+    callback: Callback | None = None,
+    start_s: float = -np.inf,
+    stop_s: float = np.inf,
+    load_theta: FloatArray | None = None,
+) -> NonlinearFit:
+    """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
+
+    Parameters
+    ----------
+    method : str
+        "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.
+    formulation : {"separable", "full"}
+        What the optimiser searches: the constants, or all standard parameters and the constants (Jing et al. 2025)
+        in a box around the model's own values.
+    weights : {"ols", "wls", "iwls"}
+        Of the joints, as in `least_squares.solve`; the full formulation takes them from the middle of the range.
+    sigma : (n,) float64 or None
+        Standard deviations to divide by instead.
+    seed, search, budget, callback
+        For the optimiser; the defaults are those of Jing et al.
+    bounds : mapping or None
+        By name: constants, and in the full formulation standard parameters.
+    load_theta : (p,) float64 or None
+        As in `build_rows`.
+
+    Raises
+    ------
+    DataError
+        If the signals are not finite, or there are no more rows than unknowns.
+    ValueError
+        For bounds of something that is not searched, or a method that does not fit the formulation.
+    """
+    for number, piece in enumerate(signals.pieces):
+        for name in ("q", "dq", "ddq", "tau"):
+            if not np.isfinite(getattr(piece, name)).all():
+                raise DataError(f"stretch {number + 1}, channel {name}: not a number; mark such samples invalid")
+    symbols = {name for name, _, _ in model.friction.constants}
+    own = {k: v for k, v in (bounds or {}).items() if any(k.startswith(s) for s in symbols)}
+    other = {k: v for k, v in (bounds or {}).items() if k not in own}
+    data = compress_torque(
+        model, base, signals, settings, bounds=own, start_s=start_s, stop_s=stop_s, load_theta=load_theta
+    )
+    held: tuple[str, ...] = ()
+    if formulation == "full":
+        if method == "separable":
+            raise ValueError("the full formulation needs an optimiser: choose method lm, pso_lm or another of them")
+        result, held = search_full(
+            data, method=method, weights=weights, sigma=sigma, seed=seed, bounds=other, settings=search,
+            budget=budget, callback=callback,
+        )  # fmt: skip
+    else:
+        if other:
+            raise ValueError(f"bounds for {sorted(other)[0]!r}: the separable formulation searches constants only")
+        result = search_separable(
+            data, method=method, weights=weights, sigma=sigma, starts=starts, seed=seed, settings=search,
+            budget=budget, callback=callback,
+        )  # fmt: skip
+    kept = None if formulation == "full" or sigma is not None else weights
+    return conclude(data, result, signals, settings, weights=kept, bounded=bool(own), held=held, limits=other)
+
+
+def conclude(
+    data: CompressedTorque,
+    search: Search,
+    signals: Signals,
+    settings: SignalSettings,
+    *,
+    weights: Method | None = None,
+    bounded: bool = False,
+    held: tuple[str, ...] = (),
+    limits: Mapping[str, tuple[float, float]] | None = None,
+) -> NonlinearFit:
+    """Fit the linear parameters at the end of a search, and state what is known.
+
+    `weights` renews the weights where the constants still move; None keeps those of the search.  `bounded`: the user
+    gave the range of some constants; `held` are parameters already known to be kept back by a bound, `limits` the
+    bounds of standard parameters.
+    """
+    m, p = len(data.constants), len(data.base)
+    x, sigma = search.x, search.sigma
+    without: tuple[int, ...] = ()
+    profiles: dict[int, Profile] = {}
+    everything = np.ones(m, dtype=bool)
+    objective = SeparableObjective(data, sigma)
+    nearest, least = objective.descend(x, everything, TOLERANCE)
+    if m:
+        swept, other = objective.descend(objective.sweep(x), everything, TOLERANCE)
+        nearest, least = (swept, other) if other < least else (nearest, least)
+    state = _linear_fit(data, x, sigma, search.phi, without, signals, settings)
+    cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
+    noise = float(np.max(state.solution.sigma**2 / sigma**2))
+    converged = bool(cost - least <= _EXCESS * noise) and search.stopped != "cancelled"
+    if converged:
+        for _ in range(_ROUNDS):
+            objective = SeparableObjective(data, sigma, without)
+            better: FloatArray | None = None
+            for c in range(m):
+                if c not in without:
+                    absent = SeparableObjective(data, sigma, (*without, c))
+                    profiles[c] = profile(objective, absent, x, c, state.kappa(data, c))
+                    if _turned(data, state.solution.theta, c):
+                        profiles[c] = replace(profiles[c], seen=False)
+                    better = profiles[c].better if better is None else better
+            unseen = tuple(c for c in range(m) if c not in without and not profiles[c].seen)
+            if search.phi is not None or (better is None and not unseen):
+                break
+            without = without if better is not None else (*without, *unseen)
+            free = np.array([c not in without for c in range(m)], dtype=bool)
+            objective = SeparableObjective(data, sigma, without)
+            x, _ = objective.descend(x if better is None else better, free, TOLERANCE)
+            if weights is not None:
+                x, sigma, _ = refine_weights(data, x, sigma, weights, without)
+            state = _linear_fit(data, x, sigma, None, without, signals, settings)
+        profiles = pool(data, profiles)
+        triangles = data.triangles(x, without)
+        cost = sum(t.residual_sum(state.solution.theta) / s**2 for t, s in zip(triangles, sigma, strict=True))
+    if not converged:
+        held += tuple(n for n in _excluded(data, nearest, sigma, limits) if n not in held)
+    if bounded:
+        held += tuple(n for n in _outside(data, sigma, without, x, noise) if n not in held)
+    std = _standard_deviations(data, state, profiles, without, sigma, converged)
+    constants = []
+    for c, constant in enumerate(data.constants):
+        status: ConstantStatus = profiles[c].status if c in profiles else "doubtful"
+        status = "doubtful" if constant.name in held else status
+        low, high = (np.exp(profiles[c].lower), np.exp(profiles[c].upper)) if c in profiles else (np.nan, np.nan)
+        known = status in ("determined", "weak")
+        if status == "doubtful":
+            low = high = np.nan
+            shaped = [k for t in data.terms if t.constant == c for k in (t.plus, t.minus) if k >= 0]
+            std[shaped] = np.inf
+        value = float(np.exp(x[c])) if known else float("nan")
+        constants.append(ConstantEstimate(constant.name, constant.unit, value, float(low), float(high), status))
+    covariance = state.covariance.copy()
+    covariance[np.arange(p), np.arange(p)] = np.where(np.isinf(std), np.inf, np.diag(covariance)[:p])
+    if not converged:
+        covariance[np.diag_indices(p + m)] = np.inf
+    return NonlinearFit(
+        state.model, state.base, state.rows, state.solution, tuple(constants), covariance, std, state.inflation, sigma,
+        float(cost), float(cost - least) if search.phi is not None or not converged else 0.0, converged, held,
+        search.phi, search.history, search.evaluations, search.stopped,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _LinearFit:
+    """Linear fit at given constants, with the joint covariance (p + m, p + m) and what white residuals would give."""
+
+    model: RobotModel
+    base: BaseParameters
+    rows: Rows
+    solution: Solution
+    covariance: FloatArray
+    naive: FloatArray  # (p + m,)
+    supported: BoolArray  # (p + m,)
+    inflation: FloatArray
+
+    def kappa(self, data: CompressedTorque, c: int) -> float:
+        """Variance of constant `c` over what white residuals as large as the weights say would give it."""
+        k = len(data.base) + c
+        joint = data.constants[c].joint
+        white = float((self.solution.sigma[joint] / self.solution.weighted_with[joint]) ** 2)
+        if not self.supported[k] or self.naive[k] <= 0.0:
+            return white * float(self.inflation[joint])
+        return max(white, float(self.covariance[k, k] / self.naive[k]))
+
+
+def _linear_fit(
+    data: CompressedTorque,
+    x: FloatArray,
+    sigma: FloatArray,
+    phi: FloatArray | None,
+    without: tuple[int, ...],
+    signals: Signals,
+    settings: SignalSettings,
+) -> _LinearFit:
+    """Solve for base parameters at constants `x`; covariance of both from rows widened by the torque's slopes."""
+    p, m = len(data.base), len(data.constants)
+    solution = weighted_solution(data.triangles(x, without), p, sigma)
+    if phi is not None:
+        theta = np.asarray(data.base.mapping @ phi)
+        freedom = np.array([max(j.count - h, 1.0) for j, h in zip(data.joints, solution.leverage, strict=True)])
+        solution = replace(solution, theta=theta, sigma=np.sqrt(data.residual_sums(theta, x) / freedom))
+    values = {name: 0.0 if c in without else v for c, (name, v) in enumerate(data.values(x).items())}
+    model, base = with_constants(data.model, data.base, values)
+    wide = np.concatenate((data.rows.Y, np.zeros((data.rows.Y.shape[0], m, data.rows.t.size))), axis=1)
+    amplitude = data.amplitude @ solution.theta
+    for k, term in enumerate(data.terms):
+        if term.constant in without:
+            continue
+        near = np.exp(x[term.constant] + np.array([-_SLOPE_STEP, 0.0, _SLOPE_STEP]))
+        for j in np.flatnonzero(term.motor):
+            low, value, high = np.where(
+                data.rows.use[:, j], shaped_columns(term, int(j), near, data.rows, signals, settings).T, 0.0
+            )
+            wide[j, term.plus] += value
+            if term.minus >= 0:
+                wide[j, term.minus] -= value
+            wide[j, p + term.constant] += amplitude[k] * (high - low) / (2.0 * _SLOPE_STEP)
+    rows = replace(data.rows, Y=wide[:, :p])
+    widened = weighted_solution(compress(wide, rows.tau, rows.use), p + m, sigma)
+    at = np.concatenate((solution.theta, np.zeros(m)))
+    found = estimate_covariance(replace(rows, Y=wide), replace(widened, theta=at))
+    covariance = found.covariance.copy()
+    covariance[np.diag_indices(p + m)] = np.where(widened.supported, np.diag(covariance), np.inf)
+    naive = (widened.inverse_root**2).sum(axis=1)
+    return _LinearFit(model, base, rows, solution, covariance, naive, widened.supported, found.inflation)
+
+
+def _standard_deviations(
+    data: CompressedTorque,
+    state: _LinearFit,
+    profiles: Mapping[int, Profile],
+    without: tuple[int, ...],
+    sigma: FloatArray,
+    converged: bool,
+) -> FloatArray:
+    """(p,) standard deviations of the base parameters, with what constants that are not bounded add."""
+    p = len(data.base)
+    if not converged:
+        return np.full(p, np.inf)
+    variance = np.diag(state.covariance)[:p].copy()
+    for c, found in profiles.items():
+        if found.status == "determined":
+            continue
+        if c not in without:
+            reach = np.zeros(p)
+            for x in found.inside:
+                theta = weighted_solution(data.triangles(x, without), p, sigma).theta
+                reach = np.maximum(reach, np.abs(theta - state.solution.theta))
+            variance += (reach / 1.96) ** 2
+        if found.status == "undetermined":
+            variance[[term.plus for term in data.terms if term.constant == c]] = np.inf
+    return np.sqrt(variance)
+
+
+def _turned(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
+    """Whether breakaway friction comes out below Coulomb friction: not a Stribeck effect, but an error of the model."""
+    rows = [k for k, term in enumerate(data.terms) if term.constant == c and term.minus >= 0]
+    return bool(rows) and float((data.amplitude[rows] @ theta).sum()) <= 0.0
+
+
+def _excluded(
+    data: CompressedTorque, x: FloatArray, sigma: FloatArray, limits: Mapping[str, tuple[float, float]] | None
+) -> tuple[str, ...]:
+    """Find the parameters whose value without bounds, at constants `x`, lies outside `limits`."""
+    theta = weighted_solution(data.triangles(x), len(data.base), sigma).theta
+    alone = np.count_nonzero(data.base.mapping, axis=1) == 1
+    values = {name: theta[k] for k, name in enumerate(data.base.names) if alone[k]}
+    return tuple(n for n, (low, high) in (limits or {}).items() if n in values and not low <= values[n] <= high)
+
+
+def _outside(
+    data: CompressedTorque, sigma: FloatArray, without: tuple[int, ...], x: FloatArray, noise: float
+) -> tuple[str, ...]:
+    """Constants that bounds keep from where the cost is significantly lower."""
+    inner = SeparableObjective(data, sigma, without)
+    wide = SeparableObjective(data, sigma, without, np.stack((data.lower, data.upper)))
+    free = np.array([c not in without for c in range(x.size)], dtype=bool)
+    far, cost = wide.descend(wide.sweep(x), free, TOLERANCE)
+    if inner.evaluate(x)[0] - cost <= PUSH * noise:
+        return ()
+    out = free & ((far < data.box[0]) | (far > data.box[1]))
+    return tuple(c.name for c, o in zip(data.constants, out, strict=True) if o)

@@ -1,0 +1,151 @@
+"""The search for the constants: over them alone, or over everything, and the weights that go with the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from rt_core.batch.least_squares import Method, solve
+from rt_core.batch.nonlinear.compressed import CompressedTorque
+from rt_core.batch.nonlinear.full import FullObjective
+from rt_core.batch.nonlinear.separable import SeparableObjective
+from rt_core.optimise.registry import Name, optimise
+from rt_core.optimise.run import Callback, Progress
+from rt_core.optimise.settings import Budget, Settings
+from rt_core.types import BoolArray, FloatArray
+
+SearchMethod: TypeAlias = Literal["separable"] | Name
+
+_WEIGHT_ROUNDS = 20
+_WEIGHT_TOLERANCE = 1e-7
+#: Of the cost, which is of the order of the number of rows.
+TOLERANCE = 1e-9
+#: A bound is in the way where the cost would fall by more than this beyond it (95 %, one degree of freedom).
+PUSH = 3.841
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Where a search over constants, or over everything, ended; `x` (m,), `phi` (P,) or None, `sigma` (n,)."""
+
+    x: FloatArray
+    phi: FloatArray | None
+    sigma: FloatArray
+    history: FloatArray
+    evaluations: int
+    stopped: str
+
+
+def weights_at(data: CompressedTorque, x: FloatArray, weights: Method, without: tuple[int, ...] = ()) -> FloatArray:
+    """(n,) standard deviations that the method `weights` divides by at constants `x` (m,)."""
+    return solve(data.triangles(x, without), len(data.base), weights).weighted_with
+
+
+def search_separable(
+    data: CompressedTorque,
+    *,
+    method: SearchMethod = "separable",
+    weights: Method = "wls",
+    sigma: FloatArray | None = None,
+    starts: int = 8,
+    seed: int = 0,
+    settings: Settings | None = None,
+    budget: Budget | None = None,
+    callback: Callback | None = None,
+) -> Search:
+    """Constants of least cost, everything else eliminated; arguments as in `fit_torque`."""
+    m = len(data.constants)
+    middle = data.box.mean(axis=0)
+    given = sigma is not None
+    spread = weights_at(data, middle, weights) if sigma is None else sigma
+    if m == 0:
+        return Search(middle, None, spread, np.zeros(0), 0, "minimum")
+    objective = SeparableObjective(data, spread)
+    if method == "separable":
+        x, history, stopped = _multistart(objective, starts, seed, callback)
+        evaluations = objective.evaluations
+    else:
+        outcome = optimise(method, objective.problem(), settings, budget, seed=seed, callback=callback)
+        x, history, evaluations, stopped = outcome.x, outcome.history, outcome.evaluations, outcome.stopped
+    if given or stopped == "cancelled":
+        return Search(x, None, spread, history, evaluations, stopped)
+    x, spread, more = refine_weights(data, x, spread, weights)
+    return Search(x, None, spread, history, evaluations + more, stopped)
+
+
+def refine_weights(
+    data: CompressedTorque, x: FloatArray, sigma: FloatArray, weights: Method, without: tuple[int, ...] = ()
+) -> tuple[FloatArray, FloatArray, int]:
+    """Constants and weights that agree with one another, from `x` (m,) and `sigma` (n,); and evaluations done."""
+    free = np.array([c not in without for c in range(x.size)], dtype=bool)
+    evaluations = 0
+    for _ in range(_WEIGHT_ROUNDS):
+        previous = sigma
+        sigma = weights_at(data, x, weights, without)
+        if np.abs(sigma / previous - 1.0).max() < _WEIGHT_TOLERANCE:
+            break
+        objective = SeparableObjective(data, sigma, without)
+        x, _ = objective.descend(x, free, TOLERANCE)
+        evaluations += objective.evaluations
+    return x, sigma, evaluations
+
+
+def _multistart(
+    objective: SeparableObjective, starts: int, seed: int, callback: Callback | None
+) -> tuple[FloatArray, FloatArray, str]:
+    """Sweep and descent from `starts` random points."""
+    data = objective.data
+    rng = np.random.default_rng(seed)
+    best, lowest = np.zeros(0), np.inf
+    history: list[float] = []
+    for k in range(starts):
+        x, cost = objective.descend(
+            objective.sweep(rng.uniform(data.box[0], data.box[1])), np.ones(len(data.constants), dtype=bool), TOLERANCE
+        )
+        if cost < lowest:
+            best, lowest = x, cost
+        history.append(lowest)
+        if callback is not None:
+            progress = Progress(k + 1, starts, "lm", lowest, best.copy(), objective.evaluations)
+            if callback(progress) is False:
+                return best, np.array(history), "cancelled"
+    return best, np.array(history), "minimum"
+
+
+def search_full(
+    data: CompressedTorque,
+    *,
+    method: Name,
+    weights: Method = "wls",
+    sigma: FloatArray | None = None,
+    seed: int = 0,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    start: FloatArray | None = None,
+    settings: Settings | None = None,
+    budget: Budget | None = None,
+    callback: Callback | None = None,
+) -> tuple[Search, tuple[str, ...]]:
+    """All standard parameters and constants at once; and the names of parameters that a bound holds back."""
+    spread = weights_at(data, data.box.mean(axis=0), weights) if sigma is None else sigma
+    objective = FullObjective(data, spread)
+    problem = objective.problem(bounds)
+    outcome = optimise(method, problem, settings, budget, seed=seed, x0=start, callback=callback)
+    P = len(data.base.standard)
+    gradient, normal = objective.normal_equations(outcome.x)
+    held = held_back(outcome.at_bound, outcome.x, problem.lower, problem.upper, gradient, normal)
+    names = tuple(objective.names[k] for k in np.flatnonzero(held))
+    return (
+        Search(outcome.x[P:], outcome.x[:P], spread, outcome.history, outcome.evaluations, outcome.stopped),
+        names,
+    )
+
+
+def held_back(
+    at_bound: BoolArray, x: FloatArray, lower: FloatArray, upper: FloatArray, gradient: FloatArray, normal: FloatArray
+) -> BoolArray:
+    """Which parameters `x` at a bound would lower the cost significantly beyond it; all (d,), `normal` (d, d)."""
+    outward = np.where(x - lower < upper - x, gradient > 0.0, gradient < 0.0)
+    return np.asarray(at_bound & outward & (gradient**2 > PUSH * np.diag(normal)))

@@ -1,0 +1,158 @@
+"""What is believed of an arm before the data speak: a real body for each link, a scale for each joint effect.
+
+Links come from the model's own parameters (URDF, CAD).  Where it has none, or has figures that no body can have,
+a solid between the joint and the next one stands in: a cylinder along the line between the two joints, as thick
+as three tenths of the arm's mean link, of a density that the data or a default gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rt_core.model.friction import DISSIPATIVE, LAW_ARMATURE
+from rt_core.model.inertia import from_pseudo_inertia, mass_com_inertia, pseudo_inertia
+from rt_core.model.parameters import ParameterLayout, standard_parameters
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray, IntArray
+
+#: Laws whose parameter cannot be negative.
+NON_NEGATIVE = (LAW_ARMATURE, *DISSIPATIVE)
+#: Radius of the stand-in bodies, as a share of the mean distance between joints.
+RADIUS = 0.3
+#: Density of the stand-in bodies where neither data nor other links tell [kg/m^3]: light metal with hollows.
+DENSITY = 1500.0
+#: The smallest principal second moment of a prior body is lifted to this share of the sum: a rod or a disc is the
+#: edge of what is possible, and the metric there is infinite across the edge.
+THICKNESS = 0.01
+_SHORTEST = 1e-6  # an arm without any length is given links of 0.1 m
+
+Source = Literal["given", "shape assumed", "assumed"]
+
+
+class ConsistencyError(ValueError):
+    """No physically consistent fit can be made of what was given; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The reference of the metric.
+
+    Attributes
+    ----------
+    links : (n, 10) float64
+        A possible body for each link.
+    sources : (n,) tuple
+        Where each body comes from: "given" by the model, its mass and centre given and its "shape assumed", or
+        all "assumed".
+    effects : (P,) float64
+        Values of the joint effects that the model knows, in the columns of the layout; zero elsewhere.
+    """
+
+    links: FloatArray
+    sources: tuple[Source, ...]
+    effects: FloatArray
+
+    @property
+    def invented(self) -> bool:
+        """Whether no link's mass is given."""
+        return all(source == "assumed" for source in self.sources)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Columns of a layout by what they must fulfil: links (n, 10), non-negative effects, free effects."""
+
+    links: IntArray
+    positive: IntArray
+    free: IntArray
+
+
+def blocks(layout: ParameterLayout) -> Blocks:
+    """Sort the columns of a standard layout."""
+    link = np.flatnonzero(layout.is_link)
+    order = np.argsort(layout.source[link])
+    positive = np.isin(layout.law, NON_NEGATIVE)
+    return Blocks(
+        link[order].reshape(-1, 10), np.flatnonzero(positive), np.flatnonzero(~positive & ~np.asarray(layout.is_link))
+    )
+
+
+def stand_in_bodies(model: RobotModel, density: float = DENSITY) -> FloatArray:
+    """(n, 10) parameters of solid cylinders between each joint and the next (the last: the flange).
+
+    Where two axes meet, the body is a short cylinder about the joint.
+    """
+    ends = [joint.translation for joint in model.joints[1:]] + [model.tip_translation]
+    lengths = np.array([float(np.linalg.norm(end)) for end in ends])
+    reach = np.array([*lengths, float(np.linalg.norm(model.joints[0].translation))])
+    mean = float(reach.mean()) if reach.max() > _SHORTEST else 0.1
+    radius = RADIUS * mean
+    out = np.zeros((model.n, 10))
+    for i, (end, length, joint) in enumerate(zip(ends, lengths, model.joints, strict=True)):
+        along = end / length if length > _SHORTEST else joint.axis
+        full = length + 2.0 * radius
+        mass = density * np.pi * radius**2 * full
+        com = 0.5 * end
+        J = np.zeros((4, 4))
+        J[:3, :3] = 0.25 * radius**2 * np.eye(3) + (full**2 / 12.0 - 0.25 * radius**2) * np.outer(along, along)
+        J[:3, :3] += np.outer(com, com)
+        J[:3, 3] = J[3, :3] = com
+        J[3, 3] = 1.0
+        out[i] = from_pseudo_inertia(mass * J)
+    return out
+
+
+def _thickened(phi: FloatArray) -> FloatArray | None:
+    """Return the body itself, its thinnest direction lifted to `THICKNESS`; None where it is far from any body."""
+    mass, com, _ = mass_com_inertia(phi)
+    J = pseudo_inertia(phi)
+    values, vectors = np.linalg.eigh(J[:3, :3] - mass * np.outer(com, com))
+    total = float(values.sum())
+    if total <= 0.0 or values[0] < -0.1 * total:
+        return None
+    J[:3, :3] = (vectors * np.maximum(values, THICKNESS * total)) @ vectors.T + mass * np.outer(com, com)
+    return from_pseudo_inertia(J)
+
+
+def physical_prior(model: RobotModel, layout: ParameterLayout, density: float = DENSITY) -> Prior:
+    """Return the prior that `model` gives, with stand-ins where it gives none or an impossible body.
+
+    Raises
+    ------
+    ConsistencyError
+        If the model's parameters are not finite.
+    """
+    bodies = stand_in_bodies(model, density)
+    sources: list[Source] = ["assumed"] * model.n
+    known = np.zeros(model.n, dtype=bool)
+    links = bodies.copy()
+    if model.inertial is not None:
+        for i, phi in enumerate(model.inertial):
+            if not np.isfinite(phi).all():
+                raise ConsistencyError(
+                    f"prior of link {i + 1} ({model.joints[i].name}) is not finite: correct it in the robot file"
+                )
+            if phi[0] <= 0.0:
+                continue
+            known[i] = True
+            body = _thickened(phi)
+            sources[i] = "given" if body is not None else "shape assumed"
+            links[i] = body if body is not None else _reshaped(phi, bodies[i])
+        if known.any():  # the others get the density that the known ones have on average
+            links[~known] *= float(links[known, 0].sum() / bodies[known, 0].sum())
+    effects = np.where(layout.is_link, 0.0, standard_parameters(model, layout))
+    for c in np.flatnonzero(~np.isfinite(effects)):
+        raise ConsistencyError(f"prior of {layout.names[c]} is not finite: correct it in the robot file")
+    return Prior(links, tuple(sources), effects)
+
+
+def _reshaped(phi: FloatArray, body: FloatArray) -> FloatArray:
+    """Mass and centre of `phi` with the shape of `body` about its own centre."""
+    mass, com, _ = mass_com_inertia(phi)
+    own = pseudo_inertia(body) / body[0]
+    J = np.outer(np.append(com, 1.0), np.append(com, 1.0))
+    J[:3, :3] += own[:3, :3] - np.outer(own[:3, 3], own[:3, 3])
+    return from_pseudo_inertia(mass * J)

@@ -1,0 +1,54 @@
+"""Power spectral density of signals with holes.
+
+Welch's method (1967): Hann windows that overlap by half, here only within runs of rows that are all in use and belong
+to one piece, so that no window spans a gap.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from scipy import signal
+
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+_LONGEST = 512  # rows in a window
+_SHORTEST = 16
+_LEAST_SHARE = 0.3  # of the rows in use that the windows must reach
+
+
+def runs(use: BoolArray, piece: IntArray) -> list[slice]:
+    """Stretches of consecutive rows of one piece with `use` (K,) True; `piece` (K,)."""
+    edge = np.flatnonzero(np.diff(use.astype(np.int64)) | np.diff(piece)) + 1
+    bounds = [0, *edge.tolist(), use.size]
+    return [slice(a, b) for a, b in itertools.pairwise(bounds) if b > a and use[a]]
+
+
+def power_spectrum(x: FloatArray, use: BoolArray, piece: IntArray, rate_hz: float) -> tuple[FloatArray, FloatArray]:
+    """One-sided density of `x` (K,) over the rows in use.
+
+    The window is the longest, up to 512 rows, that runs of that length or more leave room for in 30 % of the rows.
+
+    Returns
+    -------
+    frequency, density : (F,) float64
+        [Hz] and [unit of `x` squared per Hz], without the frequency zero; empty if the runs are shorter than 16 rows.
+    """
+    stretches = runs(use, piece)
+    lengths = np.array([s.stop - s.start for s in stretches], dtype=np.int64)
+    width = _LONGEST
+    while width >= _SHORTEST and lengths[lengths >= width].sum() < max(_LEAST_SHARE * lengths.sum(), 1.0):
+        width //= 2
+    if width < _SHORTEST:
+        return np.zeros(0), np.zeros(0)
+    total, windows = np.zeros(width // 2 + 1), 0
+    for stretch, length in zip(stretches, lengths, strict=True):
+        if length < width:
+            continue
+        count = 1 + (int(length) - width) // (width // 2)
+        # the mean stays: a constant error must show, at low frequencies
+        frequency, density = signal.welch(x[stretch], rate_hz, "hann", width, width // 2, detrend=False)
+        total += count * density
+        windows += count
+    return frequency[1:], total[1:] / windows
