@@ -68,6 +68,15 @@ class ConstantEntry(_Table):
     status: str
 
 
+class JointEntry(_Table):
+    """How well one joint is determined."""
+
+    name: str
+    verdict: str
+    counts: dict[str, int]
+    reason: str
+
+
 class MetricsTable(_Table):
     """Figures of the fit; only this one is used again."""
 
@@ -98,6 +107,7 @@ class ModelDocument(_Table):
     metrics: MetricsTable | None = None
     estimator: dict[str, JsonValue] = {}
     constants: list[ConstantEntry] = []
+    joints: list[JointEntry] = []
     standard: list[_Number] | None = None
     parameters: list[ParameterEntry]
     theta: list[_Number]

@@ -189,7 +189,9 @@ def _torques(model: RobotModel, metrics: Metrics) -> list[dict[str, str]]:
 
 
 def _parameter(p: dict[str, Any]) -> dict[str, str]:
-    half = None if p["value"] is None or p["std"] is None else _QUANTILE_95 * p["std"]
+    # a dropped parameter is held at zero: that it has no spread is not knowledge
+    open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
+    half = None if open_ended else _QUANTILE_95 * p["std"]
     return {
         "name": p["name"],
         "value": number(p["value"], 5),

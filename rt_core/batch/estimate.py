@@ -27,7 +27,7 @@ from rt_core.batch.physical.fit import ConsistentFit, fit_consistent, noise_infl
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings
 from rt_core.batch.robust import Loss, solve_robust
 from rt_core.batch.rows import Rows, build_rows
-from rt_core.batch.total_least_squares import noise_covariance, solve_total, white_noise_level
+from rt_core.batch.total_least_squares import encoder_noise, noise_covariance, solve_total
 from rt_core.batch.uncertainty import Uncertainty, estimate_covariance
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_OFFSET
@@ -121,6 +121,8 @@ class Estimate:
         Held at zero, because the data do not support them.
     weights : (K, n) float64 or None
         What `iwls` counted each row with.
+    settled : bool
+        False if the weights of `iwls` did not settle.
     """
 
     model: RobotModel
@@ -134,6 +136,7 @@ class Estimate:
     consistent: ConsistentFit | None
     dropped: BoolArray
     weights: FloatArray | None
+    settled: bool = True
 
     @property
     def theta(self) -> FloatArray:
@@ -185,8 +188,8 @@ def estimate(
 
 
 def disturb(x: FloatArray, seed: int = 0) -> FloatArray:
-    """Return channels `x` (N, n) with white noise of their own level added: what `tls` compares with."""
-    return np.asarray(x + white_noise_level(x) * np.random.default_rng(seed).standard_normal(x.shape))
+    """Return channels `x` (N, n) with as much noise of their sensor again: what `tls` compares with."""
+    return np.asarray(x + encoder_noise(x, np.random.default_rng(seed)))
 
 
 @dataclass(frozen=True)
@@ -249,19 +252,22 @@ class _Job:
         """Apply the linear method to rows whose friction constants are fixed."""
         options, p = self.options, len(base)
         weights: FloatArray | None = None
+        settled = True
         consistent: ConsistentFit | None = None
         if options.method == "iwls" and options.loss is not None:
             robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
-            solution, weights = robust.solution, robust.weights
+            solution, weights, settled = robust.solution, robust.weights, robust.converged
             uncertainty = estimate_covariance(rows, solution, weights=weights)
         elif options.method == "tls":
             if self.disturbed is None:
                 raise DataError("tls compares with a recording to which noise was added: give one")
-            other = self.rows(model, base, self.disturbed, load_theta)
+            # A sample that is masked in one of the two only would pass for noise.
+            whole = replace(self, settings=replace(self.settings, min_velocity=None))
+            plain, other = (whole.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
             use = rows.use & other.use
             exact = np.isin(base.layout.law, (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY))
             rows = replace(rows, use=use)
-            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(rows.Y, other.Y, use, exact)).solution
+            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact)).solution
             uncertainty = estimate_covariance(rows, solution)
         elif options.method == "iv":
             calm = smoothed(self.signals, _INSTRUMENT_BAND * self.settings.cutoff_hz, self.settings)
@@ -293,7 +299,7 @@ class _Job:
         constants = () if search is None else search.constants
         found_ = Estimate(
             model, base, rows, solution, uncertainty, std, constants, search, consistent, np.zeros(p, dtype=bool),
-            weights,
+            weights, settled,
         )  # fmt: skip
         return _essential(found_) if options.essential else found_
 
@@ -312,7 +318,8 @@ def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
 
 def _essential(found: Estimate) -> Estimate:
     rows = found.rows
-    reduced = essential_parameters(compress(rows.Y, rows.tau, rows.use), found.solution, found.uncertainty)
+    triangles = compress(rows.Y, rows.tau, rows.use, found.weights)
+    reduced = essential_parameters(triangles, found.solution, found.uncertainty)
     std = np.sqrt(np.maximum(np.diag(reduced.covariance), 0.0))
     uncertainty = replace(found.uncertainty, covariance=reduced.covariance)
     return replace(

@@ -26,6 +26,7 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Pass band of the decimation, as a share of the new Nyquist frequency.
 PASS_BAND = 0.8
+STANDING = 1.0
 _HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
 _KAISER_BETA = 7.0
 _IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
@@ -121,7 +122,7 @@ def decimated_rows(
     ddq: FloatArray,
     load: FloatArray,
     tau: FloatArray,
-    threshold: FloatArray,
+    standing: FloatArray,
     taps: FloatArray,
     centres: IntArray,
     out: FloatArray,
@@ -132,7 +133,7 @@ def decimated_rows(
 
     `q, dq, ddq, load, tau` (N, n), `load` without rows if no column asks for it; `taps` of odd length; the
     support of every centre must lie within the samples.  Row `j` averages only the samples with
-    `|dq_j| >= threshold[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share` (K, n), the weight of the samples
+    `|dq_j| >= standing[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share` (K, n), the weight of the samples
     that took part, start at zero.
     """
     count, n = q.shape
@@ -166,7 +167,7 @@ def decimated_rows(
             for j in range(n):
                 for b in range(BLOCK):
                     lag = start + b - centres[r] + half
-                    inside = b < size and 0 <= lag < taps.shape[0] and np.abs(state[1, j, b]) >= threshold[j]
+                    inside = b < size and 0 <= lag < taps.shape[0] and np.abs(state[1, j, b]) >= standing[j]
                     weight[j, b] = taps[lag] if inside else 0.0
                 for b in range(size):
                     share[r, j] += weight[j, b]
@@ -209,12 +210,13 @@ def _piece_rows(
     tau = np.zeros((centres.size, model.n))
     share = np.zeros((centres.size, model.n))
     channels = [np.ascontiguousarray(x) for x in (piece.q, piece.dq, piece.ddq, piece.tau)]
+    standing = np.minimum(threshold, STANDING * model.standstill_velocity)
     load = np.zeros((0, model.n))
     if layout.has_load:
         load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
     decimated_rows(
         model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, channels[0], channels[1],
-        channels[2], load, channels[3], threshold, taps, centres, Y, tau, share,
+        channels[2], load, channels[3], standing, taps, centres, Y, tau, share,
     )  # fmt: skip
     use = (share > _LEAST_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
     return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use

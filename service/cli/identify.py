@@ -86,9 +86,7 @@ def add_estimator_options(parser: argparse.ArgumentParser) -> None:
         help="range of a parameter in a search, for example vb2=0.01:0.2",
     )
     group.add_argument("--prior", metavar="R", help="physical: robot file with the prior (default: the robot itself)")
-    group.add_argument(
-        "--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)"
-    )
+    group.add_argument("--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)")
 
 
 def options_of(args: argparse.Namespace) -> EstimatorOptions:
@@ -206,6 +204,8 @@ def run(args: argparse.Namespace) -> int:
             facts,
             document["parameters"] if accepted else (),
             identification=result,
+            constants=document["constants"] if accepted else (),
+            history=[] if result.estimate.search is None else [result.estimate.search.history],
         )
         write_text(args.report, text)
     if args.json:
@@ -278,13 +278,20 @@ def print_result(document: dict[str, Any], facts: list[tuple[str, str]], result:
         console.print(f"  - {reason}", markup=False)
     for name, value in facts:
         console.print(f"{name:22s}{value}", markup=False)
-    table = Table("joint", "RMSE", "max", "R", box=None, pad_edge=False)
-    for j, joint in enumerate(result.model.joints):
+    table = Table("joint", "verdict", "RMSE", "max", "R", "because", box=None, pad_edge=False)
+    for j, row in enumerate(document["joints"]):
         values = (result.metrics.rmse[j], result.metrics.maximum[j], result.metrics.R[j])
-        table.add_row(Text(joint.name), *(number(v) for v in values))
+        table.add_row(Text(row["name"]), row["verdict"], *(number(v) for v in values), Text(row["reason"]))
     console.print(table)
     if result.verdict == "not_explained":
         return
+    if document["constants"]:
+        table = Table("constant", "value", "95 % from", "to", "unit", "status", box=None, pad_edge=False)
+        for c in document["constants"]:
+            table.add_row(
+                c["name"], *(number(c[key], 4) for key in ("value", "lower", "upper")), c["unit"], c["status"]
+            )
+        console.print(table)
     table = Table("parameter", "value", "±95 %", "unit", "status", "stands for", box=None, pad_edge=False)
     for p in document["parameters"]:
         half = None if p["std"] is None else 1.96 * p["std"]

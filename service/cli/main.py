@@ -33,6 +33,7 @@ COMMANDS = (
     "recordings",
     "identify",
     "validate",
+    "compare",
     "models",
 )
 

@@ -1,25 +1,29 @@
-"""Reports and figures: complete, self-contained, and safe whatever things are called."""
+"""Reports: complete, verdict first, self-contained, and safe whatever things are called."""
 
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+import service.report
 from drivers.robot_file import load_robot
-from rt_core.batch.identify import Verdict
-from rt_core.batch.rows import Rows
+from rt_core.batch.friction_curve import FrictionCurve, friction_curve
+from rt_core.batch.identify import Identification, Verdict, identify
+from rt_core.batch.preprocess import SignalSettings, prepare
 from rt_core.model.base import base_parameters
-from rt_core.model.robot import Joint, RobotModel
 from rt_core.validation import torque_metrics
 from service.identification import ValidationVerdict
-from service.plots import residual_figure, torque_figure
-from service.report import VERDICT_TEXT, html_report, number
+from service.model_file import parameter_table
+from service.report import VERDICT_TEXT, certain, html_report, number
+from tests.batch.batch_arms import arm, motion
 from tests.service.command_line import thetad
+from tests.service.some_rows import some_model, some_rows
 
 HOSTILE = '<script>alert("x")</script> & $\\frac{$ [/bold] \'"> é日本 {{ 7 * 7 }}'
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -74,37 +78,56 @@ def self_contained(source: str) -> Page:
     return page
 
 
-def model(names: tuple[str, ...]) -> RobotModel:
-    return RobotModel(
-        "r", tuple(Joint(name, "revolute", np.eye(3), np.zeros(3), np.array([0.0, 0.0, 1.0])) for name in names)
-    )
-
-
-def some_rows(n: int, count: int = 60) -> tuple[Rows, np.ndarray]:
-    """Rows with gaps and a joint that is never used, and a prediction."""
-    rng = np.random.default_rng(1)
-    t = np.arange(count) * 0.02
-    state = rng.normal(size=(count, n))
-    use = rng.random((count, n)) > 0.2
-    use[:, -1] = False
-    rows = Rows(
-        t, np.zeros((n, 1, count)), state, state, state, state, use, np.zeros(count, dtype=np.int64), 50.0, 10.0
-    )
-    return rows, state + 0.1
-
-
-def report(names: tuple[str, ...], verdict: str = "ok", reasons: tuple[str, ...] = (), title: str = "t") -> str:
+def report(
+    names: tuple[str, ...],
+    verdict: str = "ok",
+    reasons: tuple[str, ...] = (),
+    title: str = "t",
+    **more: Any,
+) -> str:
     rows, predicted = some_rows(len(names))
     metrics = torque_metrics(rows.tau, predicted, rows.use)
     base = {"unit": "kg", "expression": names[0], "status": "determined", "relative_std": 0.01}
     parameters = [
         base | {"name": names[0], "value": 1.25, "std": 0.0125},
-        base | {"name": "b", "value": None, "std": None, "relative_std": None, "status": "undetermined"},
+        base | {"name": "b", "value": None, "std": 7.77, "relative_std": 43.0, "status": "undetermined"},
     ]
     facts = [("robot", names[0])]
-    return html_report(title, model(names), rows, predicted, metrics, verdict, reasons, facts, parameters)
+    return html_report(title, some_model(names), rows, predicted, metrics, verdict, reasons, facts, parameters, **more)
 
 
+@pytest.fixture(scope="module")
+def fit() -> Identification:
+    """A fit of the small arm with noise."""
+    model = arm()
+    data = motion(model, 12.0, 250.0)
+    tau = data.tau + 0.05 * np.random.default_rng(1).normal(size=data.tau.shape)
+    settings = SignalSettings(10.0)
+    return identify(model, base_parameters(model), prepare(data.t, data.q, tau, settings), settings)
+
+
+def report_of(fit: Identification, verdict: str | None = None, **more: Any) -> str:
+    table = parameter_table(fit.base, fit.theta, fit.std, fit.status, ("undetermined",))
+    return html_report(
+        "t", fit.model, fit.rows, fit.rows.predict(fit.theta), fit.metrics, verdict or fit.verdict, fit.reasons, (),
+        table, identification=fit, **more,
+    )  # fmt: skip
+
+
+CONSTANTS = [
+    {"name": "vb1", "value": 0.0512, "lower": 0.041, "upper": 0.077, "unit": "rad/s", "status": "determined"},
+    {"name": "vb2", "value": None, "lower": 0.0123, "upper": None, "unit": "rad/s", "status": "undetermined"},
+]
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small pictures instead of figures, for the tests of what the page says."""
+    for name in ("torque", "friction", "residual", "spectrum", "histogram", "history"):
+        monkeypatch.setattr(service.report, f"{name}_figure", lambda *_: PNG)
+
+
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("verdict", sorted({*get_args(Verdict), *get_args(ValidationVerdict)}))
 def test_says_the_verdict_and_why(verdict: str) -> None:
     page = self_contained(report(("a", "b"), verdict, ("joint a: too little", "b & c < d")))
@@ -112,16 +135,86 @@ def test_says_the_verdict_and_why(verdict: str) -> None:
     assert "joint a: too little" in page.text
     assert "b & c < d" in page.text
     assert verdict in page.classes
-    assert page.tags.count("img") == 2
+    assert page.tags.count("img") == page.tags.count("figcaption") == 4
 
 
-def test_figures_in_tables() -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_dropped_parameter_has_no_interval(fit: Identification) -> None:
+    dropped = ("dropped", *fit.status[1:])
+    table = parameter_table(fit.base, np.zeros_like(fit.theta), np.zeros_like(fit.std), dropped, ())
+    rows, predicted = some_rows(3)
+    metrics = torque_metrics(rows.tau, predicted, rows.use)
+    source = html_report("t", fit.model, rows, predicted, metrics, "ok", (), (), table)
+    row = source[source.index('<tr class="dropped">') :].partition("</tr>")[0]
+    assert "<td>0</td><td>–</td><td>–</td>" in row
+    assert "<em>Dropped</em>" in source
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_parameter_table() -> None:
     page = self_contained(report(("a", "b")))
     assert "1 determined, 1 undetermined." in page.text
-    for text in ("1.25", "0.025", "1 %", "undetermined", "–"):
+    for text in ("1.25", "1.2255", "1.2745", "1 %", "> 100 %", "undetermined", "–"):
         assert text in page.text
+    assert "7.77" not in page.text
 
 
+def test_verdict_then_joints_then_parameters_then_evidence(fit: Identification) -> None:
+    source = report_of(fit, constants=CONSTANTS, history=[np.array([3.0, 2.0, 1.0])])
+    page = self_contained(source)
+    places = [source.index(text) for text in (
+        "Verdict:", "Joint by joint", "<h2>Parameters", "Velocity constants", "What was done", "Torque, joint by joint",
+        "<img", "<h2>Friction", "<h2>Residual", "<h2>Search",
+    )]  # fmt: skip
+    assert places == sorted(places)
+    assert page.tags.count("img") == 6
+    joints = source[places[1] : places[2]]
+    for joint in fit.model.joints:
+        assert f">{joint.name}<" in joints
+    assert joints.count("well determined") == 3
+    for expression in fit.base.expressions:
+        assert f"<code>{expression}</code>" in source
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_velocity_constants_have_a_table_of_their_own(fit: Identification) -> None:
+    source = report_of(fit, constants=CONSTANTS)
+    table = source[source.index("<h2>Velocity constants") : source.index("What was done")]
+    for text in ("vb1", "0.0512", "0.041", "0.077", "vb2", "0.0123", "–"):
+        assert f">{text}<" in table
+    assert 'class="undetermined"' in table
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_rejected_fit_shows_no_values(fit: Identification) -> None:
+    rejected = replace(fit, verdict="not_explained")
+    source = report_of(rejected, constants=CONSTANTS)
+    page = self_contained(source)
+    assert page.tags.count("img") == 4
+    for absent in ("<h2>Parameters", "<h2>Friction", "Velocity constants", "0.0512", "well determined"):
+        assert absent not in source
+    assert "rejected" in page.text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_joints_without_a_friction_curve_are_named(fit: Identification, monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_but_one(*arguments: Any) -> FrictionCurve | None:
+        return None if arguments[6] == 1 else friction_curve(*arguments)
+
+    monkeypatch.setattr(service.report, "friction_curve", all_but_one)
+    assert "Without a curve, for lack of friction or of data: shoulder." in self_contained(report_of(fit)).text
+    monkeypatch.setattr(service.report, "friction_curve", lambda *_: None)
+    assert "<h2>Friction" not in report_of(fit)
+
+
+def test_report_of_nine_joints_is_small() -> None:
+    model = load_robot("arm9").model
+    rows, predicted = some_rows(9, 6000)
+    metrics = torque_metrics(rows.tau, predicted, rows.use)
+    assert len(html_report("t", model, rows, predicted, metrics, "ok", (), ())) < 2_000_000
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_hostile_names_stay_text() -> None:
     source = report((HOSTILE, "b"), "ok", (HOSTILE,), HOSTILE)
     page = self_contained(source)
@@ -129,21 +222,14 @@ def test_hostile_names_stay_text() -> None:
     assert "49" not in source.split("</style>")[1].split("<img")[0]
 
 
-def test_figures_of_hostile_names_and_empty_joints() -> None:
-    names = ("$x_{$", "\\alpha $", "日本")
-    rows, predicted = some_rows(3)
-    for figure in (
-        torque_figure(model(names), rows, predicted, HOSTILE),
-        residual_figure(model(names), rows, predicted),
-    ):
-        assert figure.startswith(PNG)
-
-
 def test_numbers() -> None:
     assert number(None) == number(float("nan")) == number(float("inf")) == "–"
     assert number(0.0) == "0"
     assert number(-12.3456) == "-12.35"
     assert number(1.23456e-7, 2) == "1.2e-07"
+    assert certain(None) == certain(float("inf")) == "–"
+    assert certain(0.0123) == "1.2 %"
+    assert certain(1.5) == "> 100 %"
 
 
 def test_report_of_an_identification_and_of_a_validation(
@@ -165,6 +251,8 @@ def test_report_of_an_identification_and_of_a_validation(
     for expression in base.expressions:
         assert expression in page.text
     assert "10 Hz" in page.text
+    assert page.text.count("well determined") == 6
+    assert page.tags.count("img") == 5
     assert (folder / "new" / "i.png").read_bytes().startswith(PNG)
 
     done = thetad(
@@ -182,4 +270,5 @@ def test_report_of_an_identification_and_of_a_validation(
     page = self_contained((folder / "v.html").read_text(encoding="utf-8"))
     assert "identification" not in page.text
     assert "Parameters" not in page.text
+    assert page.tags.count("img") == 4
     assert (folder / "v.png").read_bytes().startswith(PNG)

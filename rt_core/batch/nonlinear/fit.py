@@ -14,12 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from rt_core.batch.least_squares import Method, Solution, compress
-from rt_core.batch.nonlinear.compressed import CompressedTorque, compress_torque, shaped_columns, weighted_solution
-from rt_core.batch.nonlinear.constants import with_constants
-from rt_core.batch.nonlinear.profile import ConstantStatus, Profile, pool, profile
+from rt_core.batch.least_squares import Method, Solution
+from rt_core.batch.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
+from rt_core.batch.nonlinear.linear import linear_fit, standard_deviations
+from rt_core.batch.nonlinear.profile import SEEN, ConstantStatus, Profile, pool, profile
 from rt_core.batch.nonlinear.search import (
-    PUSH,
     TOLERANCE,
     Search,
     SearchMethod,
@@ -30,16 +29,14 @@ from rt_core.batch.nonlinear.search import (
 from rt_core.batch.nonlinear.separable import SeparableObjective
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings
 from rt_core.batch.rows import Rows
-from rt_core.batch.uncertainty import estimate_covariance
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import Callback
 from rt_core.optimise.settings import Budget, Settings
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import FloatArray
 
 Formulation = Literal["separable", "full"]
 
-_SLOPE_STEP = 1e-4
 _ROUNDS = 4
 #: A cost this far above the nearest minimum, as a squared number of standard deviations, is a search not done.
 _EXCESS = 0.1
@@ -209,13 +206,16 @@ def conclude(
     x, sigma = search.x, search.sigma
     without: tuple[int, ...] = ()
     profiles: dict[int, Profile] = {}
-    everything = np.ones(m, dtype=bool)
-    objective = SeparableObjective(data, sigma)
-    nearest, least = objective.descend(x, everything, TOLERANCE)
-    if m:
-        swept, other = objective.descend(objective.sweep(x), everything, TOLERANCE)
-        nearest, least = (swept, other) if other < least else (nearest, least)
-    state = _linear_fit(data, x, sigma, search.phi, without, signals, settings)
+    nearest, least = _nearest(data, x, sigma)
+    for _ in range(_ROUNDS):
+        # With the final weights another of several minima may be the lowest.
+        if search.stopped != "minimum" or m == 0 or SeparableObjective(data, sigma).costs(x[None])[0] <= least:
+            break
+        x = nearest
+        if weights is not None:
+            x, sigma, _ = refine_weights(data, x, sigma, weights)
+        nearest, least = _nearest(data, x, sigma)
+    state = linear_fit(data, x, sigma, search.phi, without, signals, settings)
     cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
     noise = float(np.max(state.solution.sigma**2 / sigma**2))
     converged = bool(cost - least <= _EXCESS * noise) and search.stopped != "cancelled"
@@ -239,7 +239,7 @@ def conclude(
             x, _ = objective.descend(x if better is None else better, free, TOLERANCE)
             if weights is not None:
                 x, sigma, _ = refine_weights(data, x, sigma, weights, without)
-            state = _linear_fit(data, x, sigma, None, without, signals, settings)
+            state = linear_fit(data, x, sigma, None, without, signals, settings)
         profiles = pool(data, profiles)
         triangles = data.triangles(x, without)
         cost = sum(t.residual_sum(state.solution.theta) / s**2 for t, s in zip(triangles, sigma, strict=True))
@@ -247,12 +247,15 @@ def conclude(
         held += tuple(n for n in _excluded(data, nearest, sigma, limits) if n not in held)
     if bounded:
         held += tuple(n for n in _outside(data, sigma, without, x, noise) if n not in held)
-    std = _standard_deviations(data, state, profiles, without, sigma, converged)
+    std = standard_deviations(data, state, profiles, without, sigma, converged)
     constants = []
     for c, constant in enumerate(data.constants):
         status: ConstantStatus = profiles[c].status if c in profiles else "doubtful"
         status = "doubtful" if constant.name in held else status
-        low, high = (np.exp(profiles[c].lower), np.exp(profiles[c].upper)) if c in profiles else (np.nan, np.nan)
+        low, high = np.nan, np.nan
+        if c in profiles:
+            seen = profiles[c].seen
+            low, high = (np.exp(profiles[c].lower), np.exp(profiles[c].upper)) if seen else (0.0, np.inf)
         known = status in ("determined", "weak")
         if status == "doubtful":
             low = high = np.nan
@@ -271,96 +274,12 @@ def conclude(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class _LinearFit:
-    """Linear fit at given constants, with the joint covariance (p + m, p + m) and what white residuals would give."""
-
-    model: RobotModel
-    base: BaseParameters
-    rows: Rows
-    solution: Solution
-    covariance: FloatArray
-    naive: FloatArray  # (p + m,)
-    supported: BoolArray  # (p + m,)
-    inflation: FloatArray
-
-    def kappa(self, data: CompressedTorque, c: int) -> float:
-        """Variance of constant `c` over what white residuals as large as the weights say would give it."""
-        k = len(data.base) + c
-        joint = data.constants[c].joint
-        white = float((self.solution.sigma[joint] / self.solution.weighted_with[joint]) ** 2)
-        if not self.supported[k] or self.naive[k] <= 0.0:
-            return white * float(self.inflation[joint])
-        return max(white, float(self.covariance[k, k] / self.naive[k]))
-
-
-def _linear_fit(
-    data: CompressedTorque,
-    x: FloatArray,
-    sigma: FloatArray,
-    phi: FloatArray | None,
-    without: tuple[int, ...],
-    signals: Signals,
-    settings: SignalSettings,
-) -> _LinearFit:
-    """Solve for base parameters at constants `x`; covariance of both from rows widened by the torque's slopes."""
-    p, m = len(data.base), len(data.constants)
-    solution = weighted_solution(data.triangles(x, without), p, sigma)
-    if phi is not None:
-        theta = np.asarray(data.base.mapping @ phi)
-        freedom = np.array([max(j.count - h, 1.0) for j, h in zip(data.joints, solution.leverage, strict=True)])
-        solution = replace(solution, theta=theta, sigma=np.sqrt(data.residual_sums(theta, x) / freedom))
-    values = {name: 0.0 if c in without else v for c, (name, v) in enumerate(data.values(x).items())}
-    model, base = with_constants(data.model, data.base, values)
-    wide = np.concatenate((data.rows.Y, np.zeros((data.rows.Y.shape[0], m, data.rows.t.size))), axis=1)
-    amplitude = data.amplitude @ solution.theta
-    for k, term in enumerate(data.terms):
-        if term.constant in without:
-            continue
-        near = np.exp(x[term.constant] + np.array([-_SLOPE_STEP, 0.0, _SLOPE_STEP]))
-        for j in np.flatnonzero(term.motor):
-            low, value, high = np.where(
-                data.rows.use[:, j], shaped_columns(term, int(j), near, data.rows, signals, settings).T, 0.0
-            )
-            wide[j, term.plus] += value
-            if term.minus >= 0:
-                wide[j, term.minus] -= value
-            wide[j, p + term.constant] += amplitude[k] * (high - low) / (2.0 * _SLOPE_STEP)
-    rows = replace(data.rows, Y=wide[:, :p])
-    widened = weighted_solution(compress(wide, rows.tau, rows.use), p + m, sigma)
-    at = np.concatenate((solution.theta, np.zeros(m)))
-    found = estimate_covariance(replace(rows, Y=wide), replace(widened, theta=at))
-    covariance = found.covariance.copy()
-    covariance[np.diag_indices(p + m)] = np.where(widened.supported, np.diag(covariance), np.inf)
-    naive = (widened.inverse_root**2).sum(axis=1)
-    return _LinearFit(model, base, rows, solution, covariance, naive, widened.supported, found.inflation)
-
-
-def _standard_deviations(
-    data: CompressedTorque,
-    state: _LinearFit,
-    profiles: Mapping[int, Profile],
-    without: tuple[int, ...],
-    sigma: FloatArray,
-    converged: bool,
-) -> FloatArray:
-    """(p,) standard deviations of the base parameters, with what constants that are not bounded add."""
-    p = len(data.base)
-    if not converged:
-        return np.full(p, np.inf)
-    variance = np.diag(state.covariance)[:p].copy()
-    for c, found in profiles.items():
-        if found.status == "determined":
-            continue
-        if c not in without:
-            reach = np.zeros(p)
-            for x in found.inside:
-                theta = weighted_solution(data.triangles(x, without), p, sigma).theta
-                reach = np.maximum(reach, np.abs(theta - state.solution.theta))
-            variance += (reach / 1.96) ** 2
-        if found.status == "undetermined":
-            variance[[term.plus for term in data.terms if term.constant == c]] = np.inf
-    return np.sqrt(variance)
+def _nearest(data: CompressedTorque, x: FloatArray, sigma: FloatArray) -> tuple[FloatArray, float]:
+    """Lowest minimum that descent from constants `x` and a sweep from there find, and its cost."""
+    objective = SeparableObjective(data, sigma)
+    everything = np.ones(x.size, dtype=bool)
+    found = [objective.descend(start, everything, TOLERANCE) for start in (x, objective.sweep(x))]
+    return min(found, key=lambda pair: pair[1])
 
 
 def _turned(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
@@ -383,11 +302,13 @@ def _outside(
     data: CompressedTorque, sigma: FloatArray, without: tuple[int, ...], x: FloatArray, noise: float
 ) -> tuple[str, ...]:
     """Constants that bounds keep from where the cost is significantly lower."""
+    narrowed = (data.box[0] > data.lower) | (data.box[1] < data.upper)
+    off = tuple(c for c in without if not narrowed[c])  # a term may be off for want of a good constant in its bounds
     inner = SeparableObjective(data, sigma, without)
-    wide = SeparableObjective(data, sigma, without, np.stack((data.lower, data.upper)))
-    free = np.array([c not in without for c in range(x.size)], dtype=bool)
+    wide = SeparableObjective(data, sigma, off, np.stack((data.lower, data.upper)))
+    free = np.array([c not in off for c in range(x.size)], dtype=bool)
     far, cost = wide.descend(wide.sweep(x), free, TOLERANCE)
-    if inner.evaluate(x)[0] - cost <= PUSH * noise:
+    if inner.evaluate(x)[0] - cost <= SEEN * noise:
         return ()
     out = free & ((far < data.box[0]) | (far > data.box[1]))
     return tuple(c.name for c, o in zip(data.constants, out, strict=True) if o)

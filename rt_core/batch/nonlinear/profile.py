@@ -25,7 +25,7 @@ ConstantStatus = Literal["determined", "weak", "undetermined", "doubtful"]
 _QUANTILE_95 = 3.841
 #: What a term must lower the cost by to count as seen: 99.99 % with two degrees of freedom, since the constant of a
 #: term that is not there was sought over its whole range, where it found the luckiest of several places (Davies 1987).
-_SEEN = 18.4
+SEEN = 18.4
 #: A constant is called determined up to this standard deviation of its logarithm.
 _LOG_STD_LIMIT = 0.3
 _POINTS = (12, 36)  # on each side, for a joint with one and with several constants: those have narrow side minima
@@ -108,7 +108,7 @@ def profile(
             float(brentq(lambda v, near=near: rise(v, near)[0] - limit, values[k], values[k + 1], xtol=_PRECISION))
         )
     gain = absent.descend(x, others, tolerance)[1] - least
-    return Profile(sides[0], sides[1], bool(gain > _SEEN * kappa), tuple(inside), found)
+    return Profile(sides[0], sides[1], bool(gain > SEEN * kappa), tuple(inside), found)
 
 
 def pool(data: CompressedTorque, profiles: Mapping[int, Profile]) -> dict[int, Profile]:
