@@ -22,7 +22,7 @@ import yaml
 from drivers.recording import Recording, Span
 from drivers.robot_file import RobotFile, robot_from_source
 from rt_core.batch.identify import Identification
-from rt_core.batch.joint_verdict import JointVerdict, joint_verdicts
+from rt_core.batch.joint_verdict import verdicts_of
 from rt_core.batch.preprocess import SignalSettings
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import friction_constants, with_constants
@@ -172,17 +172,6 @@ def estimator_document(result: Identification) -> dict[str, Any]:
     return out
 
 
-def joint_verdicts_of(result: Identification) -> tuple[JointVerdict, ...]:
-    """Verdict on each joint of an identification."""
-    return joint_verdicts(
-        result.base.layout,
-        result.status,
-        result.metrics,
-        accepted=result.verdict != "not_explained",
-        negative_coulomb=result.plausibility.negative_coulomb,
-    )
-
-
 def batch_document(
     result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None
 ) -> dict[str, Any]:
@@ -237,7 +226,7 @@ def batch_document(
         ],
         "joints": [
             {"name": joint.name, "verdict": v.word, "counts": dict(v.counts), "reason": v.reason}
-            for joint, v in zip(result.model.joints, joint_verdicts_of(result), strict=True)
+            for joint, v in zip(result.model.joints, verdicts_of(result), strict=True)
         ],
         "standard": None if consistent is None else [float(v) for v in consistent.phi],
         "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.batch.friction_curve import friction_curve
 from rt_core.batch.identify import Identification, ParameterStatus
-from rt_core.batch.joint_verdict import joint_verdicts
+from rt_core.batch.joint_verdict import verdicts_of
 from rt_core.batch.rows import Rows
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
@@ -152,13 +152,6 @@ def _rank(status: str) -> int:
 
 def _joints(fit: Identification) -> list[dict[str, Any]]:
     """Verdict on each joint, for people."""
-    verdicts = joint_verdicts(
-        fit.base.layout,
-        fit.status,
-        fit.metrics,
-        accepted=fit.verdict != "not_explained",
-        negative_coulomb=fit.plausibility.negative_coulomb,
-    )
     return [
         {
             "name": joint.name,
@@ -167,7 +160,7 @@ def _joints(fit: Identification) -> list[dict[str, Any]]:
             "counts": ", ".join(f"{n} {status}" for status, n in found.counts.items()),
             "reason": found.reason,
         }
-        for joint, found in zip(fit.model.joints, verdicts, strict=True)
+        for joint, found in zip(fit.model.joints, verdicts_of(fit), strict=True)
     ]
 
 

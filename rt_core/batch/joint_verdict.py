@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rt_core.batch.identify import EXPLAINED_LIMIT, ParameterStatus
+from rt_core.batch.identify import EXPLAINED_LIMIT, Identification, ParameterStatus
 from rt_core.model.parameters import ParameterLayout
 from rt_core.validation import Metrics
 
@@ -44,6 +44,17 @@ class JointVerdict:
     word: JointWord
     counts: dict[str, int]
     reason: str
+
+
+def verdicts_of(fit: Identification) -> tuple[JointVerdict, ...]:
+    """Verdict on each joint of an identification."""
+    return joint_verdicts(
+        fit.base.layout,
+        fit.status,
+        fit.metrics,
+        accepted=fit.verdict != "not_explained",
+        negative_coulomb=fit.plausibility.negative_coulomb,
+    )
 
 
 def joint_verdicts(
