@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from drivers.robot_build import BuildError, build_model
-from drivers.robot_schema import IdentificationSettings, RobotTable, describe_errors
+from drivers.robot_schema import IdentificationSettings, ModelTable, RobotTable, describe_errors
 from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, reduced_urdf
 
@@ -163,6 +163,11 @@ def _robot(data: dict[str, Any], where: str, path: Path | None) -> RobotFile:
         raise RobotError(where, [(field, error.what)]) from None
     source = table.model_dump(exclude_none=True)
     hashed = {key: value for key, value in source.items() if key != "description"}
+    # Keys that were added later count only where they say something: the hash of an older description stays.
+    fields = ModelTable.model_fields
+    hashed["model"] = {
+        k: v for k, v in source["model"].items() if not (k.startswith("friction_") and v == fields[k].default)
+    }
     canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return RobotFile(model, table.identification, digest, path, source, warnings)
