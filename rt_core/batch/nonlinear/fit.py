@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.stats import chi2
 
 from rt_core.batch.least_squares import Method, Solution
 from rt_core.batch.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
@@ -38,8 +39,8 @@ from rt_core.types import FloatArray
 Formulation = Literal["separable", "full"]
 
 _ROUNDS = 4
-#: A cost this far above the nearest minimum, as a squared number of standard deviations, is a search not done.
-_EXCESS = 0.1
+#: A search is done when it ends in the joint confidence region of this level about the minimum.
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +77,10 @@ class NonlinearFit:
     sigma : (n,) float64
         The weights' standard deviations [N*m].
     cost, excess : float
-        Sum of weighted squared residuals at the result, and how far it lies above the nearest minimum.
+        Sum of weighted squared residuals at the result, and how far it lies above the minimum.
     converged : bool
-        Whether the latter is negligible; if not, nothing is stated about uncertainty.
+        Whether the latter is within the noise: the result lies in the joint 95 % region about the minimum, and `std`
+        takes up the distance.  If not, nothing is stated about uncertainty.
     at_bound : tuple of str
         Parameters that a bound keeps from a significantly lower cost: the bounds exclude the minimum.
     phi : (P,) float64 or None
@@ -218,7 +220,8 @@ def conclude(
     state = linear_fit(data, x, sigma, search.phi, without, signals, settings)
     cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
     noise = float(np.max(state.solution.sigma**2 / sigma**2))
-    converged = bool(cost - least <= _EXCESS * noise) and search.stopped != "cancelled"
+    converged = bool(cost - least <= noise * chi2.ppf(_LEVEL, p + m)) and search.stopped != "cancelled"
+    displaced = np.abs(state.solution.theta - weighted_solution(data.triangles(nearest), p, sigma).theta)
     if converged:
         for _ in range(_ROUNDS):
             objective = SeparableObjective(data, sigma, without)
@@ -226,7 +229,7 @@ def conclude(
             for c in range(m):
                 if c not in without:
                     absent = SeparableObjective(data, sigma, (*without, c))
-                    profiles[c] = profile(objective, absent, x, c, state.kappa(data, c))
+                    profiles[c] = profile(objective, absent, nearest, c, state.kappa(data, c))
                     if _turned(data, state.solution.theta, c):
                         profiles[c] = replace(profiles[c], seen=False)
                     better = profiles[c].better if better is None else better
@@ -239,6 +242,7 @@ def conclude(
             x, _ = objective.descend(x if better is None else better, free, TOLERANCE)
             if weights is not None:
                 x, sigma, _ = refine_weights(data, x, sigma, weights, without)
+            nearest, displaced = x, np.zeros(p)
             state = linear_fit(data, x, sigma, None, without, signals, settings)
         profiles = pool(data, profiles)
         triangles = data.triangles(x, without)
@@ -247,7 +251,9 @@ def conclude(
         held += tuple(n for n in _excluded(data, nearest, sigma, limits) if n not in held)
     if bounded:
         held += tuple(n for n in _outside(data, sigma, without, x, noise) if n not in held)
-    std = standard_deviations(data, state, profiles, without, sigma, converged)
+    std = np.full(p, np.inf)
+    if converged:
+        std = np.hypot(standard_deviations(data, state, profiles, without, sigma), displaced)
     constants = []
     for c, constant in enumerate(data.constants):
         status: ConstantStatus = profiles[c].status if c in profiles else "doubtful"
@@ -255,7 +261,8 @@ def conclude(
         low, high = np.nan, np.nan
         if c in profiles:
             seen = profiles[c].seen
-            low, high = (np.exp(profiles[c].lower), np.exp(profiles[c].upper)) if seen else (0.0, np.inf)
+            ends = min(profiles[c].lower, float(x[c])), max(profiles[c].upper, float(x[c]))
+            low, high = (np.exp(ends[0]), np.exp(ends[1])) if seen else (0.0, np.inf)
         known = status in ("determined", "weak")
         if status == "doubtful":
             low = high = np.nan

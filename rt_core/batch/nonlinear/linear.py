@@ -1,8 +1,8 @@
 """The linear fit at given constants, with a covariance that counts the constants as unknown, too.
 
-The rows are widened by the torque's slopes along the constants' logarithms; the covariance of the widened problem is that
-of parameters and constants together, correlated residuals included.  It holds where the slopes hold: for a constant
-whose interval is wide or open, the way of the linear parameters along its profile is added.
+The rows are widened by the slopes of the torque along the logarithms of the constants; the covariance of the widened
+problem is that of parameters and constants together, correlated residuals included.  It holds where the slopes hold:
+for a constant whose interval is wide or open, the way of the linear parameters along its profile is added.
 """
 
 from __future__ import annotations
@@ -97,12 +97,9 @@ def standard_deviations(
     profiles: Mapping[int, Profile],
     without: tuple[int, ...],
     sigma: FloatArray,
-    converged: bool,
 ) -> FloatArray:
     """(p,) standard deviations of the base parameters, with what constants that are not bounded add."""
     p = len(data.base)
-    if not converged:
-        return np.full(p, np.inf)
     variance = np.diag(state.covariance)[:p].copy()
     for c, found in profiles.items():
         if found.status == "determined":
