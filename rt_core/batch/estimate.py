@@ -42,6 +42,7 @@ LINEAR: tuple[LinearMethod, ...] = get_args(LinearMethod)
 SEARCHES: tuple[Name, ...] = get_args(Name)
 METHODS: tuple[Method, ...] = (*LINEAR, *SEARCHES)
 
+_LEAST_SIGMA = 1e-9  # of the largest: a joint without rows is left without any error
 _LOAD_ROUNDS = 8
 _LOAD_TOLERANCE = 1e-4  # change of a parameter in its standard deviations
 _INSTRUMENT_BAND = 0.5  # cut-off of the states that instruments are built from, in that of the regressor
@@ -287,11 +288,11 @@ class _Job:
                     base, model, triangles, solution.sigma, inflation=inflation, link_weight=options.weight,
                     prior=options.prior,
                 )  # fmt: skip
-                spread = [
-                    np.sqrt(t.residual_sum(consistent.theta) / max(t.count - h, 1.0))
-                    for t, h in zip(triangles, solution.leverage, strict=True)
-                ]
-                solution = replace(solution, theta=consistent.theta, sigma=np.array(spread))
+                freedom = [max(t.count - h, 1.0) for t, h in zip(triangles, solution.leverage, strict=True)]
+                sums = [t.residual_sum(consistent.theta) for t in triangles]
+                spread = np.sqrt(np.array(sums) / np.array(freedom))
+                spread = np.maximum(spread, _LEAST_SIGMA * max(float(spread.max()), _LEAST_SIGMA))
+                solution = replace(solution, theta=consistent.theta, sigma=spread)
                 uncertainty = Uncertainty(consistent.covariance, uncertainty.inflation)
         std = uncertainty.std
         if consistent is None:

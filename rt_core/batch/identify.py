@@ -235,7 +235,7 @@ def judge(
             f"{', '.join(search.at_bound)}: the bounds of the search exclude a significantly better value; widen them"
         )
     if not found.settled:
-        reasons.append("the weights of iwls did not settle: the residuals have no clear bulk; take wls or huber weights")
+        reasons.append("the weights of iwls did not settle: the residuals have no clear bulk; take wls, or huber")
     doubtful = bool(reasons)
     reasons.extend(
         f"{c.name} is not determined by these data: slower and faster motion through the region of falling friction "

@@ -26,6 +26,7 @@ SIGNIFICANT = 5.0
 SHIFTS_S = (-0.1, -0.05, -0.02, -0.01, -0.005, -0.002, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 #: A shift must bring the weighted residual below this share of the unshifted one to be believed.
 BELIEVABLE = 0.93
+_UNKNOWN = 1e12  # variance of a parameter that nothing is known of, in that of the least known one
 _POSTURES = 40  # postures of the recording at which the mass matrix is looked at
 
 
@@ -64,6 +65,7 @@ def check_plausibility(
 ) -> Plausibility:
     """Check a fit `theta` (p,) with `covariance` (p, p) on its rows; `sigma` (n,) weighs the joints."""
     layout = base.layout
+    covariance = _bounded(covariance)
     std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(std > 0.0, theta / std, 0.0)
@@ -79,6 +81,15 @@ def check_plausibility(
         delay,
         ratio,
     )
+
+
+def _bounded(covariance: FloatArray) -> FloatArray:
+    """Covariance with a very large variance instead of an infinite one."""
+    known = np.isfinite(np.diag(covariance))
+    largest = float(np.diag(covariance)[known].max(initial=1.0))
+    out = np.where(np.outer(known, known), covariance, 0.0)
+    np.fill_diagonal(out, np.where(known, np.diag(out), _UNKNOWN * largest))
+    return np.asarray(out)
 
 
 def _mass_matrix_z(

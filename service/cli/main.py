@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ from service.cli.common import (
     one_line,
 )
 
+# Several BLAS threads on the small matrices of an identification only wait for one another.  Before NumPy is imported.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 #: Modules of `service.cli` in the order of the help; each registers its commands with `add_parser(subparsers)`.
 COMMANDS = (
     "demo",
@@ -34,6 +39,7 @@ COMMANDS = (
     "identify",
     "validate",
     "compare",
+    "payload",
     "models",
 )
 
