@@ -22,6 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TOP_LEVEL = ("README.md", "service", "drivers", "rt_core", "configs", "tests", "sim_backend", "deploy", "LICENSE")
 PACKAGES = ("pysoem", "pyads", "numpy", "scipy", "numba", "pyzmq", "msgpack", "structlog")
+LOCKS = [
+    ("requirements.lock", ()),
+    ("requirements-dev.lock", ("dev",)),
+    ("requirements-bench.lock", ("dev", "bench")),
+]
 COMMANDS = {
     ("serve",),
     ("demo",),
@@ -33,6 +38,8 @@ COMMANDS = {
     ("replay",),
     ("identify",),
     ("validate",),
+    ("compare",),
+    ("payload",),
     ("models", "show"),
     ("models", "export"),
 }
@@ -54,7 +61,9 @@ def requirements(*extras: str) -> list[Requirement]:
     texts = [*PYPROJECT["build-system"]["requires"], *project["dependencies"]]
     for extra in extras:
         texts += project["optional-dependencies"][extra]
-    return [Requirement(text) for text in texts]
+    wanted = [Requirement(text) for text in texts]
+    own = [r for r in wanted if canonicalize_name(r.name) == project["name"]]  # an extra that takes another one in
+    return [r for r in wanted if r not in own] + [q for r in own for q in requirements(*r.extras)]
 
 
 def commands(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -76,7 +85,7 @@ def test_the_fixed_packages_are_dependencies() -> None:
     assert names >= set(PACKAGES)
 
 
-@pytest.mark.parametrize(("lock", "extras"), [("requirements.lock", ()), ("requirements-dev.lock", ("dev",))])
+@pytest.mark.parametrize(("lock", "extras"), LOCKS)
 def test_lock_answers_pyproject(lock: str, extras: tuple[str, ...]) -> None:
     pins = locked(lock)
     for requirement in requirements(*extras):
@@ -85,12 +94,16 @@ def test_lock_answers_pyproject(lock: str, extras: tuple[str, ...]) -> None:
         assert requirement.specifier.contains(pins[name]), f"{lock} pins {name} {pins[name]}, not {requirement}"
 
 
-def test_both_locks_agree() -> None:
-    development = locked("requirements-dev.lock")
-    assert {name: development.get(name) for name in locked("requirements.lock")} == locked("requirements.lock")
+@pytest.mark.parametrize(
+    ("inner", "outer"),
+    [("requirements.lock", "requirements-dev.lock"), ("requirements-dev.lock", "requirements-bench.lock")],
+)
+def test_locks_agree(inner: str, outer: str) -> None:
+    larger = locked(outer)
+    assert {name: larger.get(name) for name in locked(inner)} == locked(inner)
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("lock", [name for name, _ in LOCKS])
 def test_lock_names_no_index(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert "://" not in text
