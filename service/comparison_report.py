@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from matplotlib.figure import Figure
 
 from service.comparison import Comparison
-from service.figures.panels import png, style
+from service.figures.panels import plain_ticks, png, style
 from service.report import number
 
 HEADINGS = ("method", "error", "worst joint", "least R", "parameters", "constants", "success", "time")
@@ -67,8 +67,10 @@ def comparison_figure(result: Comparison) -> bytes:
         left.axvline(1.0, color="#D55E00", lw=0.8, ls="--")
         for axis in (left, right):
             axis.set_xscale("log")
+            plain_ticks(axis.xaxis)
             axis.grid(alpha=0.25)
         left.set_yticks(places, names)
+        left.set_ylim(-0.6, len(names) - 0.4)
         left.set_xlabel("torque error, in units of the noise")
         right.set_xlabel("time [s]")
         return png(figure)
