@@ -27,7 +27,7 @@ from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.types import BoolArray, FloatArray
 from service import comparators
 from sim_backend.robot import SimulatedArm
-from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.settings import MotionSettings, SegmentSettings, SimSettings
 
 #: Online methods, which take the training motion frame by frame.
 ONLINE = ("vff_rls", "rls")
@@ -42,6 +42,7 @@ OUTLIER_SIZE = 10.0  # standard deviations of the noise
 _RATE_HZ = 1000.0
 _VALIDATION_SEED = 1000
 _NETWORK_ROWS = 4000
+_SLOW_AMPLITUDE = 0.1  # of the slow motion, in its joints' ranges
 _NO_ADAPTATION = 1e-12  # forgetting that never quickens: plain RLS
 
 
@@ -53,6 +54,8 @@ class Conditions:
     ----------
     seconds, validation_s : float
         Length of the two motions [s].
+    slow_s : float
+        How much longer the first goes on slowly, with many passes through low speeds [s].
     noise : (n,) float64 or None
         Standard deviation of the torque noise [N*m]; None for the simulated sensors' own.
     outliers : float
@@ -61,6 +64,7 @@ class Conditions:
 
     seconds: float = 40.0
     validation_s: float = 20.0
+    slow_s: float = 0.0
     noise: FloatArray | None = None
     outliers: float = 0.0
 
@@ -96,10 +100,12 @@ class Scene:
         self.theta = base.theta(self.phi)
         noise = conditions.noise
         sensors = SimSettings(seed=seed) if noise is None else SimSettings(seed=seed, torque_noise=tuple(noise))
-        motions = [MotionSettings(seed=s) for s in (seed, seed + _VALIDATION_SEED)]
         training, validation = (
             SimulatedArm(model, sensors, motion, seed=motion.seed).simulate(duration)
-            for motion, duration in zip(motions, (conditions.seconds, conditions.validation_s), strict=True)
+            for motion, duration in (
+                (_exciting(conditions, seed), conditions.seconds + conditions.slow_s),
+                (MotionSettings(seed=seed + _VALIDATION_SEED), conditions.validation_s),
+            )
         )
         self.noise = np.std(training.channels["tau"] - training.tau, axis=0)
         self.t = training.t
@@ -140,6 +146,14 @@ class Scene:
         Y = regressor_columns(self.truth, self.base.layout, *self.states, load=load)
         effect = np.sqrt((Y**2).sum(axis=(0, 2)))
         return float(np.linalg.norm(effect * (theta - self.theta)) / np.linalg.norm(effect * self.theta))
+
+
+def _exciting(conditions: Conditions, seed: int) -> MotionSettings:
+    if conditions.slow_s == 0.0:
+        return MotionSettings(seed=seed)
+    slow = SegmentSettings(duration_s=conditions.slow_s, amplitude=_SLOW_AMPLITUDE)
+    segments = (SegmentSettings(duration_s=conditions.seconds), slow)
+    return MotionSettings(kind="schedule", seed=seed, segments=segments)
 
 
 def bursts(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import signal
 
 from rt_core.batch.preprocess import Signals, SignalSettings
-from rt_core.batch.rows import Rows, row_filter
+from rt_core.batch.rows import Rows, row_filter, standing_velocity
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_VISCOUS
 from rt_core.model.regressor import regressor
@@ -73,7 +73,7 @@ def check_plausibility(
     def negative(law: int) -> tuple[int, ...]:
         return tuple(int(layout.source[c]) for c in np.flatnonzero((layout.law == law) & (z < -SIGNIFICANT)))
 
-    delay, ratio = _delay(rows, signals, settings, sigma)
+    delay, ratio = _delay(model, rows, signals, settings, sigma)
     return Plausibility(
         negative(LAW_COULOMB),
         negative(LAW_VISCOUS),
@@ -121,14 +121,16 @@ def _mass_matrix_z(
     return worst
 
 
-def _delay(rows: Rows, signals: Signals, settings: SignalSettings, sigma: FloatArray) -> tuple[float, float]:
+def _delay(
+    model: RobotModel, rows: Rows, signals: Signals, settings: SignalSettings, sigma: FloatArray
+) -> tuple[float, float]:
     """Find the shift of the torque [s] that explains it distinctly better than none, and the residual's ratio."""
     rate = signals.rate_hz
     factor = max(1, round(rate / rows.rate_hz))
     taps = row_filter(settings, rate, factor)
     half = taps.size // 2
     n = rows.tau.shape[1]
-    threshold = np.zeros(n) if settings.min_velocity is None else settings.min_velocity
+    standing = standing_velocity(model, settings)
     shifts = [0, *sorted({round(s * rate) for s in SHIFTS_S} - {0})]
     reach = max(abs(s) for s in shifts)
     shifted = np.zeros((len(shifts), *rows.tau.shape))
@@ -138,7 +140,7 @@ def _delay(rows: Rows, signals: Signals, settings: SignalSettings, sigma: FloatA
         centres = np.rint((rows.t[inside] - piece.t[0]) * rate).astype(np.int64)
         fits = (centres - half - reach >= 0) & (centres + half + reach < piece.t.size)
         usable[inside[~fits]] = False
-        moving = np.abs(piece.dq) >= threshold
+        moving = np.abs(piece.dq) >= standing
         for k, shift in enumerate(shifts):
             late = np.roll(piece.tau, -shift, axis=0)  # what rolls over the ends is not in use
             filtered = signal.oaconvolve(moving * late, taps[:, None], mode="same", axes=0)

@@ -5,8 +5,10 @@ The model holds at every instant, so any linear filter may be applied to `tau` a
 anti-aliasing filter of the decimation.  `Y` is built in cache, sixteen samples at a time, and only
 its filtered, decimated rows are ever stored.
 
-Samples at which a joint hardly moves are set to zero in that joint's row before the filter, again on
-both sides: friction at rest is not a function of velocity, and it must not leak into rows nearby.
+Samples at which a joint stands are set to zero in that joint's row before the filter, again on both
+sides: friction at rest is not a function of velocity, and it must not leak into rows nearby.  A joint
+that passes through zero does not stand; its friction is that of the model.  `min_velocity` chooses
+among the filtered rows instead, by the velocity in their middle.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Pass band of the decimation, as a share of the new Nyquist frequency.
 PASS_BAND = 0.8
-STANDING = 1.0
+#: Share of `RobotModel.standstill_velocity` below which a joint stands: several times the velocity that ordinary
+#: sensors show at rest within the band of the state, and passed within milliseconds at a reversal.
+STANDING_SHARE = 0.2
 _HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
 _KAISER_BETA = 7.0
 _IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
-_LEAST_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
+_LEAST_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint did not stand
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,24 @@ class Rows:
     def predict(self, theta: FloatArray) -> FloatArray:
         """(K, n) torque of base parameters `theta` (p,)."""
         return np.asarray(np.einsum("npk,p->kn", self.Y, theta))
+
+
+def standing_velocity(model: RobotModel, settings: SignalSettings) -> FloatArray:
+    """(n,) speed below which samples are zeroed before the filter [rad/s or m/s]; never above `min_velocity`.
+
+    Raises
+    ------
+    DataError
+        If `min_velocity` has the wrong length.
+    """
+    return np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity)
+
+
+def _threshold(model: RobotModel, settings: SignalSettings) -> FloatArray:
+    threshold = np.zeros(model.n) if settings.min_velocity is None else np.asarray(settings.min_velocity)
+    if threshold.shape != (model.n,):
+        raise DataError(f"min_velocity has {threshold.size} values for {model.n} joints")
+    return threshold
 
 
 def low_pass_taps(settings: SignalSettings, rate_hz: float) -> FloatArray:
@@ -202,6 +224,7 @@ def _piece_rows(
     centres: IntArray,
     taps: FloatArray,
     threshold: FloatArray,
+    standing: FloatArray,
     theta: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """`Y` (K, n, p), filtered torque (K, n), and which rows to use (K, n), of one piece."""
@@ -210,7 +233,6 @@ def _piece_rows(
     tau = np.zeros((centres.size, model.n))
     share = np.zeros((centres.size, model.n))
     channels = [np.ascontiguousarray(x) for x in (piece.q, piece.dq, piece.ddq, piece.tau)]
-    standing = np.minimum(threshold, STANDING * model.standstill_velocity)
     load = np.zeros((0, model.n))
     if layout.has_load:
         load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
@@ -243,9 +265,7 @@ def build_rows(
     factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
     taps = row_filter(settings, signals.rate_hz, factor)
     half = taps.size // 2
-    threshold = np.zeros(model.n) if settings.min_velocity is None else np.asarray(settings.min_velocity)
-    if threshold.shape != (model.n,):
-        raise DataError(f"min_velocity has {threshold.size} values for {model.n} joints")
+    threshold, standing = _threshold(model, settings), standing_velocity(model, settings)
     start, stop = signals.t_first + settings.trim, signals.t_last - settings.trim
     times: list[FloatArray] = []
     blocks: list[FloatArray] = []
@@ -257,7 +277,7 @@ def build_rows(
         centres = centres[(piece.t[centres] >= start) & (piece.t[centres] <= stop)]
         if centres.size == 0:
             continue
-        Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold, load_theta)
+        Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold, standing, load_theta)
         times.append(piece.t[centres])
         blocks.append(Y)
         states.append([piece.q[centres], piece.dq[centres], piece.ddq[centres], tau])

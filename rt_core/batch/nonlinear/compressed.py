@@ -22,7 +22,7 @@ from rt_core.batch.least_squares import JointTriangle, Solution, compress_joint,
 from rt_core.batch.nonlinear.constants import Constant, Term, shaped_terms, with_constants
 from rt_core.batch.nonlinear.table import POINTS, grid_size, interpolation, shaped_rows, skeleton
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings
-from rt_core.batch.rows import Rows, build_rows, row_filter
+from rt_core.batch.rows import Rows, build_rows, row_filter, standing_velocity
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
@@ -201,7 +201,7 @@ def compress_torque(
     for j in range(model.n):
         of_joint = np.array([k for k, term in enumerate(terms) if term.motor[j] != 0.0], dtype=np.int64)
         use = rows.use[:, j]
-        built = [shaped_columns(terms[k], j, bones[k][0], rows, signals, settings)[use] for k in of_joint]
+        built = [shaped_columns(model, terms[k], j, bones[k][0], rows, signals, settings)[use] for k in of_joint]
         joints.append(_reduce(rows.Y[j][:, use], rows.tau[use, j], built, of_joint, [bones[k][1] for k in of_joint]))
     return CompressedTorque(model, base, constants, terms, tuple(joints), rows, lower, upper, box, grid)
 
@@ -240,6 +240,7 @@ def _reduce(
 
 
 def shaped_columns(
+    model: RobotModel,
     term: Term,
     joint: int,
     constants: FloatArray,
@@ -250,7 +251,7 @@ def shaped_columns(
     """Build the columns (K, m) of a shaped term at `constants` (m,), in the rows of `joint`."""
     factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
     taps = row_filter(settings, signals.rate_hz, factor)
-    threshold = 0.0 if settings.min_velocity is None else float(settings.min_velocity[joint])
+    standing = float(standing_velocity(model, settings)[joint])
     out = np.zeros((rows.t.size, constants.size))
     for number, piece in enumerate(signals.pieces):
         inside = np.flatnonzero(rows.piece == number)
@@ -258,7 +259,7 @@ def shaped_columns(
             centres = np.searchsorted(piece.t, rows.t[inside]).astype(np.int64)
             part = np.zeros((inside.size, constants.size))
             shaped_rows(
-                term.law, term.exponent, term.smoothing, np.ascontiguousarray(constants), term.motor, joint, threshold,
+                term.law, term.exponent, term.smoothing, np.ascontiguousarray(constants), term.motor, joint, standing,
                 np.ascontiguousarray(piece.dq), taps, centres, part,
             )  # fmt: skip
             out[inside] = part

@@ -75,7 +75,7 @@ def linear_fit(
         near = np.exp(x[term.constant] + np.array([-_SLOPE_STEP, 0.0, _SLOPE_STEP]))
         for j in np.flatnonzero(term.motor):
             low, value, high = np.where(
-                data.rows.use[:, j], shaped_columns(term, int(j), near, data.rows, signals, settings).T, 0.0
+                data.rows.use[:, j], shaped_columns(data.model, term, int(j), near, data.rows, signals, settings).T, 0.0
             )
             wide[j, term.plus] += value
             if term.minus >= 0:

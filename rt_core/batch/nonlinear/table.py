@@ -70,7 +70,7 @@ def shaped_rows(
     constants: FloatArray,
     motor: FloatArray,
     joint: int,
-    threshold: float,
+    standing: float,
     dq: FloatArray,
     taps: FloatArray,
     centres: IntArray,
@@ -78,7 +78,7 @@ def shaped_rows(
 ) -> None:
     """Build filtered columns `out` (K, m) of a shaped term at `constants` (m,), in the rows of `joint`.
 
-    As `rt_core.batch.rows.decimated_rows` does: samples with `|dq[:, joint]| < threshold` are zero before the
+    As `rt_core.batch.rows.decimated_rows` does: samples with `|dq[:, joint]| < standing` are zero before the
     filter.  `dq` (N, n), `centres` (K,) ascending, `out` starts at zero.
     """
     count, n = dq.shape
@@ -97,7 +97,7 @@ def shaped_rows(
             v = 0.0
             for m in range(n):
                 v += motor[m] * dq[start + b, m]
-            w = motor[joint] if np.abs(dq[start + b, joint]) >= threshold else 0.0
+            w = motor[joint] if np.abs(dq[start + b, joint]) >= standing else 0.0
             for k in range(constants.shape[0]):
                 value[b, k] = w * friction_effect(law, constants[k], exponent, smoothing, 0.0, v, 0.0)
         for r in range(first, centres.shape[0]):
