@@ -39,8 +39,7 @@ from math import cos, exp, sin, tanh
 GRAVITY = {gravity}
 # Per joint: rotation = A0 + cos(q)*A1 + sin(q)*A2 (row-major), origin = P + q*D, axis, revolute.
 JOINTS = {joints}
-# Per link, about its frame: m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz; chosen so that the torque is right,
-# not meaningful link by link.
+# Per link, about its frame: m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz; {meaning}.
 LINKS = {links}
 # Joint effects: (law, value, weights of the joint coordinates, velocity constant, exponent, smoothing velocity).
 EFFECTS = {effects}
@@ -82,7 +81,7 @@ def _effect(law, position, speed, acceleration, load, constant, exponent, smooth
     decay = exp(-((abs(speed) / constant) ** exponent)) if constant > 0.0 else 0.0
     if law == "decaying_viscous":
         return speed * decay
-    sign = tanh(speed / smoothing) if smoothing > 0.0 else (speed > 0.0) - (speed < 0.0)
+    sign = tanh(speed / smoothing) if smoothing > 0.0 else float(speed > 0.0) - float(speed < 0.0)
     return sign * {{"coulomb": 1.0 - decay, "breakaway": decay, "load": abs(load)}}[law]
 
 
@@ -127,6 +126,8 @@ def torque(q, dq, ddq):
     return tau
 '''
 
+_BODIES = "each a possible body"
+_NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
 _LAW_WORDS = {
     LAW_ARMATURE: "armature",
     LAW_VISCOUS: "viscous",
@@ -147,7 +148,7 @@ _LAW_WORDS = {
 def to_python(model_file: ModelFile) -> str:
     """Source of a module with `torque(q, dq, ddq)` that needs nothing but Python."""
     model, base = model_file.robot.model, model_file.base
-    phi = base.phi(model_file.theta)
+    phi = base.phi(model_file.theta) if model_file.standard is None else model_file.standard
     links = np.zeros((model.n, 10))
     effects: list[tuple[object, ...]] = []
     for c in range(len(base.standard)):
@@ -175,6 +176,7 @@ def to_python(model_file: ModelFile) -> str:
         n=model.n,
         gravity=_numbers(model.gravity),
         joints=block(list(joints)),
+        meaning=_NOT_BODIES if model_file.standard is None else _BODIES,
         links=block([_numbers(row) for row in links]),
         effects=block(list(effects)),
     )

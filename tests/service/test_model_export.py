@@ -20,12 +20,12 @@ from rt_core.batch.preprocess import SignalSettings
 from rt_core.model.base import base_parameters
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import LAW_LINK
-from rt_core.model.inertia import is_physical
-from rt_core.model.parameters import standard_parameters
+from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
+from rt_core.model.parameters import friction_constants, standard_parameters, with_constants
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
-from service.model_export import joint_effects, standard_from_base, to_urdf
-from service.model_file import ModelFile, load_model
+from service.model_export import consistent_parameters, full_parameters, joint_effects, standard_from_base, to_urdf
+from service.model_file import ModelFile, ModelFileError, load_model
 from service.torque_module import to_python
 from tests.service.command_line import thetad
 from tests.sim.sim_arms import random_arm, twin
@@ -113,38 +113,111 @@ def test_python_module_of_a_standing_arm() -> None:
     close(run_bare(to_python(model_file(model)), states), true_torque(model, states))
 
 
+def links_of(found: ModelFile, phi: np.ndarray) -> np.ndarray:
+    """(n, 10) link parameters in standard parameters (P,)."""
+    standard = found.base.standard
+    links = np.zeros((found.robot.model.n, 10))
+    for c in np.flatnonzero(standard.law == LAW_LINK):
+        links[standard.source[c] // 10, standard.source[c] % 10] = phi[c]
+    return links
+
+
+def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarray, list[str]]:
+    """Assert that the URDF loads to the same torque, here and in Pinocchio; links as read, and warnings."""
+    model = found.robot.model
+    text, warnings = to_urdf(found)
+    states = random_states(model, seed)
+    phi = full_parameters(found)
+    close(found.base.mapping @ phi, found.theta)
+    extra = found.base.standard.law != LAW_LINK
+    added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
+    wanted = expected(found, states)
+
+    pinned = pin.buildModelFromXML(text)
+    pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
+    store = pinned.createData()
+    assert [j for j in range(model.n) if pinned.joints[j + 1].nq == 2] == []  # no continuous joint
+    rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
+    close(rigid + added, wanted)
+
+    (folder / "arm.urdf").write_text(text)
+    loaded = load_robot(folder / "arm.urdf").model
+    assert [j.name for j in loaded.joints] == [j.name for j in model.joints]
+    assert loaded.inertial is not None
+    close(inverse_dynamics(loaded.geometry, model.gravity, loaded.inertial, *states) + added, wanted)
+
+    effects = joint_effects(model, found.base, phi)
+    assert loaded.dynamics is not None
+    np.testing.assert_allclose(loaded.dynamics.viscous, np.maximum(effects.viscous, 0.0), rtol=1e-12)
+    np.testing.assert_allclose(loaded.dynamics.coulomb, np.maximum(effects.coulomb, 0.0), rtol=1e-12)
+    negative = np.count_nonzero(effects.viscous < 0.0) + np.count_nonzero(effects.coulomb < 0.0)
+    assert sum("friction is -" in warning for warning in warnings) == negative
+    return np.asarray(loaded.inertial), warnings
+
+
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
 def test_urdf(n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path) -> None:
     model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
     for found in (model_file(model), identified(model, seed)):
-        text, warnings = to_urdf(found)
-        states = random_states(model, seed)
-        phi = standard_from_base(model, found.base, found.theta)
-        close(found.base.mapping @ phi, found.theta)
-        extra = found.base.standard.law != LAW_LINK
-        added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
-        wanted = expected(found, states)
+        check_urdf(found, tmp_path, seed)
 
-        pinned = pin.buildModelFromXML(text)
-        pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
-        store = pinned.createData()
-        continuous = [j for j in range(n) if pinned.joints[j + 1].nq == 2]
-        assert continuous == []
-        rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
-        close(rigid + added, wanted)
 
-        (tmp_path / "arm.urdf").write_text(text)
-        loaded = load_robot(tmp_path / "arm.urdf").model
-        assert [j.name for j in loaded.joints] == [j.name for j in model.joints]
-        assert loaded.inertial is not None
-        close(inverse_dynamics(loaded.geometry, model.gravity, loaded.inertial, *states) + added, wanted)
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_possible_bodies_are_found_where_there_are_any(
+    n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path
+) -> None:
+    """The base parameters of an arm that exists, on top of a robot file that is off: all links are bodies again."""
+    truth = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
+    exact = model_file(truth)
+    assert truth.inertial is not None
+    rng = np.random.default_rng(seed)
+    off = np.array([from_pseudo_inertia(T @ pseudo_inertia(link) @ T.T) for link, T in zip(
+        truth.inertial, np.eye(4) + 0.1 * rng.normal(size=(n, 4, 4)), strict=True)])  # fmt: skip
+    found = model_file(replace(truth, inertial=off), exact.theta)
+    np.testing.assert_allclose(found.base.mapping, exact.base.mapping)
+    assert consistent_parameters(found) is not None
+    links, warnings = check_urdf(found, tmp_path, seed)
+    assert all(is_physical(link) for link in links)
+    assert warnings == []
 
-        effects = joint_effects(model, found.base, phi)
-        assert loaded.dynamics is not None
-        np.testing.assert_allclose(loaded.dynamics.viscous, np.maximum(effects.viscous, 0.0), rtol=1e-12)
-        np.testing.assert_allclose(loaded.dynamics.coulomb, np.maximum(effects.coulomb, 0.0), rtol=1e-12)
-        negative = np.count_nonzero(effects.viscous < 0.0) + np.count_nonzero(effects.coulomb < 0.0)
-        assert sum("friction is -" in warning for warning in warnings) == negative
+
+def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
+    """Not the set nearest to the robot file, but the one in the model file."""
+    model = random_arm(5, 6, prismatic=0.2)
+    exact = model_file(model)
+    truth = standard_parameters(model, exact.base.standard)
+    assert model.inertial is not None
+    other = replace(exact, robot=replace(exact.robot, model=replace(model, inertial=2.0 * model.inertial)))
+    found = replace(other, standard=truth)
+    links, warnings = check_urdf(found, tmp_path)
+    np.testing.assert_allclose(links, model.inertial, rtol=1e-9, atol=1e-12)
+    assert warnings == []
+    states = random_states(model)
+    source = to_python(found)
+    close(run_bare(source, states), expected(found, states))
+    assert "each a possible body" in source
+    assert "not meaningful link by link" in to_python(exact)
+    with pytest.raises(ModelFileError, match="standard does not belong to theta"):
+        to_urdf(replace(found, standard=1.001 * truth))
+
+
+def test_a_parameter_without_variance_keeps_its_value(tmp_path: Path) -> None:
+    found = identified(random_arm(4, 12), 12, size=1e-3)
+    covariance = found.covariance.copy()
+    covariance[2] = covariance[:, 2] = 0.0
+    check_urdf(replace(found, covariance=covariance), tmp_path)
+
+
+def test_velocity_constants_stand_in_the_comment() -> None:
+    robot = load_robot("space6")
+    model = replace(robot.model, friction=replace(robot.model.friction, law="stribeck"))
+    constants = friction_constants(model)
+    model = with_constants(model, dict.fromkeys(constants, 0.0625))
+    text, _ = to_urdf(model_file(model))
+    comment = text[: text.index("-->")]
+    assert constants
+    for name in constants:
+        assert f"{name} = 0.0625 rad/s" in comment
 
 
 def test_the_truth_is_physical_and_a_disturbed_model_is_named() -> None:
@@ -157,6 +230,7 @@ def test_the_truth_is_physical_and_a_disturbed_model_is_named() -> None:
     text, warnings = to_urdf(wild)
     links = ET.fromstring(text).findall("link/inertial")
     assert len(links) == model.n
+    assert consistent_parameters(wild) is None
     phi = standard_from_base(model, wild.base, wild.theta)
     bad = [
         joint.name
@@ -169,6 +243,7 @@ def test_the_truth_is_physical_and_a_disturbed_model_is_named() -> None:
     for name, warning in zip(bad, of_links, strict=True):
         assert f"({name})" in warning
         assert "not physically possible" in warning
+        assert "--method physical" in warning
 
 
 @pytest.mark.parametrize(("n", "inertial"), [(4, None), (4, "zeros"), (1, "zeros")])
@@ -186,7 +261,7 @@ def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str 
     pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
     store = pinned.createData()
     rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
-    phi = standard_from_base(model, found.base, theta)
+    phi = full_parameters(found)
     extra = found.base.standard.law != LAW_LINK
     added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
     close(rigid + added, expected(found, states))
@@ -196,8 +271,12 @@ def test_a_link_without_mass_but_with_a_moment_has_no_urdf() -> None:
     model = random_arm(1, 10, prismatic=0.0)
     assert model.inertial is not None
     massless = replace(model, inertial=model.inertial * (np.arange(10) > 0))
+    theta = model_file(model).theta
+    assert to_urdf(model_file(massless, theta))[1] == []  # a body with a mass has the same torque
+    inertia = [k for k, name in enumerate(model_file(model).base.names) if name.startswith("I")]
+    theta[inertia] *= -1.0  # but none has an inertia below zero
     with pytest.raises(ValueError, match="URDF cannot express it"):
-        to_urdf(model_file(massless, model_file(model).theta))
+        to_urdf(model_file(massless, theta))
 
 
 @pytest.mark.parametrize(
@@ -250,6 +329,21 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     assert done.out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
     assert thetad("models", "export", space6_model, "--format", "matlab").code == 2
+
+
+def test_physical_model_from_a_recording(arm7_recording: Path, tmp_path: Path) -> None:
+    """The URDF of a consistent fit: possible links only, no warning, the torque of the model."""
+    out = tmp_path / "m.yaml"
+    done = thetad("identify", arm7_recording, "--robot", "arm7", "--method", "physical", "--span", "0:0.6", "-o", out)
+    assert done.code == 0, done
+    done = thetad("models", "export", out, "--format", "urdf", "-o", tmp_path / "arm7.urdf")
+    assert (done.code, done.err) == (0, "")
+    model = load_model(out)
+    links, warnings = check_urdf(model, tmp_path)
+    assert (tmp_path / "arm7.urdf").read_text() == to_urdf(model)[0]
+    assert warnings == []
+    assert all(is_physical(link) for link in links)
+    np.testing.assert_allclose(links, links_of(model, model.standard), rtol=1e-9, atol=1e-12)
 
 
 def test_show(space6_model: Path) -> None:

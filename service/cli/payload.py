@@ -1,0 +1,115 @@
+"""`thetad payload`: what an arm carries, from a model without payload and a recording or an estimate with it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+
+if TYPE_CHECKING:
+    from service.payload import PayloadResult
+
+EXAMPLES = """\
+Examples:
+  thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
+  thetad payload empty.yaml loaded.mcap
+  thetad payload empty.yaml loaded.mcap --span 10s:40s --refit-effects --json
+  thetad payload online_before.yaml online_after.yaml
+  thetad control reset_estimator; ...; thetad control snapshot > after.json
+  thetad payload empty.yaml after.json
+
+The second argument is a recording (.mcap), a model file (.yaml) or a daemon's snapshot (.json).  An online estimate
+must have forgotten the time before the payload was attached: reset the estimator at that moment.
+
+Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing is determined; 2 wrong input.
+"""
+
+VERDICT_TEXT = {
+    "determined": "the payload is determined",
+    "partly_determined": "there is a payload; some of it is not determined by these data",
+    "doubtful": "there is a payload, but its figures are not to be trusted",
+    "no_payload": "no payload is seen",
+    "not_determined": "these data do not determine a payload",
+    "not_explained": "the recording is not explained; no payload is reported",
+}
+_KNOWN = ("determined", "partly_determined", "doubtful")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "payload",
+        help="mass, centre of mass and inertia of a payload",
+        description="Find a payload from what it changes: mass, centre of mass and inertia, in the flange frame (of\n"
+        "the robot file's tip), with 95 % intervals.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
+    parser.add_argument("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")
+    parser.add_argument("--span", metavar="A:B", help="part of the recording: fractions (0:0.6) or seconds (5s:30s)")
+    parser.add_argument(
+        "--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two"
+    )
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find the payload and report."""
+    from drivers.recording import Span, read_recording
+    from service.model_file import load_model
+    from service.payload import load_after, payload_between, payload_document, payload_in_recording
+
+    before = load_model(args.model)
+    if args.loaded.suffix in (".yaml", ".yml", ".json"):
+        if args.span is not None:
+            raise CliError(f"--span is for a recording, and {args.loaded} is an estimate")
+        theta, covariance = load_after(args.loaded, before)
+        result = payload_between(before, theta, covariance, refit_effects=args.refit_effects)
+    else:
+        span = None if args.span is None else Span.parse(args.span)
+        recording = read_recording(args.loaded)
+        result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
+    if args.json:
+        given = {
+            "robot": before.robot.model.name,
+            "model": str(args.model),
+            "loaded": str(args.loaded),
+            "span": None if args.span is None else str(span),
+            "refit_effects": args.refit_effects,
+        }
+        print_json(payload_document(result) | given)
+    else:
+        print_result(result, args.model, args.loaded)
+    return EXIT_OK if result.verdict in _KNOWN else EXIT_NO
+
+
+def print_result(result: PayloadResult, model: Path, loaded: Path) -> None:
+    """Print the result for people: verdict first."""
+    from rt_core.model.inertia import mass_com_inertia
+    from service.report import number
+
+    print(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}")
+    for reason in result.reasons:
+        print(f"  - {reason}")
+    print(f"{'without payload':22s}{model}")
+    print(f"{'with payload':22s}{loaded}")
+    if result.errors is not None:
+        names = ("without payload", "with it", "of a fit of its own")
+        texts = [f"{100 * e:.2f} % {name}" for e, name in zip(result.errors, names, strict=True) if e is not None]
+        print(f"{'relative torque error':22s}{', '.join(texts)}")
+    if result.scatter is not None:
+        print(f"{'scatter':22s}{result.scatter:.2f} times what noise explains")
+    if not result.present:
+        return
+    print(f"{'quantity':14s}{'value':>12s}{'95 % from':>12s}{'to':>12s}  {'unit':8s}status")
+    for q in result.quantities:
+        cells = "".join(f"{number(x, 5):>12s}" for x in (q.value, q.lower, q.upper))
+        print(f"{q.name:14s}{cells}  {q.unit:8s}{q.status}{'' if q.reason is None else f': {q.reason}'}")
+    if result.body is not None:
+        mass, com, inertia = mass_com_inertia(result.body)
+        print("nearest real body, for a controller's settings:")
+        print(f"  mass {mass:.5g} kg, centre of mass {' '.join(f'{x:.5g}' for x in com)} m")
+        print(f"  inertia about it {'; '.join(' '.join(f'{x:.4g}' for x in row) for row in inertia)} kg*m^2")
