@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -235,6 +236,16 @@ def batch_document(
     }
 
 
+def _constants_of(robot: RobotFile, base: BaseParameters, columns: FloatArray) -> Iterator[tuple[str, str, float]]:
+    """Name, unit and value of each friction constant, from that of the columns that it shapes."""
+    codes = {source: laws for _, source, laws in robot.model.friction.constants}
+    for name, (source, joint) in friction_constants(robot.model).items():
+        shaped = np.isin(base.layout.law, codes[source]) & (base.layout.source == joint)
+        unit = "rad/s" if robot.model.joints[joint].kind == "revolute" else "m/s"
+        if shaped.any():
+            yield name, unit, float(columns[shaped][0])
+
+
 def online_document(
     robot: RobotFile,
     base: BaseParameters,
@@ -244,8 +255,13 @@ def online_document(
     covariance: FloatArray,
     status: tuple[str, ...],
     source: dict[str, Any],
+    constants: FloatArray | None = None,
 ) -> dict[str, Any]:
-    """Make the model file of an online estimate; `source` tells arm, frames and settings it came from."""
+    """Make the model file of an online estimate; `source` tells arm, frames and settings it came from.
+
+    `constants` (p,) are the friction constants it went on with, one per base parameter; those of `base` if left out.
+    """
+    used = base.layout.shape[:, 0] if constants is None else constants
     chosen = settings_document(settings)
     hidden = ("unestimated", "invalid")
     supported = all(s not in hidden for s in status)
@@ -262,6 +278,10 @@ def online_document(
         "settings": chosen,
         "settings_sha256": digest(chosen | {"method": "vff_rls"}),
         "method": "vff_rls",
+        "constants": [
+            {"name": name, "unit": unit, "value": None, "lower": None, "upper": None, "used": value, "status": "given"}
+            for name, unit, value in _constants_of(robot, base, used)
+        ],
         "parameters": parameter_table(base, theta, std, status, hidden),
         "theta": [float(v) for v in theta],
         "covariance": [[float(v) for v in row] for row in covariance],

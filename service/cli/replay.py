@@ -165,6 +165,7 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
         covariance,
         tuple(snapshot["status"]),
         source,
+        np.asarray(snapshot["meta"]["constants"], dtype=np.float64),
     )
     write_model(document, arguments.model_out)
 

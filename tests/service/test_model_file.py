@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from drivers.recording import Span, read_recording
 from drivers.robot_file import load_robot
 from rt_core.batch.identify import Identification
+from rt_core.model.base import base_parameters
 from service.identification import identify_recording, signal_settings
 from service.model_file import (
     ModelFile,
@@ -328,3 +329,19 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         write_text(tmp_path / "file", "\ud800")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "new"
+
+
+def test_an_online_model_keeps_the_constants_it_went_on_with(tmp_path: Path) -> None:
+    robot = load_robot("space6_stribeck")
+    base = base_parameters(robot.model)
+    constants = np.where(base.layout.shape[:, 0] > 0.0, 0.07, 0.0)
+    p = len(base)
+    known, source = ("estimated",) * p, {"arm": "x"}
+    document = online_document(
+        robot, base, signal_settings(robot), np.ones(p), np.full(p, 0.1), np.eye(p), known, source, constants
+    )
+    write_model(document, tmp_path / "online.yaml")
+    found = load_model(tmp_path / "online.yaml")
+    assert found.robot.model.dynamics is not None
+    np.testing.assert_array_equal(found.robot.model.dynamics.stribeck_velocity, np.full(6, 0.07))
+    np.testing.assert_array_equal(found.base.layout.shape[:, 0], constants)
