@@ -216,7 +216,7 @@ def validate_recording(
     """
     signals = prepare_recording(recording, model, settings)
     start, stop = span_bounds(recording, span)
-    rows = build_rows(model, base, signals, settings, load_theta=theta).select(start, stop)
+    rows = build_rows(model, base, signals, settings, load_theta=theta, slow=False).select(start, stop)
     if rows.t.size == 0:
         raise DataError(f"{recording.path}: no rows within the span: it is shorter than the filters, or trimmed away")
     predicted = rows.predict(theta)

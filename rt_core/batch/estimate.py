@@ -122,6 +122,8 @@ class Estimate:
         Held at zero, because the data do not support them.
     weights : (K, n) float64 or None
         What `iwls` counted each row with.
+    free : (p,) float64 or None
+        Base parameters that the same data give without the constraints of `consistent`.
     settled : bool
         False if the weights of `iwls` did not settle.
     """
@@ -138,6 +140,7 @@ class Estimate:
     dropped: BoolArray
     weights: FloatArray | None
     settled: bool = True
+    free: FloatArray | None = None
 
     @property
     def theta(self) -> FloatArray:
@@ -255,6 +258,7 @@ class _Job:
         weights: FloatArray | None = None
         settled = True
         consistent: ConsistentFit | None = None
+        free: FloatArray | None = None
         if options.method == "iwls" and options.loss is not None:
             robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
             solution, weights, settled = robust.solution, robust.weights, robust.converged
@@ -292,6 +296,7 @@ class _Job:
                 sums = [t.residual_sum(consistent.theta) for t in triangles]
                 spread = np.sqrt(np.array(sums) / np.array(freedom))
                 spread = np.maximum(spread, _LEAST_SIGMA * max(float(spread.max()), _LEAST_SIGMA))
+                free = solution.theta
                 solution = replace(solution, theta=consistent.theta, sigma=spread)
                 uncertainty = Uncertainty(consistent.covariance, uncertainty.inflation)
         std = uncertainty.std
@@ -300,7 +305,7 @@ class _Job:
         constants = () if search is None else search.constants
         found_ = Estimate(
             model, base, rows, solution, uncertainty, std, constants, search, consistent, np.zeros(p, dtype=bool),
-            weights, settled,
+            weights, settled, free,
         )  # fmt: skip
         return _essential(found_) if options.essential else found_
 

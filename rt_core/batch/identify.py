@@ -17,7 +17,7 @@ from rt_core.batch.gravity import GravityCheck, check_gravity
 from rt_core.batch.least_squares import Solution
 from rt_core.batch.plausibility import SIGNIFICANT, Plausibility, check_plausibility
 from rt_core.batch.preprocess import Signals, SignalSettings
-from rt_core.batch.rows import Rows
+from rt_core.batch.rows import Rows, build_rows
 from rt_core.batch.uncertainty import Uncertainty
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
@@ -38,6 +38,7 @@ CONDITION_LIMIT = 50.0
 EXPLAINED_LIMIT = 0.3
 #: ... and the whole arm when the relative torque error is at most this.
 RELATIVE_ERROR_LIMIT = 0.3
+_NAMED = 8  # parameters that a reason names
 #: Below this share of information from the data a consistent parameter counts as coming from the prior.
 DATA_SHARE_LIMIT = 0.5
 #: Above this relative torque error the parameters are called doubtful: something is not modelled.
@@ -128,12 +129,15 @@ def identify(
         share = found.consistent.data_share
         status = tuple("prior" if x < DATA_SHARE_LIMIT else s for s, x in zip(status, share, strict=True))
     status = tuple("dropped" if gone else s for s, gone in zip(status, found.dropped, strict=True))
-    metrics = torque_metrics(rows.tau, rows.predict(solution.theta), rows.use)
+    load = solution.theta if base.layout.has_load else None
+    scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
+    metrics = torque_metrics(scored.tau, scored.predict(solution.theta), scored.use)
+    free = metrics if found.free is None else torque_metrics(scored.tau, scored.predict(found.free), scored.use)
     gravity = check_gravity(model, signals, settings, start_s, stop_s, solution.sigma)
     plausibility = check_plausibility(
         model, base, rows, signals, settings, solution.theta, found.uncertainty.covariance, solution.sigma
     )
-    verdict, reasons = judge(found, signals, status, metrics, gravity, plausibility)
+    verdict, reasons = judge(found, signals, status, metrics, free, gravity, plausibility)
     if verdict == "doubtful":
         status = tuple("doubtful" if s == "determined" else s for s in status)
     return Identification(options, found, status, metrics, gravity, plausibility, verdict, reasons)
@@ -169,10 +173,15 @@ def judge(
     signals: Signals,
     status: tuple[ParameterStatus, ...],
     metrics: Metrics,
+    free: Metrics,
     gravity: GravityCheck,
     plausibility: Plausibility,
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on a fit, with reasons."""
+    """Return the verdict on a fit, with reasons.
+
+    `metrics` are those of the fit, `free` those of the same data without the constraints of a consistent one: whether
+    the torque is that of this arm at all shows there.
+    """
     model, rows, solution, search = found.model, found.rows, found.solution, found.search
     reasons: list[str] = []
     for j, joint in enumerate(model.joints):
@@ -182,10 +191,10 @@ def judge(
             reasons.append(f"joint {joint.name} never moves faster than its min_velocity: it has no rows")
         elif np.ptp(raw) <= 1e-9 * max(1.0, float(np.abs(raw).max())):
             reasons.append(f"joint {joint.name}: the torque channel carries no signal, it stays at {raw[0]:.4g}")
-        elif not metrics.explained[j] >= EXPLAINED_LIMIT:
+        elif not free.explained[j] >= EXPLAINED_LIMIT:
             reasons.append(
-                f"joint {joint.name}: the model explains {100 * max(metrics.explained[j], 0.0):.0f} % of the torque's "
-                f"variance (residual {metrics.rmse[j]:.3g}, torque {np.std(used):.3g} rms): no signal, wrong joint "
+                f"joint {joint.name}: the model explains {100 * max(free.explained[j], 0.0):.0f} % of the torque's "
+                f"variance (residual {free.rmse[j]:.3g}, torque {np.std(used):.3g} rms): no signal, wrong joint "
                 "order, wrong sign, or a load that is not modelled"
             )
     if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
@@ -210,8 +219,18 @@ def judge(
             "the mass matrix of the fit is not positive definite along the motion "
             f"({-plausibility.mass_z:.0f} standard deviations): the sign or the order of torque channels is wrong"
         )
+    open_ = [name for name, s in zip(found.base.names, status, strict=True) if s == "undetermined"]
     if reasons:
+        if open_:
+            shown = ", ".join(open_[:_NAMED]) + (" and others" if len(open_) > _NAMED else "")
+            reasons.append(f"{len(open_)} of {len(status)} parameters are not determined by these data: {shown}")
         return "not_explained", tuple(reasons)
+    reasons.extend(
+        f"joint {joint.name}: possible links explain {100 * max(metrics.explained[j], 0.0):.0f} % of the torque's "
+        f"variance, free parameters {100 * free.explained[j]:.0f} %"
+        for j, joint in enumerate(model.joints)
+        if metrics.count[j] and not metrics.explained[j] >= EXPLAINED_LIMIT
+    )
     if plausibility.delay_s != 0.0:
         late = "late" if plausibility.delay_s > 0.0 else "early"
         reasons.append(
@@ -257,7 +276,6 @@ def judge(
     given = status.count("prior")
     if given:
         reasons.append(f"{given} of {len(status)} parameters come from the prior rather than from these data")
-    undetermined = status.count("undetermined")
-    if undetermined:
-        reasons.append(f"{undetermined} of {len(status)} parameters are not determined by these data")
+    if open_:
+        reasons.append(f"{len(open_)} of {len(status)} parameters are not determined by these data")
     return ("doubtful" if doubtful else "weak_excitation" if reasons else "ok"), tuple(reasons)

@@ -251,11 +251,14 @@ def build_rows(
     settings: SignalSettings,
     *,
     load_theta: FloatArray | None = None,
+    slow: bool = True,
 ) -> Rows:
     """Decimated rows of the whole recording.
 
     Load-dependent friction takes the load from base parameters `load_theta` (p,), or for a first
-    approximation from the measured torque.
+    approximation from the measured torque.  With `slow` false, all samples below `min_velocity` are zeroed
+    before the filter, as those of a standing joint are: rows to score a prediction on, which says nothing of
+    slower motion.
 
     Raises
     ------
@@ -265,7 +268,8 @@ def build_rows(
     factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
     taps = row_filter(settings, signals.rate_hz, factor)
     half = taps.size // 2
-    threshold, standing = _threshold(model, settings), standing_velocity(model, settings)
+    threshold = _threshold(model, settings)
+    standing = standing_velocity(model, settings) if slow else threshold
     start, stop = signals.t_first + settings.trim, signals.t_last - settings.trim
     times: list[FloatArray] = []
     blocks: list[FloatArray] = []

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg.lapack import dtrtri
 
 from rt_core.model.base import BaseParameters, base_parameters, link_torque, probe_regressor
+from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import memory as m
@@ -25,7 +26,7 @@ _STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestima
 _BELIEVED = 3  # the first three of them
 
 #: Format of the saved state.
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 #: As in the batch verdicts: a value is supported if its standard deviation is at most this share of it ...
 RELATIVE_STD_LIMIT = 0.3
 #: ... or moves the torque by less than this much of the noise.
@@ -39,8 +40,8 @@ _UNEXPLAINED = 0.5
 _START_EFFORTS = 10.0  # one standard deviation of the start value may mean this many times the effort limit
 _DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
 _SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
-_LEAK_EFFECT = 0.3  # the leak keeps a known parameter known to this much of the noise
-_LEAK_ROUND = 0.1  # share of the memory in which the leak takes each parameter in turn
+_LEAK_EFFECT = 0.3  # what is known to this much of the noise stays known
+_LEAK_ROUND = 0.1  # share of the memory in which the leak takes each of its rows in turn
 _LEAK_RENEWAL = 0.05  # share of the memory after which that is reckoned anew
 _IMPOSSIBLE = 20.0  # times its limits, and a joint's velocity or torque is a fault of the sensor
 _TOP_SPEED = 1e3  # the same where the robot file states no limit [rad/s or m/s]
@@ -182,7 +183,8 @@ class OnlineEstimator:
         memory.integers("order")[:] = np.argsort(first, kind="stable")
         effort = np.array([j.effort if np.isfinite(j.effort) else _DEFAULT_EFFORT for j in self.model.joints])
         size = np.sqrt(((columns / effort[:, None]) ** 2).sum(axis=1).mean(axis=0))
-        np.fill_diagonal(memory["R"], np.where(size > 0.0, size, 1.0) / _START_EFFORTS)
+        self._start = np.where(size > 0.0, size, 1.0) / _START_EFFORTS  # root of the information
+        np.fill_diagonal(memory["R"], self._start)
         updates_hz = self.rate_hz / self.factor
         inflation = max(1.0, self._theoretical_inflation())
         s = memory["scalars"]
@@ -293,11 +295,21 @@ class OnlineEstimator:
         self._origin_ns = None
 
     def _hold_on(self) -> None:
-        """Renew what the leak holds on to: what is known at present, up to a share of the noise."""
+        """Renew the information that the leak replaces: the present one, up to a share of the noise.
+
+        Both limits hold for every combination of parameters, not only for each by itself: several that are unknown
+        together would otherwise be held several times over, and pass for known.
+        """
         memory = self._memory
         memory.ints[m.LEAK_SET] = memory.ints[m.UPDATES]
-        variance = (_triangle_inverse(self._root()) ** 2).sum(axis=1)
-        memory["leak"][:] = np.minimum(memory["power"] * self._inflation() / _LEAK_EFFECT**2, 1.0 / variance)
+        # what was known at the start stays, for parameters that nothing has shown yet
+        unit = np.maximum(np.sqrt(memory["power"] * self._inflation()) / _LEAK_EFFECT, self._start)
+        inverse = unit[:, None] * _triangle_inverse(self._root())
+        if not np.isfinite(inverse).all():
+            return
+        vectors, spread, _ = np.linalg.svd(inverse)
+        # the symmetric root: where variances are alike the vectors are arbitrary, and it is not
+        memory["leak"][:] = (vectors / np.maximum(spread, 1.0)) @ vectors.T * unit
 
     def _root(self) -> FloatArray:
         """(p, p) square root of the information, a copy without the padding."""
@@ -373,9 +385,20 @@ class OnlineEstimator:
         frozen = now - memory["scalars"][m.LAST_MOTION] > _FROZEN_S + self.delay_s
         stale = now - self._excited_at > self.settings.stale_s
         status = np.full(supported.size, _STATUS.index("frozen")) if frozen else stale.astype(np.int64)
-        status[~supported] = _STATUS.index("unestimated")
+        status[~supported | self._lacks_constants()] = _STATUS.index("unestimated")
         status[(touches & unexplained).any(axis=1) | ~np.isfinite(memory["theta"])] = _STATUS.index("invalid")
         return status
+
+    def _lacks_constants(self) -> BoolArray:
+        """(p,) which columns are friction of a joint with an unknown velocity constant.
+
+        Without its shaped terms the others take up what those would explain: a torque that predicts, but values that
+        are not those of the names.
+        """
+        layout = self.base.layout
+        unknown = np.isin(layout.law, self.model.friction.shaped) & (layout.shape[:, 0] == 0.0)
+        friction = (layout.law >= LAW_VISCOUS) & (layout.law != LAW_OFFSET)
+        return np.asarray(friction & np.isin(layout.source, layout.source[unknown]))
 
     @property
     def covariance(self) -> FloatArray:

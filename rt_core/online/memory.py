@@ -85,7 +85,7 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "work": (3, width),
         "step": (width,),
         "roots": (width,),
-        "leak": (p,),
+        "leak": (p, p),  # root of the information that forgetting may not take
         "power": (p,),
     }
 

@@ -97,37 +97,22 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
         if changed[j] > 0.0:
             _free_friction(floats, ints, j)
 
-    leak = m.vector(floats, ints, m.F_LEAK, p)
-    leak_at, pull = 0, 0.0
-    if ints[m.UPDATES] % ints[m.LEAK_STEP] == 0:
-        leak_at = ints[m.LEAK_AT]
-        ints[m.LEAK_AT] = (leak_at + 1) % p
-        pull = np.sqrt(ints[m.LEAK_STEP] * p * (1.0 - s[m.LAMBDA]) * leak[leak_at]) / scale
     starts = m.vector(floats, ints, m.F_STEP, width)  # borrowed: first columns of the rows in use
     count = 0
     leak_row = -1
-    placed = pull == 0.0
+    if ints[m.UPDATES] % ints[m.LEAK_STEP] == 0:
+        leak_row = 0
+        starts[0] = 0
+        count = 1
+        _pull(floats, ints, D[0, 0])
     for k in range(n):
         j = order[k]
         if rows[j, p + 1] <= _SHARE:
             continue
-        if not placed and leak_at <= first[j]:
-            D[0, count, :] = 0.0
-            D[0, count, leak_at] = pull
-            starts[count] = leak_at
-            leak_row = count
-            count += 1
-            placed = True
         inverse = 1.0 / (np.sqrt(weight2[j]) * scale)
         _scaled(rows[j], inverse, D[0, count], p)
         D[0, count, p] = innovation[j] * inverse
         starts[count] = first[j]
-        count += 1
-    if not placed:
-        D[0, count, :] = 0.0
-        D[0, count, leak_at] = pull
-        starts[count] = leak_at
-        leak_row = count
         count += 1
     begin = np.empty(n + 1, dtype=np.int64)
     for r in range(count):
@@ -152,6 +137,18 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     ints[m.ROWS] += used
     ints[m.UPDATES] += 1
     return 1
+
+
+@jit
+def _pull(floats: FloatArray, ints: IntArray, row: FloatArray) -> None:
+    """Fill `row` with the next row of the leak, weighted by what forgetting takes in a round."""
+    p = ints[m.P]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    leak = m.matrix(floats, ints, m.F_LEAK, p, p)[ints[m.LEAK_AT]]
+    ints[m.LEAK_AT] = (ints[m.LEAK_AT] + 1) % p
+    pull = np.sqrt(ints[m.LEAK_STEP] * p * (1.0 - s[m.LAMBDA])) / s[m.ROOT_SCALE]
+    row[:] = 0.0
+    _scaled(leak, pull, row, p)
 
 
 @jit
@@ -244,10 +241,11 @@ def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
     """Multiply every column of the root by the root of its parameter's forgetting factor.
 
     A parameter forgets as slowly as the steadiest of the rows it appears in: a change of a link
-    shows in all of them, a change of one joint's friction in its own row only.  Where none of its
-    rows is in use nothing replaces what would be forgotten, and nothing is.
+    shows in all of them, a change of one joint's friction in its own row only.
 
-    Where all columns forget alike it is a scalar that changes, and `R` only when that has become small.
+    Where all columns forget alike it is a scalar that changes, and `R` only when that has become small.  They do
+    unless a joint has changed, also while some joint rests: columns that forget unlike turn what is known of a sum of
+    parameters into knowledge of each, and with a joint's every reversal that would add up.
     """
     n, p = ints[m.N], ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -257,20 +255,20 @@ def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
     roots = m.vector(floats, ints, m.F_ROOTS, ints[m.WIDTH])
     uniform = True
     for j in range(n):
-        uniform = uniform and forgetting[j] == forgetting[0] and not np.isnan(innovation[j])
+        uniform = uniform and (np.isnan(innovation[j]) or forgetting[j] == s[m.LAMBDA])
     if uniform:
-        s[m.ROOT_SCALE] *= np.sqrt(forgetting[0])
+        s[m.ROOT_SCALE] *= np.sqrt(s[m.LAMBDA])
         if s[m.ROOT_SCALE] < _SMALL_SCALE:
             roots[:p] = s[m.ROOT_SCALE]
             scale_columns(R, roots)
             s[m.ROOT_SCALE] = 1.0
         return
     for c in range(p):
-        steadiest = -1.0
+        steadiest = 0.0
         for j in range(n):
-            if touches[c, j] > 0.0 and not np.isnan(innovation[j]):
-                steadiest = max(steadiest, forgetting[j])
-        roots[c] = s[m.ROOT_SCALE] * (1.0 if steadiest < 0.0 else np.sqrt(steadiest))
+            if touches[c, j] > 0.0:
+                steadiest = max(steadiest, s[m.LAMBDA] if np.isnan(innovation[j]) else forgetting[j])
+        roots[c] = s[m.ROOT_SCALE] * np.sqrt(steadiest if steadiest > 0.0 else s[m.LAMBDA])
     scale_columns(R, roots)
     s[m.ROOT_SCALE] = 1.0
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rt_core.batch.estimate import EstimatorOptions
     from rt_core.batch.identify import Identification
     from rt_core.batch.preprocess import SignalSettings
+    from rt_core.model.robot import RobotModel
 
 METHODS = ("ols", "wls", "iwls", "tls", "iv", "physical", "pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm")
 
@@ -89,10 +90,13 @@ def add_estimator_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)")
 
 
-def options_of(args: argparse.Namespace) -> EstimatorOptions:
-    """Estimator options of a command line."""
+def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
+    """Estimator options of a command line, for the robot `model`."""
+    from dataclasses import replace
+
     from drivers.robot_file import load_robot
     from rt_core.batch.estimate import EstimatorOptions
+    from rt_core.model.frames import inertial_in_frames_of
 
     bounds: dict[str, tuple[float, float]] = {}
     for text in args.bounds:
@@ -104,6 +108,10 @@ def options_of(args: argparse.Namespace) -> EstimatorOptions:
             equals = ""
         if not (equals and colon and name):
             raise CliError(f"--bounds {text}: write NAME=LOW:HIGH, for example vb2=0.01:0.2")
+    prior = None
+    if args.prior is not None:
+        given = load_robot(args.prior).model
+        prior = replace(model, name=given.name, inertial=inertial_in_frames_of(model, given), dynamics=given.dynamics)
     return EstimatorOptions(
         method=args.method,
         formulation=args.formulation,
@@ -113,7 +121,7 @@ def options_of(args: argparse.Namespace) -> EstimatorOptions:
         seed=args.seed,
         starts=args.starts,
         bounds=bounds or None,
-        prior=None if args.prior is None else load_robot(args.prior).model,
+        prior=prior,
         weight=args.weight,
     )
 
@@ -171,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
     robot = load_robot(args.robot)
     span = None if args.span is None else Span.parse(args.span)
     settings = settings_of(args, robot)
-    options = options_of(args)
+    options = options_of(args, robot.model)
     recording = read_recording(args.recording)
     with Progress("identify") as progress:
         result = identify_recording(recording, robot, settings, options=options, span=span, callback=progress.search)
@@ -180,6 +188,8 @@ def run(args: argparse.Namespace) -> int:
     if not accepted:
         for row in document["parameters"]:
             row.update(value=None, status="invalid")
+        for row in document["constants"]:
+            row.update(value=None, lower=None, upper=None, status="invalid")
     written = None
     if args.output is not None:
         if accepted or args.force:

@@ -7,12 +7,12 @@ import pytest
 
 from drivers.robot_file import load_robot
 from rt_core.batch.preprocess import DataError, SignalSettings, prepare
-from rt_core.batch.rows import build_rows, row_filter
+from rt_core.batch.rows import build_rows, row_filter, standing_velocity
 from rt_core.model.base import base_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from sim_backend.robot import SimulatedArm
-from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.settings import MotionSettings, SegmentSettings, SimSettings
 from tests.sim.sim_arms import random_arm
 
 RATE = 200.0
@@ -41,7 +41,9 @@ def test_rows_equal_the_filtered_regressor(recorded, cutoff: float, rate: float 
     assert taps.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(taps, taps[::-1], atol=1e-9)
     piece = signals.pieces[0]
-    moving = (np.abs(piece.dq) >= limits).astype(float)
+    standing = np.minimum(limits, 0.2 * model.standstill_velocity)
+    np.testing.assert_array_equal(standing_velocity(model, settings), standing)
+    moving = (np.abs(piece.dq) >= standing).astype(float)
     Y = regressor(model, base.layout, piece.q, piece.dq, piece.ddq) * moving[:, :, None]
     half = taps.size // 2
     for k, t in enumerate(rows.t):
@@ -94,3 +96,25 @@ def test_true_parameters_explain_the_rows_of_a_simulated_arm() -> None:
     rows = build_rows(model, base, prepare(data.t, data.channels["q"], data.channels["tau"], settings), settings)
     error = (rows.tau - rows.predict(base.theta(standard_parameters(model, base.standard))))[rows.use]
     assert np.linalg.norm(error) < 0.01 * np.linalg.norm(rows.tau[rows.use])
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_joint_at_rest_is_told_from_one_that_passes_through_zero(measured: bool) -> None:
+    """Encoders of 20 bits and the default noise of a measured velocity do not make a resting joint move."""
+    model = load_robot("space6").model
+    parts = (SegmentSettings(duration_s=6.0), SegmentSettings(kind="hold", duration_s=4.0))
+    motion = MotionSettings(kind="schedule", segments=parts, candidates=1)
+    data = SimulatedArm(model, SimSettings(), motion).simulate(10.0)
+    settings = SignalSettings(10.0, min_velocity=model.standstill_velocity)
+    signals = prepare(
+        data.t, data.channels["q"], data.channels["tau"], settings, dq=data.channels["dq"] if measured else None
+    )
+    piece = signals.pieces[0]
+    standing = np.abs(piece.dq) < standing_velocity(model, settings)
+    exact = np.column_stack([np.interp(piece.t, data.t, data.dq[:, j]) for j in range(model.n)])
+    rest = (piece.t > 7.5) & (piece.t < 9.5)
+    assert (exact[rest] == 0.0).all()
+    assert standing[rest].all()
+    assert standing[(piece.t > 1.0) & (piece.t < 5.0)].mean() < 0.02
+    rows = build_rows(model, base_parameters(model), signals, settings)
+    assert not rows.use[rows.t > 7.6].any()

@@ -58,7 +58,7 @@ class Oracle:
         taps = low_pass(settings.cutoff_hz, rate)
         correlation = np.correlate(taps, taps, "full")[taps.size - 1 :: self.factor]
         self.white = (2.0 * correlation.sum() - correlation[0]) / correlation[0]
-        self.I = root.T @ root
+        self.I, self.start = root.T @ root, np.diag(root)
         self.theta = np.zeros(p)
         self.touches = np.array([[self._touches(model, base, c, j) for j in range(n)] for c in range(p)])
         self.sum, self.count = np.zeros(n), np.zeros(n)
@@ -68,7 +68,7 @@ class Oracle:
         self.moved, self.excess = np.zeros(n), np.zeros(n)
         self.lam = np.full(n, self.longest)
         self.block, self.block_count = np.zeros(n), np.zeros(n)
-        self.power, self.leak, self.leak_at, self.updates = np.zeros(p), np.zeros(p), 0, 0
+        self.power, self.leak, self.leak_at, self.updates = np.zeros(p), np.zeros((p, p)), 0, 0
         self.changes = 0
         self.every, self.finished, self.watched = max(1, round(hz / 20.0)), 0, 0
 
@@ -82,7 +82,11 @@ class Oracle:
         """Renew what the leak keeps: what is known now, up to a share of the noise."""
         moved = self.moved > 0
         inflation = np.mean(self.weight2[moved] / self.sigma2[moved]) if moved.any() else self.white
-        self.leak = np.minimum(self.power * inflation / 0.3**2, 1.0 / np.diag(np.linalg.inv(self.I)))
+        unit = np.maximum(np.sqrt(self.power * inflation) / 0.3, self.start)
+        size = np.sqrt(np.diag(self.I))  # the triangle, because the inverse itself is not exact enough
+        triangle = np.linalg.cholesky(self.I / np.outer(size, size)).T * size
+        vectors, spread, _ = np.linalg.svd(unit[:, None] * np.linalg.inv(triangle))
+        self.leak = (vectors / np.maximum(spread, 1.0)) @ vectors.T * unit
 
     def _level(self, j: int) -> None:
         start = 0.01 * self.mean2[j] * np.exp(-5.0 * self.moved[j] / (self.SETTLE_S * self.hz))
@@ -136,16 +140,15 @@ class Oracle:
         changed = [j for j in innovation if self._forget(j, tau[j])]
         roots = np.ones(self.theta.size)
         for c in range(roots.size):
-            rates = [self.lam[j] for j in innovation if self.touches[c, j]]
-            if rates:
-                roots[c] = np.sqrt(max(rates))
+            rates = [self.lam[j] if j in innovation else self.longest for j in np.flatnonzero(self.touches[c])]
+            roots[c] = np.sqrt(max(rates))
         self.I = roots[:, None] * self.I * roots
         for j in changed:
             self._free(j)
         every = max(1, round(0.1 * self.settings.memory_s * self.hz / roots.size))
         if self.updates % every == 0:
-            pull = every * roots.size * (1.0 - self.longest) * self.leak[self.leak_at]
-            self.I[self.leak_at, self.leak_at] += pull
+            pull = self.leak[self.leak_at]
+            self.I += every * roots.size * (1.0 - self.longest) * np.outer(pull, pull)
             self.leak_at = (self.leak_at + 1) % roots.size
         gradient = np.zeros(roots.size)
         squares = np.zeros(roots.size)

@@ -66,7 +66,14 @@ def test_unknown_constants_leave_the_term_unestimated_until_a_batch_model_brings
     half = t.size // 2
     feed(estimator, t[:half], q[:half], tau[:half])
     before = estimator.report()
-    assert {before.status[names.index(name)] for name in ("fb1", "fb2")} == {"unestimated"}
+    friction = [k for k, name in enumerate(names) if name.startswith(("kv", "fc", "fb"))]
+    assert len(friction) == 10
+    assert {before.status[k] for k in friction} == {"unestimated"}, "fc and kv would take up the Stribeck effect"
+    assert np.isnan(before.validated[friction]).all()
+    assert "estimated" in {status for k, status in enumerate(before.status) if k not in friction}
+    live = estimator.torque()
+    assert live is not None
+    assert np.abs(live[3]).max() < 3.0, "a prediction may use them all the same"
     first_hash, first_state = estimator.meta["hash"], estimator.state_hash
 
     base = base_parameters(truth)

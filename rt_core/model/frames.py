@@ -1,0 +1,59 @@
+"""Where the link frames are, and link parameters of one description in the frames of another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.model.inertia import transform_inertial
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+_POSTURES = 5
+_TOLERANCE = 1e-3  # [m], and of a rotation matrix: descriptions are rounded to about this
+
+
+class FramesError(ValueError):
+    """Two descriptions that are not of the same chain; the message says where they part."""
+
+
+def link_poses(model: RobotModel, q: FloatArray) -> FloatArray:
+    """(n, 4, 4) poses of the link frames in the base frame at joint positions `q` (n,)."""
+    poses = np.zeros((model.n, 4, 4))
+    pose = np.eye(4)
+    for i, g in enumerate(model.geometry):
+        step = np.eye(4)
+        step[:3, :3] = (g[0:9] + np.cos(q[i]) * g[9:18] + np.sin(q[i]) * g[18:27]).reshape(3, 3)
+        step[:3, 3] = g[27:30] + q[i] * g[30:33]
+        pose = pose @ step
+        poses[i] = pose
+    return poses
+
+
+def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
+    """(n, 10) link parameters of `other` about the link frames of `model`.
+
+    The two may be described in different conventions, such as DH and URDF, but of the same arm with the same base
+    frame and zero positions: then each link's frames stand still against one another.
+
+    Raises
+    ------
+    FramesError
+        If `other` has no link parameters or other joints, or its links move differently.
+    """
+    if other.inertial is None:
+        raise FramesError(f"{other.name} has no link parameters to serve as a prior")
+    if other.n != model.n:
+        raise FramesError(f"the prior {other.name} has {other.n} joints, the robot {model.name} has {model.n}")
+    rng = np.random.default_rng(0)
+    postures = np.vstack((np.zeros(model.n), rng.uniform(-1.0, 1.0, (_POSTURES, model.n))))
+    between = np.array([np.linalg.inv(link_poses(model, q)) @ link_poses(other, q) for q in postures])
+    spread = np.abs(between - between[0]).max(axis=(0, 2, 3))
+    if spread.max() > _TOLERANCE:
+        i = int(np.argmax(spread > _TOLERANCE))
+        raise FramesError(
+            f"link {i + 1} ({model.joints[i].name}) of the prior {other.name} moves differently from that of the robot "
+            f"{model.name} (by {spread[i]:.2g}): their base frames, joint axes or zero positions differ"
+        )
+    return np.array(
+        [transform_inertial(phi, T[:3, :3], T[:3, 3]) for phi, T in zip(other.inertial, between[0], strict=True)]
+    )
