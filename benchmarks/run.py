@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import coverage, dyn, latency, least_squares_speed, outliers, torque_fit_speed
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
+from service.cli.common import plain
+from service.comparison import NETWORKS
 
 MEMORY_GROWTH = 1.2  # of the streamed triangles' peak, for four times the samples
 COST_AGREEMENT = 1e-8
@@ -61,8 +63,20 @@ def online_section(quick: bool) -> Section:
 
 
 def coverage_section(quick: bool) -> Section:
-    r = coverage.pooled_coverage(experiments=12 if quick else 200)
-    return r, coverage.table(r), coverage.missed(r)
+    r = coverage.pooled_coverage(quick=quick)
+    return r, coverage.table(r), list(r["missed"])
+
+
+def networks_section(quick: bool) -> Section:
+    r = dyn.truth("space6", ("wls", *NETWORKS), 1 if quick else 5, 40.0)
+    rows = [r.summary(name) for name in r.methods]
+    lines = [
+        f"{s['method']}, {s['seeds']} seeds: torque error {s['error_in_noise']:.3g} of the noise on another motion, "
+        f"{s['seconds']:.2g} s"
+        for s in rows
+    ]
+    best = min(s["error_in_noise"] for s in rows[1:])
+    return {"methods": rows}, lines, [] if rows[0]["error_in_noise"] < best else lines[:1]
 
 
 def least_squares_section(_quick: bool) -> Section:
@@ -163,6 +177,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "outliers": outliers_section,
     "dyn": dyn_section,
     "figaroh": figaroh_section,
+    "networks": networks_section,
     "coverage": coverage_section,
     "latency": latency_section,
 }
@@ -183,7 +198,7 @@ def main() -> int:
             print(line, file=sys.stderr if arguments.json else sys.stdout, flush=True)
     results["missed"] = problems
     if arguments.json:
-        sys.stdout.write(json.dumps(results) + "\n")
+        sys.stdout.write(json.dumps(plain(results)) + "\n")
     for problem in problems:
         print(f"MISSED: {problem}", file=sys.stderr)
     return 1 if problems else 0

@@ -172,7 +172,7 @@ def run_trial(scene: Scene, method: str) -> Trial:
     n = scene.truth.n
     try:
         predicted, theta, seconds, constants = _fit(scene, method)
-    except (DataError, comparators.ComparatorError) as refusal:
+    except (DataError, comparators.ComparatorError, FloatingPointError) as refusal:
         empty = np.full(n, np.nan)
         return Trial(method, scene.seed, empty, empty, empty, None, np.nan, False, {}, str(refusal))
     use = scene.moving
@@ -324,6 +324,8 @@ def compare(
         raise DataError(f"the share of outliers must be at least 0 and below 0.5, not {conditions.outliers}")
     if conditions.noise is not None and conditions.noise.shape != (model.n,):
         raise DataError(f"the noise has {conditions.noise.size} values, robot {model.name} has {model.n} joints")
+    if conditions.noise is not None and not (np.isfinite(conditions.noise) & (conditions.noise > 0.0)).all():
+        raise DataError("the noise must be finite and above zero at every joint: errors are told in units of it")
     if model.inertial is None:
         raise DataError(f"robot {model.name} has no link parameters: a simulated truth needs them in its description")
     base = base_parameters(model)

@@ -89,13 +89,16 @@ class Estimation:
         self.estimator = OnlineEstimator(model, settings, float(self.source["rate_hz"]), has_dq=has_dq)
         began = time.monotonic()
         self.estimator.warm_up()
-        if self.arm.model is not None:
-            self.estimator.set_active(*load_active(self.arm.model, robot))
         child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
         directory = child.config.state_dir / self.arm.name
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
         self.resumed = self._resume()
+        if self.arm.model is not None:  # after the state, which brings constants of its own
+            resets = int(self.estimator.report().resets)
+            self.estimator.set_active(*load_active(self.arm.model, robot))
+            if self.resumed and self.estimator.report().resets > resets:
+                child.log.warning("estimate_restarted", reason=f"{self.arm.model}: not the model of the saved state")
         self.unusable = 0  # frames without position or torque
         self._writer = ThreadPoolExecutor(1, "state")
         self._writing: Future[None] | None = None

@@ -136,8 +136,8 @@ def parameter_table(
                 "expression": expression,
                 "unit": base.layout.units[k],
                 "value": _finite(theta[k]) if shown else None,
-                "std": _finite(std[k]),
-                "relative_std": _finite(relative),
+                "std": _finite(std[k]) if status[k] != "dropped" else None,
+                "relative_std": _finite(relative) if status[k] != "dropped" else None,
                 "status": status[k],
             }
         )
@@ -221,7 +221,7 @@ def batch_document(
                 "lower": _finite(c.lower),
                 "upper": _finite(c.upper),
                 "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
-                "status": c.status,
+                "status": "doubtful" if result.verdict == "doubtful" and c.status == "determined" else c.status,
             }
             for c in result.estimate.constants
         ],

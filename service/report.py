@@ -12,9 +12,10 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.batch.friction_curve import friction_curve
-from rt_core.batch.identify import Identification, ParameterStatus
+from rt_core.batch.identify import Identification
 from rt_core.batch.joint_verdict import verdicts_of
 from rt_core.batch.rows import Rows
+from rt_core.batch.status import ParameterStatus
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics

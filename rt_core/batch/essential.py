@@ -62,6 +62,7 @@ def essential_parameters(
     *,
     level: float = LEVEL,
     prior: FloatArray | None = None,
+    keep: BoolArray | None = None,
 ) -> EssentialFit:
     """Reduce a weighted fit of all base parameters to the essential ones.
 
@@ -75,6 +76,8 @@ def essential_parameters(
         Level of the tests.
     prior : (p,) float64, optional
         Values at which parameters are fixed when they are dropped; zero if there is none.
+    keep : (p,) bool, optional
+        Parameters that are not to be dropped: those of which the data say nothing may be large.
 
     Raises
     ------
@@ -107,7 +110,9 @@ def essential_parameters(
     freedom = max(samples - float(solution.rank), 1.0)
     limit = float(stats.t.ppf(1.0 - 0.5 * level, freedom))
     whole, whole_covariance = _restricted(R, z, noise, kept)
-    candidate = kept & (np.abs(whole) <= limit * _std(whole_covariance))
+    candidate = (
+        kept & (np.ones(p, dtype=bool) if keep is None else ~keep) & (np.abs(whole) <= limit * _std(whole_covariance))
+    )
     offset, covariance = whole, whole_covariance
     tested: list[int] = []
     p_value = 1.0

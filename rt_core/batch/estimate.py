@@ -12,7 +12,7 @@ they are searched for first; then the linear method that was asked for does the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -20,13 +20,14 @@ import numpy as np
 
 from rt_core.batch.essential import essential_parameters
 from rt_core.batch.instrumental import smoothed, solve_instrumental
+from rt_core.batch.least_squares import JointTriangle, Solution, compress, solve
 from rt_core.batch.least_squares import Method as Weighting
-from rt_core.batch.least_squares import Solution, compress, solve
 from rt_core.batch.nonlinear.fit import ConstantEstimate, Formulation, NonlinearFit, fit_torque
 from rt_core.batch.physical.fit import ConsistentFit, fit_consistent, noise_inflation
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings
 from rt_core.batch.robust import Loss, solve_robust
 from rt_core.batch.rows import Rows, build_rows
+from rt_core.batch.status import parameter_status
 from rt_core.batch.total_least_squares import encoder_noise, noise_covariance, solve_total
 from rt_core.batch.uncertainty import Uncertainty, estimate_covariance
 from rt_core.model.base import BaseParameters
@@ -93,6 +94,8 @@ class EstimatorOptions:
             raise DataError(f"the full formulation is searched: choose one of {', '.join(SEARCHES)}, not {self.method}")
         if self.essential and (self.method in ("tls", "iv", "physical") or self.formulation == "full"):
             raise DataError(f"essential parameters are tested on a least-squares fit, not on {self.method}")
+        if self.constants == "given" and self.method in SEARCHES and self.formulation == "separable":
+            raise DataError(f"{self.method} searches for the constants of friction: they cannot be given")
         if self.starts < 1:
             raise DataError(f"a search needs at least one start, not {self.starts}")
         if (self.prior is not None or self.weight is not None) and self.method != "physical":
@@ -122,10 +125,10 @@ class Estimate:
         Held at zero, because the data do not support them.
     weights : (K, n) float64 or None
         What `iwls` counted each row with.
-    free : (p,) float64 or None
-        Base parameters that the same data give without the constraints of `consistent`.
+    free : Estimate or None
+        What the same data give without the constraints of `consistent`.
     settled : bool
-        False if the weights of `iwls` did not settle.
+        False if the weights of `iwls`, or load-dependent friction and its load, did not settle.
     """
 
     model: RobotModel
@@ -140,7 +143,7 @@ class Estimate:
     dropped: BoolArray
     weights: FloatArray | None
     settled: bool = True
-    free: FloatArray | None = None
+    free: Estimate | None = None
 
     @property
     def theta(self) -> FloatArray:
@@ -178,12 +181,8 @@ def estimate(
     job = _Job(model, base, signals, settings, options, start_s, stop_s, disturbed, callback)
     try:
         found = job.run(None)
-        for _ in range(_LOAD_ROUNDS if base.layout.has_load else 0):
-            previous = found.theta
-            found = job.run(previous)
-            known = np.isfinite(found.std) & (found.std > 0.0)
-            if (np.abs(found.theta - previous)[known] <= _LOAD_TOLERANCE * found.std[known]).all():
-                break
+        if base.layout.has_load:
+            found = job.settle_load(found)
     except DataError:
         raise
     except ValueError as error:
@@ -193,7 +192,10 @@ def estimate(
 
 def disturb(x: FloatArray, seed: int = 0) -> FloatArray:
     """Return channels `x` (N, n) with as much noise of their sensor again: what `tls` compares with."""
-    return np.asarray(x + encoder_noise(x, np.random.default_rng(seed)))
+    valid = np.isfinite(x).all(axis=1)
+    out = x.copy()
+    out[valid] += encoder_noise(x[valid], np.random.default_rng(seed))
+    return out
 
 
 @dataclass(frozen=True)
@@ -210,10 +212,24 @@ class _Job:
     disturbed: Signals | None
     callback: Callback | None
 
+    def settle_load(self, found: Estimate) -> Estimate:
+        """Repeat until the load that friction depends on is that of the estimate."""
+        for _ in range(_LOAD_ROUNDS):
+            previous = found.theta
+            found = self.run(previous)
+            if found.search is not None and found.search.stopped == "cancelled":
+                return found
+            known = np.isfinite(found.std) & (found.std > 0.0)
+            if (np.abs(found.theta - previous)[known] <= _LOAD_TOLERANCE * found.std[known]).all():
+                return found
+        return replace(found, settled=False)
+
     def run(self, load_theta: FloatArray | None) -> Estimate:
         options = self.options
         is_search = options.method in SEARCHES
         if not is_search and (options.constants == "given" or not self.model.friction.constants):
+            if options.bounds:
+                raise DataError(f"bounds for {sorted(options.bounds)[0]!r}: nothing is searched for")
             rows = self.rows(self.model, self.base, self.signals, load_theta)
             return self._linear(self.model, self.base, rows, load_theta, None)
         weighting = cast(Weighting, options.method) if options.method in ("ols", "iwls") else "wls"
@@ -258,7 +274,7 @@ class _Job:
         weights: FloatArray | None = None
         settled = True
         consistent: ConsistentFit | None = None
-        free: FloatArray | None = None
+        free: Estimate | None = None
         if options.method == "iwls" and options.loss is not None:
             robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
             solution, weights, settled = robust.solution, robust.weights, robust.converged
@@ -292,22 +308,32 @@ class _Job:
                     base, model, triangles, solution.sigma, inflation=inflation, link_weight=options.weight,
                     prior=options.prior,
                 )  # fmt: skip
-                freedom = [max(t.count - h, 1.0) for t, h in zip(triangles, solution.leverage, strict=True)]
-                sums = [t.residual_sum(consistent.theta) for t in triangles]
-                spread = np.sqrt(np.array(sums) / np.array(freedom))
-                spread = np.maximum(spread, _LEAST_SIGMA * max(float(spread.max()), _LEAST_SIGMA))
-                free = solution.theta
-                solution = replace(solution, theta=consistent.theta, sigma=spread)
+                nothing = np.zeros(p, dtype=bool)
+                free = _opened(
+                    Estimate(model, base, rows, solution, uncertainty, uncertainty.std, (), search, None, nothing, None)
+                )
+                solution = replace(solution, theta=consistent.theta)
+                solution = replace(solution, sigma=_spread(triangles, solution))
                 uncertainty = Uncertainty(consistent.covariance, uncertainty.inflation)
         std = uncertainty.std
-        if consistent is None:
-            std = np.where(solution.supported, std, np.inf)
         constants = () if search is None else search.constants
         found_ = Estimate(
             model, base, rows, solution, uncertainty, std, constants, search, consistent, np.zeros(p, dtype=bool),
             weights, settled, free,
         )  # fmt: skip
+        found_ = found_ if consistent is not None else _opened(found_)
         return _essential(found_) if options.essential else found_
+
+
+def _opened(found: Estimate) -> Estimate:
+    """Make the variance infinite of what the data leave open, in the covariance as in the standard deviations."""
+    open_ = ~(found.solution.supported & np.isfinite(found.std))
+    covariance = found.uncertainty.covariance.copy()
+    covariance[open_] = 0.0
+    covariance[:, open_] = 0.0
+    covariance[open_, open_] = np.inf
+    uncertainty = replace(found.uncertainty, covariance=covariance)
+    return replace(found, uncertainty=uncertainty, std=np.where(open_, np.inf, found.std))
 
 
 def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
@@ -318,20 +344,61 @@ def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
     with np.errstate(invalid="ignore", divide="ignore"):
         grown = np.where((fixed > 0.0) & np.isfinite(free), np.maximum(free / fixed, 1.0), 1.0)
     covariance = found.uncertainty.covariance * np.outer(grown, grown)
+    covariance[np.isnan(covariance)] = 0.0  # an infinite variance keeps no covariances
     std = np.where(np.isfinite(fit.std), found.std * grown, np.inf)
-    return replace(found, uncertainty=replace(found.uncertainty, covariance=covariance), std=std)
+    widened = replace(found, uncertainty=replace(found.uncertainty, covariance=covariance), std=std)
+    return widened if found.consistent is not None else _opened(widened)
 
 
 def _essential(found: Estimate) -> Estimate:
-    rows = found.rows
+    """Drop what is known to be small; what nothing is known of stays, and is called that."""
+    rows, solution = found.rows, found.solution
+    status = parameter_status(rows, solution, found.std)
+    known = np.isfinite(found.std)
+    index = np.flatnonzero(known)
+    number = np.cumsum(known) - 1
     triangles = compress(rows.Y, rows.tau, rows.use, found.weights)
-    reduced = essential_parameters(triangles, found.solution, found.uncertainty)
-    std = np.sqrt(np.maximum(np.diag(reduced.covariance), 0.0))
-    uncertainty = replace(found.uncertainty, covariance=reduced.covariance)
-    return replace(
-        found,
-        solution=reduced.solution,
-        uncertainty=uncertainty,
-        std=np.where(np.isinf(found.std) & reduced.kept, np.inf, std),
-        dropped=~reduced.kept,
+    spread = _spread(triangles, solution)
+    parts = [
+        replace(
+            t,
+            columns=number[t.columns[known[t.columns]]],
+            R=t.R[:, known[t.columns]],
+            z=t.z - t.R[:, ~known[t.columns]] @ solution.theta[t.columns[~known[t.columns]]],
+        )
+        for t in triangles
+    ]
+    covariance = found.uncertainty.covariance[np.ix_(known, known)]
+    inner = replace(
+        solution,
+        theta=solution.theta[known],
+        inverse_root=solution.inverse_root[known],
+        supported=solution.supported[known],
+        sigma=spread,
     )
+    keep = np.array([status[k] == "undetermined" for k in index])
+    reduced = essential_parameters(parts, inner, replace(found.uncertainty, covariance=covariance), keep=keep)
+    theta, std, dropped = solution.theta.copy(), np.full(known.size, np.inf), np.zeros(known.size, dtype=bool)
+    theta[index] = reduced.solution.theta
+    std[index] = np.where(reduced.kept | keep, np.sqrt(np.maximum(np.diag(reduced.covariance), 0.0)), 0.0)
+    std[index[keep & ~reduced.kept]] = np.inf
+    dropped[index[~reduced.kept & ~keep]] = True
+    whole = np.zeros_like(found.uncertainty.covariance)
+    whole[np.ix_(known, known)] = reduced.covariance
+    root = np.zeros((known.size, reduced.solution.inverse_root.shape[1]))
+    root[index] = reduced.solution.inverse_root
+    # conditions and support are those of the full fit: a smaller model does not make the motion richer
+    sigma = solution.sigma * reduced.solution.sigma / spread
+    smaller = replace(solution, theta=theta, sigma=sigma, inverse_root=root, leverage=reduced.solution.leverage)
+    found = replace(
+        found, solution=smaller, uncertainty=replace(found.uncertainty, covariance=whole), std=std, dropped=dropped
+    )
+    return _opened(found)
+
+
+def _spread(triangles: Sequence[JointTriangle], solution: Solution) -> FloatArray:
+    """(n,) standard deviations of the residuals that `solution` leaves in `triangles`."""
+    pairs = zip(triangles, solution.leverage, strict=True)
+    spread = np.sqrt([t.residual_sum(solution.theta) / max(t.count - h, 1.0) for t, h in pairs])
+    # a joint without rows is left without any error
+    return np.asarray(np.maximum(spread, _LEAST_SIGMA * max(float(spread.max()), _LEAST_SIGMA)))

@@ -17,7 +17,9 @@ from rt_core.batch.gravity import GravityCheck, check_gravity
 from rt_core.batch.least_squares import Solution
 from rt_core.batch.plausibility import SIGNIFICANT, Plausibility, check_plausibility
 from rt_core.batch.preprocess import Signals, SignalSettings
+from rt_core.batch.robust import OUTLYING_WEIGHT
 from rt_core.batch.rows import Rows, build_rows
+from rt_core.batch.status import ParameterStatus, parameter_status
 from rt_core.batch.uncertainty import Uncertainty
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
@@ -25,13 +27,8 @@ from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
-ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful", "dropped", "prior"]
 Verdict = Literal["ok", "weak_excitation", "doubtful", "not_explained"]
 
-#: A value is called determined when its standard deviation is at most this share of it.
-RELATIVE_STD_LIMIT = 0.3
-#: One standard deviation may move the torque by this much of the residual noise, else "undetermined".
-TORQUE_EFFECT_LIMIT = 1.0
 #: Condition number of the weighted regressor with unit columns above which excitation is called weak.
 CONDITION_LIMIT = 50.0
 #: A joint counts as explained when the model accounts for this share of its torque's variance ...
@@ -41,6 +38,10 @@ RELATIVE_ERROR_LIMIT = 0.3
 _NAMED = 8  # parameters that a reason names
 #: Below this share of information from the data a consistent parameter counts as coming from the prior.
 DATA_SHARE_LIMIT = 0.5
+#: A consistent fit may leave this many times the residual of free parameters.
+CONSISTENT_LIMIT = 3.0
+#: Share of a joint's rows that may count as outliers.
+OUTLYING_LIMIT = 0.2
 #: Above this relative torque error the parameters are called doubtful: something is not modelled.
 DOUBTFUL_ERROR = 0.15
 
@@ -131,41 +132,19 @@ def identify(
     status = tuple("dropped" if gone else s for s, gone in zip(status, found.dropped, strict=True))
     load = solution.theta if base.layout.has_load else None
     scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
-    metrics = torque_metrics(scored.tau, scored.predict(solution.theta), scored.use)
-    free = metrics if found.free is None else torque_metrics(scored.tau, scored.predict(found.free), scored.use)
+    use = scored.use if found.weights is None else scored.use & (found.weights >= OUTLYING_WEIGHT)
+    metrics = torque_metrics(scored.tau, scored.predict(solution.theta), use)
+    # Whether torque and motion belong together shows in free parameters: possible ones cannot come out impossible.
+    basis = found if found.free is None else found.free
+    free = metrics if found.free is None else torque_metrics(scored.tau, scored.predict(basis.theta), use)
     gravity = check_gravity(model, signals, settings, start_s, stop_s, solution.sigma)
     plausibility = check_plausibility(
-        model, base, rows, signals, settings, solution.theta, found.uncertainty.covariance, solution.sigma
+        model, base, rows, signals, settings, basis.theta, basis.uncertainty.covariance, basis.solution.sigma
     )
     verdict, reasons = judge(found, signals, status, metrics, free, gravity, plausibility)
     if verdict == "doubtful":
         status = tuple("doubtful" if s == "determined" else s for s in status)
     return Identification(options, found, status, metrics, gravity, plausibility, verdict, reasons)
-
-
-def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[ParameterStatus, ...]:
-    """How well the data determine each parameter.
-
-    "determined": the standard deviation is at most 30 % of the value.  "undetermined": it is more,
-    and one standard deviation would change the torque by more than the residual noise, so that the
-    number says nothing.  "weak": in between; the parameter is small and known to be small.
-    """
-    p = std.size
-    power = np.zeros(p)
-    total = 0
-    for j in range(rows.Y.shape[0]):
-        used = rows.Y[j][:, rows.use[:, j]]
-        power += (used**2).sum(axis=1) / solution.sigma[j] ** 2
-        total += used.shape[1]
-    known = np.isfinite(std)
-    effect = np.where(known, np.where(known, std, 0.0) * np.sqrt(power / max(total, 1) * rows.Y.shape[0]), np.inf)
-    out: list[ParameterStatus] = []
-    for k in range(p):
-        if 0.0 < std[k] <= RELATIVE_STD_LIMIT * abs(solution.theta[k]):
-            out.append("determined")
-        else:
-            out.append("undetermined" if not effect[k] <= TORQUE_EFFECT_LIMIT else "weak")
-    return tuple(out)
 
 
 def judge(
@@ -231,6 +210,21 @@ def judge(
         for j, joint in enumerate(model.joints)
         if metrics.count[j] and not metrics.explained[j] >= EXPLAINED_LIMIT
     )
+    reasons.extend(
+        f"joint {joint.name}: possible links leave {metrics.rmse[j] / free.rmse[j]:.1f} times the residual of free "
+        "parameters: the torque does not belong to this arm, or friction is not that of the model"
+        for j, joint in enumerate(model.joints)
+        if metrics.count[j] and metrics.rmse[j] > CONSISTENT_LIMIT * free.rmse[j]
+    )
+    if found.weights is not None:
+        left_out = 1.0 - (rows.use & (found.weights >= OUTLYING_WEIGHT)).sum(axis=0) / np.maximum(
+            rows.use.sum(axis=0), 1
+        )
+        reasons.extend(
+            f"joint {joint.name}: {100 * left_out[j]:.0f} % of its rows count as outliers and are left out"
+            for j, joint in enumerate(model.joints)
+            if left_out[j] > OUTLYING_LIMIT
+        )
     if plausibility.delay_s != 0.0:
         late = "late" if plausibility.delay_s > 0.0 else "early"
         reasons.append(
@@ -254,7 +248,10 @@ def judge(
             f"{', '.join(search.at_bound)}: the bounds of the search exclude a significantly better value; widen them"
         )
     if not found.settled:
-        reasons.append("the weights of iwls did not settle: the residuals have no clear bulk; take wls, or huber")
+        reasons.append(
+            "the estimate did not settle: the residuals have no clear bulk for the weights of iwls, or the "
+            "load-dependent friction explains little; take wls, or leave the load out"
+        )
     doubtful = bool(reasons)
     reasons.extend(
         f"{c.name} is not determined by these data: slower and faster motion through the region of falling friction "

@@ -12,7 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rt_core.batch.identify import EXPLAINED_LIMIT, Identification, ParameterStatus
+from rt_core.batch.identify import EXPLAINED_LIMIT, Identification
+from rt_core.batch.status import ParameterStatus
 from rt_core.model.parameters import ParameterLayout
 from rt_core.validation import Metrics
 

@@ -320,11 +320,20 @@ class Stack:
             inverse_root,
             np.asarray(supported),
             rank,
-            float(raw[0] / raw[-1]) if raw[-1] > 0.0 else float("inf"),
-            float(values[0] / values[-1]) if values[-1] > 0.0 else float("inf"),
+            *_condition_numbers(raw, values, int((scale > 0.0).sum())),
             leverage,
             iterations,
         )
+
+
+def _condition_numbers(raw: FloatArray, scaled: FloatArray, alive: int) -> tuple[float, float]:
+    """Condition numbers from singular values, of the `alive` columns that are not zero altogether."""
+
+    def ratio(values: FloatArray) -> float:
+        least = float(values[alive - 1]) if alive else 0.0
+        return float(values[0]) / least if least > 0.0 else float("inf")
+
+    return ratio(raw), ratio(scaled)
 
 
 def solve(

@@ -26,6 +26,8 @@ from rt_core.types import BoolArray, FloatArray
 
 #: Position and velocity are kept up to this many times the cut-off frequency.
 STATE_BAND = 4.0
+#: A measured velocity is kept further: nothing amplifies its noise, and friction turns over within milliseconds.
+MEASURED_BAND = 10.0
 #: A piece shorter than this many periods of the cut-off frequency is not used.
 _SHORTEST_PERIODS = 4.0
 #: Missing samples are bridged up to this many periods of the cut-off frequency.
@@ -241,6 +243,7 @@ def _filter_piece(
 
     band = STATE_BAND * settings.cutoff_hz
     q_f = low_pass(CubicSpline(t, q)(grid) if dq is None else linear(q), band)
-    dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq), band)
+    measured = MEASURED_BAND * settings.cutoff_hz
+    dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq), measured)
     ddq_f = low_pass(central_difference(dq_f, step), settings.cutoff_hz)
     return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau))

@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     noise = None
     if args.noise is not None:
         noise = np.asarray(args.noise, dtype=np.float64)
-        if not np.all((noise >= 0.0) & np.isfinite(noise)):
-            raise CliError("--noise takes standard deviations, finite and not negative")
+        if not np.all((noise > 0.0) & np.isfinite(noise)):
+            raise CliError("--noise takes standard deviations, finite and above zero: errors are told in units of them")
     conditions = Conditions(seconds=args.seconds, validation_s=args.seconds / 2, noise=noise, outliers=args.outliers)
     with Progress("compare") as progress:
         result = compare(model, args.methods, args.seeds, conditions, progress.step)

@@ -190,6 +190,8 @@ def run(args: argparse.Namespace) -> int:
             row.update(value=None, status="invalid")
         for row in document["constants"]:
             row.update(value=None, lower=None, upper=None, status="invalid")
+        for row in document["joints"]:
+            row.update(counts={})
     written = None
     if args.output is not None:
         if accepted or args.force:
@@ -227,7 +229,10 @@ def run(args: argparse.Namespace) -> int:
 
 def summary(document: dict[str, Any]) -> dict[str, Any]:
     """Return the `--json` result: the model file without the bulk, metrics on top."""
-    kept = {k: v for k, v in document.items() if k not in ("theta", "covariance", "robot", "metrics", "format")}
+    bulk = ("theta", "covariance", "robot", "metrics", "format")
+    kept = {k: v for k, v in document.items() if k not in bulk}
+    if document["verdict"] == "not_explained":
+        kept["standard"] = None
     robot = {k: v for k, v in document["robot"].items() if k != "source"}
     metrics: dict[str, Any] = document["metrics"]
     return metrics | kept | {"robot": robot}
@@ -304,7 +309,7 @@ def print_result(document: dict[str, Any], facts: list[tuple[str, str]], result:
         console.print(table)
     table = Table("parameter", "value", "±95 %", "unit", "status", "stands for", box=None, pad_edge=False)
     for p in document["parameters"]:
-        half = None if p["std"] is None else 1.96 * p["std"]
+        half = None if p["std"] is None or p["status"] == "dropped" else 1.96 * p["std"]
         cells = (p["name"], number(p["value"], 5), number(half, 2), p["unit"], p["status"], p["expression"])
         table.add_row(*(Text(c) for c in cells))
     console.print(table)

@@ -18,8 +18,9 @@ import numpy as np
 
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_TANH
+from rt_core.model import parameters
 from rt_core.model.parameters import parameter_name
-from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
 #: A term is as good as absent, or as good as a sign, where its exponential or `1 - tanh` is below this.
@@ -104,20 +105,14 @@ def with_constants(
 ) -> tuple[RobotModel, BaseParameters]:
     """Model and base parameters with the constants `values` by name; zero switches a term off.
 
-    Constants that are not named keep their value.
+    Constants that are not named keep their value.  Raises as `rt_core.model.parameters.with_constants`, which sets
+    those of the model.
     """
-    constants, _ = shaped_terms(model, base)
-    unknown = set(values) - {c.name for c in constants}
-    if unknown:
-        raise ValueError(f"no constant {sorted(unknown)[0]!r} in this friction law")
-    dynamics = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics
+    changed = parameters.with_constants(model, values)
+    known = parameters.friction_constants(model)
     shape = base.standard.shape.copy()
-    for constant in constants:
-        if constant.name not in values:
-            continue
-        field = getattr(dynamics, constant.field).copy()
-        field[constant.joint] = values[constant.name]
-        dynamics = replace(dynamics, **{constant.field: field})
-        codes = next(codes for _, name, codes in model.friction.constants if name == constant.field)
-        shape[(base.standard.source == constant.joint) & np.isin(base.standard.law, codes), 0] = values[constant.name]
-    return replace(model, dynamics=dynamics), replace(base, standard=replace(base.standard, shape=shape))
+    for name, value in values.items():
+        field, joint = known[name]
+        codes = next(codes for _, of_law, codes in model.friction.constants if of_law == field)
+        shape[(base.standard.source == joint) & np.isin(base.standard.law, codes), 0] = value
+    return changed, replace(base, standard=replace(base.standard, shape=shape))

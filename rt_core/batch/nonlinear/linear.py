@@ -24,6 +24,8 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 
 _SLOPE_STEP = 1e-4
+#: Of the variance that white residuals would give.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,10 @@ def standard_deviations(
     without: tuple[int, ...],
     sigma: FloatArray,
 ) -> FloatArray:
-    """(p,) standard deviations of the base parameters, with what constants that are not bounded add."""
+    """(p,) standard deviations of the base parameters, with what constants that are not bounded add.
+
+    Infinite where nothing is known, or the variance is negative by more than rounding.
+    """
     p = len(data.base)
     variance = np.diag(state.covariance)[:p].copy()
     for c, found in profiles.items():
@@ -112,4 +117,6 @@ def standard_deviations(
             variance += (reach / 1.96) ** 2
         if found.status == "undetermined":
             variance[[term.plus for term in data.terms if term.constant == c]] = np.inf
-    return np.sqrt(variance)
+    # A sandwich can come out below zero: by rounding, or because it says nothing.
+    meaningless = ~(variance >= -_ROUNDING * state.naive[:p])
+    return np.sqrt(np.where(meaningless, np.inf, np.maximum(variance, 0.0)))

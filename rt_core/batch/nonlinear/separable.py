@@ -43,7 +43,8 @@ def projected_cost(
 
     `grid` (m, 2) origins and steps, `tables` (b, M, S) shaped columns outside the span of the fixed ones, `constant`
     (b,) theirs, `active` (b,) the terms that take part, `floor` (b,), `z` (S,) the torque, `work` (2 b + m + 1, S)
-    scratch.  Gradient and matrix are `J'r` and `J'J`, untouched without `derivatives`.
+    scratch.  Gradient and matrix are `J'r` and `J'J`, untouched without `derivatives`.  All is NaN if a constant is not
+    finite.
     """
     count, size = tables.shape[0], z.shape[0]
     m = x.shape[0]
@@ -54,6 +55,11 @@ def projected_cost(
         if not active[t]:
             continue
         c = constant[t]
+        if not np.isfinite(x[c]):
+            if derivatives:
+                gradient[:] = np.nan
+                normal[:, :] = np.nan
+            return np.nan
         first = interpolation(x[c], grid[c, 0], grid[c, 1], tables.shape[1], weight, slope)
         value, change = work[t], work[count + t]
         for i in range(size):

@@ -20,6 +20,7 @@ from scipy.special import gammaln, multigammaln
 
 from rt_core.batch.physical.coordinates import Point, Reference
 from rt_core.batch.physical.newton import Minimum, minimise
+from rt_core.batch.physical.prior import ConsistencyError
 from rt_core.types import BoolArray, FloatArray
 
 #: Weights tried, from the largest down: relative spreads of the prior from 1 % to a factor of 30.
@@ -72,6 +73,8 @@ def choose_weights(A: FloatArray, z: FloatArray, reference: Reference, known: Bo
             scores[k] = log_evidence(minimum, reference, links, effects)
             if scores[k] < scores.max() - HOPELESS:
                 break
+        if not np.isfinite(scores).any():
+            raise ConsistencyError("no weight of the prior gives a fit: the rows contradict every possible arm")
         least = int(np.flatnonzero(scores >= scores.max() - STRONG)[-1])
         if least + 1 == grid.size or not np.isfinite(scores[least + 1]):
             return float(grid[least])
