@@ -33,14 +33,15 @@ def imported_sources(file: Path) -> frozenset[Path]:
         root = root.parent
     found = set()
     for node in ast.walk(ast.parse(file.read_bytes())):
-        names: list[str] = []
+        paths: list[Path] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            path = root.joinpath(*name.split("."))
-            found |= {f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()}
+            paths = [root.joinpath(*alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            origin = file.parents[node.level - 1] if node.level else root
+            module = origin.joinpath(*node.module.split(".")) if node.module else origin
+            paths = [module, *(module / alias.name for alias in node.names)]
+        for path in paths:
+            found |= {f for f in (path.parent / f"{path.name}.py", path / "__init__.py") if f.is_file()}
     return frozenset(found)
 
 

@@ -182,8 +182,8 @@ class SimulatedArm:
         Raises
         ------
         SimulationConfigError
-            Not exactly one of `factor` and `value`, a parameter that the arm's friction law does not have, or a
-            negative inertia or friction.
+            Not exactly one of `factor` and `value`, a parameter that the arm's friction law does not have, a
+            negative inertia or friction, or one that cannot be integrated; then nothing has changed.
         """
         if (factor is None) == (value is None):
             raise SimulationConfigError(f"change of {parameter}: give either factor or value")
@@ -200,9 +200,15 @@ class SimulatedArm:
                 f"{parameter} of joint '{self.model.joints[joint].name}' would become {values[joint]:g}: "
                 "it cannot be negative"
             )
-        self._dynamics = replace(self._dynamics, **{parameter: values})
-        self._check_dynamics()
-        self._fill_dynamics()
+        before = self._dynamics
+        self._dynamics = replace(before, **{parameter: values})
+        try:
+            self._check_dynamics()
+            self._fill_dynamics()
+        except SimulationConfigError:
+            self._dynamics = before
+            self._fill_dynamics()
+            raise
         if not refresh(
             self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self._state,
             self._vectors, self._matrices, self._work,

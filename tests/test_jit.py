@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from rt_core.jit import imported_sources
+
 ROOT = Path(__file__).resolve().parent.parent
 INNER = "from rt_core.jit import kernel\nFACTOR = {}\n@kernel\ndef inner(x):\n    return FACTOR * x\n"
-OUTER = "from rt_core.jit import jit\nfrom parts.inner import inner\n@jit\ndef outer(x):\n    return inner(x)\n"
+OUTER = "from rt_core.jit import jit\n{}\n@jit\ndef outer(x):\n    return inner(x)\n"
 MAIN = "from parts.outer import outer\nprint(outer(1.0), sum(outer.stats.cache_hits.values()))\n"
 
 
@@ -22,13 +26,36 @@ def run(folder: Path) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["from parts.inner import inner", "from .inner import inner"])
+def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path, line: str) -> None:
     package = tmp_path / "parts"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "outer.py").write_text(OUTER)
+    (package / "outer.py").write_text(OUTER.format(line))
     (package / "inner.py").write_text(INNER.format(2.0))
     assert run(tmp_path) == ["2.0", "0"]
     assert run(tmp_path) == ["2.0", "1"]  # from the cache
     (package / "inner.py").write_text(INNER.format(3.0))
     assert run(tmp_path) == ["3.0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("from . import near", {"parts/deep/__init__.py", "parts/deep/near.py"}),
+        ("from .near import x", {"parts/deep/near.py"}),
+        ("from .. import far", {"parts/__init__.py", "parts/far.py"}),
+        ("from ..far import x", {"parts/far.py"}),
+        ("from parts import far", {"parts/__init__.py", "parts/far.py"}),
+        ("import parts.deep.near", {"parts/deep/near.py"}),
+        ("from .absent import x\nimport numpy", set()),
+    ],
+)
+def test_imports_are_resolved(tmp_path: Path, line: str, expected: set[str]) -> None:
+    deep = tmp_path / "parts" / "deep"
+    deep.mkdir(parents=True)
+    for file in (deep.parent / "__init__.py", deep.parent / "far.py", deep / "__init__.py", deep / "near.py"):
+        file.write_text("")
+    (deep / "own.py").write_text(line)
+    found = {f.relative_to(tmp_path).as_posix() for f in imported_sources(deep / "own.py")}
+    assert found == expected

@@ -370,7 +370,8 @@ def regressor_columns(
 ) -> FloatArray:
     """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
 
-    A layout with load-dependent friction needs `load` (N, n), the torque that the links ask of each joint.
+    A layout with load-dependent friction needs `load` (N, n), the torque that the links ask of each joint;
+    `ValueError` if it is missing or of another shape than `q`.
     Going through a long recording in chunks, give the same `out` (n, P, N) each time: entries that are zero
     by the arm's structure are not written, so it must come from an earlier call or be zero.
     """
@@ -382,7 +383,14 @@ def regressor_columns(
         raise ValueError(f"out must be a C-ordered float64 array of shape {shape}, not {out.dtype} {out.shape}")
     if layout.has_load and load is None:
         raise ValueError("load-dependent friction needs the load torque of each joint")
-    load = np.zeros((0, model.n)) if load is None else np.ascontiguousarray(load, dtype=np.float64)
+    if load is None:
+        load = np.zeros((0, model.n))
+    else:
+        load = np.ascontiguousarray(np.atleast_2d(load), dtype=np.float64)
+        if load.shape != q.shape:
+            raise ValueError(
+                f"load has shape {load.shape}, the states have {q.shape}: give one torque a joint and sample"
+            )
     _regressor_batch(
         model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, load, out
     )

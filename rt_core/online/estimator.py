@@ -26,7 +26,7 @@ _STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestima
 _BELIEVED = 3  # the first three of them
 
 #: Format of the saved state.
-STATE_FORMAT = 2
+STATE_FORMAT = 3
 #: As in the batch verdicts: a value is supported if its standard deviation is at most this share of it ...
 RELATIVE_STD_LIMIT = 0.3
 #: ... or moves the torque by less than this much of the noise.
@@ -41,17 +41,23 @@ _START_EFFORTS = 10.0  # one standard deviation of the start value may mean this
 _DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
 _SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
 _LEAK_EFFECT = 0.3  # what is known to this much of the noise stays known
-_LEAK_ROUND = 0.1  # share of the memory in which the leak takes each of its rows in turn
-_LEAK_RENEWAL = 0.05  # share of the memory after which that is reckoned anew
+_LEAK_ROUND = 0.05  # share of the memory in which the leak takes each of its rows in turn, to be then reckoned anew
 _IMPOSSIBLE = 20.0  # times its limits, and a joint's velocity or torque is a fault of the sensor
 _TOP_SPEED = 1e3  # the same where the robot file states no limit [rad/s or m/s]
 _TOP_TORQUE = 1e9  # [N*m or N]
+_ROUNDING = 1e-9  # of the largest parameter: as far apart, and two models are the same
 _SIGMA_MEMORY_S = 30.0
 _TORQUE_MEMORY_S = 1.0
 _BLOCK_S = 1.0
 _BLOCK_MEMORY = 100.0
 _BLOCK_PRIOR = 5.0
 _SHORT_HZ = 20.0
+# Fields of a saved state that are finite at any time; innovations of joints at rest are not.
+_LEARNED = (
+    "theta", "R", "short", "leak", "power", "power_count", "shape", "load_theta", "sigma_sum", "sigma_count", "sigma2",
+    "inflation_sum", "inflation_count", "weight2", "innovation2", "torque2", "torque_mean2", "moved", "forgetting",
+    "excess", "block_sum", "block_count",
+)  # fmt: skip
 
 
 class OnlineEstimator:
@@ -205,7 +211,7 @@ class OnlineEstimator:
         s[m.LAST_MOTION] = -np.inf
         memory.ints[m.SHORT_EVERY] = short_every
         memory.ints[m.LEAK_STEP] = max(1, round(_LEAK_ROUND * settings.memory_s * updates_hz / p))
-        memory.ints[m.LEAK_EVERY] = max(1, round(_LEAK_RENEWAL * settings.memory_s * updates_hz))
+        memory.ints[m.LEAK_EVERY] = memory.ints[m.LEAK_STEP] * p
         memory.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
         memory.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
         s[m.SETTLE_ROWS] = _SETTLE_S * updates_hz
@@ -304,12 +310,21 @@ class OnlineEstimator:
         memory.ints[m.LEAK_SET] = memory.ints[m.UPDATES]
         # what was known at the start stays, for parameters that nothing has shown yet
         unit = np.maximum(np.sqrt(memory["power"] * self._inflation()) / _LEAK_EFFECT, self._start)
-        inverse = unit[:, None] * _triangle_inverse(self._root())
-        if not np.isfinite(inverse).all():
+        scaled = self._root() / unit
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = scaled.T @ scaled
+        if not np.isfinite(gram).all():
             return
-        vectors, spread, _ = np.linalg.svd(inverse)
+        try:
+            # parameters that no row has shown stay apart: rounding would make them follow the others
+            shown = np.flatnonzero(np.count_nonzero(gram, axis=1) > 1)
+            known, vectors = np.linalg.eigh(gram[np.ix_(shown, shown)])
+        except np.linalg.LinAlgError:  # no convergence: the leak stays as it is until the next renewal
+            return
         # the symmetric root: where variances are alike the vectors are arbitrary, and it is not
-        memory["leak"][:] = (vectors / np.maximum(spread, 1.0)) @ vectors.T * unit
+        root = np.diag(np.sqrt(np.clip(np.diag(gram), 0.0, 1.0)))
+        root[np.ix_(shown, shown)] = (vectors * np.sqrt(np.clip(known, 0.0, 1.0))) @ vectors.T
+        memory["leak"][:] = root * unit
 
     def _root(self) -> FloatArray:
         """(p, p) square root of the information, a copy without the padding."""
@@ -410,8 +425,9 @@ class OnlineEstimator:
         """Let `torque` predict with base parameters `theta` (p,); None for the online estimate.
 
         A batch model brings `constants` (p,) along: the velocity constant of each column, zero where it has none.
-        Other constants than before make another model, so the estimate starts anew, from `theta`; load-dependent
-        friction takes its load from `theta`.
+        Other constants than before make another model, so the estimate starts anew, from `theta`.  Load-dependent
+        friction takes its load from `theta`: another load changes what its rows mean, and starts it anew as well.
+        Otherwise the estimate goes on; a later `reset` starts from `theta`.
         """
         p = len(self.base)
         for name, given in (("theta", theta), ("constants", constants)):
@@ -423,11 +439,17 @@ class OnlineEstimator:
             if (constants < 0.0).any():
                 raise ValueError("constants of the active model must not be negative: they are velocities")
         self._active = None if theta is None else np.asarray(theta, dtype=np.float64).copy()
+        anew = False
         if theta is not None:
             self.prior = np.asarray(theta, dtype=np.float64).copy()
-            self._memory["load_theta"][:] = theta
+            load = self._memory["load_theta"]
+            rounding = _ROUNDING * float(np.abs(self.prior).max())
+            anew = self.base.layout.has_load and bool((np.abs(self.prior - load) > rounding).any())
+            load[:] = self.prior
         if constants is not None and not np.array_equal(constants, shape):
             self._take_constants(np.column_stack((constants, self.base.layout.shape[:, 1:])))
+            anew = True
+        if anew:
             self.reset()
 
     def _take_constants(self, columns: FloatArray) -> None:
@@ -502,20 +524,19 @@ class OnlineEstimator:
         fresh = self._memory.ints[m.HEAD :]
         if not np.array_equal(ints[m.HEAD :], fresh):
             raise ValueError("the saved state has another layout")
+        lost, resets = int(state.get("lost", 0)), int(state.get("resets", 0))
         backup = self._memory.floats.copy(), self._memory.ints.copy()
         self._memory.floats[:] = floats
         self._memory.ints[:] = ints
-        root = np.diag(self._root())
-        if not (
-            np.isfinite(self._memory["theta"]).all() and np.isfinite(self._memory["R"]).all() and (root != 0).all()
-        ):
+        bad = [name for name in _LEARNED if not np.isfinite(self._memory[name]).all()]
+        if bad or not np.diag(self._root()).all():
             self._memory.floats[:], self._memory.ints[:] = backup
-            raise ValueError("the saved state holds values that are not finite")
+            what = f"values that are not finite in {', '.join(bad)}" if bad else "a singular information matrix"
+            raise ValueError(f"the saved state holds {what}")
         self._take_constants(self._memory["shape"])
         self._validated = validated.copy()
         self._excited_at = excited_at.copy()
-        self._lost = int(state.get("lost", 0))
-        self._resets = int(state.get("resets", 0))
+        self._lost, self._resets = lost, resets
         self.mark_gap(0)
 
 

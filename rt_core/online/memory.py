@@ -16,11 +16,10 @@ from rt_core.types import FloatArray, IntArray
 
 # Sizes and counters at the head of the integer array.
 N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
-FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, LEAK_AT, BUFFERED = range(8, 16)
+FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, EDGE, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
-LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, EDGE, POWER_COUNT = range(24, 33)
-HAS_LOAD = 33
-HEAD = 34
+LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, HAS_LOAD = range(24, 32)
+HEAD = 32
 
 # Scalars, in the field "scalars".
 STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
@@ -34,6 +33,7 @@ FIELDS = (
     "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
     "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
     "changed", "top_velocity", "top_torque", "shape", "load", "load_theta",
+    "power_count",
 )  # fmt: skip
 _PER_JOINT = (
     "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
@@ -50,7 +50,7 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
     F_SIGMA_SUM, F_SIGMA_COUNT, F_SIGMA2, F_INFLATION_SUM, F_INFLATION_COUNT, F_WEIGHT2, F_INNOVATION2,
     F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
     F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED, F_TOP_VELOCITY,
-    F_TOP_TORQUE, F_SHAPE, F_LOAD, F_LOAD_THETA,
+    F_TOP_TORQUE, F_SHAPE, F_LOAD, F_LOAD_THETA, F_POWER_COUNT,
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
@@ -87,6 +87,7 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "roots": (width,),
         "leak": (p, p),  # root of the information that forgetting may not take
         "power": (p,),
+        "power_count": (p,),
     }
 
 

@@ -100,7 +100,7 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     starts = m.vector(floats, ints, m.F_STEP, width)  # borrowed: first columns of the rows in use
     count = 0
     leak_row = -1
-    if ints[m.UPDATES] % ints[m.LEAK_STEP] == 0:
+    if (ints[m.UPDATES] - ints[m.LEAK_SET]) % ints[m.LEAK_STEP] == 0:
         leak_row = 0
         starts[0] = 0
         count = 1
@@ -141,12 +141,19 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
 
 @jit
 def _pull(floats: FloatArray, ints: IntArray, row: FloatArray) -> None:
-    """Fill `row` with the next row of the leak, weighted by what forgetting takes in a round."""
+    """Fill `row` with the next row of the leak, weighted by what forgetting takes in a round.
+
+    The weight counts what the rest of the round will take from the row itself: at the end of a round all rows have
+    replaced exactly what was taken, and what nothing excites neither fades nor grows over any number of rounds.
+    """
     p = ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
-    leak = m.matrix(floats, ints, m.F_LEAK, p, p)[ints[m.LEAK_AT]]
-    ints[m.LEAK_AT] = (ints[m.LEAK_AT] + 1) % p
-    pull = np.sqrt(ints[m.LEAK_STEP] * p * (1.0 - s[m.LAMBDA])) / s[m.ROOT_SCALE]
+    age, length = ints[m.UPDATES] - ints[m.LEAK_SET], ints[m.LEAK_STEP] * p
+    leak = m.matrix(floats, ints, m.F_LEAK, p, p)[(age // ints[m.LEAK_STEP]) % p]
+    later = np.float64(length - 1 - age)
+    taken = 1.0 - s[m.LAMBDA] ** np.float64(length)
+    left = max(s[m.LAMBDA] ** later, 1e-30)  # zero for a memory shorter than an update
+    pull = np.sqrt(taken / left) / s[m.ROOT_SCALE]
     row[:] = 0.0
     _scaled(leak, pull, row, p)
 
@@ -245,7 +252,8 @@ def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
 
     Where all columns forget alike it is a scalar that changes, and `R` only when that has become small.  They do
     unless a joint has changed, also while some joint rests: columns that forget unlike turn what is known of a sum of
-    parameters into knowledge of each, and with a joint's every reversal that would add up.
+    parameters into knowledge of each, and with a joint's every reversal that would add up.  What is known of a joint
+    at rest is kept by the leak.
     """
     n, p = ints[m.N], ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -275,10 +283,17 @@ def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
 
 @kernel
 def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int, leak_row: int) -> None:
-    """Renew the running mean of every column's squared weight: the scale on which a parameter matters."""
-    p, width = ints[m.P], ints[m.WIDTH]
+    """Renew the running mean of every column's squared weight: the scale on which a parameter matters.
+
+    Over rows in use only: zeros of a joint at rest would make its parameters matter ever less, and the leak, which
+    goes by this scale, would let go of them.
+    """
+    n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     power = m.vector(floats, ints, m.F_POWER, p)
+    counts = m.vector(floats, ints, m.F_POWER_COUNT, p)
+    touches = m.matrix(floats, ints, m.F_TOUCHES, p, n)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
     squares = m.matrix(floats, ints, m.F_WORK, 3, width)[0]
     squares[:] = 0.0
     for r in range(count):
@@ -286,11 +301,15 @@ def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int,
             row = D[r]
             for c in range(width):
                 squares[c] += row[c] * row[c]
-    ints[m.POWER_COUNT] += 1
-    gain = max(s[m.A_POWER], 1.0 / ints[m.POWER_COUNT])
     scale2 = s[m.ROOT_SCALE] ** 2
     for c in range(p):
-        power[c] += gain * (scale2 * squares[c] - power[c])
+        in_use = False
+        for j in range(n):
+            in_use = in_use or (touches[c, j] > 0.0 and not np.isnan(innovation[j]))
+        if in_use:
+            counts[c] += 1.0
+            gain = max(s[m.A_POWER], 1.0 / counts[c])
+            power[c] += gain * (scale2 * squares[c] - power[c])
 
 
 @jit

@@ -354,7 +354,10 @@ REFUSED = {
         "diagonal holds the gear ratios",
     ),
     "singular": (ELBOW + "[[joint]]\nname='b'\n[transmission]\nmatrix = [[100, 200], [1, 2]]", "matrix: is singular"),
-    "friction": (ELBOW + "[model]\nfriction = 'stribek'", "model.friction: should be 'none', 'coulomb_viscous', 'coulomb_viscous_offset', 'stribeck'"),
+    "friction": (
+        ELBOW + "[model]\nfriction = 'stribek'",
+        "model.friction: should be 'none', 'coulomb_viscous', 'coulomb_viscous_offset', 'stribeck'",
+    ),
     "cutoff": (ELBOW + "[identification]\ncutoff_hz = -3", "identification.cutoff_hz: should be greater than 0"),
     "speeds": (ELBOW + "[identification]\nmin_velocity = [1, 2]", "min_velocity: has 2 numbers, the arm has 1 joints"),
     "urdf in mdh": ("urdf = 'x.urdf'\n" + ELBOW, 'urdf: has no meaning with kinematics = "mdh"'),

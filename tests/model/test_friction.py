@@ -331,7 +331,7 @@ def test_online_with_the_right_constants_the_linear_part_is_found() -> None:
 
 
 def test_online_without_constants_breakaway_stays_unestimated() -> None:
-    """With the Stribeck range masked the rest is right all the same."""
+    """With the Stribeck range masked the rest is right all the same, which the estimator cannot know."""
     estimator, truth = run_online(34, 0.05, known=False, min_velocity=(0.2, 0.2))
     report, names = estimator.report(), estimator.base.names
     for c, name in enumerate(names):
@@ -341,5 +341,5 @@ def test_online_without_constants_breakaway_stays_unestimated() -> None:
             assert report.theta[c] == 0.0
             assert not report.excited[c]
         elif name.startswith(("kv", "fc")):
-            assert report.status[c] == "estimated"
+            assert report.status[c] == "unestimated"
             assert abs(report.theta[c] - truth[c]) < 2.5 * report.std[c]

@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.friction import LAW_LINK, Friction
+from rt_core.model.friction import LAW_LINK, LAW_LOAD, Friction
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import BLOCK, regressor, regressor_columns, sincos_block
 from rt_core.model.robot import JointDynamics, RobotModel, Transmission
@@ -152,3 +152,18 @@ def test_a_given_array_is_filled_and_a_wrong_one_refused() -> None:
     np.testing.assert_array_equal(out, regressor_columns(model, layout, *states[1]))
     with pytest.raises(ValueError, match="out must be"):
         regressor_columns(model, layout, *states[0], out=np.zeros((1, 2, 3)))
+
+
+def test_a_load_of_another_shape_is_refused() -> None:
+    model = replace(coupled_arm(), transmission=None, friction=Friction("coulomb_viscous", load=True))
+    layout = standard_layout(model)
+    q, dq, ddq, load = np.random.default_rng(0).normal(size=(4, 20, model.n))
+    Y = regressor(model, layout, q, dq, ddq, load=load)
+    one = regressor(model, layout, q[3], dq[3], ddq[3], load=load[3])
+    np.testing.assert_allclose(one[0], Y[3], rtol=1e-12, atol=1e-12)
+    assert np.abs(one[0][:, layout.law == LAW_LOAD]).max() > 0.0
+    for wrong in (load[:1], load[3], load[:, :2], load[:-1], load.T, np.zeros((0, model.n))):
+        with pytest.raises(ValueError, match="load has shape"):
+            regressor(model, layout, q, dq, ddq, load=wrong)
+    with pytest.raises(ValueError, match="needs the load"):
+        regressor(model, layout, q, dq, ddq)

@@ -65,8 +65,9 @@ def harmonic_arm() -> RobotModel:
     return replace(model, dynamics=dynamics, friction=Friction("harmonic_drive_input"))
 
 
-def settings_of(model: RobotModel) -> SignalSettings:
-    return SignalSettings(min_velocity=0.5 * model.standstill_velocity)
+def settings_of(model: RobotModel, share: float | None = 0.5) -> SignalSettings:
+    """Settings with `min_velocity` as a share of the standstill velocity."""
+    return SignalSettings(min_velocity=None if share is None else share * model.standstill_velocity)
 
 
 def recording(

@@ -45,8 +45,9 @@ def two_pieces(signals: Signals) -> Signals:
 
 
 @pytest.mark.parametrize("arm", [stribeck_arm(), stribeck_arm(load=True), harmonic_arm(), coupled_arm()])
-def test_costs_are_the_literal_ones(arm: RobotModel) -> None:
-    base, settings = base_parameters(arm), settings_of(arm)
+@pytest.mark.parametrize("share", [None, 0.5, 4.0])
+def test_costs_are_the_literal_ones(arm: RobotModel, share: float | None) -> None:
+    base, settings = base_parameters(arm), settings_of(arm, share)
     signals = two_pieces(recording(arm, seconds=40.0))
     data = compress_torque(arm, base, signals, settings)
     objective = FullObjective(data, SIGMA)
@@ -104,6 +105,22 @@ def test_a_swarm_is_its_particles() -> None:
     points[5, 3] = np.nan
     points[7, -1] = np.nan
     assert np.flatnonzero(np.isnan(objective.costs(points))).tolist() == [5, 7]
+
+
+def test_constants_that_are_no_numbers_have_no_cost() -> None:
+    arm = stribeck_arm()
+    data = compress_torque(arm, base_parameters(arm), recording(arm, seconds=20.0), settings_of(arm))
+    objective = SeparableObjective(data, SIGMA)
+    points = np.random.default_rng(2).uniform(data.lower, data.upper, (4, 3))
+    points[1, 0], points[2, 2], points[3, 1] = np.nan, np.inf, -np.inf
+    assert np.isnan(objective.costs(points)).tolist() == [False, True, True, True]
+    for x in points[1:]:
+        cost, gradient, normal = objective.evaluate(x)
+        assert np.isnan(cost)
+        assert np.isnan(gradient).all()
+        assert np.isnan(normal).all()
+    # that of a term which is switched off does not matter
+    assert np.isfinite(SeparableObjective(data, SIGMA, (0,)).costs(points)).tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize("arm", [stribeck_arm(), harmonic_arm(), coupled_arm()])
@@ -193,5 +210,8 @@ def test_terms_and_constants() -> None:
     assert model.dynamics.stribeck_velocity.tolist() == [0.05, 0.04, 0.2]
     at_three = (shaped.standard.source == 2) & np.isin(shaped.standard.law, arm.friction.shaped)
     assert (shaped.standard.shape[at_three, 0] == 0.2).all()
-    with pytest.raises(ValueError, match="no constant 'w9'"):
+    with pytest.raises(ValueError, match="w9 is no constant"):
         with_constants(arm, base, {"w9": 1.0})
+    for value in (-0.1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="vb3 must be a velocity"):
+            with_constants(arm, base, {"vb3": value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from scipy.optimize import least_squares
 from rt_core.batch.nonlinear.compressed import compress_torque
 from rt_core.batch.nonlinear.fit import NonlinearFit, fit_torque
 from rt_core.batch.nonlinear.full import FullObjective
+from rt_core.batch.nonlinear.linear import linear_fit, standard_deviations
 from rt_core.batch.nonlinear.search import search_full, search_separable
 from rt_core.batch.preprocess import DataError, Signals
-from rt_core.batch.rows import build_rows
+from rt_core.batch.rows import build_rows, standing_velocity
+from rt_core.batch.uncertainty import estimate_covariance
 from rt_core.model.base import base_parameters
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, Friction
 from rt_core.model.robot import RobotModel
@@ -78,6 +81,33 @@ def test_the_result_carries_the_constants() -> None:
     np.testing.assert_allclose(std[len(fit.base) :], width, rtol=0.2)  # the profile is nearly a parabola here
 
 
+def test_the_covariance_holds_what_a_weak_constant_adds() -> None:
+    arm = stribeck_arm()
+    fit = fit_torque(arm, base_parameters(arm), recording(arm, noise=6.0, seed=1), settings_of(arm))
+    assert [c.status for c in fit.constants] == ["determined", "determined", "weak"]
+    p = len(fit.base)
+    np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)[:p]), fit.std, rtol=1e-12)
+    # the linear fit's covariance, made larger: its correlations, and still a covariance
+    near = estimate_covariance(fit.rows, fit.solution).covariance
+    grown = fit.std / np.sqrt(np.diag(near))
+    assert grown[fit.base.names.index("fb3")] > 1.5
+    correlation = fit.covariance / np.sqrt(np.outer(np.diag(fit.covariance), np.diag(fit.covariance)))
+    assert np.abs(correlation).max() <= 1.0 + 1e-9
+    assert np.linalg.eigvalsh(correlation).min() > -1e-9
+
+
+def test_a_negative_variance_is_no_certainty() -> None:
+    arm = stribeck_arm()
+    base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
+    data = compress_torque(arm, base, signals, settings)
+    state = linear_fit(data, search_separable(data, sigma=SIGMA).x, SIGMA, None, (), signals, settings)
+    covariance = state.covariance.copy()
+    covariance[0, 0], covariance[1, 1] = -1e-12 * state.naive[0], -0.1 * state.naive[1]
+    std = standard_deviations(data, replace(state, covariance=covariance), {}, (), SIGMA)
+    assert (std[0], std[1]) == (0.0, np.inf)
+    np.testing.assert_allclose(std[2:], np.sqrt(np.diag(state.covariance))[2 : len(base)])
+
+
 def test_both_formulations_have_the_same_minimum_as_scipy() -> None:
     arm = stribeck_arm()
     base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
@@ -97,10 +127,12 @@ def test_both_formulations_have_the_same_minimum_as_scipy() -> None:
     layout = base.layout
     fc, fb = np.flatnonzero(layout.law == LAW_COULOMB), np.flatnonzero(layout.law == LAW_BREAKAWAY)
 
+    standing = standing_velocity(arm, settings)
+
     def residual(point: np.ndarray) -> np.ndarray:
         theta, vb = point[: len(base)], np.exp(point[len(base) :])
         speed = signals.pieces[0].dq
-        effect = np.where(np.abs(speed) >= settings.min_velocity, np.sign(speed) * np.exp(-((speed / vb) ** 2)), 0.0)
+        effect = np.where(np.abs(speed) >= standing, np.sign(speed) * np.exp(-((speed / vb) ** 2)), 0.0)
         centres = np.searchsorted(signals.pieces[0].t, rows.t)
         smooth = np.stack([np.convolve(e, TAPS, mode="same") for e in effect.T], axis=1)[centres]
         predicted = rows.predict(theta) + (theta[fb] - theta[fc]) * smooth
@@ -220,6 +252,48 @@ def test_a_search_that_is_not_done_states_no_uncertainty() -> None:
     np.testing.assert_allclose(fit.base.mapping @ fit.phi, fit.solution.theta)
 
 
+def test_a_swarm_over_the_constants_ends_where_it_ends() -> None:
+    """Three iterations are no search, and no descent makes one of them; ninety arrive."""
+    arm = stribeck_arm()
+
+    def run(iterations: int, method: str) -> NonlinearFit:
+        return fit_torque(
+            arm, base_parameters(arm), recording(arm), settings_of(arm), method=method,  # type: ignore[arg-type]
+            budget=Budget(swarm_iterations=iterations), search=Settings(particles=20), seed=1,
+        )  # fmt: skip
+
+    short, long, polished = run(3, "pso_linear"), run(90, "pso_linear"), run(3, "pso_lm")
+    assert not short.converged
+    assert short.excess > 1.0
+    assert {c.status for c in short.constants} == {"doubtful"}
+    assert np.isinf(short.std).all()
+    assert long.converged
+    assert 0.0 <= long.excess < 0.5
+    assert [c.status for c in long.constants] == ["determined"] * 3
+    assert polished.converged
+    assert polished.cost == pytest.approx(fitted().cost, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"formulation": "Full", "method": "pso_lm"}, "unknown formulation 'Full'"),
+        ({"method": "magic"}, "magic"),
+        ({"starts": 0}, "at least one start"),
+        ({"sigma": np.array([0.4, 0.0, 0.2])}, "sigma must be 3 finite values above zero"),
+        ({"sigma": np.array([0.4, -0.5, 0.2])}, "sigma must be 3"),
+        ({"sigma": np.array([0.4, np.nan, 0.2])}, "sigma must be 3"),
+        ({"sigma": np.array([0.4, np.inf, 0.2])}, "sigma must be 3"),
+        ({"sigma": np.array([0.4, 0.5])}, "sigma must be 3"),
+        ({"sigma": np.float64(0.4)}, "sigma must be 3"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    arm = stribeck_arm()
+    with pytest.raises(ValueError, match=message):
+        fit_torque(arm, base_parameters(arm), recording(arm, seconds=30.0), settings_of(arm), **options)
+
+
 @pytest.mark.parametrize("method", ["pso_linear", "tcs_pso", "ga", "pso_lm"])
 def test_swarms_over_the_constants_alone(method: str) -> None:
     arm = stribeck_arm()
@@ -284,6 +358,14 @@ def test_progress_and_cancellation() -> None:
         return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), callback=watch, **options)  # type: ignore[arg-type]
 
     fit = run(arm)
+    assert fit.history.size == 3
     assert (seen, fit.stopped, fit.converged) == ([1, 2, 3], "cancelled", False)
     fit = run(arm, method="pso_lm", formulation="full")
     assert (seen, fit.stopped, fit.converged) == ([0, 1, 2], "cancelled", False)
+    signals = recording(arm, seconds=30.0)
+    for answer, stopped in ((np.False_, "cancelled"), (0, "cancelled"), (None, "minimum")):
+        fit = fit_torque(
+            arm, base_parameters(arm), signals, settings_of(arm), starts=2,
+            callback=lambda _, answer=answer: answer,  # type: ignore[misc]
+        )  # fmt: skip
+        assert (fit.stopped, fit.history.size) == (stopped, 1 if stopped == "cancelled" else 2)

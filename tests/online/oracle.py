@@ -68,9 +68,10 @@ class Oracle:
         self.moved, self.excess = np.zeros(n), np.zeros(n)
         self.lam = np.full(n, self.longest)
         self.block, self.block_count = np.zeros(n), np.zeros(n)
-        self.power, self.leak, self.leak_at, self.updates = np.zeros(p), np.zeros((p, p)), 0, 0
+        self.power, self.leak, self.leak_age, self.updates = np.zeros(p), np.zeros((p, p)), 0, 0
+        self.watched = np.zeros(p)
         self.changes = 0
-        self.every, self.finished, self.watched = max(1, round(hz / 20.0)), 0, 0
+        self.every, self.finished = max(1, round(hz / 20.0)), 0
 
     @staticmethod
     def _touches(model: RobotModel, base: BaseParameters, c: int, j: int) -> bool:
@@ -145,11 +146,11 @@ class Oracle:
         self.I = roots[:, None] * self.I * roots
         for j in changed:
             self._free(j)
-        every = max(1, round(0.1 * self.settings.memory_s * self.hz / roots.size))
-        if self.updates % every == 0:
-            pull = self.leak[self.leak_at]
-            self.I += every * roots.size * (1.0 - self.longest) * np.outer(pull, pull)
-            self.leak_at = (self.leak_at + 1) % roots.size
+        every = max(1, round(0.05 * self.settings.memory_s * self.hz / roots.size))
+        if self.leak_age % every == 0:  # what is left of it at the end of the round is what the round takes
+            pull = self.leak[self.leak_age // every]
+            left = self.longest ** (every * roots.size - 1 - self.leak_age)
+            self.I += (1.0 - self.longest ** (every * roots.size)) / left * np.outer(pull, pull)
         gradient = np.zeros(roots.size)
         squares = np.zeros(roots.size)
         for j, e in innovation.items():
@@ -157,15 +158,19 @@ class Oracle:
             gradient += Y[j] * e / self.weight2[j]
             squares += Y[j] ** 2 / self.weight2[j]
         if watch:
-            self.watched += 1
-            gain = max(1.0 - np.exp(-self.every / (self.settings.memory_s * self.hz)), 1.0 / self.watched)
-            self.power += gain * (squares - self.power)
+            seen = self.touches[:, used].any(axis=1)
+            self.watched += seen
+            shortest = 1.0 - np.exp(-self.every / (self.settings.memory_s * self.hz))
+            gain = np.maximum(shortest, 1.0 / np.maximum(self.watched, 1.0))
+            self.power += np.where(seen, gain * (squares - self.power), 0.0)
         step = np.linalg.solve(self.I, gradient)
         for j, e in innovation.items():
             self._noise(j, e, e - Y[j] @ step, share[j])
         self.theta = self.theta + step
         self.updates += 1
-        if self.updates % max(1, round(0.05 * self.settings.memory_s * self.hz)) == 0:
+        self.leak_age += 1
+        if self.leak_age == every * roots.size:
+            self.leak_age = 0
             self.hold_on()
 
     def _noise(self, j: int, e: float, residual: float, share: float) -> None:

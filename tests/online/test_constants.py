@@ -126,3 +126,46 @@ def test_bad_constants_are_refused_and_change_nothing() -> None:
             estimator.set_active(np.zeros(p), constants)
     after = estimator.state()
     np.testing.assert_array_equal(before["floats"], after["floats"])
+
+
+def test_a_model_activated_after_a_state_was_restored_brings_its_own_constants() -> None:
+    """As the service does at its start: the state goes on, unless the active model has other constants."""
+    truth = stribeck_arm()
+    other = with_constants(truth, {"vb1": 0.5, "vb2": 0.6})
+    base, constants = base_parameters(truth), base_parameters(truth).layout.shape[:, 0]
+    theta = base.theta(standard_parameters(truth, base.standard))
+    saved = OnlineEstimator(other, SETTINGS, RATE)
+    t, q, dq, ddq = motion(4.0)
+    feed(saved, t, q, torque(truth, q, dq, ddq, 0.05))
+    estimator = OnlineEstimator(truth, SETTINGS, RATE)
+    estimator.restore(saved.state())
+    assert estimator.meta["constants"] != constants.tolist()
+    estimator.set_active(theta, constants)
+    assert estimator.meta["constants"] == constants.tolist()
+    assert estimator.report().resets == 1
+    np.testing.assert_array_equal(estimator.theta, theta)
+
+    again = OnlineEstimator(truth, SETTINGS, RATE)
+    again.restore(saved.state())
+    again.set_active(theta, base_parameters(other).layout.shape[:, 0])
+    assert again.report().resets == 0, "the constants of the state: it goes on"
+    np.testing.assert_array_equal(again.theta, saved.theta)
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_another_load_starts_load_dependent_friction_anew(load: bool) -> None:
+    truth = stribeck_arm(load)
+    base = base_parameters(truth)
+    theta = base.theta(standard_parameters(truth, base.standard))
+    estimator = OnlineEstimator(truth, SETTINGS, RATE, prior=theta)
+    t, q, dq, ddq = motion(4.0)
+    feed(estimator, t, q, torque(truth, q, dq, ddq, 0.05))
+    learned = estimator.theta
+    estimator.set_active(theta * (1.0 + 1e-13))
+    assert estimator.report().resets == 0, "the same model but for rounding"
+    np.testing.assert_array_equal(estimator.theta, learned)
+    estimator.set_active(1.1 * theta)
+    assert estimator.report().resets == int(load)
+    np.testing.assert_array_equal(estimator.theta, 1.1 * theta if load else learned)
+    estimator.reset()
+    np.testing.assert_array_equal(estimator.theta, 1.1 * theta)

@@ -208,6 +208,18 @@ def damage(state: dict[str, Any], how: str) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key != how}
 
 
+@pytest.mark.parametrize("field", ["theta", "R", "shape", "load_theta", "leak", "power", "sigma2", "weight2"])
+def test_a_state_with_a_field_that_is_not_finite_is_refused(field: str) -> None:
+    model = random_arm(2, 1)
+    spoilt, estimator = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
+    before, meta = estimator.state(), estimator.meta
+    spoilt._memory[field].flat[-1] = np.nan
+    with pytest.raises(ValueError, match=f"state holds values that are not finite in {field}$"):
+        estimator.restore(spoilt.state())
+    np.testing.assert_array_equal(estimator.state()["floats"], before["floats"])
+    assert estimator.meta == meta
+
+
 @pytest.mark.parametrize(
     "how", ["short", "nan", "zero", "sizes", "layout", "format", "floats", "ints", "validated", "excited_at", "hash"]
 )

@@ -31,7 +31,7 @@ class Set:
 
 SETS = {
     "emps": Set("emps.npz", "0:1", "0:1", 0.041, 0.041, 100.0, (0.05, 24.79)),
-    "staubli_tx40": Set("tx40.npz", "0.1s:4.91s", "4.91s:7.5s", 0.047, 0.072, 100.0, (0.1, 4.91)),
+    "staubli_tx40": Set("tx40.npz", "0.1s:4.91s", "4.91s:7.5s", 0.047, 0.072, 25.0, (0.1, 4.91)),
     "franka_panda": Set("panda_exciting.npz", "0:0.6", "0.6:1", 0.0108, 0.012, 10.0, (0.5, 12.6)),
     "kuka_lwr4": Set("measurements_1.npz", "0:1", "measurements_2.npz", 0.0163, 0.020, 4.0, (1.0, 24.2)),
 }
@@ -74,7 +74,7 @@ def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: P
     assert found["settings"]["cutoff_hz"] == s.band_hz
     assert found["data"]["band_hz"] <= s.band_hz
     # the filters reach a little further than the samples that are cut
-    assert s.window[0] <= found["data"]["first_s"] <= s.window[0] + 0.15
+    assert s.window[0] <= found["data"]["first_s"] <= s.window[0] + 0.25
     assert s.window[1] - 0.15 <= found["data"]["last_s"] <= s.window[1] + 0.01
     other = s.test.endswith(".npz")
     recording = recording_of(imported, name, s.test if other else None)

@@ -283,6 +283,32 @@ def test_events_change_what_the_law_has_and_nothing_else() -> None:
         arm.set_dynamics(0, "breakaway", value=-1.0)
 
 
+@pytest.mark.parametrize(
+    ("law", "parameter", "value", "message"),
+    [
+        (LAWS["coulomb load"], "load_friction", 1.5, "must be below 1"),
+        (LAWS["harmonic drive"], "tanh_velocity", 1e-9, "too steep"),
+        (LAWS["coulomb smooth"], "coulomb", 1e9, "too steep"),
+        (LAWS["stribeck"], "coulomb", np.nan, "must be 3 values"),
+    ],
+)
+def test_a_refused_change_leaves_the_arm_as_it_was(
+    law: Friction, parameter: DynamicsParameter, value: float, message: str
+) -> None:
+    model = with_friction(random_arm(3, 4, prismatic=0.0), law)
+    arm, twin = (SimulatedArm(model, EXACT, MotionSettings(candidates=1)) for _ in range(2))
+    for each in (arm, twin):
+        each.simulate(0.3)
+    before = arm.dynamics
+    with pytest.raises(SimulationConfigError, match=message):
+        arm.set_dynamics(1, parameter, value=value)
+    assert arm.dynamics is before
+    np.testing.assert_array_equal(arm.simulate(0.5).tau, twin.simulate(0.5).tau)
+    for each in (arm, twin):
+        each.set_dynamics(0, "viscous", factor=1.5)
+    np.testing.assert_array_equal(arm.simulate(0.5).tau, twin.simulate(0.5).tau)
+
+
 def test_every_field_of_the_dynamics_can_change() -> None:
     names = {item.name for item in fields(JointDynamics)}
     assert names == set(DynamicsParameter.__args__)  # type: ignore[attr-defined]

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rt_core.model import parameters
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_TANH
-from rt_core.model import parameters
 from rt_core.model.parameters import parameter_name
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray

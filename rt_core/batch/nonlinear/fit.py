@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.stats import chi2
@@ -39,8 +39,10 @@ from rt_core.types import FloatArray
 Formulation = Literal["separable", "full"]
 
 _ROUNDS = 4
-#: A search is done when it ends in the joint confidence region of this level about the minimum.
+#: A full search is done when it ends in the joint confidence region of this level about the minimum.
 _LEVEL = 0.95
+#: One over the constants alone when its cost is above the minimum by no more than one standard deviation's.
+_NEAR = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,8 @@ class NonlinearFit:
     covariance : (p + m, p + m) float64
         Of base parameters and logarithms of all constants; infinite on the diagonal where nothing is known.
     std : (p,) float64
-        Of the base parameters, with what the freedom of unbounded constants adds; infinite where undetermined.
+        Of the base parameters, with what the freedom of constants that are not narrowly bounded adds; infinite where
+        undetermined.  The roots of the diagonal of `covariance`, whose correlations are those of the linear fit.
     inflation : (n,) float64
         As in `Uncertainty`.
     sigma : (n,) float64
@@ -79,14 +82,15 @@ class NonlinearFit:
     cost, excess : float
         Sum of weighted squared residuals at the result, and how far it lies above the minimum.
     converged : bool
-        Whether the latter is within the noise: the result lies in the joint 95 % region about the minimum, and `std`
-        takes up the distance.  If not, nothing is stated about uncertainty.
+        Whether the latter is within the noise: a full search ends in the joint 95 % region about the minimum, one over
+        the constants alone so near that none of them is off by more than its standard deviation; `std` takes up
+        the distance.  If not, nothing is stated about uncertainty.
     at_bound : tuple of str
         Parameters that a bound keeps from a significantly lower cost: the bounds exclude the minimum.
     phi : (P,) float64 or None
         Standard parameters of the full formulation.
     history : float64
-        Lowest cost after each iteration (or start).
+        Lowest cost after each iteration (or start), with the weights that the search began with.
     evaluations : int
     stopped : str
         As in `Outcome`; "minimum" for the separable search.
@@ -136,7 +140,8 @@ def fit_torque(
     Parameters
     ----------
     method : str
-        "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.
+        "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over the
+        constants alone "lm" and "pso_lm" descend to the minimum of the final weights; others end where they end.
     formulation : {"separable", "full"}
         What the optimiser searches: the constants, or all standard parameters and the constants (Jing et al. 2025)
         in a box around the model's own values.
@@ -156,8 +161,17 @@ def fit_torque(
     DataError
         If the signals are not finite, or there are no more rows than unknowns.
     ValueError
-        For bounds of something that is not searched, or a method that does not fit the formulation.
+        For bounds of something that is not searched, an unknown formulation, a method that does not fit it, `sigma`
+        that is not `n` positive values, or no starts.
     """
+    if formulation not in get_args(Formulation):
+        raise ValueError(f"unknown formulation {formulation!r}: choose from {', '.join(get_args(Formulation))}")
+    if starts < 1:
+        raise ValueError(f"the search needs at least one start, not {starts}")
+    if sigma is not None:
+        sigma = np.asarray(sigma, dtype=np.float64)
+        if sigma.shape != (model.n,) or not ((sigma > 0.0) & np.isfinite(sigma)).all():
+            raise ValueError(f"sigma must be {model.n} finite values above zero, one a joint, not {sigma}")
     for number, piece in enumerate(signals.pieces):
         for name in ("q", "dq", "ddq", "tau"):
             if not np.isfinite(getattr(piece, name)).all():
@@ -220,8 +234,9 @@ def conclude(
     state = linear_fit(data, x, sigma, search.phi, without, signals, settings)
     cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
     noise = float(np.max(state.solution.sigma**2 / sigma**2))
-    converged = bool(cost - least <= noise * chi2.ppf(_LEVEL, p + m)) and search.stopped != "cancelled"
-    displaced = np.abs(state.solution.theta - weighted_solution(data.triangles(nearest), p, sigma).theta)
+    reach = noise * (_NEAR if search.phi is None else float(chi2.ppf(_LEVEL, p + m)))
+    converged = cost - least <= reach and search.stopped != "cancelled"
+    displaced = _distance(data, state.solution.theta, nearest, sigma)
     if converged:
         for _ in range(_ROUNDS):
             objective = SeparableObjective(data, sigma, without)
@@ -239,11 +254,18 @@ def conclude(
             without = without if better is not None else (*without, *unseen)
             free = np.array([c not in without for c in range(m)], dtype=bool)
             objective = SeparableObjective(data, sigma, without)
-            x, _ = objective.descend(x if better is None else better, free, TOLERANCE)
-            if weights is not None:
-                x, sigma, _ = refine_weights(data, x, sigma, weights, without)
-            nearest, displaced = x, np.zeros(p)
+            nearest, least = objective.descend(nearest if better is None else better, free, TOLERANCE)
+            if search.descends:
+                x = nearest
+                if weights is not None:
+                    x, sigma, _ = refine_weights(data, x, sigma, weights, without)
+                nearest = x
             state = linear_fit(data, x, sigma, None, without, signals, settings)
+            displaced = _distance(data, state.solution.theta, nearest, sigma, without)
+            if not search.descends and float(objective.costs(x[None])[0]) - least > reach:
+                converged = False
+                profiles.clear()
+                break
         profiles = pool(data, profiles)
         triangles = data.triangles(x, without)
         cost = sum(t.residual_sum(state.solution.theta) / s**2 for t, s in zip(triangles, sigma, strict=True))
@@ -270,15 +292,33 @@ def conclude(
             std[shaped] = np.inf
         value = float(np.exp(x[c])) if known else float("nan")
         constants.append(ConstantEstimate(constant.name, constant.unit, value, float(low), float(high), status))
-    covariance = state.covariance.copy()
-    covariance[np.arange(p), np.arange(p)] = np.where(np.isinf(std), np.inf, np.diag(covariance)[:p])
+    excess = max(float(cost - SeparableObjective(data, sigma, without).costs(nearest[None])[0]), 0.0)
+    covariance = _scaled_to(state.covariance, std)
     if not converged:
         covariance[np.diag_indices(p + m)] = np.inf
     return NonlinearFit(
         state.model, state.base, state.rows, state.solution, tuple(constants), covariance, std, state.inflation, sigma,
-        float(cost), float(cost - least) if search.phi is not None or not converged else 0.0, converged, held,
-        search.phi, search.history, search.evaluations, search.stopped,
+        float(cost), excess, converged, held, search.phi, search.history, search.evaluations, search.stopped,
     )  # fmt: skip
+
+
+def _distance(
+    data: CompressedTorque, theta: FloatArray, x: FloatArray, sigma: FloatArray, without: tuple[int, ...] = ()
+) -> FloatArray:
+    """(p,) how far `theta` is from the base parameters at constants `x`."""
+    return np.abs(theta - weighted_solution(data.triangles(x, without), theta.size, sigma).theta)
+
+
+def _scaled_to(covariance: FloatArray, std: FloatArray) -> FloatArray:
+    """Covariance whose first parameters have the standard deviations `std` (p,), the correlations kept."""
+    p = std.size
+    variance = np.diag(covariance)[:p]
+    known = np.isfinite(std) & (variance > 0.0)
+    grown = np.ones(covariance.shape[0])
+    grown[:p][known] = std[known] / np.sqrt(variance[known])
+    scaled = covariance * np.outer(grown, grown)
+    scaled[np.arange(p), np.arange(p)] = std**2
+    return scaled
 
 
 def _nearest(data: CompressedTorque, x: FloatArray, sigma: FloatArray) -> tuple[FloatArray, float]:

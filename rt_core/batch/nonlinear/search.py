@@ -19,6 +19,9 @@ from rt_core.types import BoolArray, FloatArray
 
 SearchMethod: TypeAlias = Literal["separable"] | Name
 
+#: These end at a minimum; the others end where the budget does, and are left there.
+DESCENDING: tuple[SearchMethod, ...] = ("separable", "lm", "pso_lm")
+
 _WEIGHT_ROUNDS = 20
 _WEIGHT_TOLERANCE = 1e-7
 #: Of the cost, which is of the order of the number of rows.
@@ -29,7 +32,11 @@ PUSH = 3.841
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Where a search over constants, or over everything, ended; `x` (m,), `phi` (P,) or None, `sigma` (n,)."""
+    """Where a search over constants, or over everything, ended; `x` (m,), `phi` (P,) or None, `sigma` (n,).
+
+    `history` is with the weights that the search began with.  `descends`: further descent is part of the method;
+    if not, `x` is where the method itself ended.
+    """
 
     x: FloatArray
     phi: FloatArray | None
@@ -37,6 +44,7 @@ class Search:
     history: FloatArray
     evaluations: int
     stopped: str
+    descends: bool = False
 
 
 def weights_at(data: CompressedTorque, x: FloatArray, weights: Method, without: tuple[int, ...] = ()) -> FloatArray:
@@ -56,13 +64,17 @@ def search_separable(
     budget: Budget | None = None,
     callback: Callback | None = None,
 ) -> Search:
-    """Constants of least cost, everything else eliminated; arguments as in `fit_torque`."""
+    """Constants of least cost, everything else eliminated; arguments as in `fit_torque`.
+
+    With the weights of the result, those `DESCENDING` go on to the minimum; of the others only the weights are renewed,
+    for a descent would hide what the method itself has reached.
+    """
     m = len(data.constants)
     middle = data.box.mean(axis=0)
     given = sigma is not None
     spread = weights_at(data, middle, weights) if sigma is None else sigma
     if m == 0:
-        return Search(middle, None, spread, np.zeros(0), 0, "minimum")
+        return Search(middle, None, spread, np.zeros(0), 0, "minimum", True)
     objective = SeparableObjective(data, spread)
     if method == "separable":
         x, history, stopped = _multistart(objective, starts, seed, callback)
@@ -70,10 +82,18 @@ def search_separable(
     else:
         outcome = optimise(method, objective.problem(), settings, budget, seed=seed, callback=callback)
         x, history, evaluations, stopped = outcome.x, outcome.history, outcome.evaluations, outcome.stopped
-    if given or stopped == "cancelled":
-        return Search(x, None, spread, history, evaluations, stopped)
-    x, spread, more = refine_weights(data, x, spread, weights)
-    return Search(x, None, spread, history, evaluations + more, stopped)
+    descends = method in DESCENDING
+    if descends and method != "separable" and stopped != "cancelled":
+        before = objective.evaluations
+        x, _ = objective.descend(x, np.ones(m, dtype=bool), TOLERANCE)
+        evaluations += objective.evaluations - before
+    if not (given or stopped == "cancelled"):
+        if descends:
+            x, spread, more = refine_weights(data, x, spread, weights)
+            evaluations += more
+        else:
+            spread = weights_at(data, x, weights)
+    return Search(x, None, spread, history, evaluations, stopped, descends)
 
 
 def refine_weights(
@@ -110,7 +130,8 @@ def _multistart(
         history.append(lowest)
         if callback is not None:
             progress = Progress(k + 1, starts, "lm", lowest, best.copy(), objective.evaluations)
-            if callback(progress) is False:
+            go_on = callback(progress)
+            if go_on is not None and not go_on:
                 return best, np.array(history), "cancelled"
     return best, np.array(history), "minimum"
 
