@@ -32,8 +32,9 @@ def link_poses(model: RobotModel, q: FloatArray) -> FloatArray:
 def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
     """(n, 10) link parameters of `other` about the link frames of `model`.
 
-    The two may be described in different conventions, such as DH and URDF, but of the same arm with the same base
-    frame and zero positions: then each link's frames stand still against one another.
+    The two may be described in different conventions, such as DH and URDF, but of the same arm with the same zero
+    positions: then each link's frames stand still against one another.  Their base frames may differ where their first
+    link frames are the same.
 
     Raises
     ------
@@ -46,8 +47,12 @@ def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
         raise FramesError(f"the prior {other.name} has {other.n} joints, the robot {model.name} has {model.n}")
     rng = np.random.default_rng(0)
     postures = np.vstack((np.zeros(model.n), rng.uniform(-1.0, 1.0, (_POSTURES, model.n))))
-    between = np.array([np.linalg.inv(link_poses(model, q)) @ link_poses(other, q) for q in postures])
-    spread = np.abs(between - between[0]).max(axis=(0, 2, 3))
+    own, others = (np.array([link_poses(m, q) for q in postures]) for m in (model, other))
+    bases = (np.eye(4), own[0, 0] @ np.linalg.inv(others[0, 0]))
+    found = [np.linalg.inv(own) @ base @ others for base in bases]
+    spreads = [np.abs(between - between[0]).max(axis=(0, 2, 3)) for between in found]
+    best = int(np.argmin([spread.max() for spread in spreads]))
+    between, spread = found[best], spreads[best]
     if spread.max() > _TOLERANCE:
         i = int(np.argmax(spread > _TOLERANCE))
         raise FramesError(

@@ -60,6 +60,17 @@ def test_parameters_of_another_description_give_the_same_torque(seed: int) -> No
     np.testing.assert_allclose(inertial_in_frames_of(model, other), model.inertial, atol=1e-9)
 
 
+def test_another_base_frame_does_not_matter() -> None:
+    model = random_arm(4, 2)
+    Q, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))
+    Q[:, 0] *= np.linalg.det(Q)
+    first = model.joints[0]
+    moved = replace(first, rotation=Q @ first.rotation, translation=Q @ first.translation + [0.1, 0.2, 0.3])
+    elsewhere = replace(model, joints=(moved, *model.joints[1:]))
+    assert model.inertial is not None
+    np.testing.assert_allclose(inertial_in_frames_of(model, elsewhere), model.inertial, atol=1e-9)
+
+
 def test_what_is_not_the_same_arm_is_refused() -> None:
     model = random_arm(3, 1)
     with pytest.raises(FramesError, match="has 4 joints"):
