@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
-from rt_core.model.base import BaseParameters, base_parameters, link_torque, probe_regressor
+from rt_core.model.base import BaseParameters, base_parameters, link_torque
 from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import memory as m
 from rt_core.online.filters import filter_bank, low_pass
-from rt_core.online.memory import Memory
 from rt_core.online.pipeline import restart_stream, take_frame
 from rt_core.online.report import EstimateReport, EstimateStatus
 from rt_core.online.settings import OnlineSettings
+from rt_core.online.start import start_memory
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")
@@ -37,21 +37,8 @@ EXCITED_LIMIT = 2.0
 _FROZEN_S = 2.0
 #: A joint whose mean squared innovation exceeds this share of its torque's is not explained by the model.
 _UNEXPLAINED = 0.5
-_START_EFFORTS = 10.0  # one standard deviation of the start value may mean this many times the effort limit
-_DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
-_SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
 _LEAK_EFFECT = 0.3  # what is known to this much of the noise stays known
-_LEAK_ROUND = 0.05  # share of the memory in which the leak takes each of its rows in turn, to be then reckoned anew
-_IMPOSSIBLE = 20.0  # times its limits, and a joint's velocity or torque is a fault of the sensor
-_TOP_SPEED = 1e3  # the same where the robot file states no limit [rad/s or m/s]
-_TOP_TORQUE = 1e9  # [N*m or N]
 _ROUNDING = 1e-9  # of the largest parameter: as far apart, and two models are the same
-_SIGMA_MEMORY_S = 30.0
-_TORQUE_MEMORY_S = 1.0
-_BLOCK_S = 1.0
-_BLOCK_MEMORY = 100.0
-_BLOCK_PRIOR = 5.0
-_SHORT_HZ = 20.0
 # Fields of a saved state that are finite at any time; innovations of joints at rest are not.
 _LEARNED = (
     "theta", "R", "short", "leak", "power", "power_count", "shape", "load_theta", "sigma_sum", "sigma_count", "sigma2",
@@ -150,86 +137,14 @@ class OnlineEstimator:
         """Group delay of an estimate [s]: both filters and one frame of interpolation."""
         return (self.bank.delay + self.parallel.size // 2 + 1) / self.rate_hz
 
-    def _min_velocity(self) -> FloatArray:
-        standstill = self.model.standstill_velocity
-        given = self.settings.min_velocity
-        if given is None:
-            return standstill
-        if len(given) != self.model.n:
-            raise ValueError(f"min_velocity has {len(given)} values for {self.model.n} joints")
-        return np.maximum(np.asarray(given, dtype=np.float64), standstill)
-
     def _initialise(self) -> None:
-        n, p = self.model.n, len(self.base)
-        layout = self.base.layout
-        memory = Memory(n, p, self.has_dq, self.bank.smooth.size, self.parallel.size, self.factor)
-        memory["geometry"][:] = self.model.geometry
-        memory["gravity"][:] = self.model.gravity
-        memory["motor"][:] = layout.motor
-        memory["shape"][:] = layout.shape
-        memory["load_theta"][:] = self.prior  # load-dependent friction takes its load from the last batch model
-        memory.ints[m.HAS_LOAD] = int(layout.has_load)
-        bank = self.bank
-        memory["taps"][:] = (bank.smooth, bank.first, bank.slope if self.has_dq else bank.second)
-        memory["taps2"][:] = self.parallel
-        memory.ints[m.EDGE] = int(np.flatnonzero((bank.smooth != 0.0) | (bank.first != 0.0))[0])
-        memory["theta"][:] = self.prior
-        memory["min_velocity"][:] = self._min_velocity()
-        speed = np.array([j.velocity for j in self.model.joints])
-        memory["top_velocity"][:] = np.where(np.isfinite(speed), _IMPOSSIBLE * speed, _TOP_SPEED)
-        limit = np.array([j.effort for j in self.model.joints])
-        memory["top_torque"][:] = np.where(np.isfinite(limit), _IMPOSSIBLE * limit, _TOP_TORQUE)
-        memory.integers("law")[:] = layout.law
-        memory.integers("source")[:] = layout.source
-        columns = probe_regressor(self.model, layout, 64)
-        touches = np.abs(columns).max(axis=0).T > 0.0  # (p, n)
-        memory["touches"][:] = touches
-        first = np.array([int(np.argmax(touches[:, j])) for j in range(n)])
-        memory.integers("first")[:n] = first
-        memory.integers("order")[:] = np.argsort(first, kind="stable")
-        effort = np.array([j.effort if np.isfinite(j.effort) else _DEFAULT_EFFORT for j in self.model.joints])
-        size = np.sqrt(((columns / effort[:, None]) ** 2).sum(axis=1).mean(axis=0))
-        self._start = np.where(size > 0.0, size, 1.0) / _START_EFFORTS  # root of the information
-        np.fill_diagonal(memory["R"], self._start)
-        updates_hz = self.rate_hz / self.factor
-        inflation = max(1.0, self._theoretical_inflation())
-        s = memory["scalars"]
-        settings = self.settings
-        s[m.STEP] = 1.0 / self.rate_hz
-        s[m.ROOT_SCALE] = 1.0
-        s[m.MAX_GAP] = max(settings.max_gap_s or 0.25 / settings.cutoff_hz, 2.5 / self.rate_hz)
-        s[m.LAMBDA] = np.exp(-1.0 / (settings.memory_s * updates_hz))
-        s[m.ALPHA], s[m.BETA] = settings.alpha, settings.beta
-        s[m.EXCESS_ON], s[m.EXCESS_OFF] = settings.excess_on, settings.excess_off
-        s[m.A_INNOVATION] = 1.0 - np.exp(-1.0 / (settings.innovation_s * updates_hz))
-        s[m.A_SIGMA] = 1.0 - np.exp(-1.0 / (_SIGMA_MEMORY_S * updates_hz))
-        s[m.A_TORQUE] = 1.0 - np.exp(-1.0 / (_TORQUE_MEMORY_S * updates_hz))
-        s[m.A_BLOCK] = 1.0 / _BLOCK_MEMORY
-        s[m.INFLATION] = inflation
-        short_every = max(1, round(updates_hz / _SHORT_HZ))
-        s[m.A_POWER] = 1.0 - np.exp(-short_every / (settings.memory_s * updates_hz))
-        s[m.LAST_MOTION] = -np.inf
-        memory.ints[m.SHORT_EVERY] = short_every
-        memory.ints[m.LEAK_STEP] = max(1, round(_LEAK_ROUND * settings.memory_s * updates_hz / p))
-        memory.ints[m.LEAK_EVERY] = memory.ints[m.LEAK_STEP] * p
-        memory.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
-        memory.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
-        s[m.SETTLE_ROWS] = _SETTLE_S * updates_hz
-        memory["inflation_sum"][:] = _BLOCK_PRIOR * inflation
-        memory["inflation_count"][:] = _BLOCK_PRIOR
-        memory["forgetting"][:] = s[m.LAMBDA]
-        memory["innovation"][:] = np.nan
-        self._memory = memory
+        self._memory, self._start = start_memory(
+            self.model, self.base, self.settings, self.rate_hz, self.has_dq, self.bank, self.parallel, self.factor,
+            self.prior,
+        )  # fmt: skip
+        p = len(self.base)
         self._validated = np.full(p, np.nan)
         self._excited_at = np.full(p, -np.inf)
-
-    def _theoretical_inflation(self) -> float:
-        """Long-run over instantaneous variance of white torque noise at the update rate."""
-        taps = self.parallel
-        correlation = np.correlate(taps, taps, mode="full")
-        centre = taps.size - 1
-        sampled = correlation[centre % self.factor :: self.factor]
-        return float(sampled.sum() / correlation[centre])
 
     def warm_up(self) -> None:
         """Compile every kernel, without touching the estimate."""
