@@ -252,8 +252,16 @@ class _Job:
         )  # fmt: skip
         return _essential(found) if options.essential else found
 
-    def rows(self, model: RobotModel, base: BaseParameters, signals: Signals, load_theta: FloatArray | None) -> Rows:
-        rows = build_rows(model, base, signals, self.settings, load_theta=load_theta)
+    def rows(
+        self,
+        model: RobotModel,
+        base: BaseParameters,
+        signals: Signals,
+        load_theta: FloatArray | None,
+        *,
+        slow: bool = True,
+    ) -> Rows:
+        rows = build_rows(model, base, signals, self.settings, load_theta=load_theta, slow=slow)
         rows = rows.select(self.start_s, self.stop_s)
         if rows.t.size == 0:
             raise DataError(
@@ -275,6 +283,9 @@ class _Job:
         settled = True
         consistent: ConsistentFit | None = None
         free: Estimate | None = None
+        if options.method in ("tls", "iv"):
+            # Where noise decides the sign of a velocity, friction is not what any of the two takes it for.
+            rows = self.rows(model, base, self.signals, load_theta, slow=False)
         if options.method == "iwls" and options.loss is not None:
             robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
             solution, weights, settled = robust.solution, robust.weights, robust.converged
@@ -292,7 +303,7 @@ class _Job:
             uncertainty = estimate_covariance(rows, solution)
         elif options.method == "iv":
             calm = smoothed(self.signals, _INSTRUMENT_BAND * self.settings.cutoff_hz, self.settings)
-            other = self.rows(model, base, calm, load_theta)
+            other = self.rows(model, base, calm, load_theta, slow=False)
             rows = replace(rows, use=rows.use & other.use)
             found = solve_instrumental(rows.Y, rows.tau, rows.use, other.Y)
             solution = found.solution

@@ -326,14 +326,17 @@ class Stack:
         )
 
 
+_ROUNDING = 1e-14  # a singular value below this share of the largest is none
+
+
 def _condition_numbers(raw: FloatArray, scaled: FloatArray, alive: int) -> tuple[float, float]:
     """Condition numbers from singular values, of the `alive` columns that are not zero altogether."""
 
-    def ratio(values: FloatArray) -> float:
+    def ratio(values: FloatArray, rounding: float) -> float:
         least = float(values[alive - 1]) if alive else 0.0
-        return float(values[0]) / least if least > 0.0 else float("inf")
+        return float(values[0]) / least if least > rounding * float(values[0]) else float("inf")
 
-    return ratio(raw), ratio(scaled)
+    return ratio(raw, _ROUNDING), ratio(scaled, RANK_TOLERANCE)
 
 
 def solve(

@@ -142,7 +142,7 @@ def test_counting_encoders_of_a_simulated_arm() -> None:
     settings, everywhere = SignalSettings(min_velocity=np.full(6, 0.15)), SignalSettings()
 
     def rows_of(position: np.ndarray, how: SignalSettings) -> Rows:
-        return build_rows(model, base, prepare(data.t, position, tau, how), how)
+        return build_rows(model, base, prepare(data.t, position, tau, how), how, slow=False)
 
     rows, instruments = rows_of(q, settings), rows_of(data.channels["setpoint"], settings)
     plain = solve(compress(rows.Y, rows.tau, rows.use), theta.size, "wls")
