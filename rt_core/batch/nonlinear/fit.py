@@ -141,7 +141,8 @@ def fit_torque(
     ----------
     method : str
         "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over the
-        constants alone "lm" and "pso_lm" descend to the minimum of the final weights; others end where they end.
+        constants alone "lm" descends to the minimum of the final weights, "pso_lm" also looks along each constant for
+        a lower one; others end where they end.
     formulation : {"separable", "full"}
         What the optimiser searches: the constants, or all standard parameters and the constants (Jing et al. 2025)
         in a box around the model's own values.
@@ -225,7 +226,7 @@ def conclude(
     nearest, least = _nearest(data, x, sigma)
     for _ in range(_ROUNDS):
         # With the final weights another of several minima may be the lowest.
-        if search.stopped != "minimum" or m == 0 or SeparableObjective(data, sigma).costs(x[None])[0] <= least:
+        if not search.sweeps or m == 0 or SeparableObjective(data, sigma).costs(x[None])[0] <= least:
             break
         x = nearest
         if weights is not None:

@@ -21,6 +21,9 @@ SearchMethod: TypeAlias = Literal["separable"] | Name
 
 #: These end at a minimum; the others end where the budget does, and are left there.
 DESCENDING: tuple[SearchMethod, ...] = ("separable", "lm", "pso_lm")
+#: And these look along every constant for a lower one before they are content: over the constants alone that is cheap,
+#: and a swarm rarely has the best minimum of all of them at once.
+SWEEPING: tuple[SearchMethod, ...] = ("separable", "pso_lm")
 
 _WEIGHT_ROUNDS = 20
 _WEIGHT_TOLERANCE = 1e-7
@@ -34,8 +37,8 @@ PUSH = 3.841
 class Search:
     """Where a search over constants, or over everything, ended; `x` (m,), `phi` (P,) or None, `sigma` (n,).
 
-    `history` is with the weights that the search began with.  `descends`: further descent is part of the method;
-    if not, `x` is where the method itself ended.
+    `history` is with the weights that the search began with.  `descends`: further descent is part of the method, and
+    `sweeps`: so is a sweep along each constant; if neither, `x` is where the method itself ended.
     """
 
     x: FloatArray
@@ -45,6 +48,7 @@ class Search:
     evaluations: int
     stopped: str
     descends: bool = False
+    sweeps: bool = False
 
 
 def weights_at(data: CompressedTorque, x: FloatArray, weights: Method, without: tuple[int, ...] = ()) -> FloatArray:
@@ -66,15 +70,15 @@ def search_separable(
 ) -> Search:
     """Constants of least cost, everything else eliminated; arguments as in `fit_torque`.
 
-    With the weights of the result, those `DESCENDING` go on to the minimum; of the others only the weights are renewed,
-    for a descent would hide what the method itself has reached.
+    With the weights of the result, those `DESCENDING` go on to the minimum, and those `SWEEPING` to the lowest that a
+    sweep finds; of the others only the weights are renewed, for a descent would hide what the method itself has reached.
     """
     m = len(data.constants)
     middle = data.box.mean(axis=0)
     given = sigma is not None
     spread = weights_at(data, middle, weights) if sigma is None else sigma
     if m == 0:
-        return Search(middle, None, spread, np.zeros(0), 0, "minimum", True)
+        return Search(middle, None, spread, np.zeros(0), 0, "minimum", True, True)
     objective = SeparableObjective(data, spread)
     if method == "separable":
         x, history, stopped = _multistart(objective, starts, seed, callback)
@@ -83,9 +87,10 @@ def search_separable(
         outcome = optimise(method, objective.problem(), settings, budget, seed=seed, callback=callback)
         x, history, evaluations, stopped = outcome.x, outcome.history, outcome.evaluations, outcome.stopped
     descends = method in DESCENDING
+    sweeps = method in SWEEPING and stopped != "cancelled"
     if descends and method != "separable" and stopped != "cancelled":
         before = objective.evaluations
-        x, _ = objective.descend(x, np.ones(m, dtype=bool), TOLERANCE)
+        x, _ = objective.descend(objective.sweep(x) if sweeps else x, np.ones(m, dtype=bool), TOLERANCE)
         evaluations += objective.evaluations - before
     if not (given or stopped == "cancelled"):
         if descends:
@@ -93,7 +98,7 @@ def search_separable(
             evaluations += more
         else:
             spread = weights_at(data, x, weights)
-    return Search(x, None, spread, history, evaluations, stopped, descends)
+    return Search(x, None, spread, history, evaluations, stopped, descends, sweeps)
 
 
 def refine_weights(
