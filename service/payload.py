@@ -7,12 +7,11 @@ of mass, and inertia about it, each with an interval and a word on how well it i
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import scipy.linalg as la
 
 from drivers.recording import Recording, Span
 from rt_core.batch.estimate import EstimatorOptions
@@ -27,8 +26,7 @@ from rt_core.batch.payload import (
     payload_from_change,
     payload_from_rows,
 )
-from rt_core.batch.physical.fit import noise_inflation, weighted_rows
-from rt_core.batch.physical.whitening import whitening
+from rt_core.batch.physical.fit import noise_inflation
 from rt_core.model.inertia import mass_com_inertia, six
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
@@ -92,6 +90,9 @@ class PayloadResult:
         Of the recording with payload, where one was given.
     errors : tuple of float or None
         Relative torque error on that recording: without payload, with it, and of a fit of its own.
+    predicted : (K, n) float64 or None
+        Torque of the arm with the payload at the identification's rows; None where no single payload gives it, because
+        nothing explains the recording or other effects were fitted along with it.
     """
 
     verdict: PayloadVerdict
@@ -102,6 +103,7 @@ class PayloadResult:
     scatter: float | None
     identification: Identification | None = None
     errors: tuple[float, float | None, float] | None = None
+    predicted: FloatArray | None = None
 
 
 def payload_in_recording(
@@ -148,14 +150,14 @@ def payload_in_recording(
         base, model, before.theta, before.covariance, triangles, sigma, inflation=inflation,
         refit_effects=refit_effects,
     )  # fmt: skip
-    R, z = weighted_rows(triangles, sigma * np.sqrt(inflation), len(base))
 
     def error(theta: FloatArray) -> float:
         return torque_metrics(rows.tau, rows.predict(theta), rows.use).relative_error
 
     loaded = before.theta + payload_columns(base, model) @ payload.estimate
     errors = (error(before.theta), None if refit_effects else error(loaded), found.metrics.relative_error)
-    return _result(payload, _scatter(before, payload, R, z, refit_effects), refit_effects, found, errors)
+    result = _result(payload, refit_effects, found, errors)
+    return result if refit_effects else replace(result, predicted=rows.predict(loaded))
 
 
 def payload_between(
@@ -173,8 +175,7 @@ def payload_between(
         before.base, before.robot.model, before.theta, before.covariance, theta, covariance,
         refit_effects=refit_effects,
     )  # fmt: skip
-    W = whitening(covariance, theta.size)
-    return _result(payload, _scatter(before, payload, W, W @ theta, refit_effects), refit_effects)
+    return _result(payload, refit_effects)
 
 
 def load_after(path: Path, before: ModelFile) -> tuple[FloatArray, FloatArray]:
@@ -248,31 +249,13 @@ def _check_before(before: ModelFile) -> None:
         )
 
 
-def _scatter(before: ModelFile, payload: Payload, R: FloatArray, z: FloatArray, refit_effects: bool) -> float:
-    """Rms (relative to the noise) of what is left of `R theta = z` when the payload is added to the arm.
-
-    As in `rt_core.batch.payload`: the noise of the rows is 1, the covariance of the arm without payload adds to it.
-    """
-    noise = np.linalg.cholesky(np.eye(R.shape[0]) + R @ before.covariance @ R.T)
-    columns = payload_columns(before.base, before.robot.model)
-    left = z - R @ (before.theta + columns @ payload.estimate)
-    sides = np.column_stack((R @ columns, R[:, ~np.asarray(before.base.layout.is_link)], left))
-    whole = la.solve_triangular(noise, sides, lower=True, check_finite=False)
-    fitted, left = whole[:, : -1 if refit_effects else 10], whole[:, -1]
-    if refit_effects:
-        Q = la.orth(whole[:, 10:-1])
-        left = left - Q @ (Q.T @ left)
-    free = R.shape[0] - int(np.linalg.matrix_rank(fitted))
-    return float(np.sqrt(left @ left / free)) if free > 0 else 1.0
-
-
 def _result(
     payload: Payload,
-    scatter: float,
     refit_effects: bool,
     found: Identification | None = None,
     errors: tuple[float, float | None, float] | None = None,
 ) -> PayloadResult:
+    scatter = payload.scatter
     wider = max(scatter, 1.0)
     mass, std = float(payload.estimate[0]), wider * float(payload.std[0])
     doubtful = scatter > SCATTER_LIMIT

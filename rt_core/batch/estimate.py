@@ -127,6 +127,8 @@ class Estimate:
         What `iwls` counted each row with.
     free : Estimate or None
         What the same data give without the constraints of `consistent`.
+    full : Estimate or None
+        The fit from which parameters were dropped.
     settled : bool
         False if the weights of `iwls`, or load-dependent friction and its load, did not settle.
     """
@@ -144,6 +146,7 @@ class Estimate:
     weights: FloatArray | None
     settled: bool = True
     free: Estimate | None = None
+    full: Estimate | None = None
 
     @property
     def theta(self) -> FloatArray:
@@ -357,7 +360,8 @@ def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
     covariance = found.uncertainty.covariance * np.outer(grown, grown)
     covariance[np.isnan(covariance)] = 0.0  # an infinite variance keeps no covariances
     std = np.where(np.isfinite(fit.std), found.std * grown, np.inf)
-    widened = replace(found, uncertainty=replace(found.uncertainty, covariance=covariance), std=std)
+    full = None if found.full is None else _widened(found.full, fit)
+    widened = replace(found, uncertainty=replace(found.uncertainty, covariance=covariance), std=std, full=full)
     return widened if found.consistent is not None else _opened(widened)
 
 
@@ -402,8 +406,9 @@ def _essential(found: Estimate) -> Estimate:
     sigma = solution.sigma * reduced.solution.sigma / spread
     smaller = replace(solution, theta=theta, sigma=sigma, inverse_root=root, leverage=reduced.solution.leverage)
     found = replace(
-        found, solution=smaller, uncertainty=replace(found.uncertainty, covariance=whole), std=std, dropped=dropped
-    )
+        found, solution=smaller, uncertainty=replace(found.uncertainty, covariance=whole), std=std, dropped=dropped,
+        full=found,
+    )  # fmt: skip
     return _opened(found)
 
 

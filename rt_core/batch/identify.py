@@ -7,8 +7,8 @@ of being reported as parameters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
 Verdict = Literal["ok", "weak_excitation", "doubtful", "not_explained"]
+_SEVERITY: tuple[Verdict, ...] = get_args(Verdict)
 
 #: Condition number of the weighted regressor with unit columns above which excitation is called weak.
 CONDITION_LIMIT = 50.0
@@ -124,11 +125,34 @@ def identify(
     found = estimate(
         model, base, signals, settings, options, start_s=start_s, stop_s=stop_s, disturbed=disturbed, callback=callback
     )
+    result = _judged(options, found, signals, settings, start_s, stop_s)
+    if found.full is None:
+        return result
+    # dropping parameters must not make good what is wrong with the fit that they were dropped from
+    full = _judged(options, found.full, signals, settings, start_s, stop_s)
+    if _SEVERITY.index(full.verdict) <= _SEVERITY.index(result.verdict):
+        return result
+    return replace(result, status=_doubted(result.status, full.verdict), verdict=full.verdict, reasons=full.reasons)
+
+
+def _judged(
+    options: EstimatorOptions,
+    found: Estimate,
+    signals: Signals,
+    settings: SignalSettings,
+    start_s: float,
+    stop_s: float,
+) -> Identification:
+    """Score an estimate on its own data, and judge it."""
     model, base, rows, solution = found.model, found.base, found.rows, found.solution
     status = parameter_status(rows, solution, found.std)
     if found.consistent is not None:
         share = found.consistent.data_share
         status = tuple("prior" if x < DATA_SHARE_LIMIT else s for s, x in zip(status, share, strict=True))
+    if found.full is not None:
+        # fewer parameters do not make the motion richer: what it left open stays open
+        before = parameter_status(rows, found.full.solution, found.full.std)
+        status = tuple("undetermined" if b == "undetermined" else s for s, b in zip(status, before, strict=True))
     status = tuple("dropped" if gone else s for s, gone in zip(status, found.dropped, strict=True))
     load = solution.theta if base.layout.has_load else None
     scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
@@ -142,9 +166,12 @@ def identify(
         model, base, rows, signals, settings, basis.theta, basis.uncertainty.covariance, basis.solution.sigma
     )
     verdict, reasons = judge(found, signals, status, metrics, free, gravity, plausibility)
-    if verdict == "doubtful":
-        status = tuple("doubtful" if s == "determined" else s for s in status)
-    return Identification(options, found, status, metrics, gravity, plausibility, verdict, reasons)
+    return Identification(options, found, _doubted(status, verdict), metrics, gravity, plausibility, verdict, reasons)
+
+
+def _doubted(status: tuple[ParameterStatus, ...], verdict: Verdict) -> tuple[ParameterStatus, ...]:
+    """Nothing is called determined by a doubtful fit."""
+    return tuple("doubtful" if s == "determined" and verdict == "doubtful" else s for s in status)
 
 
 def judge(

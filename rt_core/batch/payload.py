@@ -64,6 +64,8 @@ class Payload:
         The nearest real body in the metric of the data; None without payload.
     phi_covariance : (10, 10) float64 or None
         Posterior covariance of `phi`; what the data leave open is as wide as the weak prior.
+    scatter : float
+        Rms of what `estimate` leaves of the change, relative to the noise; about 1 if all is well.
     """
 
     estimate: FloatArray
@@ -73,6 +75,7 @@ class Payload:
     present: bool
     phi: FloatArray | None
     phi_covariance: FloatArray | None
+    scatter: float
 
     @property
     def mass_com_inertia(self) -> tuple[float, FloatArray, FloatArray]:
@@ -126,7 +129,7 @@ def payload_from_rows(
     """
     if sum(t.count for t in triangles) == 0:
         raise ConsistencyError("the recording with payload has no rows")
-    if not (np.isfinite(sigma).all() and (sigma > 0.0).all() and inflation > 0.0):
+    if not (np.isfinite(sigma).all() and (sigma > 0.0).all() and 0.0 < inflation < np.inf):
         raise ConsistencyError("standard deviations and inflation must be positive and finite")
     R, z = weighted_rows(triangles, sigma * np.sqrt(inflation), len(base))
     return _estimate(base, model, theta_before, covariance_before, R, z, refit_effects)
@@ -151,6 +154,8 @@ def payload_from_change(
     ConsistencyError
         If something is missing or not finite.
     """
+    if theta_after.shape != (len(base),):
+        raise ConsistencyError(f"the arm with payload needs {len(base)} base parameters, not {theta_after.size}")
     W = whitening(covariance_after, len(base))
     return _estimate(base, model, theta_before, covariance_before, W, W @ theta_after, refit_effects)
 
@@ -167,7 +172,7 @@ def _estimate(
     p = len(base)
     if theta.shape != (p,) or covariance.shape != (p, p):
         raise ConsistencyError(f"the arm without payload needs {p} base parameters and their covariance")
-    if not (np.isfinite(theta).all() and np.isfinite(covariance).all() and np.isfinite(R).all()):
+    if not all(np.isfinite(x).all() for x in (theta, covariance, R, z)):
         raise ConsistencyError("the estimates hold NaN or infinity")
     open_ = np.flatnonzero(np.diag(covariance) <= 0.0)
     if open_.size:
@@ -175,12 +180,12 @@ def _estimate(
             f"the arm without payload leaves {', '.join(base.names[k] for k in open_[:5])} open: record a richer "
             "motion without payload, or take a physically consistent fit, which has a variance for all"
         )
-    noise = np.linalg.cholesky(np.eye(R.shape[0]) + R @ covariance @ R.T)
-    rows = la.solve_triangular(noise, np.column_stack((R, z - R @ theta)), lower=True, check_finite=False)
-    A, b = rows[:, :p] @ payload_columns(base, model), rows[:, p]
+    noise = np.asarray(np.linalg.cholesky(np.eye(R.shape[0]) + R @ covariance @ R.T), dtype=np.float64)
+    columns = payload_columns(base, model)
+    rows = _solved(noise, np.column_stack((R, z - R @ theta)))
+    A, b = rows[:, :p] @ columns, rows[:, p]
     if refit_effects:
-        effects = rows[:, :p][:, ~np.asarray(base.layout.is_link)]
-        Q = la.orth(effects)
+        Q = la.orth(rows[:, :p][:, ~np.asarray(base.layout.is_link)])
         A, b = A - Q @ (Q.T @ A), b - Q @ (Q.T @ b)
     scale = np.linalg.norm(A, axis=0)
     safe = np.where(scale > 0.0, scale, 1.0)
@@ -195,7 +200,25 @@ def _estimate(
     status = _status(estimate, std)
     centre = np.where([s == "undetermined" for s in status[1:4]], 0.0, estimate[1:4] / max(float(estimate[0]), 1e-300))
     phi, posterior = _body(A, b, float(estimate[0]), centre) if present else (None, None)
-    return Payload(estimate, spread, std, status, present, phi, posterior)
+    effects = R[:, ~np.asarray(base.layout.is_link)] if refit_effects else R[:, :0]
+    scatter = _scatter(noise, R @ columns, effects, z - R @ (theta + columns @ estimate))
+    return Payload(estimate, spread, std, status, present, phi, posterior, scatter)
+
+
+def _solved(noise: FloatArray, x: FloatArray) -> FloatArray:
+    """`x` in units of the noise whose covariance has the lower Cholesky factor `noise`."""
+    return np.asarray(la.solve_triangular(noise, x, lower=True, check_finite=False))
+
+
+def _scatter(noise: FloatArray, columns: FloatArray, effects: FloatArray, left: FloatArray) -> float:
+    """Rms, in units of the noise, of what a payload of `columns` leaves; what `effects` explain is left out."""
+    whole = _solved(noise, np.column_stack((columns, effects, left)))
+    fitted, left = whole[:, :-1], whole[:, -1]
+    if effects.shape[1]:
+        Q = la.orth(fitted[:, columns.shape[1] :])
+        left = left - Q @ (Q.T @ left)
+    free = left.size - int(np.linalg.matrix_rank(fitted))
+    return float(np.sqrt(left @ left / free)) if free > 0 else 1.0
 
 
 def _status(estimate: FloatArray, std: FloatArray) -> tuple[PayloadStatus, ...]:

@@ -171,8 +171,10 @@ def solve_total(
     n, p, _ = Y.shape
     if noise.shape != (n, p, p) or not np.isfinite(noise).all():
         raise ValueError(f"noise covariance of shape {noise.shape}: it must be finite and ({n}, {p}, {p})")
-    if torque_std is not None and not (torque_std.shape == (n,) and (torque_std > 0.0).all()):
-        raise ValueError(f"torque_std must hold {n} positive numbers")
+    if torque_std is not None and not (
+        torque_std.shape == (n,) and np.isfinite(torque_std).all() and (torque_std > 0.0).all()
+    ):
+        raise ValueError(f"torque_std must hold {n} finite positive numbers")
     check_torque(tau, use)
     triangles = compress(Y, tau, use)
     check_row_count(triangles, p)

@@ -23,6 +23,21 @@ NEIGHBOURHOOD = 0.1
 
 
 @jit
+def velocity(x: float, v: float, own: float, best: float, w: float, pull: float, common: float, limit: float) -> float:
+    """Return the new velocity of one component, drawn by `pull` to `own` and by `common` to `best`."""
+    step = w * v + pull * (own - x) + common * (best - x)
+    return min(max(step, -limit), limit)
+
+
+@jit
+def put(x: FloatArray, v: FloatArray, k: int, to: float, step: float, lower: float, upper: float) -> None:
+    """Put component `k` of a particle `x`, `v` (d,) at `to`, or on the face of the box and at rest."""
+    inside = min(max(to, lower), upper)
+    v[k] = step if inside == to else 0.0
+    x[k] = inside
+
+
+@jit
 def move(
     x: FloatArray,
     v: FloatArray,
@@ -41,12 +56,8 @@ def move(
     for i in range(x.shape[0]):
         xi, vi, pi, ai, bi = x[i], v[i], own[i], r1[i], r2[i]
         for k in range(xi.shape[0]):
-            step = w * vi[k] + c1 * ai[k] * (pi[k] - xi[k]) + c2 * bi[k] * (best[k] - xi[k])
-            step = min(max(step, -limit[k]), limit[k])
-            to = xi[k] + step
-            inside = min(max(to, lower[k]), upper[k])
-            vi[k] = step if inside == to else 0.0
-            xi[k] = inside
+            step = velocity(xi[k], vi[k], pi[k], best[k], w, c1 * ai[k], c2 * bi[k], limit[k])
+            put(xi, vi, k, xi[k] + step, step, lower[k], upper[k])
 
 
 @jit

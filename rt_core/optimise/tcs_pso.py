@@ -21,7 +21,7 @@ import numpy as np
 from rt_core.jit import jit
 from rt_core.optimise.run import Run
 from rt_core.optimise.settings import Settings
-from rt_core.optimise.swarm import Swarm, keep_better, move
+from rt_core.optimise.swarm import Swarm, keep_better, move, put, velocity
 from rt_core.types import FloatArray, IntArray
 
 #: Share of the iterations before the terminal phase, and of the components that imitate (ours).
@@ -49,12 +49,8 @@ def move_terminal(
     for i in range(x.shape[0]):
         xi, vi, pj, ai, bi = x[i], v[i], own[partner[i]], r1[i], r2[i]
         for k in range(xi.shape[0]):
-            step = w * vi[k] + c1 * ai[k] * (pj[k] - xi[k]) + c2 * bi[k] * (best[k] - xi[k])
-            step = min(max(step, -limit[k]), limit[k])
-            to = best[k] + w * (xi[k] - best[k]) + (1.0 - w) * step
-            inside = min(max(to, lower[k]), upper[k])
-            vi[k] = step if inside == to else 0.0
-            xi[k] = inside
+            step = velocity(xi[k], vi[k], pj[k], best[k], w, c1 * ai[k], c2 * bi[k], limit[k])
+            put(xi, vi, k, best[k] + w * (xi[k] - best[k]) + (1.0 - w) * step, step, lower[k], upper[k])
 
 
 @jit

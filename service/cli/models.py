@@ -16,6 +16,19 @@ Examples:
   thetad models export model.yaml --format urdf -o arm.urdf
 """
 
+EXPORT_NOTES = """\
+The URDF's link parameters give exactly the identified torque, with friction, rotor inertia and offset added.  Torque
+does not tell single links, so that many sets of them do.  Written is
+
+  - of a model of `thetad identify --method physical`: the links that it found, all of them possible bodies;
+  - of any other: the possible bodies nearest to the robot file's links (or to solids between the joints, where it has
+    none), recovered from the base parameters;
+  - where noise has carried these beyond all possible bodies: the parameters nearest to the robot file's.  Then some
+    links cannot be bodies, and warnings name them.
+
+Negative friction is written as 0, which warnings name, too.
+"""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the commands."""
@@ -37,8 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="write a model as YAML, URDF or a Python function",
         description="Write a model as YAML (the file itself, checked), as URDF, or as a Python module with\n"
         "torque(q, dq, ddq) that needs nothing but Python.",
-        epilog="The URDF's link parameters give exactly the identified torque; what torque cannot tell stays at the\n"
-        "robot file's link parameters.  Single links need not be physically possible: warnings name those.",
+        epilog=EXPORT_NOTES,
     )
     export.add_argument("model", metavar="MODEL", type=Path, help="a model file (.yaml)")
     export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 Examples:
   thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
-  thetad payload empty.yaml loaded.mcap
+  thetad payload empty.yaml loaded.mcap --report payload.html
   thetad payload empty.yaml loaded.mcap --span 10s:40s --refit-effects --json
   thetad payload online_before.yaml online_after.yaml
   thetad control reset_estimator; ...; thetad control snapshot > after.json
@@ -26,14 +26,6 @@ must have forgotten the time before the payload was attached: reset the estimato
 Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing is determined; 2 wrong input.
 """
 
-VERDICT_TEXT = {
-    "determined": "the payload is determined",
-    "partly_determined": "there is a payload; some of it is not determined by these data",
-    "doubtful": "there is a payload, but its figures are not to be trusted",
-    "no_payload": "no payload is seen",
-    "not_determined": "these data do not determine a payload",
-    "not_explained": "the recording is not explained; no payload is reported",
-}
 _KNOWN = ("determined", "partly_determined", "doubtful")
 
 
@@ -52,6 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two"
     )
+    parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -59,8 +52,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Find the payload and report."""
     from drivers.recording import Span, read_recording
-    from service.model_file import load_model
+    from service.model_file import load_model, write_text
     from service.payload import load_after, payload_between, payload_document, payload_in_recording
+    from service.payload_report import payload_html
 
     before = load_model(args.model)
     if args.loaded.suffix in (".yaml", ".yml", ".json"):
@@ -72,6 +66,11 @@ def run(args: argparse.Namespace) -> int:
         span = None if args.span is None else Span.parse(args.span)
         recording = read_recording(args.loaded)
         result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
+    facts = describe(result, args.model, args.loaded)
+    if args.report is not None:
+        model = before.robot.model
+        title = f"{model.name}: payload from {args.loaded.name}"
+        write_text(args.report, payload_html(title, result, model, [("robot", model.name), *facts]))
     if args.json:
         given = {
             "robot": before.robot.model.name,
@@ -82,26 +81,33 @@ def run(args: argparse.Namespace) -> int:
         }
         print_json(payload_document(result) | given)
     else:
-        print_result(result, args.model, args.loaded)
+        print_result(result, facts)
     return EXIT_OK if result.verdict in _KNOWN else EXIT_NO
 
 
-def print_result(result: PayloadResult, model: Path, loaded: Path) -> None:
+def describe(result: PayloadResult, model: Path, loaded: Path) -> list[tuple[str, str]]:
+    """Tell what was compared, and how well it fits, as pairs of name and value for people."""
+    facts = [("without payload", str(model)), ("with payload", str(loaded))]
+    if result.errors is not None:
+        names = ("without payload", "with it", "of a fit of its own")
+        texts = [f"{100 * e:.2f} % {name}" for e, name in zip(result.errors, names, strict=True) if e is not None]
+        facts.append(("relative torque error", ", ".join(texts)))
+    if result.scatter is not None:
+        facts.append(("scatter", f"{result.scatter:.2f} times what noise explains"))
+    return facts
+
+
+def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:
     """Print the result for people: verdict first."""
     from rt_core.model.inertia import mass_com_inertia
+    from service.payload_report import VERDICT_TEXT
     from service.report import number
 
     print(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}")
     for reason in result.reasons:
         print(f"  - {reason}")
-    print(f"{'without payload':22s}{model}")
-    print(f"{'with payload':22s}{loaded}")
-    if result.errors is not None:
-        names = ("without payload", "with it", "of a fit of its own")
-        texts = [f"{100 * e:.2f} % {name}" for e, name in zip(result.errors, names, strict=True) if e is not None]
-        print(f"{'relative torque error':22s}{', '.join(texts)}")
-    if result.scatter is not None:
-        print(f"{'scatter':22s}{result.scatter:.2f} times what noise explains")
+    for name, value in facts:
+        print(f"{name:22s}{value}")
     if not result.present:
         return
     print(f"{'quantity':14s}{'value':>12s}{'95 % from':>12s}{'to':>12s}  {'unit':8s}status")

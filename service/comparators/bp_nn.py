@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rt_core.types import FloatArray
+from service.comparators.stopping import EarlyStopping
 
 HIDDEN = (40, 40)
 ITERATIONS = 300
@@ -50,18 +51,14 @@ def train(
         warm_start=True,
         random_state=int(rng.integers(2**31)),
     )
-    best, least, stale = None, np.inf, 0
+    stopping = EarlyStopping[Any](_PATIENCE, callback)
     for done in range(_CHUNK, ITERATIONS + 1, _CHUNK):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # each chunk ends before it has converged, and it says so
             regressor.fit(x, y if y.shape[1] > 1 else y[:, 0])
         error = float(np.mean((BackPropagationNetwork(regressor).predict(x_held) - y_held) ** 2))
-        stale += 1
-        if error < least:
-            best, least, stale = deepcopy(regressor), error, 0
-        go_on = True if callback is None else callback(done, error)
-        if go_on is False or stale >= _PATIENCE or regressor.n_iter_ < _CHUNK:
+        if not stopping.look(done, error, lambda: deepcopy(regressor)) or regressor.n_iter_ < _CHUNK:
             break
-    if best is None:
+    if stopping.best is None:
         raise FloatingPointError("the network's error is not a finite number after the first iterations")
-    return BackPropagationNetwork(best), least
+    return BackPropagationNetwork(stopping.best), stopping.least

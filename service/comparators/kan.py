@@ -8,6 +8,7 @@ That makes the cost a smooth function of the coefficients, with an exact gradien
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from rt_core.types import FloatArray
+from service.comparators.stopping import EarlyStopping
 
 HIDDEN = 10
 INTERVALS = 6
@@ -108,18 +110,16 @@ def train(
             rng.normal(0.0, 1.0 / np.sqrt(HIDDEN), HIDDEN * (_BASES + 1) * outputs),
         )
     )
-    best, least = start, float(np.mean((network(start).from_edges(A_held) - y_held) ** 2))
-    done = stale = 0
+
+    def error(weights: FloatArray) -> float:
+        return float(np.mean((network(weights).from_edges(A_held) - y_held) ** 2))
+
+    stopping = EarlyStopping(_PATIENCE, callback, start, error(start))
+    iteration = itertools.count(1)
 
     def look(intermediate_result: OptimizeResult) -> None:
-        nonlocal best, least, done, stale
-        done, stale = done + 1, stale + 1
         weights = np.array(intermediate_result.x)
-        error = float(np.mean((network(weights).from_edges(A_held) - y_held) ** 2))
-        if error < least:
-            best, least, stale = weights, error, 0
-        go_on = True if callback is None else callback(done, error)
-        if go_on is False or stale >= _PATIENCE:
+        if not stopping.look(next(iteration), error(weights), lambda: weights):
             raise StopIteration
 
     minimize(
@@ -131,4 +131,5 @@ def train(
         callback=look,
         options={"maxiter": ITERATIONS, "maxcor": 20, "maxfun": 2 * ITERATIONS},
     )
-    return network(best), least
+    assert stopping.best is not None
+    return network(stopping.best), stopping.least

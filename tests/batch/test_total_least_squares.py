@@ -161,8 +161,9 @@ def test_degenerate_input_is_refused() -> None:
         solve_total(Y, tau, use, noise[:, :3, :3])
     with pytest.raises(ValueError, match="noise covariance"):
         solve_total(Y, tau, use, np.nan * noise)
-    with pytest.raises(ValueError, match="torque_std must hold 2 positive numbers"):
-        solve_total(Y, tau, use, noise, np.zeros(2))
+    for bad in (0.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="torque_std must hold 2 finite positive numbers"):
+            solve_total(Y, tau, use, noise, np.array([1.0, bad]))
     with pytest.raises(ValueError, match="times the noise given, which would explain the motion itself"):
         solve_total(Y, tau, use, np.repeat(np.diag([0.0, 0.0, 0.01, 0.0])[None], N, axis=0), np.full(2, 1e-6))
     with pytest.raises(ValueError, match="4 rows for 4 parameters"):

@@ -13,7 +13,7 @@ from drivers.recording import RecordingExistsError, read_recording
 from service.cli import importing, recordings
 from service.cli.common import CliError
 from tests.drivers.frames import write
-from tests.drivers.test_importing import NPZ, npz
+from tests.drivers.logs import NPZ, npz
 
 
 def run(*arguments: object) -> int:

@@ -230,9 +230,14 @@ def test_impossible_priors_are_replaced_and_named() -> None:
     assert prior.sources == ("assumed", "shape assumed", "shape assumed")
     assert all(is_physical(phi) for phi in prior.links)
     np.testing.assert_allclose(prior.links[1:, :4], inertial[1:, :4], rtol=1e-12)
-    inertial[1, 2] = np.nan
-    with pytest.raises(ConsistencyError, match=r"link 2 \(shoulder\)"):
-        physical_prior(replace(model, inertial=inertial), layout)
+    for bad in (np.nan, np.inf):
+        inertial[1, 2] = bad
+        with pytest.raises(ConsistencyError, match=r"link 2 \(shoulder\)"):
+            physical_prior(replace(model, inertial=inertial), layout)
+        assert model.dynamics is not None
+        dynamics = replace(model.dynamics, viscous=np.array([4.0, bad, 2.0]))
+        with pytest.raises(ConsistencyError, match="prior of fv2 is not finite"):
+            physical_prior(replace(model, dynamics=dynamics), layout)
 
 
 def test_an_arm_without_lengths_has_stand_ins_too() -> None:

@@ -126,6 +126,15 @@ def test_bad_input_is_refused() -> None:
         payload_from_change(base, model, theta[:-1], one.covariance, theta, one.covariance)
     with pytest.raises(ConsistencyError, match="NaN"):
         payload_from_change(base, model, theta * np.nan, one.covariance, theta, one.covariance)
+    with pytest.raises(ConsistencyError, match="NaN"):
+        payload_from_change(base, model, theta, one.covariance, theta * np.nan, one.covariance)
+    with pytest.raises(ConsistencyError, match="with payload needs"):
+        payload_from_change(base, model, theta, one.covariance, theta[:-1], one.covariance)
+    for inflation in (0.0, np.inf, np.nan):
+        with pytest.raises(ConsistencyError, match="positive and finite"):
+            payload_from_rows(
+                base, model, theta, one.covariance, one.triangles, one.solution.sigma, inflation=inflation
+            )
     empty = tuple(replace(t, count=0) for t in one.triangles)
     with pytest.raises(ConsistencyError, match="no rows"):
         payload_from_rows(base, model, theta, one.covariance, empty, one.solution.sigma)

@@ -41,9 +41,9 @@ def rows_of(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def check_truth(found: Mapping[str, Any], truth: np.ndarray = TRUTH) -> None:
-    """Most intervals hold the truth, none misses it by far, and only what is known has a value."""
-    inside = []
+def inside(found: Mapping[str, Any], truth: np.ndarray = TRUTH) -> list[bool]:
+    """Which intervals hold the truth; none misses it by far, and only what is known has a value."""
+    held = []
     for row, value in zip(rows_of(found), truth, strict=True):
         if row["status"] == "undetermined":
             assert row["value"] is row["lower"] is row["upper"] is None
@@ -51,8 +51,15 @@ def check_truth(found: Mapping[str, Any], truth: np.ndarray = TRUTH) -> None:
         else:
             assert row["upper"] - row["value"] == pytest.approx(1.96 * row["std"], rel=1e-4)
             assert abs(row["value"] - value) < 4.0 * row["std"], row
-            inside.append(row["lower"] <= value <= row["upper"])
-    assert np.mean(inside) >= 0.7
+            held.append(row["lower"] <= value <= row["upper"])
+    return held
+
+
+def check_truth(found: Mapping[str, Any]) -> None:
+    """Nearly all of ten intervals hold the truth."""
+    held = inside(found)
+    assert len(held) == len(TRUTH)
+    assert np.mean(held) >= 0.8
 
 
 @pytest.fixture(scope="module")
@@ -155,24 +162,38 @@ def test_friction_that_changed(arm7_physical: Path, work: Path) -> None:
     check_truth(done.json)
 
 
-def test_a_poor_motion_leaves_open_what_it_does_not_show(arm7_physical: Path, work: Path) -> None:
+def slow_recording(work: Path, seed: int, seconds: float = 16.0) -> Path:
+    """Slow small motion of the loaded arm: it shows mass and centre, and little of the inertia."""
     model = loaded(load_robot("arm7").model)
-    motion = MotionSettings(seed=53, amplitude=0.1, harmonics=1, candidates=1)
-    settings = SimSettings(seed=53, rate_hz=RATE_HZ, channels=("q", "dq", "tau"))
-    data = SimulatedArm(model, settings, motion).simulate(16.0)
-    path = write_recording(work / "arm7_slow.mcap", model, data.t, data.channels)
+    motion = MotionSettings(seed=seed, amplitude=0.1, harmonics=1, candidates=1)
+    settings = SimSettings(seed=seed, rate_hz=RATE_HZ, channels=("q", "dq", "tau"))
+    data = SimulatedArm(model, settings, motion).simulate(seconds)
+    return write_recording(work / f"arm7_slow_{seed}.mcap", model, data.t, data.channels)
+
+
+def test_a_poor_motion_leaves_open_what_it_does_not_show(arm7_physical: Path, work: Path) -> None:
+    path = slow_recording(work, 53)
     done = thetad("payload", arm7_physical, path, "--json")
     assert done.code == 0, done
     found = done.json
     assert found["verdict"] == "partly_determined"
     assert found["mass"]["status"] == "determined"
     assert found["body"] is None
-    check_truth(found)
+    assert inside(found)
     unknown = [row["name"] for row in rows_of(found) if row["status"] == "undetermined"]
     assert set(unknown) & {name for name, _ in QUANTITIES[4:]}
     assert all(name in found["reasons"][-1] for name in unknown)
     shown = thetad("payload", arm7_physical, path).out
     assert all("–" in line for line in shown.splitlines() if line.split(" ")[0] in unknown)
+
+
+def test_intervals_of_poor_motions_hold_the_truth(arm7_physical: Path, work: Path) -> None:
+    """A few values a motion: many motions make a share of them meaningful."""
+    held: list[bool] = []
+    for seed in range(60, 70):
+        held += inside(thetad("payload", arm7_physical, slow_recording(work, seed, 10.0), "--json").json)
+    assert len(held) >= 40
+    assert np.mean(held) >= 0.85
 
 
 def test_a_light_payload_below_its_uncertainty(arm7_physical: Path, work: Path) -> None:

@@ -71,7 +71,7 @@ def search_separable(
     """Constants of least cost, everything else eliminated; arguments as in `fit_torque`.
 
     With the weights of the result, those `DESCENDING` go on to the minimum, and those `SWEEPING` to the lowest that a
-    sweep finds; of the others only the weights are renewed, for a descent would hide what the method itself has reached.
+    sweep finds; of the others only the weights are renewed: a descent would hide what the method itself has reached.
     """
     m = len(data.constants)
     middle = data.box.mean(axis=0)

@@ -74,7 +74,10 @@ def choose_weights(A: FloatArray, z: FloatArray, reference: Reference, known: Bo
             if scores[k] < scores.max() - HOPELESS:
                 break
         if not np.isfinite(scores).any():
-            raise ConsistencyError("no weight of the prior gives a fit: the rows contradict every possible arm")
+            raise ConsistencyError(
+                "no weight of the prior gives a fit: the rows contradict every possible arm: check the signs, units "
+                "and joint order of the torque channels, or fit free parameters (wls), which shows the joint"
+            )
         least = int(np.flatnonzero(scores >= scores.max() - STRONG)[-1])
         if least + 1 == grid.size or not np.isfinite(scores[least + 1]):
             return float(grid[least])
