@@ -18,7 +18,8 @@ from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
-from sim_backend.robot import SimulatedArm, SimulatedData, torque_scale
+from sim_backend.packed import torque_scale
+from sim_backend.robot import SimulatedArm, SimulatedData
 from sim_backend.settings import EventSettings, MotionSettings, SegmentSettings, SimSettings
 
 RATE_HZ = 1000.0

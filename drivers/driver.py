@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from drivers.frame import JointFrame
+from rt_core.types import FloatArray
 
 
 class DriverError(Exception):
@@ -80,3 +81,34 @@ class Driver(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False] | None: ...
+
+
+@runtime_checkable
+class Commandable(Protocol):
+    """A driver that also moves the arm.  None of these calls waits; `read` carries them out."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether all drives are switched on and follow commands."""
+        ...
+
+    def enable(self) -> None:
+        """Switch all drives on, over the next cycles; raises `DriverError` if it may not."""
+        ...
+
+    def disable(self) -> None:
+        """Stop all drives and switch them off, over the next cycles."""
+        ...
+
+    def command(self, target: FloatArray) -> None:
+        """Set the target (n,) of the next cycle in SI units, joint side; raises `DriverError` if it is refused."""
+        ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A driver that has more to tell than frames."""
+
+    def report(self) -> dict[str, Any]:
+        """Return plain values (numbers, texts, lists, dicts) for status messages."""
+        ...

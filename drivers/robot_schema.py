@@ -7,10 +7,11 @@ and the way from here to a `RobotModel`, are in `drivers.robot_file`.
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat
 
+from drivers.table import Table
 from rt_core.model.friction import FrictionLaw, Quadratic
 from rt_core.model.robot import JointKind
 
@@ -18,21 +19,6 @@ Vector3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Vector6 = Annotated[list[float], Field(min_length=6, max_length=6)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Gravity = Literal["floor", "ceiling", "microgravity", "+x", "-x", "+y", "-y", "+z", "-z"]
-
-
-class Table(BaseModel):
-    """A table of the file: unknown keys, NaN, infinity and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-    @model_validator(mode="after")
-    def _one_unit_each(self) -> Self:
-        for name in type(self).model_fields:
-            if name.endswith("_deg") and getattr(self, name) is not None:
-                radians = name.removesuffix("_deg")
-                if getattr(self, radians) is not None:
-                    raise ValueError(f"{radians} and {name} are both given; keep one")
-        return self
 
 
 class IdentificationSettings(Table):
@@ -93,7 +79,7 @@ class JointTable(Table):
 class TipTable(Table):
     """Where the flange or tool is, in the last frame of the chosen convention."""
 
-    translation: Vector3 = [0.0, 0.0, 0.0]  # [m]
+    translation: Vector3 = Field([0.0, 0.0, 0.0])  # [m]
     rpy: Vector3 | None = None  # roll, pitch, yaw [rad]
     rpy_deg: Vector3 | None = None
 
@@ -134,7 +120,7 @@ class RobotTable(Table):
     base_link: str | None = None
     tip_link: str | None = None
     gravity: Gravity | Vector3 = "floor"
-    joint: list[JointTable] = []
+    joint: list[JointTable] = Field([])
     tip: TipTable = TipTable()
     transmission: TransmissionTable | None = None
     model: ModelTable = ModelTable()

@@ -14,10 +14,16 @@ from typing import Any, Literal
 
 import zmq
 
-from drivers.driver import Driver, DriverTimeoutError, EndOfStream
+from drivers.driver import Commandable, Driver, DriverError, DriverTimeoutError, EndOfStream, Reporting
+from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
+from service.config import ArmConfig
+from service.control import ControlError
 from service.feed import marker
-from service.process import FRAME_QUEUE, POLL_MS, Child, readable
+from service.motion import MotionPlayer
+from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, readable
+from service.realtime import RealtimeConfig, apply_realtime
 from service.sources import check_source, load_arm_robot, make_driver
 from service.wire import BodyMessage, Envelope, encode, encode_frame, topic
 
@@ -39,9 +45,39 @@ class Acquisition:
         arm = child.arm
         model = load_arm_robot(arm, child.config.base).model
         self.driver: Driver = make_driver(arm, model)
-        self.driver.open()
-        self.info = self.driver.info
-        check_source(arm, model, self.info)
+        self.keeps_cycle = isinstance(arm.driver, EthercatConfig)
+        self.player: MotionPlayer | None = None
+        if isinstance(arm.driver, EthercatConfig) and arm.motion is not None:
+            self.player = MotionPlayer(model, arm.motion, 1.0 / arm.driver.cycle_hz)
+            if child.restarts:  # nobody who looked at the arm has asked for motion since
+                self.player.stop("the acquisition was restarted; thetad control enable goes on")
+        self._prepare(arm)
+        # From here on a bus runs, and wants its next frame within milliseconds.
+        try:
+            self.driver.open()
+        except DriverError as error:
+            # Trying again by itself helps a bus that was there before, not one that never was.
+            raise FatalError(str(error)) from error
+        try:
+            self.info = self.driver.info
+            check_source(arm, model, self.info)
+            self._set_up(arm, model)
+        except BaseException:
+            self.driver.close()
+            raise
+
+    def _prepare(self, arm: ArmConfig) -> None:
+        """Do what delays the process, before there is anything to delay."""
+        settings = arm.realtime
+        if settings is None and self.keeps_cycle:
+            settings = RealtimeConfig()
+        if settings is None:
+            return
+        for refused in apply_realtime(settings):
+            self.child.log.warning("realtime_refused", reason=refused)
+
+    def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
+        child = self.child
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
         self.robot = model.name
         self.joint_names = [joint.name for joint in model.joints]
@@ -54,6 +90,7 @@ class Acquisition:
         self.ignored = 0  # what subscribers sent that is no subscription
         self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
         self._arm = arm.name
+        self._stops_at_end = arm.motion is not None and arm.motion.at_end == "stop"
         self._topic = topic(arm.name, "frame")
         self._heard = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # newest t_ns and t_host_ns
@@ -62,6 +99,7 @@ class Acquisition:
         self._next_report_ns = 0
         self._cost_ns = 0
         self._cost_max_ns = 0
+        self._last_report: dict[str, Any] = {}  # of a driver that has been closed
         self._reported = (0, time.monotonic_ns())
         self.socket = child.context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL)
@@ -83,8 +121,9 @@ class Acquisition:
         )
         self.child.ready(source=info.source)
         self._idle(until_running=True)
-        gc.collect()
-        gc.freeze()
+        if not self.keeps_cycle:
+            gc.collect()
+            gc.freeze()
         while not self.child.stopping and self.state == "running":
             try:
                 frame = self.driver.read(READ_S)
@@ -96,6 +135,9 @@ class Acquisition:
                 self._end()
                 break
             began_ns = time.monotonic_ns()
+            if self.player is not None and not self._command(self.player, frame):
+                self._end()
+                break
             self._publish_frame(frame)
             now_ns = time.monotonic_ns()
             cost_ns = now_ns - began_ns
@@ -108,10 +150,39 @@ class Acquisition:
 
     def _idle(self, until_running: bool) -> None:
         while not self.child.stopping and not (until_running and self.state == "running"):
-            self.socket.poll(POLL_MS)
+            if self.keeps_cycle and self.state != "ended":
+                self._keep_alive()
+            else:
+                self.socket.poll(POLL_MS)
             self._tick(time.monotonic_ns())
             if self.state == "waiting" and self.required <= self.present:
                 self._enter("running")
+
+    def _keep_alive(self) -> None:
+        """Run the bus until the next tick is due; its frames are from before the start, and go nowhere."""
+        while time.monotonic_ns() < self._next_tick_ns:
+            try:
+                self.driver.read(READ_S)
+            except DriverTimeoutError:
+                self.timeouts += 1
+
+    def _command(self, player: MotionPlayer, frame: JointFrame) -> bool:
+        """Give the drives their next set position; False once the motion, and with it the stream, is over."""
+        driver = self.driver
+        assert isinstance(driver, Commandable)
+        state = player.state
+        target = player.step(frame, driver.enabled)
+        if target is not None:
+            try:
+                driver.command(target)
+            except DriverError as error:
+                player.stop(str(error))
+        if player.state != state:
+            if player.state == "stopped":
+                driver.disable()
+            self._next_report_ns = 0
+            self.child.log.info("motion_" + player.state, reason=player.reason)
+        return not (player.state == "ended" and self._stops_at_end)
 
     def _publish_frame(self, frame: JointFrame) -> None:
         parts = encode_frame(self._topic, "acquisition", self.child.epoch, self.info.clock, frame)
@@ -155,6 +226,8 @@ class Acquisition:
         self.child.log.info("source_" + state, frames=self.frames)
 
     def _end(self) -> None:
+        if isinstance(self.driver, Reporting):
+            self._last_report = self.driver.report()
         self._enter("ended")
         self.driver.close()
 
@@ -163,9 +236,12 @@ class Acquisition:
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
         self._read_subscriptions()
-        self.child.serve({"start": self._start})
+        self.child.serve({"start": self._start, "enable": self._enable, "disable": self._disable})
         if self.child.beat_due(now_ns):
-            self.child.beat(now_ns, {"state": self.state, "frames": self.frames, "dropped": self.dropped})
+            info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
+            if self.player is not None:
+                info |= {"motion": self.player.state, "motion_s": self.player.time_s}
+            self.child.beat(now_ns, info)
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
             self._report(now_ns)
@@ -174,6 +250,27 @@ class Acquisition:
         if self.state == "held":
             self.state = "waiting"
         return {"arm": args["arm"], "state": self.state}
+
+    def _enable(self, args: dict[str, Any]) -> dict[str, Any]:
+        driver = self._drives("enable")
+        driver.enable()
+        if self.player is not None and self.player.state in ("stopped", "ended"):
+            self.player.restart()
+        return {"arm": args["arm"]}
+
+    def _disable(self, args: dict[str, Any]) -> dict[str, Any]:
+        driver = self._drives("disable")
+        if self.player is not None:
+            self.player.stop("the drives were switched off by request")
+        driver.disable()
+        return {"arm": args["arm"]}
+
+    def _drives(self, verb: str) -> Commandable:
+        if not isinstance(self.driver, Commandable):
+            raise ControlError("bad_argument", f"{verb}: a {self.info.source} source has no drives")
+        if self.state == "ended":
+            raise ControlError("unavailable", f"{verb}: the stream has ended, and the bus is closed")
+        return self.driver
 
     def _read_subscriptions(self) -> None:
         while readable(self.socket):
@@ -212,6 +309,7 @@ class Acquisition:
                 "dropped": self.dropped,
                 "timeouts": self.timeouts,
                 "waiting_for": sorted(mark.decode() for mark in self.required - self.present),
+                **self._drive_status(),
             },
         )
         self._publish(
@@ -224,6 +322,15 @@ class Acquisition:
             },
         )
         self._cost_ns = self._cost_max_ns = 0
+
+    def _drive_status(self) -> dict[str, Any]:
+        """Whatever the source and the motion say of themselves."""
+        status: dict[str, Any] = {}
+        if isinstance(self.driver, Reporting):
+            status["source"] = self._last_report if self.state == "ended" else self.driver.report()
+        if self.player is not None:
+            status["motion"] = {"state": self.player.state, "reason": self.player.reason}
+        return status
 
     def _publish(self, kind: str, body: dict[str, Any]) -> None:
         t_ns, t_host_ns = self._time

@@ -57,7 +57,7 @@ class Managed:
     def start(self, runtime: Path, now_ns: int) -> None:
         """Start the process; it is told apart from its predecessors by its process id."""
         command = [sys.executable, "-m", "service.child", self.role]
-        command += ["--runtime", str(runtime), "--parent", str(os.getpid())]
+        command += ["--runtime", str(runtime), "--parent", str(os.getpid()), "--restarts", str(self.restarts)]
         if self.arm is not None:
             command += ["--arm", self.arm]
         single = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}

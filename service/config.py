@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from service.realtime import RealtimeConfig
 from service.wire import WireError, check_arm_name
 from sim_backend.settings import DriveSettings, EventSettings, MotionSettings, SegmentSettings, SimSettings
 
@@ -96,6 +98,17 @@ class SimConfig(_Table):
     settings: SimSettings = SimSettings()
 
 
+class ArmMotionSettings(MotionSettings):
+    """`[arm.motion]`: what a real arm does once its drives are enabled; it has more keys than a simulated motion."""
+
+    approach: float = Field(0.15, gt=0.0, le=1.0)
+    """Share of the velocity and acceleration limits used on the way to the start."""
+    following_error: float = Field(0.2, gt=0.0)
+    """Largest distance between command and position [rad or m]; beyond it the motion stops."""
+    at_end: Literal["hold", "stop"] = "hold"
+    """After the motion: drives stay enabled and hold, or are switched off and the stream ends."""
+
+
 class PublishConfig(_Table):
     """`[arm.publish]`: how often results are sent, by the frames' own clock."""
 
@@ -124,13 +137,23 @@ class ArmConfig(_Table):
 
     name: str
     robot: str  # name of a robot file, or its path
-    driver: Annotated[ReplayConfig | SimConfig, Field(discriminator="kind")]
+    driver: Annotated[ReplayConfig | SimConfig | EthercatConfig, Field(discriminator="kind")]
+    motion: ArmMotionSettings | None = None  # what the drives of a real arm follow once they are enabled
+    realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
     publish: PublishConfig = PublishConfig()
     state: StateConfig = StateConfig()
     recorder: RecorderConfig | None = None
     model: Path | None = None  # model file that predicts the torque; None: the running estimate
     hold: bool = False  # wait for the control verb `start` before the first frame
+
+    @model_validator(mode="after")
+    def _motion_needs_drives(self) -> ArmConfig:
+        if self.motion is not None and not (isinstance(self.driver, EthercatConfig) and self.driver.mode == "csp"):
+            raise ValueError(
+                'motion: only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
+            )
+        return self
 
     @field_validator("name")
     @classmethod
@@ -189,6 +212,12 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("arm", "state"): StateConfig,
     ("arm", "recorder"): RecorderConfig,
     ("arm", "driver", "replay"): ReplayConfig,
+    ("arm", "motion"): ArmMotionSettings,
+    ("arm", "motion", "segments"): SegmentSettings,
+    ("arm", "realtime"): RealtimeConfig,
+    ("arm", "driver", "ethercat"): EthercatConfig,
+    ("arm", "driver", "ethercat", "drive"): DriveTable,
+    ("arm", "driver", "ethercat", "device", "*"): DeviceTable,
     ("arm", "driver", "sim"): SimConfig,
     ("arm", "driver", "sim", "motion"): MotionSettings,
     ("arm", "driver", "sim", "motion", "segments"): SegmentSettings,
@@ -275,6 +304,8 @@ def _describe_one(item: ErrorDetails, where: str, names: Sequence[str]) -> str:
         path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else str(key)
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "extra_forbidden" or item["type"] == "unexpected_keyword_argument":
+        if tagged[3:4] == ["device"] and len(tagged) == 6:
+            tagged[4] = "*"  # the name of a device is the user's
         known: Iterable[str] = names or [
             name for name in getattr(_TABLES.get(tuple(tagged[:-1])), "model_fields", ()) if name != "base"
         ]

@@ -43,6 +43,8 @@ VERBS: Mapping[str, Verb] = {
     "ping": Verb("supervisor", "answer at once"),
     "status": Verb("supervisor", "state and counters of every process and arm"),
     "start": Verb("acquisition", "let a held arm send its first frame", standing=True),
+    "enable": Verb("acquisition", "switch the drives of a real arm on; a motion that was stopped begins again"),
+    "disable": Verb("acquisition", "stop the drives of a real arm and switch them off"),
     "snapshot": Verb("estimator", "save the estimator's state and return parameters, covariance and meta data"),
     "reset_estimator": Verb("estimator", "forget everything that was estimated"),
     "activate": Verb(

@@ -3,13 +3,15 @@
 A daemon of its own runs the arm through an exciting motion and then an independent one.  The online
 estimate is taken when the first ends; the batch model is identified from the recording of the first.
 Both then predict the second, and both are compared with the parameters that the arm was made of.
+The arm is simulated in the acquisition, or behind servo drives on EtherCAT (`service.rehearsal`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,10 @@ from service.client import ClientTimeoutError, Control, EstimateMessage, Subscri
 from service.config import Config, parse_config
 from service.identification import Validation, identify_recording, signal_settings, validate_recording
 from service.launch import DaemonProcess
+from service.listener import Listener
 from service.model_file import batch_document, online_document, write_model, write_text
+from service.realtime import RealtimeConfig
+from service.rehearsal import Drives, bus_configuration, empty_loop, own_network
 from service.report import html_report
 
 #: What the demonstration must reach, joint by joint, to call itself passed.
@@ -35,6 +40,8 @@ _ARM = "arm"
 _QUANTILE_95 = 1.959964
 _PAUSE_S = 0.5  # after the first motion the arm stands still; the estimate is taken within this time
 _STALL_S = 30.0
+_EMPTY_LOOP_S = 10.0
+_DRIVES_PRIORITY = 50  # of SCHED_FIFO: below the loop that they answer
 
 
 class DemonstrationError(RuntimeError):
@@ -43,12 +50,13 @@ class DemonstrationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What to run: an arm, the length of both motions [s], and the seed of motion and noise."""
+    """What to run: an arm, the length of both motions [s], the seed of motion and noise, and whether over EtherCAT."""
 
     robot: str = "space6"
     excite_s: float = 40.0
     validate_s: float = 20.0
     seed: int = 1
+    ethercat: bool = False
 
     def config(self, directory: Path) -> Config:
         """Return the daemon's configuration; everything it leaves behind goes to `directory`."""
@@ -57,15 +65,15 @@ class Demonstration:
             {"kind": "hold", "duration_s": _PAUSE_S},
             {"kind": "fourier", "duration_s": self.validate_s, "seed": self.seed + 1000},
         ]
-        driver = {
-            "kind": "sim",
-            "motion": {"kind": "schedule", "seed": self.seed, "segments": segments},
-            "settings": {"seed": self.seed},
-        }
-        arm = {
+        motion = {"kind": "schedule", "seed": self.seed, "segments": segments}
+        if self.ethercat:
+            table, _ = bus_configuration(self.robot)
+            source = table | {"motion": motion | {"at_end": "stop"}}
+        else:
+            source = {"driver": {"kind": "sim", "motion": motion, "settings": {"seed": self.seed}}}
+        arm = source | {
             "name": _ARM,
             "robot": self.robot,
-            "driver": driver,
             "hold": True,
             "recorder": {"directory": str(directory)},
             "state": {"resume": False},
@@ -88,27 +96,44 @@ def run_demonstration(what: Demonstration, directory: Path, log: Path, tell: Cal
     robot = load_robot(what.robot)
     directory.mkdir(parents=True, exist_ok=True)
     before = set(directory.glob("*.mcap"))
+    config = what.config(directory)
     tell(f"starting a daemon with a simulated {robot.model.name}; the first start compiles, which takes a minute")
-    began = time.monotonic()
-    with DaemonProcess(what.config(directory), log) as daemon:
+    began, quiet = time.monotonic(), {}
+    with contextlib.ExitStack() as stack:
+        if what.ethercat:
+            own_network()
+            stack.enter_context(Drives(bus_configuration(what.robot)[1], _DRIVES_PRIORITY))
+            tell(f"measuring an empty loop for {_EMPTY_LOOP_S:g} s, to compare with")
+            quiet = empty_loop(config.arm[0].realtime or RealtimeConfig(), _EMPTY_LOOP_S)
+        daemon = stack.enter_context(DaemonProcess(config, log))
         tell(f"ready after {time.monotonic() - began:.1f} s: {what.excite_s:g} s of exciting motion at 1 kHz")
-        snapshot, frames = _run_daemon(what, daemon, tell)
+        followed = replace(_run_daemon(what, daemon, tell), empty_loop_us=quiet)
     recordings = sorted(set(directory.glob("*.mcap")) - before)
     if len(recordings) != 1:
         raise DemonstrationError(f"{directory}: expected one new recording, found {len(recordings)}")
     tell(f"identifying from {recordings[0].name} and validating on the second motion")
-    return _evaluate(what, robot, read_recording(recordings[0]), snapshot, frames, directory)
+    return _evaluate(what, robot, read_recording(recordings[0]), followed, directory)
 
 
-def _run_daemon(
-    what: Demonstration, daemon: DaemonProcess, tell: Callable[[str], None]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Follow the run; returns the snapshot at the end of the exciting motion, and the count of frames."""
+@dataclass(frozen=True)
+class Followed:
+    """What was seen of a run: the estimate at the end of the exciting motion, counts of frames, what the bus said."""
+
+    snapshot: dict[str, Any]
+    frames: dict[str, Any]
+    bus: dict[str, Any] | None
+    latency_us: dict[str, float]
+    empty_loop_us: dict[str, float]
+
+
+def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str], None]) -> Followed:
+    """Follow the run to its end."""
     snapshot: dict[str, Any] | None = None
     total = what.excite_s + _PAUSE_S + what.validate_s
     with (
         Control(daemon.endpoints["control"]) as control,
         Subscriber(daemon.endpoints["estimates"], [f"{_ARM}/estimate"], timeout_s=1.0) as estimates,
+        Listener(daemon.endpoints, _ARM) as listener,
     ):
         control.request("start")
         told = progress = time.monotonic()
@@ -119,17 +144,18 @@ def _run_daemon(
             except ClientTimeoutError:
                 message = None
             processes = {p["role"]: p for p in control.request("status")["processes"]}
+            position = processes["acquisition"]["info"].get("motion_s")
+            if position is None:
+                position = processes["estimator"]["info"].get("received", 0) * 1e-3
             if isinstance(message, EstimateMessage):
                 progress = now
-                t = message.envelope.t_ns * 1e-9
                 if now - told >= 1.0:
                     told = now
                     known = sum(s in ("estimated", "stale", "frozen") for s in message.status)
                     tell(
-                        f"{min(t, total):5.1f} s of {total:g} s: {message.frames} frames, {message.lost} lost, "
+                        f"{min(position, total):5.1f} s of {total:g} s: {message.frames} frames, {message.lost} lost, "
                         f"{known} of {len(message.status)} parameters estimated"
                     )
-            position = processes["estimator"]["info"].get("received", 0) * 1e-3
             if snapshot is None and position >= what.excite_s + 0.5 * _PAUSE_S:
                 snapshot = control.request("snapshot", timeout_s=30.0)
             if processes["estimator"]["info"].get("state") == "drained":
@@ -139,28 +165,32 @@ def _run_daemon(
         if snapshot is None:
             raise DemonstrationError("the motion ended before the estimate was taken")
         sent, received = processes["acquisition"]["info"], processes["estimator"]["info"]
+        recorded = processes["recorder"]["info"]["received"]
         frames = {
             "sent": sent["frames"],
             "received": received["received"],
-            "lost": received["lost"] + sent["dropped"] + sent["frames"] - received["received"],
+            "recorded": recorded,
+            "lost": sent["dropped"] + 2 * sent["frames"] - received["received"] - recorded,
+            "gaps": received["lost"],
         }
-    return snapshot, frames
+    return Followed(snapshot, frames, listener.bus, listener.latency_us(), {})
 
 
 def _evaluate(
     what: Demonstration,
     robot: RobotFile,
     recording: Recording,
-    snapshot: dict[str, Any],
-    frames: dict[str, Any],
+    followed: Followed,
     directory: Path,
 ) -> dict[str, Any]:
-    model = robot.model
+    model, snapshot, frames = robot.model, followed.snapshot, followed.frames
     base = base_parameters(model)
     truth = base.theta(standard_parameters(model, base.standard))
     settings = signal_settings(robot)
-    span = Span.parse(f"0s:{what.excite_s + 0.5 * _PAUSE_S}s")
-    held_back = Span.parse(f"{what.excite_s + 0.5 * _PAUSE_S}s:")
+    split_s = what.excite_s + 0.5 * _PAUSE_S
+    if what.ethercat:  # the recording begins with the way to the start of the motion
+        split_s = (snapshot["t_ns"] - int(recording.t_ns[0])) * 1e-9
+    span, held_back = Span.parse(f"0s:{split_s}s"), Span.parse(f"{split_s}s:")
     batch = identify_recording(recording, robot, settings, span=span, base=base)
     theta, std = np.asarray(snapshot["theta"]), np.asarray(snapshot["std"])
 
@@ -172,6 +202,7 @@ def _evaluate(
     paths = _write(robot, recording, settings, span, batch, base, snapshot, results["batch"], directory)
     passed = (
         frames["lost"] == 0
+        and _accounted(frames, followed.bus)
         and min(covered.values()) >= LEAST_COVERAGE
         and all(bool((r.metrics.R > LEAST_R).all()) for r in results.values())
     )
@@ -183,12 +214,20 @@ def _evaluate(
         "seconds": {"excite": what.excite_s, "validate": what.validate_s},
         "seed": what.seed,
         "frames": frames,
+        "bus": followed.bus,
+        "latency_us": followed.latency_us,
+        "empty_loop_us": followed.empty_loop_us,
         "coverage_95": min(covered.values()),
         "files": {name: str(path) for name, path in paths.items()},
     }
     for name, result in results.items():
         summary[name] = result.metrics.as_dict() | {"verdict": result.verdict, "coverage_95": covered[name]}
     return summary
+
+
+def _accounted(frames: dict[str, Any], bus: dict[str, Any] | None) -> bool:
+    """Whether each gap in the frames is a cycle that the driver counted as late or unanswered."""
+    return bool(frames["gaps"] == 0 if bus is None else frames["gaps"] <= bus["overruns"] + bus["lost_cycles"])
 
 
 def _write(

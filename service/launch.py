@@ -42,7 +42,7 @@ class DaemonProcess:
         self._directory = tempfile.TemporaryDirectory(prefix="thetad-launch-")
         path = config if isinstance(config, Path) else Path(self._directory.name) / "config.json"
         if isinstance(config, Config):
-            table = config.model_dump(mode="json", exclude={"base"}, exclude_defaults=True)
+            table = config.model_dump(mode="json", exclude={"base"}, exclude_unset=True)
             path.write_text(json.dumps(table), encoding="utf-8")
         self._path = path
         self._log = log

@@ -93,8 +93,9 @@ def new_epoch() -> int:
 class Child:
     """A process under the supervisor, seen from inside."""
 
-    def __init__(self, role: str, arm_name: str | None, runtime: Path) -> None:
+    def __init__(self, role: str, arm_name: str | None, runtime: Path, restarts: int = 0) -> None:
         self.role = role
+        self.restarts = restarts  # how often the supervisor has had to start this process again
         self.runtime = Runtime(runtime)
         self.config = Config.model_validate_json(self.runtime.config.read_text(encoding="utf-8"))
         self.name = process_name(role, arm_name)
@@ -207,11 +208,12 @@ def run_child() -> None:
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("--runtime", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--arm")
     arguments = parser.parse_args()
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
-    child = Child(arguments.role, arguments.arm, arguments.runtime)
+    child = Child(arguments.role, arguments.arm, arguments.runtime, arguments.restarts)
     code = 0
     try:
         importlib.import_module(MODULES[child.role]).main(child)

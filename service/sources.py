@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drivers.driver import Driver, DriverConfigError, DriverInfo
+from drivers.ethercat.config import EthercatConfig
 from drivers.robot_file import RobotFile, load_robot
 from rt_core.model.robot import RobotModel
 from service.config import ArmConfig, ReplayConfig, check_settings
@@ -52,6 +53,10 @@ def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
 
         span = None if arm.driver.span is None else Span.parse(arm.driver.span)
         return ReplayDriver(arm.driver.recording, speed=arm.driver.speed, span=span, loop=arm.driver.loop)
+    if isinstance(arm.driver, EthercatConfig):
+        from drivers.ethercat.driver import EthercatDriver
+
+        return EthercatDriver(arm.driver)
     from sim_backend.driver import SimDriver
 
     return SimDriver(model, arm.driver.settings, arm.driver.motion, pace=arm.driver.pace)
@@ -63,6 +68,12 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
         raise DriverConfigError(
             f"arm {arm.name}: the source has {info.n} joints ({', '.join(info.joint_names)}) and "
             f"robot {model.name!r} has {model.n}; choose the robot that was recorded"
+        )
+    names = tuple(joint.name for joint in model.joints)
+    if isinstance(arm.driver, EthercatConfig) and info.joint_names != names:
+        raise DriverConfigError(
+            f"arm {arm.name}: the drives are those of joints {', '.join(info.joint_names)}, and robot {model.name!r} "
+            f"has {', '.join(names)}; list one drive a joint, in the robot's order"
         )
     positions = {"q"} if model.transmission is None else {"q", "q_motor"}
     torques = {"tau"} if model.transmission is None else {"tau", "current"}

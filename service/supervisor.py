@@ -46,7 +46,7 @@ REQUEST_S = 10.0  # longest wait for a process's answer
 MESSAGES_A_TURN = 64
 MEMORY_NS = 500_000_000  # between two looks at the memory
 #: Who stops after whom, and how long each may take [s]; together under 5 s.
-STOP_STAGES = ((("acquisition",), 1.0), (("estimator", "recorder"), 2.0), (("gateway",), 1.0))
+STOP_STAGES = ((("acquisition",), 2.0), (("estimator", "recorder"), 2.0), (("gateway",), 0.9))
 
 
 class StartError(RuntimeError):

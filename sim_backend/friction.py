@@ -13,7 +13,7 @@ With a smoothing velocity `sgn` is `tanh`, the dry terms count as smooth, and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -125,6 +125,13 @@ class FrictionTerms:
     def steep(self) -> bool:
         """Whether a term changes within a small velocity."""
         return bool(np.any(self.values[:, WIDTH] > 0.0))
+
+    def with_brake(self, torque: FloatArray) -> FrictionTerms:
+        """Add brakes as dry friction of `torque` (n,) [N*m], zero where a brake is released."""
+        row = np.zeros((1, TERM_ROWS, torque.shape[0]))
+        row[0, CODE], row[0, VALUE] = LAW_COULOMB, torque
+        values = np.concatenate((self.values[: self.dry_end], row, self.values[self.dry_end :]))
+        return replace(self, values=values, dry_end=self.dry_end + 1)
 
 
 def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:

@@ -12,26 +12,21 @@ See `sim_backend.friction`, `sim_backend.integrate` and `sim_backend.stepper`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from drivers.frame import JointFrame
-from rt_core.model.forward import FORWARD_WORK, equations_of_motion
-from rt_core.model.friction import LAW_BREAKAWAY, LAW_TANH
-from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from sim_backend import layout
-from sim_backend.errors import SimulationConfigError, SimulationDivergedError
-from sim_backend.friction import friction_terms
-from sim_backend.integrate import MAX_PIECES, STABLE
-from sim_backend.settings import SIGNED_DYNAMICS, DynamicsParameter, MotionSettings, SimSettings
-from sim_backend.stepper import SCRATCH_VECTORS, advance, begin, refresh
-from sim_backend.trajectory import Motion, MotionLimits, motor_torque, plan_motion
+from sim_backend.errors import SimulationConfigError
+from sim_backend.packed import PackedArm
+from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.stepper import advance, begin
+from sim_backend.trajectory import Motion, plan_motion
 
 _NOISE_BLOCK = 128  # samples of noise drawn at once
-_LONGEST_SUBSTEP_S = 0.5e-3
-_FEEDFORWARD = {"none": 0.0, "gravity": 1.0, "full": 2.0}
 _ROWS = {
     "q": layout.OUT_Q,
     "dq": layout.OUT_DQ,
@@ -66,7 +61,7 @@ class SimulatedData:
     friction: FloatArray
 
 
-class SimulatedArm:
+class SimulatedArm(PackedArm):
     """An arm of software that follows a set trajectory and reports samples at a fixed rate.
 
     Parameters
@@ -92,68 +87,18 @@ class SimulatedArm:
         motion: Motion | MotionSettings | None = None,
         seed: int | None = None,
     ) -> None:
-        self.model = model
-        self.settings = SimSettings() if settings is None else settings
+        super().__init__(model, SimSettings() if settings is None else settings)
         self.seed = self.settings.seed if seed is None else seed
-        if model.inertial is None:
-            raise SimulationConfigError(
-                f"robot '{model.name}' has no inertial parameters: a simulated arm needs them in its description"
-            )
-        self._truth = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics
-        self._dynamics = self._truth
-        self._check_dynamics()
         if motion is None:
             motion = MotionSettings(seed=self.seed)
         self.motion = plan_motion(model, motion) if isinstance(motion, MotionSettings) else motion
         if self.motion.n != model.n:
             raise SimulationConfigError(f"the motion has {self.motion.n} joints, robot '{model.name}' has {model.n}")
-        s, n = self.settings, model.n
-        self.substeps = s.substeps or int(np.ceil(1.0 / s.rate_hz / _LONGEST_SUBSTEP_S - 1e-9))
+        asked, geared = self.settings.channels, model.transmission is not None
         #: Channels delivered: those asked for that the arm has.
-        self.channels = tuple(
-            c for c in _ROWS if c in s.channels and (model.transmission is not None or c not in ("current", "q_motor"))
-        )
-        names = [joint.name for joint in model.joints]
-        self._events: list[tuple[int, int, DynamicsParameter, float | None, float | None]] = []
-        for event in s.events:
-            if event.joint not in names:
-                raise SimulationConfigError(
-                    f"event at {event.time_s:g} s: '{event.joint}' is not a joint of robot '{model.name}': "
-                    + ", ".join(names)
-                )
-            sample = int(np.ceil(event.time_s * s.rate_hz - 1e-9))
-            self._events.append((sample, names.index(event.joint), event.parameter, event.factor, event.value))
-        self._events.sort(key=lambda event: event[0])
-        self._arm = np.ascontiguousarray(np.hstack((model.geometry, model.inertial)))
-        self._gravity = np.array(model.gravity, dtype=np.float64)
-        C = model.coupling
-        self._coupling = np.stack((C, np.linalg.inv(C)))
-        self._parameters = np.zeros((layout.PARAMETER_ROWS, n))
-        self._scalars = np.zeros(layout.SCALARS)
-        self._state = np.zeros((layout.STATE_ROWS, n))
-        self._vectors = np.zeros((SCRATCH_VECTORS, n))
-        self._matrices = np.zeros((layout.MATRICES, n, n))
-        self._work = np.zeros((n, FORWARD_WORK))
-        self._sample_out = np.zeros((1, layout.OUT_ROWS, n))
-        self._fill_scalars()
-        self._fill_sensors(model.inertial)
-        self._fill_drive(model.inertial)
+        self.channels = tuple(c for c in _ROWS if c in asked and (geared or c not in ("current", "q_motor")))
+        self._sample_out = np.zeros((1, layout.OUT_ROWS, model.n))
         self.reset()
-
-    @property
-    def n(self) -> int:
-        """Number of joints."""
-        return self.model.n
-
-    @property
-    def time_s(self) -> float:
-        """Time of the next sample [s]."""
-        return self._next / self.settings.rate_hz
-
-    @property
-    def dynamics(self) -> JointDynamics:
-        """The present truth: rotor inertia, friction and offset, each (n,)."""
-        return self._dynamics
 
     def reset(self, seed: int | None = None) -> None:
         """Start again at time zero, with the original dynamics and the same or another noise seed."""
@@ -172,47 +117,6 @@ class SimulatedArm:
             self._matrices, self._work,
         )  # fmt: skip
         if not started:
-            raise self._diverged()
-
-    def set_dynamics(
-        self, joint: int, parameter: DynamicsParameter, *, factor: float | None = None, value: float | None = None
-    ) -> None:
-        """Change the truth of joint `joint` (from 0) from now on; the drive's feed-forward does not learn of it.
-
-        Raises
-        ------
-        SimulationConfigError
-            Not exactly one of `factor` and `value`, a parameter that the arm's friction law does not have, a
-            negative inertia or friction, or one that cannot be integrated; then nothing has changed.
-        """
-        if (factor is None) == (value is None):
-            raise SimulationConfigError(f"change of {parameter}: give either factor or value")
-        known = ("armature", "offset", *_friction_fields(self.model))
-        if parameter not in known:
-            raise SimulationConfigError(
-                f"{parameter} means nothing to robot '{self.model.name}', whose friction law is "
-                f"'{self.model.friction.law}'; it has {', '.join(known)}"
-            )
-        values = np.array(getattr(self._dynamics, parameter))
-        values[joint] = value if value is not None else values[joint] * (1.0 if factor is None else factor)
-        if parameter not in SIGNED_DYNAMICS and values[joint] < 0.0:
-            raise SimulationConfigError(
-                f"{parameter} of joint '{self.model.joints[joint].name}' would become {values[joint]:g}: "
-                "it cannot be negative"
-            )
-        before = self._dynamics
-        self._dynamics = replace(before, **{parameter: values})
-        try:
-            self._check_dynamics()
-            self._fill_dynamics()
-        except SimulationConfigError:
-            self._dynamics = before
-            self._fill_dynamics()
-            raise
-        if not refresh(
-            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self._state,
-            self._vectors, self._matrices, self._work,
-        ):  # fmt: skip
             raise self._diverged()
 
     def step(self) -> JointFrame:
@@ -248,10 +152,7 @@ class SimulatedArm:
         """Fill `out` (N, OUT_ROWS, n) with the next samples, block by block of noise and from event to event."""
         done = 0
         while done < out.shape[0]:
-            while self._event < len(self._events) and self._events[self._event][0] < self._next:
-                _, joint, parameter, factor, value = self._events[self._event]
-                self._event += 1
-                self.set_dynamics(joint, parameter, factor=factor, value=value)
+            self._apply_events()
             if self._used == self._noise.shape[0]:
                 self._noise = self._rng.standard_normal((_NOISE_BLOCK, 3, self.n))
                 self._used = 0
@@ -269,130 +170,3 @@ class SimulatedArm:
             done += good
             if good < count:
                 raise self._diverged()
-
-    def _diverged(self) -> SimulationDivergedError:
-        return SimulationDivergedError(
-            f"simulation of robot '{self.model.name}' diverged at {self.time_s:g} s: check that the inertial "
-            "parameters are physical (positive definite mass matrix) and the drive bandwidths suit the rate"
-        )
-
-    def _fill_scalars(self) -> None:
-        s = self.settings
-        self._scalars[layout.PERIOD] = 1.0 / s.rate_hz
-        self._scalars[layout.SUBSTEPS] = self.substeps
-        self._scalars[layout.FEEDFORWARD] = _FEEDFORWARD[s.drive.feedforward]
-        self._scalars[layout.COUPLED] = float(not np.array_equal(self.model.coupling, np.eye(self.n)))
-        self._scalars[layout.AMBIENT] = s.ambient_c
-        self._scalars[layout.COOLING] = np.exp(-1.0 / (s.rate_hz * s.thermal_time_s))
-
-    def _check_dynamics(self) -> None:
-        for item in fields(JointDynamics):
-            values = getattr(self._dynamics, item.name)
-            signed = item.name in SIGNED_DYNAMICS
-            if values.shape != (self.n,) or not np.all(np.isfinite(values) if signed else values >= 0.0):
-                kind = "finite values" if signed else "values >= 0"
-                raise SimulationConfigError(f"{item.name} of robot '{self.model.name}' must be {self.n} {kind}")
-
-    def _fill_dynamics(self) -> None:
-        p, s, d = self._parameters, self._scalars, self._dynamics
-        friction = friction_terms(self.model, d)
-        p[layout.ARMATURE], p[layout.OFFSET] = d.armature, self._coupling[1].T @ d.offset
-        p[layout.VISCOUS], p[layout.HOLD], p[layout.DRY] = friction.viscous, friction.hold, friction.dry
-        s[layout.PLAIN_END], s[layout.SMOOTH_END] = friction.plain_end, friction.smooth_end
-        s[layout.DRY_END] = friction.dry_end
-        s[layout.VARYING], s[layout.LOADED], s[layout.STEEP] = friction.varying, friction.loaded, friction.steep
-        self._terms[0] = friction.values
-        if friction.steep:
-            inertia = _smallest_inertia(self._masses, d.armature)
-            self._terms[0, :, layout.RATE] /= inertia
-            s[layout.BASE_RATE] = np.sum(friction.slope / inertia)
-            self._check_steepness()
-
-    def _check_steepness(self) -> None:
-        """Refuse friction so steep that no step is short enough.  Stribeck's exponential falls, and is harmless."""
-        terms = self._terms[0]
-        rising = np.where(terms[:, layout.CODE] == LAW_BREAKAWAY, 0.0, terms[:, layout.RATE])
-        allowed = STABLE * MAX_PIECES * self.substeps * self.settings.rate_hz
-        rate = rising.sum() + self._scalars[layout.BASE_RATE]
-        if rate > allowed:
-            term, joint = np.unravel_index(int(np.argmax(rising)), rising.shape)
-            key = "tanh_velocity" if terms[term, layout.CODE, joint] == LAW_TANH else "friction_smoothing"
-            raise SimulationConfigError(
-                f"friction of joint '{self.model.joints[joint].name}' is too steep to be integrated: its inertia would "
-                f"follow within {1.0 / rate:.1g} s; make {key} ({terms[term, layout.WIDTH, joint]:g}) at least "
-                f"{rate / allowed:.2g} times as large, or set more substeps"
-            )
-
-    def _fill_sensors(self, inertial: FloatArray) -> None:
-        s, p, model = self.settings, self._parameters, self.model
-        transmission = model.transmission
-        p[layout.RATIO] = 1.0 if transmission is None else np.diag(transmission.matrix)
-        p[layout.MOTOR_OFFSET] = 0.0 if transmission is None else transmission.offset
-        p[layout.CURRENT] = 0.0 if transmission is None else 1.0 / (p[layout.RATIO] * transmission.torque_constant)
-        if s.encoder_bits is not None:
-            counts = 2.0**s.encoder_bits
-            p[layout.RESOLUTION] = [(2.0 * np.pi if j.kind == "revolute" else 1.0) / counts for j in model.joints]
-            p[layout.MOTOR_RESOLUTION] = 2.0 * np.pi / counts
-        scale = torque_scale(model, inertial)
-        p[layout.LIMIT] = [joint.effort for joint in model.joints]
-        p[layout.TAU_NOISE] = self._per_joint("torque_noise", s.torque_noise, scale)
-        p[layout.CURRENT_NOISE] = self._per_joint("current_noise", s.current_noise, scale * np.abs(p[layout.CURRENT]))
-        p[layout.VELOCITY_NOISE] = self._per_joint("velocity_noise", s.velocity_noise, np.ones(self.n))
-        p[layout.HEATING] = s.temperature_rise_k / scale**2
-
-    def _per_joint(self, field: str, value: float | tuple[float, ...], scale: FloatArray) -> FloatArray:
-        if not isinstance(value, tuple):
-            return value * scale
-        if len(value) != self.n:
-            raise SimulationConfigError(
-                f"{field} has {len(value)} values, robot '{self.model.name}' has {self.n} joints"
-            )
-        return np.array(value)
-
-    def _fill_drive(self, inertial: FloatArray) -> None:
-        """Gains for the smallest inertia that each motor meets, over random postures, with all joints free."""
-        drive, p, model = self.settings.drive, self._parameters, self.model
-        limits = MotionLimits.of(model)
-        q = np.random.default_rng(0).uniform(limits.lower, limits.upper, (64, self.n))
-        mass, _ = equations_of_motion(model.geometry, model.gravity, inertial, q, np.zeros_like(q))
-        truth = self._truth
-        self._masses = self._coupling[1].T @ mass @ self._coupling[1]
-        smallest = np.linalg.eigvalsh(self._masses + np.diag(truth.armature))[:, 0].min()
-        if not smallest > 0.0:
-            raise SimulationConfigError(
-                f"inertial parameters of robot '{model.name}' are not physical: its mass matrix has the eigenvalue "
-                f"{smallest:.3g} in some posture, all must be positive"
-            )
-        inertia = _smallest_inertia(self._masses, truth.armature)
-        p[layout.KD] = 2.0 * np.pi * drive.velocity_bandwidth_hz * inertia
-        p[layout.KP] = 2.0 * np.pi * drive.position_bandwidth_hz
-        p[layout.KI] = 0.0 if drive.integral_time_s is None else p[layout.KD] / drive.integral_time_s
-        p[layout.FEED_ARMATURE], p[layout.FEED_OFFSET] = truth.armature, self._coupling[1].T @ truth.offset
-        friction = friction_terms(model, truth)
-        p[layout.FEED_VISCOUS], p[layout.FEED_HOLD] = friction.viscous, friction.hold
-        self._scalars[layout.FEED_VARYING] = friction.varying
-        #: Friction terms of the arm, and of the drive's model of it.
-        self._terms = np.stack((friction.values, friction.values))
-
-
-def _friction_fields(model: RobotModel) -> list[str]:
-    """Fields of `JointDynamics` that the friction of `model` uses."""
-    law = model.friction
-    return [field for _, _, field in law.terms] + [field for _, field, _ in law.constants]
-
-
-def _smallest_inertia(masses: FloatArray, armature: FloatArray) -> FloatArray:
-    """(n,) smallest inertia that each motor meets over the postures of `masses` (K, n, n), all joints free."""
-    inverse = np.linalg.inv(masses + np.diag(armature))
-    return np.asarray(1.0 / inverse.diagonal(axis1=1, axis2=2).max(axis=0))
-
-
-def torque_scale(model: RobotModel, inertial: FloatArray) -> FloatArray:
-    """(n,) effort limits; where unknown, the largest torque that random states within the other limits take."""
-    limits = MotionLimits.of(model)
-    rng = np.random.default_rng(0)
-    q = rng.uniform(limits.lower, limits.upper, (64, model.n))
-    dq = rng.uniform(-1.0, 1.0, (64, model.n)) * limits.velocity
-    ddq = rng.uniform(-1.0, 1.0, (64, model.n)) * limits.acceleration
-    largest = np.abs(motor_torque(model, inertial, q, dq, ddq)).max(axis=0)
-    return np.where(np.isfinite(limits.effort), limits.effort, np.maximum(largest, 1e-9))

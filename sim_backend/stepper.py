@@ -77,8 +77,8 @@ from sim_backend.layout import (
 from sim_backend.trajectory import motion_at
 
 #: Where the integrator's scratch begins in the rows (SCRATCH_VECTORS, n) of `advance`.
-_SCRATCH = 20
-SCRATCH_VECTORS = _SCRATCH + SCRATCH_ROWS
+SCRATCH = 20
+SCRATCH_VECTORS = SCRATCH + SCRATCH_ROWS
 
 
 @kernel
@@ -211,7 +211,7 @@ def refresh(
     work: FloatArray,
 ) -> bool:
     """Modes and accelerations of the present state, after a change of `parameters`."""
-    force, scratch = vectors[10], vectors[_SCRATCH:]
+    force, scratch = vectors[10], vectors[SCRATCH:]
     levels(terms[0], scalars, state[V], scratch[LEVEL])
     equations(
         arm, gravity, parameters, terms[0], coupling, scalars, state[X], state[V], state[U], force, matrices, scratch,
@@ -221,7 +221,7 @@ def refresh(
 
 
 @kernel
-def _control(
+def control(
     parameters: FloatArray, state: FloatArray, h: float, error: FloatArray, target: FloatArray, jump: FloatArray
 ) -> None:
     """Torque at the end of the substep: `error` holds the velocity error wanted and found at its start."""
@@ -235,7 +235,7 @@ def _control(
 
 
 @kernel
-def _measure(
+def measure(
     parameters: FloatArray,
     coupling: FloatArray,
     scalars: FloatArray,
@@ -275,6 +275,18 @@ def _measure(
 
 
 @kernel
+def settle(parameters: FloatArray, scalars: FloatArray, state: FloatArray) -> bool:
+    """Temperatures at the end of a sample period; False if the state is no longer finite."""
+    finite = 0.0
+    for i in range(state.shape[1]):
+        heat = parameters[HEATING, i] * state[U, i] * state[U, i]
+        goal = scalars[AMBIENT] + heat
+        state[TEMPERATURE, i] = goal + (state[TEMPERATURE, i] - goal) * scalars[COOLING]
+        finite += state[X, i] + state[V, i] + state[A, i]
+    return bool(np.isfinite(finite))
+
+
+@kernel
 def advance(
     arm: FloatArray,
     gravity: FloatArray,
@@ -304,7 +316,7 @@ def advance(
     n = centre.shape[0]
     substeps = int(scalars[SUBSTEPS])
     h = scalars[PERIOD] / substeps
-    error, target, scratch = vectors[16], vectors[17], vectors[_SCRATCH:]
+    error, target, scratch = vectors[16], vectors[17], vectors[SCRATCH:]
     for k in range(out.shape[0]):
         index = sample + k
         if index > 0:
@@ -316,19 +328,13 @@ def advance(
                     arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,
                     vectors, work,
                 )  # fmt: skip
-                _control(parameters, state, h, error, target, vectors[19])
+                control(parameters, state, h, error, target, vectors[19])
                 if not substep(
                     arm, gravity, parameters, terms[0], coupling, scalars, state, h, target, vectors[19], vectors,
                     matrices, scratch, work,
                 ):  # fmt: skip
                     return k
-            finite = 0.0
-            for i in range(n):
-                heat = parameters[HEATING, i] * state[U, i] * state[U, i]
-                goal = scalars[AMBIENT] + heat
-                state[TEMPERATURE, i] = goal + (state[TEMPERATURE, i] - goal) * scalars[COOLING]
-                finite += state[X, i] + state[V, i] + state[A, i]
-            if not np.isfinite(finite):
+            if not settle(parameters, scalars, state):
                 return k
-        _measure(parameters, coupling, scalars, state, noise[k], out[k])
+        measure(parameters, coupling, scalars, state, noise[k], out[k])
     return int(out.shape[0])

@@ -13,12 +13,17 @@ DESCRIPTION = """\
 Run a simulated arm through the real daemon, at 1 kHz and in real time: frames over ZeroMQ, live
 estimates, a recording.  Then identify the recording in batch, and let both models predict the torque
 of an independent motion.  At the end their parameters are compared with the arm's own.
+
+With --ethercat the arm moves behind nine servo drives that answer EtherCAT frames on a virtual network interface, and
+the daemon reaches them by its EtherCAT driver, as it would real ones.  This needs root; it happens in a network
+namespace of its own and leaves the machine's interfaces alone.
 """
 EPILOG = """\
 examples:
   thetad demo
   thetad demo --robot arm7 --excite 60 --output runs/arm7
   thetad demo --json
+  sudo .venv/bin/thetad demo --ethercat
 
 Exit codes: 0 both models predict with R > 0.97 on every joint, no frame was lost, and at least 90 %
 of the true parameters lie within their stated 95 % intervals; 1 not so; 2 wrong input.
@@ -31,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
         "demo", help="everything once, with a simulated arm", description=DESCRIPTION, epilog=EPILOG
     )
     parser.add_argument(
-        "--robot", default="space6", help="robot file or name: space6, arm7, arm9 (default: %(default)s)"
+        "--robot", help="robot file or name: space6, arm7, arm9 (default: space6, with --ethercat arm9)"
     )
     parser.add_argument(
         "--excite", type=float, default=40.0, metavar="S", help="exciting motion (default: %(default)s s)"
@@ -44,6 +49,7 @@ def add_parser(subparsers: Any) -> None:
         "--output", "-o", type=Path, default=Path("runs/demo"), metavar="DIR",
         help="where recording, models, report and log go (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument("--ethercat", action="store_true", help="over a real EtherCAT master and simulated drives")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -53,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from service.client import ClientError, ControlError
     from service.demonstration import Demonstration, DemonstrationError, run_demonstration
     from service.launch import LaunchError
+    from service.rehearsal import RehearsalError
 
     for name in ("excite", "validate"):
         if not 10.0 <= getattr(args, name) <= 3600.0:
@@ -65,11 +72,12 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.flush()
 
     args.output.mkdir(parents=True, exist_ok=True)
-    what = Demonstration(args.robot, args.excite, args.validate, args.seed)
+    robot = args.robot or ("arm9" if args.ethercat else "space6")
+    what = Demonstration(robot, args.excite, args.validate, args.seed, args.ethercat)
     log = args.output / "daemon.log"
     try:
         result = run_demonstration(what, args.output, log, tell)
-    except LaunchError as error:
+    except (LaunchError, RehearsalError) as error:
         raise CliError(str(error)) from error
     except (DemonstrationError, ClientError, ControlError) as error:
         raise UnavailableError(f"{error} (log: {log})") from error
@@ -97,7 +105,25 @@ def show(result: dict[str, Any]) -> None:
             f"{100 * result[kind]['coverage_95']:.0f} % of the {result['parameters']} true parameters lie within "
             "their stated 95 % intervals"
         )
+    if result["bus"] is not None:
+        show_bus(result)
     print(f"\nreport     {result['files']['report']}")
     print(f"models     {result['files']['online_model']}, {result['files']['batch_model']}")
     print(f"recording  {result['files']['recording']}")
     print("PASSED" if result["passed"] else "NOT PASSED")
+
+
+def show_bus(result: dict[str, Any]) -> None:
+    """Print what became of the bus's cycles, and how punctual they were."""
+    bus, frames = result["bus"], result["frames"]
+    print(
+        f"\nEtherCAT: {bus['frames']} cycles with a frame, {bus['overruns']} skipped because the loop was late, "
+        f"{bus['lost_cycles']} without an answer; of {frames['sent']} frames sent, {frames['received']} were estimated "
+        f"with and {frames['recorded']} recorded"
+    )
+    print(f"{'us':28s}{'p50':>9s}{'p99':>9s}{'p99.9':>9s}{'max':>9s}")
+    rows = [("period", bus["timing"]["period"]), ("period of an empty loop", result["empty_loop_us"])]
+    rows += [(name.replace("_", " "), bus["timing"][name]) for name in ("round_trip", "lateness", "execution")]
+    rows.append(("frame to estimate", result["latency_us"]))
+    for name, row in rows:
+        print(f"{name:28s}" + "".join(f"{row[key]:9.0f}" for key in ("p50_us", "p99_us", "p999_us", "max_us")))

@@ -34,6 +34,7 @@ COMMANDS = (
     "replay",
     "record",
     "control",
+    "sim",
     "importing",
     "recordings",
     "identify",

@@ -1,0 +1,149 @@
+"""Absolute deadlines, and the account of what became of each cycle.
+
+A cycle is answered (a frame), lost (sent, no answer) or overrun (not sent, because the loop was late).  Late cycles are
+skipped, never made up for: a burst of frames would reach the drives as several targets in one of their cycles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+_CLOCK_MONOTONIC = 1
+_TIMER_ABSTIME = 1
+_EINTR = 4
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
+_clock_nanosleep = ctypes.CDLL(None, use_errno=True).clock_nanosleep
+_clock_nanosleep.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Timespec), ctypes.c_void_p)
+_clock_nanosleep.restype = ctypes.c_int
+
+
+def sleep_until(deadline_ns: int) -> None:
+    """Sleep to an absolute time of CLOCK_MONOTONIC [ns]; return at once if it has passed."""
+    at = _Timespec(deadline_ns // 1_000_000_000, deadline_ns % 1_000_000_000)
+    while True:
+        error = _clock_nanosleep(_CLOCK_MONOTONIC, _TIMER_ABSTIME, ctypes.byref(at), None)
+        if error == 0:
+            return
+        if error != _EINTR:
+            raise OSError(error, "clock_nanosleep")
+
+
+def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int) -> int:
+    """Index of the cycle to wait for.
+
+    It is the one after `last`, unless that one's deadline passed more than half a cycle ago: then the next whose
+    deadline is still to come, on the same grid.
+    """
+    late_ns = now_ns - deadline_of_next_ns
+    if late_ns <= cycle_ns // 2:
+        return last + 1
+    return last + 1 + late_ns // cycle_ns + 1
+
+
+class CycleAccount:
+    """Every cycle from 0 on, each counted once.
+
+    Attributes
+    ----------
+    last : int
+        Highest index accounted for; -1 before the first.
+    frames, lost, overruns : int
+        They add up to `last + 1`.
+    repeated : int
+        Answers for a cycle that already had one; they are no frames.
+    """
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.frames = 0
+        self.lost = 0
+        self.overruns = 0
+        self.repeated = 0
+        self._unanswered = 0
+
+    def unanswered(self) -> None:
+        """Take note of an exchange without an answer; which cycle that was, the next answer tells."""
+        self._unanswered += 1
+
+    def answered(self, index: int) -> bool:
+        """Take note of an answer for cycle `index`; False if that cycle already has its frame."""
+        if index <= self.last:
+            self.repeated += 1
+            return False
+        gap = index - self.last - 1
+        lost = min(gap, self._unanswered)
+        self._unanswered = 0
+        self.lost += lost
+        self.overruns += gap - lost
+        self.frames += 1
+        self.last = index
+        return True
+
+
+class Histogram:
+    """Counts of durations in bins at most 1/8 wide of their value; its size never changes.
+
+    Negative durations count as 0, above about 17 s as that.
+    """
+
+    _BINS = 8 * 32
+
+    def __init__(self) -> None:
+        self.counts = [0] * self._BINS
+        self.total = 0
+        self.highest_ns = 0
+
+    @staticmethod
+    def bin_of(duration_ns: int) -> int:
+        """Bin of a duration [ns]."""
+        if duration_ns < 8:
+            return max(duration_ns, 0)
+        exponent = duration_ns.bit_length() - 4
+        return min((exponent + 1) * 8 + ((duration_ns >> exponent) & 7), Histogram._BINS - 1)
+
+    @staticmethod
+    def upper_edge_ns(index: int) -> int:
+        """Smallest duration that lies above bin `index` [ns]."""
+        if index < 8:
+            return index + 1
+        exponent = index // 8 - 1
+        return (8 + index % 8 + 1) << exponent
+
+    def add(self, duration_ns: int) -> None:
+        """Count a duration [ns]."""
+        self.counts[self.bin_of(duration_ns)] += 1
+        self.total += 1
+        if duration_ns > self.highest_ns:
+            self.highest_ns = duration_ns
+
+    def quantile_ns(self, fraction: float) -> int:
+        """Duration that `fraction` of all do not exceed, up to the width of a bin [ns]; 0 without any."""
+        if self.total == 0:
+            return 0
+        wanted = fraction * self.total
+        seen = 0
+        for index, count in enumerate(self.counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(self.upper_edge_ns(index), self.highest_ns)
+        return self.highest_ns
+
+    def summary(self) -> dict[str, float]:
+        """Percentiles in microseconds, for messages."""
+        return {
+            "p50_us": self.quantile_ns(0.5) * 1e-3,
+            "p99_us": self.quantile_ns(0.99) * 1e-3,
+            "p999_us": self.quantile_ns(0.999) * 1e-3,
+            "max_us": self.highest_ns * 1e-3,
+        }
+
+
+def now_ns() -> int:
+    """CLOCK_MONOTONIC [ns]."""
+    return time.monotonic_ns()

@@ -1,0 +1,411 @@
+"""The EtherCAT driver: frames from servo drives on the grid of the distributed clock."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from drivers.driver import DriverClosedError, DriverError, DriverInfo, DriverTimeoutError
+from drivers.ethercat.arm import Arm
+from drivers.ethercat.bus import Bus, al_code_text
+from drivers.ethercat.config import EthercatConfig
+from drivers.ethercat.cycle import now_ns, sleep_until
+from drivers.ethercat.errors import BusStateError, CommandRefusedError
+from drivers.ethercat.exchange import Exchange
+from drivers.ethercat.process_data import ProcessData
+from drivers.ethercat.recovery import INIT, OP, SAFEOP, AlStatus
+from drivers.ethercat.repair import Repair, Repaired
+from drivers.ethercat.startup import StartedBus, start, state_problems
+from drivers.ethercat.validity import valid_joints
+from drivers.frame import JointFrame
+from rt_core.types import FloatArray
+
+#: SYNC0 begins 100 ms after it is set; by then the mapping of the clocks has settled too.
+_SETTLE_NS = 150_000_000
+#: How often states are looked at, and one drive's mailbox for emergencies.
+_CHECK_NS = 10_000_000
+#: How long drives may take to stop on close.
+_STOP_NS = 700_000_000
+
+
+class EthercatDriver:
+    """Servo drives on EtherCAT.
+
+    `read` keeps the cycle: it sleeps to the deadline, exchanges process data, decodes, and between two cycles looks
+    after states, emergencies and slaves on their way back.  A caller that stops reading stops the drives, by their
+    watchdogs.
+
+    `seq` counts SYNC0 from the first frame; each number has a frame or is counted as lost or overrun.  `t_bus_ns` is
+    the DC time of the SYNC0 at which the inputs were latched.  Joints whose slaves did not take part in a cycle are
+    not valid in its frame.  Without distributed clocks the loop's own grid takes the place of SYNC0, on
+    CLOCK_MONOTONIC.
+
+    Parameters
+    ----------
+    config : EthercatConfig
+    """
+
+    def __init__(self, config: EthercatConfig) -> None:
+        self.config = config
+        self._bus = Bus(config.interface, config.redundant_interface)
+        self._info: DriverInfo | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        config = self.config
+        self._started: StartedBus | None = None
+        self._exchange = Exchange(self._bus, config)
+        self._statuses: list[AlStatus | None] = []
+        self._repaired: list[Repaired] = []
+        self._emergencies: list[dict[str, Any]] = []
+        self._emergency_count = 0
+        self._wkc_errors = 0
+        self._complete = True  # everyone took part in the last cycle
+        self._check_due_ns = 0
+        self._mailbox_due_ns = 0
+        self._mailbox_turn = 0
+
+    # --- the protocol Driver
+
+    @property
+    def info(self) -> DriverInfo:
+        """What the driver delivers; raises `DriverClosedError` unless open."""
+        if self._info is None:
+            raise DriverClosedError(f"EtherCAT on {self.config.interface}: not open")
+        return self._info
+
+    def open(self) -> None:
+        """Bring the drives to OP, not switched on.
+
+        It takes at most `start_timeout_s` and one of the configured time-outs; on failure the bus is left in a safe
+        state and released.
+
+        Raises
+        ------
+        DriverConfigError
+            The network, or a drive, is not the configured one.
+        DriverConnectionError
+            Interface, permission, another master, or a slave that does not come to OP.
+        DriverError
+            It is open already, or a drive refuses an SDO.
+        """
+        if self._info is not None:
+            raise DriverError(f"EtherCAT on {self.config.interface}: already open")
+        self._reset()
+        config = self.config
+        until_ns = now_ns() + round(config.start_timeout_s * 1e9)
+        try:
+            self._started = started = start(self._bus, config, until_ns)
+            self._data = ProcessData(config, started.scaling)
+            self._arm = Arm(config, started.scaling, self._data)
+            self._repair = Repair(self._bus, config, started.images, self._exchange.clock)
+            self._to_operational(until_ns)
+        except BaseException:
+            self._release()
+            raise
+        self._info = DriverInfo(
+            source="ethercat",
+            joint_names=tuple(drive.joint for drive in config.drive),
+            channels=self._data.channels,
+            rate_hz=float(config.cycle_hz),
+            clock="dc" if started.has_dc else "host",
+            lossless=False,
+        )
+        if config.enable:
+            self.enable()
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        """Keep the cycle until the next frame is there, and return it.
+
+        Raises
+        ------
+        DriverTimeoutError
+            None within `timeout_s`: the bus does not answer.  The next call tries again.
+        DriverClosedError
+            Not open.
+        """
+        if self._info is None:
+            raise DriverClosedError(f"EtherCAT on {self.config.interface}: read while it is not open")
+        limit_ns = now_ns() + round(timeout_s * 1e9)
+        while True:
+            self._look_after(now_ns())
+            if not self._exchange.wait(limit_ns):
+                unanswered = self._exchange.in_a_row
+                raise DriverTimeoutError(
+                    f"EtherCAT on {self.config.interface}: no frame within {timeout_s:g} s"
+                    + (f"; the last {unanswered} frames had no answer" if unanswered else "")
+                )
+            frame = self._cycle()
+            if frame is not None:
+                return frame
+
+    def close(self) -> None:
+        """Stop the drives, bring them to INIT and release the bus; may be called more than once."""
+        self._info = None
+        self._release()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        self.close()
+        return False
+
+    # --- the protocols Commandable and Reporting
+
+    @property
+    def enabled(self) -> bool:
+        """Whether all drives are switched on and follow commands."""
+        return self._info is not None and self._arm.enabled
+
+    def enable(self) -> None:
+        """Switch all drives on, over the next cycles; faults are reset on the way.
+
+        Raises
+        ------
+        CommandRefusedError
+            `mode = "none"`, or a slave is not in OP.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        if self._repair.positions:
+            raise CommandRefusedError(
+                f"drives cannot be enabled: {state_problems(dict(self._not_operational()), self.config)}"
+            )
+        self._arm.enable(now_ns())
+
+    def disable(self) -> None:
+        """Stop all drives along their quick-stop ramp and switch them off, over the next cycles."""
+        self._checked()
+        self._arm.disable()
+
+    def command(self, target: FloatArray) -> None:
+        """Set the target (n,) of the next cycle: [rad], [rad/s] or [N*m] by the mode.
+
+        Raises
+        ------
+        CommandRefusedError
+            Not all drives are enabled, or a target is not finite, outside the limits, or too big a step.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        self._arm.command(target, self._exchange.index)
+
+    def report(self) -> dict[str, Any]:
+        """State of bus and drives, and counts since `open`, as plain values."""
+        self._checked()
+        exchange, repair = self._exchange, self._repair
+        account, clock = exchange.account, exchange.clock
+        drives = []
+        for joint, position in enumerate(self.config.positions):
+            status = self._statuses[position] if position < len(self._statuses) else None
+            drives.append(
+                {
+                    "joint": self.config.drive[joint].joint,
+                    "position": position,
+                    "al_state": "not answering" if status is None else status.text(al_code_text),
+                    **self._arm.report(joint),
+                }
+            )
+        return {
+            "state": "no answer" if exchange.silent else ("recovering" if repair.positions else "operational"),
+            "enabled": self._arm.enabled,
+            "enable_failure": self._arm.failure,
+            "drives": drives,
+            "frames": account.frames,
+            "lost_cycles": account.lost,
+            "overruns": account.overruns,
+            "repeated_answers": account.repeated,
+            "unanswered_exchanges": exchange.unanswered,
+            "stale_answers": self._bus.stale_frames,
+            "wkc_expected": self._started.expected_wkc if self._started else 0,
+            "wkc_errors": self._wkc_errors,
+            "emergencies": self._emergency_count,
+            "last_emergencies": list(self._emergencies[-10:]),
+            "mailbox_errors": self._bus.mailbox_errors,
+            "recoveries": len(self._repaired),
+            "last_recoveries": [
+                {"position": r.position, "duration_ms": r.duration_ns * 1e-6, "failures": r.failures}
+                for r in self._repaired[-10:]
+            ],
+            "clock_drift_ppm": clock.drift_ppm,
+            "clock_steps": clock.steps,
+            "timing": {name: histogram.summary() for name, histogram in exchange.histograms.items()},
+        }
+
+    def _checked(self) -> None:
+        if self._info is None:
+            raise DriverClosedError(f"EtherCAT on {self.config.interface}: not open")
+
+    def _not_operational(self) -> dict[int, AlStatus | None]:
+        return {k: status for k, status in enumerate(self._statuses) if status is None or status.state != OP}
+
+    # --- one cycle
+
+    def _cycle(self) -> JointFrame | None:
+        """One exchange; its frame, or None if there was no answer or the sample is known already."""
+        exchange, previous = self._exchange, self._arm.setpoint
+        wkc = exchange.run(self._arm.images)
+        if wkc < 0:
+            return None
+        received_ns = now_ns()
+        fresh = exchange.account.answered(exchange.seq)
+        valid = self._validity(wkc, received_ns)
+        channels = self._data.decode([self._bus.input(position) for position in self.config.positions])
+        if "setpoint" in self._data.channels:
+            channels["setpoint"] = channels["q"].copy() if previous is None else previous
+        self._arm.step(received_ns, None if valid is None else valid.tolist())
+        if not fresh:
+            return None
+        frame = JointFrame(
+            seq=exchange.seq,
+            t_bus_ns=exchange.clock.sample_time_ns(exchange.index),
+            t_host_ns=received_ns,
+            status_word=self._data.status_array,
+            valid=valid,
+            **channels,
+        )
+        exchange.histograms["execution"].add(now_ns() - exchange.sent_ns)
+        return frame
+
+    def _validity(self, wkc: int, received_ns: int) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        started = self._started
+        self._complete = started is None or wkc == started.expected_wkc
+        if started is None or self._complete:
+            return None
+        self._wkc_errors += 1
+        joints, known = valid_joints(started.expected_wkc - wkc, self._statuses, started.weights, self.config.positions)
+        if not known:
+            self._check_due_ns = received_ns
+        return joints
+
+    # --- between two cycles
+
+    def _look_after(self, at_ns: int) -> None:
+        """At most one look at states or a mailbox, or one step of a recovery."""
+        if self._exchange.in_a_row:  # nobody there: such calls would wait for long
+            return
+        if self._check_due_ns <= at_ns:
+            self._check_due_ns = at_ns + _CHECK_NS
+            self._take_statuses(self._bus.al_statuses(), at_ns)
+        elif (result := self._repair.run(at_ns, self._complete)) is not None:
+            position, status, repaired = result
+            self._statuses[position] = status
+            if _away(status) and position in self.config.positions:
+                self._arm.lost(self.config.positions.index(position))
+            if repaired is not None:
+                self._repaired.append(repaired)
+        elif self._mailbox_due_ns <= at_ns:
+            self._mailbox_due_ns = at_ns + _CHECK_NS
+            self._mailbox_turn = (self._mailbox_turn + 1) % len(self._statuses)
+            if self._mailbox_turn not in self._repair:
+                self._bus.poll_mailbox(self._mailbox_turn)
+        self._take_emergencies()
+
+    def _take_statuses(self, statuses: list[AlStatus | None], at_ns: int) -> None:
+        self._statuses = statuses
+        for position, status in enumerate(statuses):
+            if _away(status):
+                self._repair.begin(position, at_ns)  # which looks again, at this slave alone
+
+    def _take_emergencies(self) -> None:
+        while self._bus.emergencies:
+            message = self._bus.emergencies.popleft()
+            self._emergency_count += 1
+            del self._emergencies[:-99]
+            self._emergencies.append(
+                {
+                    "position": message.position,
+                    "code": message.code,
+                    "register": message.register,
+                    "data": message.data.hex(),
+                    "t_host_ns": message.t_host_ns,
+                }
+            )
+
+    # --- start and end
+
+    def _to_operational(self, until_ns: int) -> None:
+        """Run cycles, first in SAFE-OP until the clocks have settled, then until all slaves are in OP.
+
+        Raises
+        ------
+        BusStateError
+            A slave refuses OP or does not reach it.
+        """
+        bus, exchange, began_ns = self._bus, self._exchange, now_ns()
+        asked_ns = look_ns = 0
+        exchange.has_dc = self._started is not None and self._started.has_dc
+        bus.streaming = True
+        while not self._turn():  # the clocks' mapping starts with the first answer
+            self._check_silence()
+        while True:
+            sleep_until(exchange.deadline_ns())
+            self._turn()
+            self._check_silence()
+            at_ns = now_ns()
+            if not asked_ns:
+                if at_ns - began_ns > _SETTLE_NS:
+                    bus.request_all(OP)
+                    asked_ns = look_ns = at_ns
+            elif at_ns > look_ns and not exchange.in_a_row:
+                look_ns = at_ns + _CHECK_NS
+                self._statuses = bus.al_statuses()
+                left = self._not_operational()
+                if not left:
+                    break
+                refused = any(status is not None and status.error for status in left.values())
+                if refused or at_ns > min(asked_ns + round(self.config.op_timeout_ms * 1e6), until_ns):
+                    raise BusStateError(f"not all slaves reach OP: {state_problems(left, self.config)}")
+        exchange.begin()
+
+    def _turn(self) -> bool:
+        """One cycle without a frame; False without an answer."""
+        if self._exchange.run(self._arm.images) < 0:
+            return False
+        self._data.decode([self._bus.input(position) for position in self.config.positions])
+        self._arm.step(now_ns(), None)
+        return True
+
+    def _check_silence(self) -> None:
+        if self._exchange.silent:
+            raise BusStateError(f"EtherCAT on {self.config.interface}: the bus went silent during the start")
+
+    def _release(self) -> None:
+        """Stop the drives if they can be reached, and let the bus go, whatever state the start came to."""
+        try:
+            # Slaves that were not scanned may be another master's.
+            if self._bus.is_open and self._bus.scanned:
+                if self._bus.streaming:
+                    self._stop_drives()
+                self._leave_states()
+        finally:
+            self._bus.close()
+
+    def _stop_drives(self) -> None:
+        exchange = self._exchange
+        self._arm.disable()
+        until_ns = now_ns() + _STOP_NS
+        after = 3  # cycles with the last controlword, so that it has reached everyone
+        while after and now_ns() < until_ns and not exchange.silent:
+            sleep_until(min(exchange.deadline_ns(), now_ns() + 2 * exchange.clock.cycle_ns))
+            self._turn()
+            if self._arm.stopped:
+                after -= 1
+
+    def _leave_states(self) -> None:
+        if self._started is not None and self._bus.request_all(SAFEOP) and self._started.has_dc:
+            for position in self.config.positions:
+                self._bus.set_sync0(position, 0, 0)
+        self._bus.request_all(INIT)
+
+
+def _away(status: AlStatus | None) -> bool:
+    return status is None or status.state != OP or status.error

@@ -1,0 +1,115 @@
+"""The network interface under the bus: is it there, up, ours alone, and does somebody talk on it already."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import select
+import socket
+import struct
+import sys
+import time
+
+from drivers.driver import DriverConfigError, DriverConnectionError
+
+ETHERTYPE = 0x88A4
+_SIOCGIFFLAGS = 0x8913
+_IFF_UP, _IFF_RUNNING = 0x1, 0x40
+_NAME_BYTES = 15
+
+
+def check_name(name: str) -> None:
+    """Raise `DriverConfigError` unless the kernel could have an interface of this name.
+
+    SOEM copies the name into a buffer of 16 bytes without looking: a longer one overwrites its stack.
+    """
+    raw = name.encode("utf-8", "surrogateescape")
+    if not 1 <= len(raw) <= _NAME_BYTES or b"\0" in raw or b"/" in raw or any(c.isspace() for c in name):
+        raise DriverConfigError(
+            f"interface {name!r} is no name of a network interface (1 to {_NAME_BYTES} bytes); `ip link` lists them"
+        )
+
+
+def check_link(name: str) -> None:
+    """Raise unless the interface exists, is up, and has a link.
+
+    Raises
+    ------
+    DriverConfigError
+        No interface can have this name.
+    DriverConnectionError
+        It is not there, down, or without a cable.
+    """
+    check_name(name)
+    try:
+        socket.if_nametoindex(name)
+    except OSError as error:
+        known = ", ".join(other for _, other in socket.if_nameindex() if other != "lo") or "none"
+        raise DriverConnectionError(f"there is no network interface {name!r}; there is: {known}") from error
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("16sH14x", name.encode(), 0)
+        flags: int = struct.unpack_from("H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)[0]
+    if not flags & _IFF_UP:
+        raise DriverConnectionError(f"interface {name} is down: `ip link set {name} up` (as root)")
+    if not flags & _IFF_RUNNING:
+        raise DriverConnectionError(
+            f"interface {name} has no link: is the cable plugged in, and the first drive powered?"
+        )
+
+
+def permission_text(name: str) -> str:
+    """Return what to do when the kernel does not let this process open a raw socket."""
+    return (
+        f"no permission for raw Ethernet on {name}: run with sudo, or once "
+        f"`sudo setcap cap_net_raw,cap_net_admin+ep {sys.executable}` (on the file, not on a link to it)"
+    )
+
+
+class InterfaceClaim:
+    """A claim on an interface for this process: a second master of ours on it is refused.
+
+    The claim is a socket in Linux' abstract name space, which is per network name space as interfaces are, and goes
+    away with the process however it ends.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._socket.bind(f"\0thetad.ethercat.{name}")
+        except OSError as error:
+            self._socket.close()
+            if error.errno != errno.EADDRINUSE:
+                raise DriverConnectionError(f"interface {name} cannot be claimed: {error.strerror}") from error
+            raise DriverConnectionError(
+                f"another EtherCAT master of this program runs on interface {name}: stop it first"
+            ) from error
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._socket.close()
+
+
+def listen(name: str, duration_s: float) -> int:
+    """Count the EtherCAT frames that arrive within `duration_s` although this process has sent none.
+
+    Any is the answer to another master's frame.
+
+    Raises
+    ------
+    DriverConnectionError
+        Not permitted.
+    """
+    try:
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    except PermissionError as error:
+        raise DriverConnectionError(permission_text(name)) from error
+    frames = 0
+    with tap:
+        tap.bind((name, ETHERTYPE))
+        tap.setblocking(False)
+        until = time.monotonic() + duration_s
+        while (left := until - time.monotonic()) > 0.0:
+            if select.select([tap], [], [], left)[0]:
+                tap.recv(2048)
+                frames += 1
+    return frames

@@ -1,0 +1,103 @@
+"""Between a drive's integers and SI units on the joint side.
+
+With `angle` the drive's angle on the joint side, `q = sign * (angle - offset_rad)`; torque and velocity change their
+sign with it.  A position that the drive counts at the motor is divided by the gear ratio, a torque that it states at
+the motor is multiplied by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivers.ethercat.config import DeviceTable, DriveTable
+from rt_core.types import FloatArray
+
+_TURN = 2.0 * math.pi
+INT32 = (-(1 << 31), (1 << 31) - 1)
+INT16 = (-(1 << 15), (1 << 15) - 1)
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """What one drive's per mille are of."""
+
+    torque_nm: float = math.nan
+    current_a: float = math.nan
+
+
+def velocity_rad_s(device: DeviceTable) -> float:
+    """One digit of velocity [rad/s] on the side of the position encoder."""
+    return {
+        "counts/s": _TURN / device.counts_per_rev,
+        "0.1counts/s": 0.1 * _TURN / device.counts_per_rev,
+        "rpm": _TURN / 60.0,
+        "0.001rpm": 0.001 * _TURN / 60.0,
+        "mrad/s": 0.001,
+    }[device.velocity_unit]
+
+
+class JointScaling:
+    """Factors of all joints, as arrays.
+
+    Parameters
+    ----------
+    drives, devices, ratings : n each
+        In the order of the joints.
+
+    Attributes
+    ----------
+    position, velocity, torque, current, motor_position, temperature : (n,) float64
+        One digit of the object in SI units, joint side (motor side for the motor position), with sign.
+    position_zero, motor_zero : (n,) float64
+        Taken from the scaled position [rad].
+    """
+
+    def __init__(
+        self, drives: Sequence[DriveTable], devices: Sequence[DeviceTable], ratings: Sequence[Ratings]
+    ) -> None:
+        def array(values: list[float]) -> FloatArray:
+            return np.array(values, dtype=np.float64)
+
+        rows = list(zip(drives, devices, ratings, strict=True))
+        sign = array([float(drive.sign) for drive, _, _ in rows])
+        gear = array([drive.gear_ratio for drive, _, _ in rows])
+        offset = array([drive.offset_rad for drive, _, _ in rows])
+        encoder_gear = np.where([device.position_side == "motor" for _, device, _ in rows], gear, 1.0)
+        torque_gear = np.where([device.torque_side == "motor" for _, device, _ in rows], gear, 1.0)
+        self.position = sign * _TURN / (array([device.counts_per_rev for _, device, _ in rows]) * encoder_gear)
+        self.position_zero = sign * offset
+        self.velocity = sign * array([velocity_rad_s(device) for _, device, _ in rows]) / encoder_gear
+        torque_nm = [
+            {"permille": 1e-3 * rating.torque_nm, "mNm": 1e-3, "0.01Nm": 1e-2}[device.torque_unit]
+            for _, device, rating in rows
+        ]
+        self.torque = sign * array(torque_nm) * torque_gear
+        current_a = [
+            1e-3 * (rating.current_a if device.current_unit == "permille" else 1.0) for _, device, rating in rows
+        ]
+        self.current = sign * array(current_a)
+        counts = [device.motor_counts_per_rev or math.nan for _, device, _ in rows]
+        self.motor_position = sign * _TURN / array(counts)
+        self.motor_zero = sign * offset * gear
+        self.temperature = array([device.temperature_scale for _, device, _ in rows])
+        self.temperature_zero = array([-device.temperature_offset for _, device, _ in rows])
+
+    def position_counts(self, q: FloatArray) -> list[int]:
+        """Return counts of joint positions (n,) [rad], rounded, within 32 bits."""
+        return _digits((q + self.position_zero) / self.position, INT32)
+
+    def velocity_digits(self, dq: FloatArray) -> list[int]:
+        """Return digits of joint velocities (n,) [rad/s]."""
+        return _digits(dq / self.velocity, INT32)
+
+    def torque_digits(self, tau: FloatArray) -> list[int]:
+        """Return digits of joint torques (n,) [N*m]; more than 16 bits hold is limited to what they hold."""
+        return _digits(tau / self.torque, INT16)
+
+
+def _digits(values: FloatArray, limits: tuple[int, int]) -> list[int]:
+    return [int(value) for value in np.clip(np.rint(values), *limits)]

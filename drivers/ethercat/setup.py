@@ -1,0 +1,181 @@
+"""What is read from and written to each drive in PRE-OP: init SDOs, PDO mapping, ratings, expected values."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from drivers.driver import DriverConfigError
+from drivers.ethercat.bus import Bus
+from drivers.ethercat.config import MODES, EthercatConfig, SdoValue, address, describe, interpolation_period
+from drivers.ethercat.errors import SdoError, SdoTimeoutError
+from drivers.ethercat.pdo import PdoLayout, SdoWrite, assignment_object, mapping_difference, remap_writes
+from drivers.ethercat.scaling import Ratings
+
+_FORMATS = {
+    "u8": "<B", "i8": "<b", "u16": "<H", "i16": "<h", "u32": "<I", "i32": "<i", "u64": "<Q", "i64": "<q",
+    "f32": "<f", "f64": "<d",
+}  # fmt: skip
+_RATING_TOLERANCE = 0.01
+_TRIES = 3
+T = TypeVar("T")
+
+
+def encode(value: SdoValue) -> SdoWrite:
+    """Bytes of a configured value."""
+    index, subindex = address(value.object)
+    return SdoWrite(index, subindex, struct.pack(_FORMATS[value.type], value.value))
+
+
+class DriveSetup:
+    """Setting up one drive.
+
+    Parameters
+    ----------
+    bus : Bus
+    config : EthercatConfig
+    joint : int
+        Number of the joint, from 0.
+    """
+
+    def __init__(self, bus: Bus, config: EthercatConfig, joint: int) -> None:
+        self._bus = bus
+        self._config = config
+        self._drive = config.drive[joint]
+        self._device = config.device_of(joint)
+        self._position = config.positions[joint]
+        self._timeout_ms = config.sdo_timeout_ms
+        self._where = f"joint {self._drive.joint!r} ({self._drive.device}, position {self._position})"
+
+    def run(self) -> tuple[Ratings, list[SdoWrite]]:
+        """Configure the drive; return its ratings, and what was written, to be written again if it was off.
+
+        Raises
+        ------
+        DriverConfigError
+            The drive is not what the configuration says; the message names object and values.
+        SdoError
+            It refuses or does not answer.
+        """
+        self._check_expected()
+        ratings = Ratings(
+            self._rating(
+                "rated_torque_nm", self._device.rated_torque_nm, self._device.rated_torque_object, self._needs_torque
+            ),
+            self._rating(
+                "rated_current_a", self._device.rated_current_a, self._device.rated_current_object, self._needs_current
+            ),
+        )
+        written = self._parameters()
+        for write in written:
+            self._write(write, "init")
+        for layout in (self._device.outputs, self._device.inputs):
+            written += self._map(layout)
+        return ratings, written
+
+    @property
+    def _needs_torque(self) -> bool:
+        mapped = "torque" in self._device.inputs.meanings or "target_torque" in self._device.outputs.meanings
+        return mapped and self._device.torque_unit == "permille"
+
+    @property
+    def _needs_current(self) -> bool:
+        return "current" in self._device.inputs.meanings and self._device.current_unit == "permille"
+
+    def _parameters(self) -> list[SdoWrite]:
+        writes = [encode(value) for value in (*self._device.init, *self._drive.init)]
+        mode = self._config.mode
+        if mode != "none":
+            writes.append(SdoWrite(0x6060, 0, bytes([MODES[mode]])))
+        if mode in ("csp", "csv") and self._device.interpolation_period:
+            value, exponent = interpolation_period(self._config.cycle_ns)
+            writes += [SdoWrite(0x60C2, 1, bytes([value])), SdoWrite(0x60C2, 2, struct.pack("<b", exponent))]
+        return writes
+
+    @staticmethod
+    def _patiently(transfer: Callable[[], T]) -> T:
+        """Try again what was lost on the way; what the drive refuses is refused."""
+        for _ in range(_TRIES - 1):
+            try:
+                return transfer()
+            except SdoError as error:
+                if error.abort:
+                    raise
+        return transfer()
+
+    def _write(self, write: SdoWrite, purpose: str) -> None:
+        try:
+            self._patiently(
+                lambda: self._bus.sdo_write(self._position, write.index, write.subindex, write.data, self._timeout_ms)
+            )
+        except SdoTimeoutError as error:
+            raise SdoTimeoutError(f"{self._where}: {purpose}: {error}") from error
+        except SdoError as error:
+            raise SdoError(f"{self._where}: {purpose}: {write}: {error}", error.abort) from error
+
+    def _read(self, index: int, subindex: int) -> int:
+        try:
+            raw = self._patiently(lambda: self._bus.sdo_read(self._position, index, subindex, self._timeout_ms))
+            return int.from_bytes(raw, "little")
+        except SdoTimeoutError as error:
+            raise SdoTimeoutError(f"{self._where}: {error}") from error
+        except SdoError as error:
+            raise SdoError(f"{self._where}: {error}", error.abort) from error
+
+    def _map(self, layout: PdoLayout) -> list[SdoWrite]:
+        writes = remap_writes(layout, self._device.remap)
+        if self._device.remap:
+            for write in writes:
+                self._write(write, "mapping")
+        elif self._assigned(layout) != [index for index, _ in layout.pdos]:
+            for write in writes:
+                self._write(write, "PDO assignment")
+        else:
+            writes = []
+        mapped = {index: [self._read(index, k + 1) for k in range(self._read(index, 0))] for index, _ in layout.pdos}
+        difference = mapping_difference(layout, self._assigned(layout), mapped)
+        if difference:
+            hint = "" if self._device.remap else " (remap = false: rx and tx must say what the drive has)"
+            raise DriverConfigError(f"{self._where}: {difference}{hint}")
+        return writes
+
+    def _assigned(self, layout: PdoLayout) -> list[int]:
+        index = assignment_object(layout)
+        return [self._read(index, k + 1) for k in range(self._read(index, 0))]
+
+    def _check_expected(self) -> None:
+        for value in self._device.expect:
+            write = encode(value)
+            try:
+                raw = self._patiently(
+                    partial(self._bus.sdo_read, self._position, write.index, write.subindex, self._timeout_ms)
+                )
+            except SdoError as error:
+                raise SdoError(f"{self._where}: expected {describe(value)}: {error}", error.abort) from error
+            if raw != write.data:
+                form = _FORMATS[value.type]
+                found = struct.unpack(form, raw)[0] if len(raw) == struct.calcsize(form) else f"0x{raw[::-1].hex()}"
+                raise DriverConfigError(
+                    f"{self._where}: the drive has {value.object} = {found}, expected is {describe(value)}: set the "
+                    "drive, or correct the device table"
+                )
+
+    def _rating(self, key: str, given: float | None, object_: str, needed: bool) -> float:
+        if not needed:
+            return math.nan if given is None else given
+        try:
+            own = self._read(*address(object_)) * 1e-3
+        except SdoError:
+            if given is None:
+                raise
+            return given
+        if own <= 0.0 and given is None:
+            raise DriverConfigError(f"{self._where}: the drive has {object_} = 0: give {key}")
+        if given is not None and own > 0.0 and abs(own - given) > _RATING_TOLERANCE * given:
+            raise DriverConfigError(
+                f"{self._where}: {key} = {given:g}, but the drive's {object_} says {own:g}: correct one of them"
+            )
+        return own if given is None else given

@@ -1,0 +1,105 @@
+"""`thetad sim`: simulated hardware for rehearsals: servo drives on an Ethernet interface, and a cable to them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from service.cli.common import EXIT_OK, CliError, add_json_flag, print_json
+
+DESCRIPTION = """\
+Hardware made of software, for rehearsing a set-up before the real one is there, and for tests.
+"""
+EPILOG = """\
+examples, as root:
+  thetad sim link up                                            make a virtual cable, thetad0 to thetad1
+  thetad sim ethercat configs/ethercat/arm9_segment.toml        nine servo drives at thetad1
+  thetad serve -c configs/ethercat_arm9.toml                    elsewhere: the daemon at thetad0
+  thetad sim link down
+"""
+LINK = """\
+Make or remove a pair of virtual Ethernet interfaces: what goes into one comes out of the other.
+
+It changes the network interfaces of this machine and therefore needs root (CAP_NET_ADMIN).  The interfaces have no
+address and no route, so nothing but EtherCAT uses them; `down` removes only what is such a pair.
+"""
+ETHERCAT = """\
+Answer EtherCAT frames on an interface as the servo drives of a simulated arm, until SIGTERM or Ctrl-C.
+
+Each drive moves one joint of one common arm, so gravity and coupling are real.  Needs root, or CAP_NET_RAW.
+When the drives answer, one JSON line with their number is printed on stdout.  docs/ethercat.md describes the file.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    from sim_backend.ethercat.link import MASTER_END, SEGMENT_END
+
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "sim", help="simulated servo drives on an Ethernet interface", description=DESCRIPTION, epilog=EPILOG
+    )
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
+    link = what.add_parser("link", help="make or remove a virtual cable", description=LINK)
+    link.add_argument("action", choices=("up", "down"))
+    link.add_argument("--ends", nargs=2, default=(MASTER_END, SEGMENT_END), metavar=("MASTER", "SEGMENT"),
+                      help="names of the two interfaces (default: %(default)s)")  # fmt: skip
+    add_json_flag(link)
+    link.set_defaults(run=run_link)
+    ethercat = what.add_parser("ethercat", help="simulated servo drives", description=ETHERCAT)
+    ethercat.add_argument("segment", type=Path, help="description of arm, drives and faults, TOML")
+    ethercat.add_argument("--interface", default=SEGMENT_END, help="where the first drive is (default: %(default)s)")
+    ethercat.add_argument("--far-end", metavar="INTERFACE", help="where the last drive is, of a ring")
+    ethercat.add_argument("--priority", type=int, default=0, metavar="N", help="of SCHED_FIFO, 1 to 99; 0: ordinary")
+    ethercat.add_argument("--core", type=int, metavar="N", help="processor to stay on")
+    ethercat.add_argument("--check", action="store_true", help="check the description, then exit")
+    ethercat.set_defaults(run=run_ethercat)
+
+
+def run_link(arguments: argparse.Namespace) -> int:
+    """Make or remove the cable."""
+    from sim_backend.ethercat.link import Link
+
+    link = Link(*arguments.ends)
+    if arguments.action == "up":
+        link.up()
+    else:
+        link.down()
+    if arguments.json:
+        print_json({"link": arguments.action, "ends": [link.master, link.segment]})
+    return EXIT_OK
+
+
+def run_ethercat(arguments: argparse.Namespace) -> int:
+    """Serve the segment."""
+    from sim_backend.ethercat.build import build_segment
+    from sim_backend.ethercat.server import Scheduling, Server
+    from sim_backend.ethercat.settings import load_segment
+
+    settings = load_segment(arguments.segment)
+    if settings.ring != (arguments.far_end is not None):
+        need = "needs --far-end" if settings.ring else "is no ring (ring = true), and has no far end"
+        raise CliError(f"{arguments.segment}: the segment {need}")
+    simulated = build_segment(settings, time.monotonic_ns(), str(arguments.segment))
+    said = {"drives": len(settings.drive), "robot": simulated.model.name, "interface": arguments.interface}
+    if arguments.check:
+        print_json(said | {"ok": True})
+        return EXIT_OK
+    names = (arguments.interface,) if arguments.far_end is None else (arguments.interface, arguments.far_end)
+    server = Server(simulated.segment, names)
+    try:
+        server.run(
+            Scheduling(arguments.priority, arguments.core),
+            ready=lambda: print_json(said | {"event": "ready"}),
+            turn=simulated.turn,
+        )
+    finally:
+        server.close()
+    segment = simulated.segment
+    sys.stderr.write(
+        f"{server.frames} frames, {segment.steps} steps of the arm, {segment.skipped} left out because the process was "
+        "late\n"
+    )
+    return EXIT_OK

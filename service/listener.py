@@ -1,0 +1,70 @@
+"""Listens to a daemon while something else goes on: how old estimates are on arrival, and what the bus reports."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from service.client import BodyMessage, ClientTimeoutError, Subscriber
+
+_WAIT_S = 0.2
+
+
+class Listener:
+    """Two threads, one for estimates and one for the acquisition's status.
+
+    Attributes
+    ----------
+    bus : dict or None
+        What the driver last said of itself; None for a source without a bus.
+    """
+
+    def __init__(self, endpoints: dict[str, str], arm: str) -> None:
+        self.bus: dict[str, Any] | None = None
+        self._ages: list[float] = []
+        self._done = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._hear_estimates, args=(endpoints["estimates"], f"{arm}/estimate")),
+            threading.Thread(target=self._hear_status, args=(endpoints["frames"], f"{arm}/status")),
+        ]
+
+    def latency_us(self) -> dict[str, float]:
+        """Percentiles of the time from a frame's arrival at the driver to its estimate at a subscriber [us]."""
+        if not self._ages:
+            return {}
+        p50, p99, p999 = np.percentile(self._ages, (50.0, 99.0, 99.9))
+        return {"p50_us": float(p50), "p99_us": float(p99), "p999_us": float(p999), "max_us": max(self._ages)}
+
+    def _hear_estimates(self, endpoint: str, topic: str) -> None:
+        with Subscriber(endpoint, [topic], timeout_s=_WAIT_S) as stream:
+            while not self._done.is_set():
+                try:
+                    message = stream.receive()
+                except ClientTimeoutError:
+                    continue
+                self._ages.append(1e6 * stream.age_s(message))
+
+    def _hear_status(self, endpoint: str, topic: str) -> None:
+        with Subscriber(endpoint, [topic], timeout_s=_WAIT_S) as stream:
+            while not self._done.is_set():
+                try:
+                    message = stream.receive()
+                except ClientTimeoutError:
+                    continue
+                if isinstance(message, BodyMessage) and isinstance(message.body.get("source"), dict):
+                    self.bus = message.body["source"]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,73 @@
+"""What keeps a 1 kHz loop on time: scheduling policy, a processor of its own, locked memory, no garbage collection.
+
+Each of them is asked for by `[arm.realtime]` and granted by the system or not.  A process that is refused one works on
+without it and says so once; nothing here makes a late cycle wrong, only more frequent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_MCL_CURRENT, _MCL_FUTURE = 1, 2
+
+
+class RealtimeConfig(BaseModel):
+    """`[arm.realtime]`: of the acquisition process of a source that keeps a cycle."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    priority: int = Field(0, ge=0, le=98)  # of SCHED_FIFO; 0: ordinary scheduling
+    processors: tuple[int, ...] | None = None  # numbers of the processors it may use; None: all
+    lock_memory: bool = True  # no page of the process is ever swapped out
+
+
+def apply_realtime(config: RealtimeConfig) -> list[str]:
+    """Apply `config` to this process, and stop collecting garbage; returns what the system refused, a line each.
+
+    Call it last before the loop, when everything that lives long has been made.
+    """
+    refused: list[str] = []
+    if config.processors is not None:
+        try:
+            os.sched_setaffinity(0, config.processors)
+        except (OSError, ValueError) as error:
+            available = ", ".join(str(number) for number in sorted(os.sched_getaffinity(0)))
+            refused.append(f"processors {_list(config.processors)}: {_reason(error)}; this process may use {available}")
+    if config.lock_memory and (error_number := _lock_memory()):
+        refused.append(
+            f"lock_memory: {os.strerror(error_number)}; run as root, or give it CAP_IPC_LOCK or a memlock limit"
+        )
+    if config.priority:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(config.priority))
+        except OSError as error:
+            refused.append(
+                f"priority {config.priority}: {_reason(error)}; run as root, or give the process CAP_SYS_NICE or an "
+                "rtprio limit"
+            )
+    # What is alive now stays for good, and frames hold no cycles: collecting would only stop the loop for a while.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    return refused
+
+
+def _lock_memory() -> int:
+    """Lock all pages, present and future; returns 0 or the error number."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE) == 0:
+        return 0
+    return ctypes.get_errno()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in numbers)

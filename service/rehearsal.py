@@ -1,0 +1,151 @@
+"""A demonstration's bus: a network namespace of its own, a virtual cable, and simulated drives at its far end.
+
+The namespace is this process's from then on, and that of every process it starts: nothing of the machine's network is
+touched, and all of it goes when the last of them ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from drivers.ethercat.cycle import Histogram, sleep_until
+from service.config import ConfigError
+from service.realtime import RealtimeConfig, apply_realtime
+from sim_backend.ethercat.link import Link, enable_loopback
+
+_SHIPPED = Path(__file__).resolve().parent.parent / "configs"
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_READY_S = 120.0  # the first start compiles
+_STOP_S = 5.0
+_PROBE_CYCLE_NS = 1_000_000
+
+
+class RehearsalError(RuntimeError):
+    """The simulated bus could not be set up; the message says why."""
+
+
+def bus_configuration(robot: str) -> tuple[dict[str, Any], Path]:
+    """Return the arm's table of `configs/ethercat_ROBOT.toml` and the file of its drives; raises `ConfigError`."""
+    config, segment = _SHIPPED / f"ethercat_{robot}.toml", _SHIPPED / "ethercat" / f"{robot}_segment.toml"
+    if not (config.is_file() and segment.is_file()):
+        known = sorted(path.stem.removeprefix("ethercat_") for path in _SHIPPED.glob("ethercat_*.toml"))
+        raise ConfigError(f"robot {robot}: there are no simulated drives for it; there are for {', '.join(known)}")
+    arm: dict[str, Any] = tomllib.loads(config.read_text(encoding="utf-8"))["arm"][0]
+    return arm, segment
+
+
+def own_network() -> None:
+    """Move this process to a network namespace of its own, with a working loopback interface.
+
+    Raises
+    ------
+    RehearsalError
+        The process may not.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEW_NETWORK) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise RehearsalError(f"a network namespace of its own is refused ({reason}): run it as root (sudo)")
+    enable_loopback()
+
+
+class Drives:
+    """Simulated drives in a process of their own, at the far end of a virtual cable."""
+
+    def __init__(self, segment: Path, priority: int) -> None:
+        self._link = Link()
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
+        self._command = [sys.executable, "-m", "service.cli.main", "sim", "ethercat", str(segment)]
+        self._command += ["--priority", str(priority)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Lay the cable and wait until the drives answer; raises `RehearsalError`."""
+        self._link.up()
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._log)
+        try:
+            self._await_ready(self._process)
+        except RehearsalError:
+            self.stop()
+            raise
+        return self
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            line = process.stdout.readline() if selector.select(_READY_S) else b""
+        if not line or json.loads(line).get("event") != "ready":
+            raise RehearsalError(f"the simulated drives do not start: {self._said() or 'no answer'}")
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def stop(self) -> str:
+        """End the drives and remove the cable; returns their last words."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self._link.exists():
+            self._link.down()
+        said = self._said()
+        self._log.close()
+        return said
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, float]:
+    """Percentiles of the period [us] of a 1 kHz loop that does nothing, in a process of its own with these settings."""
+    command = [sys.executable, "-m", "service.rehearsal", config.model_dump_json(), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30.0)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def _empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, float]:
+    period = Histogram()
+    apply_realtime(config)
+    last_ns = time.monotonic_ns()
+    deadline_ns, end_ns = last_ns, last_ns + round(seconds * 1e9)
+    while deadline_ns < end_ns:
+        deadline_ns += _PROBE_CYCLE_NS
+        now_ns = time.monotonic_ns()
+        if deadline_ns < now_ns:  # skip to the grid
+            deadline_ns += (now_ns - deadline_ns) // _PROBE_CYCLE_NS * _PROBE_CYCLE_NS + _PROBE_CYCLE_NS
+        sleep_until(deadline_ns)
+        now_ns = time.monotonic_ns()
+        period.add(now_ns - last_ns)
+        last_ns = now_ns
+    return period.summary()
+
+
+if __name__ == "__main__":
+    print(json.dumps(_empty_loop(RealtimeConfig.model_validate_json(sys.argv[1]), float(sys.argv[2]))))

@@ -1,0 +1,119 @@
+"""The state machine of the application layer: requests, checks, delays, errors, acknowledgement (ETG.1000.6, 6.4)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from sim_backend.ethercat import registers as reg
+
+_ORDER = (reg.AL_INIT, reg.AL_PREOP, reg.AL_SAFEOP, reg.AL_OP)
+_WAIT_NS = 1_000_000  # between two looks at a condition that is not met yet
+
+#: Says for (present state, requested state) with which AL status code the change is refused; 0 for not at all, None
+#: while that depends on something still to come.
+Check = Callable[[int, int], int | None]
+#: Told of (former state, new state).
+Entered = Callable[[int, int], None]
+
+
+class StateMachine:
+    """AL control and status of one slave.
+
+    Parameters
+    ----------
+    view : memoryview
+        The slave's memory.
+    check, entered : callables
+        Of the device; see `Check` and `Entered`.
+    transition_ns : int
+        How long a change to a higher state takes [ns]; to a lower one there is no delay.
+    patience_ns : int
+        How long a change waits for what its check misses [ns].
+    """
+
+    def __init__(
+        self, view: memoryview, check: Check, entered: Entered, *, transition_ns: int, patience_ns: int = 1_000_000_000
+    ) -> None:
+        self._view = view
+        self._check = check
+        self._entered = entered
+        self._transition_ns = transition_ns
+        self._patience_ns = patience_ns
+        self._requested = 0
+        self._deadline_ns = reg.NEVER_NS
+        self.due_ns = reg.NEVER_NS
+        self.state = reg.AL_INIT
+        self.error = False
+
+    def power_on(self) -> None:
+        """Begin in INIT, without telling the device."""
+        self.due_ns = reg.NEVER_NS
+        self.state, self.error = reg.AL_INIT, False
+        self._view[reg.AL_CONTROL] = reg.AL_INIT
+        self._show(reg.AL_CODE_NONE)
+
+    def control(self, now_ns: int) -> None:
+        """Take up what the master has written to AL control."""
+        control = self._view[reg.AL_CONTROL]
+        target = control & reg.AL_STATE_MASK
+        if self.error and not control & reg.AL_ERROR and target != reg.AL_INIT:
+            return  # an error has to be acknowledged first
+        self.error = False
+        self._show(reg.AL_CODE_NONE)
+        self.due_ns = reg.NEVER_NS
+        refused = self._forbidden(target)
+        if refused:
+            self._refuse(refused)
+        elif _ORDER.index(target) <= _ORDER.index(self.state):
+            self._enter(target)
+        else:
+            self._requested = target
+            self.due_ns = now_ns + self._transition_ns
+            self._deadline_ns = self.due_ns + self._patience_ns
+
+    def tick(self, now_ns: int) -> None:
+        """Carry out the change that is due."""
+        if now_ns < self.due_ns:
+            return
+        code = self._check(self.state, self._requested)
+        if code is None and now_ns < self._deadline_ns:
+            self.due_ns = now_ns + _WAIT_NS
+            return
+        self.due_ns = reg.NEVER_NS
+        if code == reg.AL_CODE_NONE:
+            self._enter(self._requested)
+        else:
+            self._refuse(reg.AL_CODE_NO_OUTPUTS if code is None else code)
+
+    def fail(self, code: int, fall_to: int) -> None:
+        """Show an error and fall to a lower state; a pending request is dropped."""
+        self.due_ns = reg.NEVER_NS
+        if fall_to in _ORDER and _ORDER.index(fall_to) < _ORDER.index(self.state):
+            self._enter(fall_to)
+        self._refuse(code)
+
+    def _forbidden(self, target: int) -> int:
+        """AL status code of a request that no state of the device could allow, else 0."""
+        if target == reg.AL_BOOT:
+            initial = self.state == reg.AL_INIT
+            return reg.AL_CODE_BOOT_NOT_SUPPORTED if initial else reg.AL_CODE_INVALID_STATE_CHANGE
+        if target not in _ORDER:
+            return reg.AL_CODE_UNKNOWN_STATE
+        if _ORDER.index(target) > _ORDER.index(self.state) + 1:
+            return reg.AL_CODE_INVALID_STATE_CHANGE
+        return reg.AL_CODE_NONE
+
+    def _enter(self, state: int) -> None:
+        former, self.state = self.state, state
+        if former != state:
+            self._entered(former, state)
+        self._show(reg.AL_CODE_NONE)
+
+    def _refuse(self, code: int) -> None:
+        self.error = True
+        self._show(code)
+
+    def _show(self, code: int) -> None:
+        struct.pack_into("<H", self._view, reg.AL_STATUS, self.state | reg.AL_ERROR * self.error)
+        struct.pack_into("<H", self._view, reg.AL_STATUS_CODE, code)

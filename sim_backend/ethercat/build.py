@@ -1,0 +1,117 @@
+"""A segment made from its description: the arm, its drives, the slave controllers in front of them, the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from drivers.robot_file import RobotError, load_robot
+from rt_core.model.robot import RobotModel
+from sim_backend.driven import DRIVEN
+from sim_backend.errors import SimulationConfigError
+from sim_backend.ethercat.axis import Mounting
+from sim_backend.ethercat.clock import ClockSettings
+from sim_backend.ethercat.communication import build_dictionary
+from sim_backend.ethercat.controller import SlaveController
+from sim_backend.ethercat.dictionary import ObjectDictionary
+from sim_backend.ethercat.machine import DriveFitting, Machine
+from sim_backend.ethercat.profile import load_profile
+from sim_backend.ethercat.registers import AL_OP, UInt8Array
+from sim_backend.ethercat.segment import Segment
+from sim_backend.ethercat.settings import DriveSettings, SegmentFileError, SegmentSettings
+from sim_backend.faults import FaultSchedule, FaultScript
+
+RATED_TORQUE, RATED_CURRENT = 0x6076, 0x6075
+
+
+class SimulatedSegment:
+    """A segment with its machine and its faults, as `settings` describe them; faults count from the first OP of all.
+
+    Parameters
+    ----------
+    settings : SegmentSettings
+    now_ns : int
+        CLOCK_MONOTONIC at which everything is switched on [ns].
+
+    Attributes
+    ----------
+    model : RobotModel
+    segment : Segment
+    machine : Machine
+    faults : FaultSchedule
+
+    Raises
+    ------
+    SimulationConfigError, RobotError
+        Robot, drives or faults do not fit together.
+    """
+
+    def __init__(self, settings: SegmentSettings, now_ns: int) -> None:
+        self.model: RobotModel = load_robot(settings.robot).model
+        names = [joint.name for joint in self.model.joints]
+        if [drive.joint for drive in settings.drive] != names:
+            raise SegmentFileError(
+                f"the drives are those of {', '.join(drive.joint for drive in settings.drive)}, and robot "
+                f"'{self.model.name}' has {', '.join(names)}: list one drive for each, in this order"
+            )
+        fittings = [_fitting(drive) for drive in settings.drive]
+        sim = DRIVEN.model_copy(update={"seed": settings.seed, "torque_noise": settings.torque_noise})
+        self.machine = Machine(self.model, fittings, sim, settings.start)
+        factories: list[Callable[[UInt8Array], SlaveController]] = [
+            partial(
+                SlaveController, profile=fitting.profile, dictionary=fitting.dictionary, alias=drive.alias,
+                serial=drive.serial,
+            )
+            for drive, fitting in zip(settings.drive, fittings, strict=True)
+        ]  # fmt: skip
+        self.segment = Segment(
+            factories,
+            self.machine,
+            ring=settings.ring,
+            hop_ns=settings.hop_ns,
+            clocks=[ClockSettings(drive.clock_ppm, drive.clock_start_ns) for drive in settings.drive],
+            now_ns=now_ns,
+        )
+        self.faults = FaultSchedule(FaultScript(fault=settings.fault), names)
+
+    def turn(self, now_ns: int) -> None:
+        """Bring about the faults that are due at host time `now_ns` (CLOCK_MONOTONIC)."""
+        if not self.faults.left:
+            return
+        steps = self.segment.steps
+        if all(controller.al_state == AL_OP for controller in self.segment.controllers):
+            self.faults.begin(now_ns, steps)
+        for action in self.faults.due(now_ns, steps):
+            action.apply(self.segment, self.machine)
+
+
+def _fitting(drive: DriveSettings) -> DriveFitting:
+    profile = load_profile(drive.device)
+    dictionary = build_dictionary(profile, drive.serial)
+    constants = {}
+    if drive.rated_torque_nm is not None:
+        constants["rated_torque_mnm"] = _rate(dictionary, RATED_TORQUE, drive.rated_torque_nm, drive)
+    if drive.rated_current_a is not None:
+        constants["rated_current_ma"] = _rate(dictionary, RATED_CURRENT, drive.rated_current_a, drive)
+    if constants:
+        profile = profile.model_copy(update={"drive": profile.drive.model_copy(update=constants)})
+    return DriveFitting(profile, dictionary, Mounting(drive.gear_ratio, drive.sign, drive.offset_rad))
+
+
+def _rate(dictionary: ObjectDictionary, index: int, value: float, drive: DriveSettings) -> int:
+    """Set a rated value, in thousandths; returns it."""
+    entry = dictionary.find(index)
+    thousandths = round(1000.0 * value)
+    if entry is None or thousandths < 1:
+        what = "has no such object" if entry is None else "cannot be so small"
+        raise SegmentFileError(f"joint {drive.joint}: 0x{index:04X} of device {drive.device} {what}")
+    entry.value = entry.default = thousandths  # also after a power cycle
+    return thousandths
+
+
+def build_segment(settings: SegmentSettings, now_ns: int, origin: str = "segment") -> SimulatedSegment:
+    """Make the segment; raises `SegmentFileError`, with the place that `settings` come from."""
+    try:
+        return SimulatedSegment(settings, now_ns)
+    except (RobotError, SimulationConfigError) as error:
+        raise SegmentFileError(f"{origin}: {error}") from error

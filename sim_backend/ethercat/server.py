@@ -1,0 +1,273 @@
+"""A segment at a network interface: raw sockets, a clock, and nothing else.
+
+The loop waits for a frame or for the next thing that is due, whichever is first.  A socket sees all frames with the
+EtherCAT type that come to its interface, and not those that it sends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from sim_backend.errors import SimulationError
+from sim_backend.ethercat.segment import Segment
+from sim_backend.ethercat.wire import ETHERTYPE
+
+_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC, _PACKET_IGNORE_OUTGOING = 263, 1, 1, 23
+_ARPHRD_ETHER = 1
+_SIOCGIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8913, 0x1, 0x40
+#: Longest sleep: a stop or a fault set from outside takes effect within it [s].
+_LONGEST_WAIT_S = 0.1
+#: Below this the loop does not sleep but looks again [ns].
+_SHORTEST_WAIT_NS = 20_000
+#: Frames taken from a socket before time is looked at again.
+_BURST = 16
+
+
+class ServerError(SimulationError, OSError):
+    """The segment cannot be put at an interface; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """How the process runs.
+
+    Attributes
+    ----------
+    priority : int
+        Of SCHED_FIFO, 1 to 99; 0 leaves the scheduler as it is.
+    core : int, optional
+        Processor core to stay on.
+    """
+
+    priority: int = 0
+    core: int | None = None
+
+
+def open_interface(name: str) -> socket.socket:
+    """Return a raw socket for the EtherCAT frames of an interface.
+
+    Raises
+    ------
+    ServerError
+        The interface does not exist, is down, is no Ethernet, or raw sockets are not permitted.
+    """
+    _check_interface(name)
+    try:
+        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    except PermissionError as error:
+        raise ServerError(
+            f"no permission for raw sockets on {name}: run as root, or give the interpreter cap_net_raw with setcap"
+        ) from error
+    try:
+        raw.setblocking(False)
+        raw.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        raw.bind((name, ETHERTYPE))
+        member = struct.pack("iHH8s", socket.if_nametoindex(name), _PACKET_MR_PROMISC, 0, b"")
+        raw.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, member)
+        kind = raw.getsockname()[3]
+    except OSError as error:
+        raw.close()
+        raise ServerError(f"interface {name} cannot be used: {os.strerror(error.errno or 0)}") from error
+    if kind != _ARPHRD_ETHER:
+        raw.close()
+        raise ServerError(f"interface {name} is no Ethernet: take a network card or one end of a virtual pair")
+    return raw
+
+
+def _check_interface(name: str) -> None:
+    names = sorted(each for _, each in socket.if_nameindex())
+    if name not in names:
+        raise ServerError(f"there is no interface {name!r}; there are: {', '.join(names) or 'none'}")
+    flags = _flags(name)
+    if not flags & _IFF_UP:
+        raise ServerError(f"interface {name} is down: switch it on with ip link set {name} up")
+    if not flags & _IFF_RUNNING:
+        raise ServerError(f"interface {name} has no link: plug the cable in, or switch the other end on")
+
+
+def _flags(name: str) -> int:
+    """Return the flags of an interface in the network namespace of this process; 0 if it has gone."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16sH14x", name.encode(), 0))
+        except OSError:
+            return 0
+    return int(struct.unpack("16xH14x", answer)[0])
+
+
+class Server:
+    """A segment at one interface, or two for a ring.
+
+    Parameters
+    ----------
+    segment : Segment
+    interfaces : tuple of str
+        That of the first port, and that of the far end.
+
+    Attributes
+    ----------
+    frames, replies, unsent : int
+        Received; sent; and lost because the interface did not take them.
+
+    Raises
+    ------
+    ServerError
+        See `open_interface`; or a number of interfaces that the segment does not have.
+    """
+
+    def __init__(self, segment: Segment, interfaces: tuple[str, ...]) -> None:
+        ports = 2 if segment.topology.ring else 1
+        if len(interfaces) != ports or len(set(interfaces)) != ports:
+            raise ServerError(
+                f"a {'ring' if ports == 2 else 'line'} takes {ports} interface{'s' * (ports == 2)}, given were "
+                f"{', '.join(interfaces) or 'none'}"
+            )
+        self.segment = segment
+        self.frames = self.replies = self.unsent = 0
+        self._stop = False
+        self._sockets: list[socket.socket] = []
+        try:
+            for name in interfaces:
+                self._sockets.append(open_interface(name))
+        except ServerError:
+            self.close()
+            raise
+        self._names = interfaces
+        segment.warm_up()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for raw in self._sockets:
+            raw.close()
+
+    def stop(self) -> None:
+        """Let `run` return; may be called from a signal handler."""
+        self._stop = True
+
+    def run(
+        self,
+        scheduling: Scheduling | None = None,
+        ready: Callable[[], None] | None = None,
+        turn: Callable[[int], None] | None = None,
+    ) -> None:
+        """Answer frames until `stop`, SIGTERM or SIGINT.
+
+        Parameters
+        ----------
+        scheduling : Scheduling, optional
+        ready : callable, optional
+            Called when frames are answered from now on.
+        turn : callable, optional
+            Called with CLOCK_MONOTONIC [ns] after each turn of the loop; must be quick.
+
+        Raises
+        ------
+        ServerError
+            The scheduling is not permitted, or an interface has gone.
+        """
+        self._stop = False
+        with _signals(self), _scheduled(scheduling or Scheduling()):
+            self.segment.begin(time.monotonic_ns())
+            due_ns = self.serve()
+            if ready is not None:
+                ready()
+            while not self._stop:
+                self._wait(due_ns)
+                due_ns = self.serve()
+                if turn is not None:
+                    turn(time.monotonic_ns())
+
+    def serve(self) -> int:
+        """Do what is due and answer the frames that have come; returns the time of the next thing due [ns]."""
+        segment = self.segment
+        segment.tick(time.monotonic_ns())
+        for port, raw in enumerate(self._sockets):
+            for _ in range(_BURST):
+                try:
+                    frame = raw.recv(2048)
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    self._lost(port, error)
+                    break
+                self.frames += 1
+                for answer in segment.exchange(frame, port, time.monotonic_ns()):
+                    self._send(*answer)
+        now_ns = time.monotonic_ns()
+        for answer in segment.released(now_ns):
+            self._send(*answer)
+        return segment.tick(now_ns)
+
+    def _wait(self, due_ns: int) -> None:
+        wait_ns = due_ns - time.monotonic_ns()
+        if wait_ns < _SHORTEST_WAIT_NS:
+            return
+        # Not poll, whose time-outs are whole milliseconds.
+        select.select(self._sockets, (), (), min(wait_ns * 1e-9, _LONGEST_WAIT_S))
+
+    def _send(self, port: int, frame: bytes) -> None:
+        try:
+            self._sockets[port].send(frame)
+        except OSError as error:
+            self.unsent += 1
+            if error.errno not in (errno.ENOBUFS, errno.EAGAIN):
+                self._lost(port, error)
+        else:
+            self.replies += 1
+
+    def _lost(self, port: int, error: OSError) -> None:
+        """Go on while the link is only down, as a segment with its cable pulled does."""
+        if error.errno == errno.ENETDOWN and self._names[port] in {name for _, name in socket.if_nameindex()}:
+            return
+        raise ServerError(f"interface {self._names[port]} has gone: {os.strerror(error.errno or 0)}") from error
+
+
+@contextmanager
+def _signals(server: Server) -> Iterator[None]:
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.stop()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    old = [(number, signal.signal(number, stop)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in old:
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _scheduled(scheduling: Scheduling) -> Iterator[None]:
+    """Run with the settings, and without pauses for the garbage that was there before."""
+    policy, parameters, cores = os.sched_getscheduler(0), os.sched_getparam(0), os.sched_getaffinity(0)
+    try:
+        if scheduling.core is not None:
+            os.sched_setaffinity(0, {scheduling.core})
+        if scheduling.priority:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(scheduling.priority))
+    except OSError as error:
+        os.sched_setaffinity(0, cores)
+        raise ServerError(
+            f"core {scheduling.core}, SCHED_FIFO priority {scheduling.priority}: {os.strerror(error.errno or 0)}; "
+            f"cores are {sorted(cores)}, priorities 1 to 99, and a priority needs root or CAP_SYS_NICE"
+        ) from error
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        os.sched_setscheduler(0, policy, parameters)
+        os.sched_setaffinity(0, cores)

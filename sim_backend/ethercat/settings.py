@@ -1,0 +1,112 @@
+"""What a simulated segment is made of, as its TOML file has it: an arm, a drive for each joint, cables, faults.
+
+    robot = "arm9"
+
+    [[drive]]
+    joint = "joint_1"
+    device = "generic_servo"      # a shipped profile, or the path of one
+    gear_ratio = 101.0
+
+Relative paths are relative to the file.  Unknown keys and values out of range are refused with their place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from sim_backend.errors import SimulationConfigError
+from sim_backend.faults import Fault
+
+_LARGEST_CLOCK_START_NS = 10**15
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class SegmentFileError(SimulationConfigError):
+    """A description of a segment that cannot be used; names file and key."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DriveSettings(_Table):
+    """`[[drive]]`: the drive of one joint, in the order along the cable, which is that of the joints."""
+
+    joint: str
+    device: str = "generic_servo"
+    gear_ratio: Positive | None = None
+    """Motor turns a joint turn; None: that of the device."""
+    sign: Literal[-1, 1] = 1
+    """-1: the drive counts against the joint."""
+    offset_rad: Finite = 0.0
+    """The drive's angle, on the joint side, where the joint is at zero."""
+    rated_torque_nm: Positive | None = None
+    """Object 0x6076 [N*m], on the side that the device measures; None: that of the device."""
+    rated_current_a: Positive | None = None
+    """Object 0x6075 [A]."""
+    alias: Annotated[int, Field(ge=0, le=0xFFFF)] = 0
+    serial: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] = 0
+    clock_ppm: Annotated[float, Field(ge=-1000.0, le=1000.0)] = 0.0
+    """How much faster the slave's clock runs than the host's."""
+    clock_start_ns: Annotated[int, Field(ge=0, le=_LARGEST_CLOCK_START_NS)] = 0
+
+
+class SegmentSettings(_Table):
+    """A whole file."""
+
+    robot: str
+    """Name of a robot file, or its path."""
+    start: tuple[Finite, ...] | None = None
+    """Joint positions at the beginning [rad or m]; None: mid-range."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    torque_noise: Annotated[float, Field(ge=0.0)] = 0.0
+    """Standard deviation of the measured torque as a share of each joint's torque scale, besides its rounding."""
+    hop_ns: Annotated[int, Field(ge=0, le=1_000_000)] = 600
+    """Delay from a slave to the next."""
+    ring: bool = False
+    """A cable leads from the last drive back to a second interface."""
+    drive: Annotated[tuple[DriveSettings, ...], Field(min_length=1)]
+    fault: tuple[Fault, ...] = ()
+
+
+def load_segment(path: Path) -> SegmentSettings:
+    """Read the description of a segment; raises `SegmentFileError`."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SegmentFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SegmentFileError(f"{path}: not valid TOML: {error}") from error
+    return parse_segment(table, str(path), path.resolve().parent)
+
+
+def parse_segment(table: object, origin: str, base: Path) -> SegmentSettings:
+    """Check a description given as a table; `origin` names it in errors, `base` is what paths are relative to."""
+    try:
+        settings = SegmentSettings.model_validate(table)
+    except ValidationError as error:
+        raise SegmentFileError(f"{origin}: {'; '.join(map(_describe, error.errors()))}") from error
+
+    def absolute(name: str) -> str:
+        return str((base / name).resolve()) if name.endswith((".toml", ".urdf")) else name
+
+    drives = tuple(drive.model_copy(update={"device": absolute(drive.device)}) for drive in settings.drive)
+    return settings.model_copy(update={"robot": absolute(settings.robot), "drive": drives})
+
+
+def _describe(error: ErrorDetails) -> str:
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"]).lstrip(".")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        known: type[_Table] = DriveSettings if error["loc"][0] == "drive" else SegmentSettings
+        close = difflib.get_close_matches(str(error["loc"][-1]), list(known.model_fields), 1)
+        message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else "")
+    return f"{place}: {message}" if place else message

@@ -1,0 +1,79 @@
+"""Cables of a segment: a line or a ring of slaves, cut where a cable is broken or a slave has no power.
+
+Each slave has port 0 towards the master's first port and port 1 away from it.  A slave closes a port without a link,
+so that a frame which comes to it turns back there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.types import IntArray
+from sim_backend.ethercat.registers import (
+    DL_COMMUNICATION,
+    DL_LINK,
+    DL_LOOP_CLOSED,
+    DL_PDI_OPERATIONAL,
+)
+
+_PORTS = 4
+
+
+class Topology:
+    """Which slaves a frame comes to.
+
+    Attributes
+    ----------
+    head : (m,) int64
+        Slaves that process a frame sent into the first port, in that order.
+    tail : (k,) int64
+        Slaves that process a frame sent into the far end of a cut ring, in that order; they are never in `head`.
+    intact : bool
+        The ring is closed: what goes in at one end comes out at the other.
+    """
+
+    def __init__(self, count: int, *, ring: bool) -> None:
+        self.count, self.ring = count, ring
+        self.powered = [True] * count
+        self._cuts: set[int] = set()
+        self.head: IntArray
+        self.tail: IntArray
+        self.update()
+
+    def cut(self, after: int) -> None:
+        """Break the cable behind the first `after` slaves."""
+        if not 0 <= after <= self.count:
+            raise ValueError(f"cut after slave {after}: the segment has {self.count} slaves, take 0 to {self.count}")
+        self._cuts.add(after)
+        self.update()
+
+    def mend(self) -> None:
+        """Plug all cables in again."""
+        self._cuts.clear()
+        self.update()
+
+    def linked(self, gap: int) -> bool:
+        """Tell whether the cable behind the first `gap` slaves joins two powered ends; the master's are."""
+        if gap in self._cuts or (gap == self.count and not self.ring):
+            return False
+        before = gap == 0 or self.powered[gap - 1]
+        return before and (gap == self.count or self.powered[gap])
+
+    def update(self) -> None:
+        """Work out the ways of frames after a change of `powered`."""
+        reach = 0
+        while reach < self.count and self.linked(reach):
+            reach += 1
+        self.intact = self.ring and reach == self.count and self.linked(reach)
+        first = self.count
+        while not self.intact and first > reach and self.linked(first):
+            first -= 1
+        self.head, self.tail = np.arange(reach), np.arange(first, self.count)
+
+    def dl_status(self, slave: int) -> int:
+        """Register 0x0110 of a slave: links, closed loops and communication of its ports."""
+        status = DL_PDI_OPERATIONAL
+        linked = (self.linked(slave), self.linked(slave + 1), False, False)
+        for port in range(_PORTS):
+            status |= DL_LINK[port] | DL_COMMUNICATION[port] if linked[port] else DL_LOOP_CLOSED[port]
+        return status

@@ -1,0 +1,7 @@
+"""What a drive does with its motor: the cyclic modes of CiA 402 by the numbers of object 0x6060, or nothing."""
+
+from __future__ import annotations
+
+BRAKED = 0  # no torque, brake closed
+OFF = 1  # no torque, brake open
+CSP, CSV, CST = 8, 9, 10  # cyclic synchronous position, velocity, torque

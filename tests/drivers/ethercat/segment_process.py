@@ -1,0 +1,143 @@
+"""A segment of simulated drives at an interface, told over stdin what to do; run as a program by the tests.
+
+Arguments: a JSON object.  Each line on stdin is a JSON list, a name and arguments, answered by one line on stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from sim_backend.ethercat.axis import Mounting
+from sim_backend.ethercat.clock import ClockSettings
+from sim_backend.ethercat.communication import build_dictionary
+from sim_backend.ethercat.controller import SlaveController
+from sim_backend.ethercat.machine import DriveFitting, Machine
+from sim_backend.ethercat.profile import load_profile
+from sim_backend.ethercat.registers import UInt8Array
+from sim_backend.ethercat.segment import Controller, Segment
+from sim_backend.ethercat.server import open_interface
+from tests.sim.sim_arms import random_arm
+
+
+class Process:
+    """The segment, its server, and what can be asked of them."""
+
+    def __init__(
+        self,
+        interfaces: list[str],
+        devices: list[str],
+        aliases: list[int],
+        serials: list[int],
+        drifts_ppm: list[float],
+        mountings: list[dict[str, Any]],
+    ) -> None:
+        profiles = [load_profile(name) for name in devices]
+        dictionaries = [build_dictionary(p, serial) for p, serial in zip(profiles, serials, strict=True)]
+        model = random_arm(len(devices), 3)
+        fittings = [
+            DriveFitting(profile, dictionary, Mounting(**mounting))
+            for profile, dictionary, mounting in zip(profiles, dictionaries, mountings, strict=True)
+        ]
+        self.machine = Machine(model, fittings)
+
+        def factory(k: int) -> Any:
+            def make(memory: UInt8Array) -> Controller:
+                return SlaveController(memory, profiles[k], dictionaries[k], alias=aliases[k], serial=serials[k])
+
+            return make
+
+        self.segment = Segment(
+            [factory(k) for k in range(len(devices))],
+            self.machine,
+            ring=len(interfaces) == 2,
+            clocks=[ClockSettings(ppm=ppm) for ppm in drifts_ppm],
+            now_ns=time.monotonic_ns(),
+        )
+        self.machine.connect(self.segment.controllers)  # type: ignore[arg-type]
+        # Compile before the first real frame: a broadcast read, answered into nothing.
+        frame = bytes(12) + b"\x88\xa4" + b"\x0e\x10" + bytes([7, 0, 0, 0, 0, 0, 2, 0, 0, 0]) + bytes(36)
+        self.segment.exchange(frame, 0, time.monotonic_ns())
+        self.segment.tick(time.monotonic_ns() + 2_000_000)
+        self.sockets = [open_interface(name) for name in interfaces]
+        self.frames = self.replies = 0
+
+    def power_off(self, slave: int) -> None:
+        self.segment.power_off(slave)
+        self.machine.power_off(slave)
+
+    def power_on(self, slave: int) -> None:
+        self.machine.power_on(slave)
+        self.segment.power_on(slave)
+
+    def refuse_op(self, slave: int, refuse: bool) -> None:
+        self.segment.controllers[slave].refuse_op = refuse  # type: ignore[attr-defined]
+
+    def states(self) -> list[int]:
+        return [int(controller.al_state) for controller in self.segment.controllers]  # type: ignore[attr-defined]
+
+    def dc_time_ns(self) -> int:
+        return int(self.segment.clocks.system_ns(0, time.monotonic_ns()))
+
+    def truth(self) -> dict[str, list[float]]:
+        sample = self.machine.sample
+        return {"x": sample.x.tolist(), "v": sample.v.tolist(), "u": sample.u.tolist()}
+
+    def drive_states(self) -> list[str]:
+        return [drive.state.name for drive in self.machine.drives]
+
+    def counts(self) -> dict[str, int]:
+        steps, skipped = self.segment.steps, self.segment.skipped
+        return {"frames": self.frames, "replies": self.replies, "steps": steps, "skipped": skipped}
+
+    def obey(self, line: str) -> Any:
+        name, *arguments = json.loads(line)
+        for owner in (self, self.segment, self.machine):
+            if hasattr(owner, name):
+                return getattr(owner, name)(*arguments)
+        raise LookupError(name)
+
+    def serve(self) -> int:
+        """Answer what has come, do what is due; return when something will be."""
+        for port, raw in enumerate(self.sockets):
+            while True:
+                try:
+                    frame = raw.recv(2048)
+                except (BlockingIOError, OSError):
+                    break
+                self.frames += 1
+                self.send(self.segment.exchange(frame, port, time.monotonic_ns()))
+        now_ns = time.monotonic_ns()
+        self.send(self.segment.released(now_ns))
+        return self.segment.tick(now_ns)
+
+    def send(self, answers: list[tuple[int, bytes]]) -> None:
+        for port, frame in answers:
+            with contextlib.suppress(OSError):  # the link is down
+                self.sockets[port].send(frame)
+                self.replies += 1
+
+    def run(self) -> None:
+        os.set_blocking(0, False)
+        pending = b""
+        while True:
+            wait_s = min(max((self.serve() - time.monotonic_ns()) * 1e-9, 0.0), 0.1)
+            if 0 not in select.select([*self.sockets, 0], [], [], wait_s)[0]:
+                continue
+            data = os.read(0, 4096)
+            if not data:
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                print(json.dumps(self.obey(line.decode())), flush=True)
+
+
+if __name__ == "__main__":
+    process = Process(**json.loads(sys.argv[1]))
+    print("ready", flush=True)
+    process.run()

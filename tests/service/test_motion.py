@@ -1,0 +1,107 @@
+"""The motion that drives follow: continuous from where the arm stands, within limits, stopped by what goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drivers.frame import JointFrame
+from drivers.robot_file import load_robot
+from rt_core.types import BoolArray, FloatArray
+from service.config import ArmMotionSettings, ConfigError, parse_config
+from service.motion import MotionPlayer
+from sim_backend.trajectory import MotionLimits
+
+PERIOD_S = 0.001
+MODEL = load_robot("space6").model
+LIMITS = MotionLimits.of(MODEL)
+
+
+def player(**settings: object) -> MotionPlayer:
+    given = {"duration_s": 4.0, "candidates": 1} | settings
+    return MotionPlayer(MODEL, ArmMotionSettings.model_validate(given), PERIOD_S)
+
+
+def frame(q: FloatArray, valid: BoolArray | None = None) -> JointFrame:
+    return JointFrame(0, 0, 0, q=q, valid=valid)
+
+
+def follow(motion: MotionPlayer, q: FloatArray, cycles: int) -> FloatArray:
+    """Commands (N, n) to an arm that follows them exactly."""
+    commands = []
+    for _ in range(cycles):
+        target = motion.step(frame(q), enabled=True)
+        if target is None:
+            break
+        q = target.copy()
+        commands.append(q)
+    return np.array(commands)
+
+
+def test_from_the_present_position_to_the_motion_and_to_its_end() -> None:
+    motion = player()
+    start = motion.motion.centre + 0.3 * np.array([1, -1, 0.5, 0, -0.7, 1])
+    q = follow(motion, start, 60_000)
+    assert motion.state == "ended"
+    path = np.vstack((start, q))
+    speed = np.diff(path, axis=0) / PERIOD_S
+    acceleration = np.diff(speed, axis=0) / PERIOD_S
+    approach = len(q) - 4000
+    np.testing.assert_allclose(q[approach], motion.motion.centre, atol=1e-6)
+    assert (np.abs(speed[:approach]) <= 0.15 * LIMITS.velocity * 1.001).all()
+    assert (np.abs(speed) <= LIMITS.velocity).all()
+    assert (np.abs(acceleration) <= LIMITS.acceleration).all()
+    np.testing.assert_allclose(speed[0], 0.0, atol=1e-3)  # the first cycle does not jump
+    np.testing.assert_allclose(q[-1], motion.motion.centre, atol=1e-6)
+
+
+def test_waits_for_the_drives_and_for_all_joints() -> None:
+    motion = player()
+    q = motion.motion.centre
+    assert motion.step(frame(q), enabled=False) is None
+    half = np.array([True] * 5 + [False])
+    assert motion.step(frame(q, half), enabled=True) is None
+    assert motion.state == "waiting"
+    assert motion.step(frame(q), enabled=True) is not None
+
+
+def test_stops_when_a_drive_drops_out() -> None:
+    motion = player()
+    follow(motion, motion.motion.centre, 700)
+    assert motion.step(frame(motion.motion.centre), enabled=False) is None
+    assert motion.state == "stopped"
+    assert "enabled" in motion.reason
+    assert motion.step(frame(motion.motion.centre), enabled=True) is None  # not again by itself
+
+
+def test_stops_at_a_large_following_error_of_a_valid_joint() -> None:
+    motion = player(following_error=0.1)
+    q = follow(motion, motion.motion.centre, 700)[-1]
+    off = q + np.array([0, 0, 0.3, 0, 0, 0])
+    blind = np.array([True, True, False, True, True, True])
+    assert motion.step(frame(off, blind), enabled=True) is not None  # a joint without values is not judged
+    assert motion.step(frame(off), enabled=True) is None
+    assert motion.state == "stopped"
+    assert "joint_3" in motion.reason
+
+
+def test_begins_again_from_where_the_arm_is() -> None:
+    motion = player()
+    follow(motion, motion.motion.centre, 2000)
+    motion.stop("told to")
+    motion.restart()
+    here = motion.motion.centre + 0.2
+    first = motion.step(frame(here), enabled=True)
+    assert first is not None
+    np.testing.assert_allclose(first, here, atol=1e-6)
+    assert motion.state == "approach"
+
+
+@pytest.mark.parametrize("kind", ["sim", "replay"])
+def test_only_drives_take_a_motion(kind: str) -> None:
+    driver = {"kind": kind} | ({"recording": "x.mcap"} if kind == "replay" else {})
+    table = {"arm": [{"name": "a", "robot": "space6", "driver": driver, "motion": {}}]}
+    with pytest.raises(ConfigError, match="motion: only drives"):
+        parse_config(table, "test", Path())
