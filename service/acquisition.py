@@ -16,6 +16,7 @@ import zmq
 
 from drivers.driver import Commandable, Driver, DriverError, DriverTimeoutError, EndOfStream, Reporting
 from drivers.ethercat.config import EthercatConfig
+from drivers.ethercat.errors import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.config import ArmConfig
@@ -253,7 +254,10 @@ class Acquisition:
 
     def _enable(self, args: dict[str, Any]) -> dict[str, Any]:
         driver = self._drives("enable")
-        driver.enable()
+        try:
+            driver.enable()
+        except CommandRefusedError as error:
+            raise ControlError("unavailable", f"enable: {error}") from error
         if self.player is not None and self.player.state in ("stopped", "ended"):
             self.player.restart()
         return {"arm": args["arm"]}

@@ -131,8 +131,9 @@ def _prepare(recording: Recording, channels: Mapping[str, FloatArray], settings:
     dq = channels.get("dq")
     try:
         return prepare(
-            recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid, rate_hz=_rate(recording)
-        )
+            recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid, rate_hz=_rate(recording),
+            seq=recording.seq,
+        )  # fmt: skip
     except DataError as error:
         raise DataError(f"{recording.path or 'recording'}: {error}") from error
 

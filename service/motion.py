@@ -1,7 +1,8 @@
 """A motion that the acquisition has real drives follow: from where the arm stands to its start, then along it.
 
 The motion is planned before the drives are switched on, within the joints' limits.  Its clock advances by one cycle for
-each frame: where frames are lost the arm waits, for a set point that catches up would be a jump.
+each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`catch_up`), and otherwise
+waits: a set position that caught up with more than that would be a jump.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class MotionPlayer:
     """
 
     def __init__(self, model: RobotModel, settings: ArmMotionSettings, period_s: float) -> None:
-        plain = settings.model_dump(exclude={"approach", "following_error", "at_end"}, exclude_unset=True)
+        plain = settings.model_dump(exclude={"approach", "following_error", "catch_up", "at_end"}, exclude_unset=True)
         self.motion = plan_motion(model, MotionSettings(**plain))
         self.state: State = "waiting"
         self.reason = ""
@@ -56,6 +57,8 @@ class MotionPlayer:
         self._share = settings.approach
         self._following_error = settings.following_error
         self._period_s = period_s
+        self._catch_up = settings.catch_up
+        self._seq = 0
         self._cycle = 0
         self._approach_s = 0.0
         self._from = np.zeros(model.n)
@@ -72,13 +75,15 @@ class MotionPlayer:
             if not enabled or frame.q is None or not (frame.valid is None or frame.valid.all()):
                 return None
             self._begin(frame.q)
+            self._seq = frame.seq - 1
         elif not enabled:
             self.stop("the drives are no longer enabled")
             return None
         elif frame.q is not None and (far := self._far(frame)) is not None:
             self.stop(far)
             return None
-        self._cycle += 1
+        self._cycle += 1 + min(max(frame.seq - self._seq - 1, 0), self._catch_up)
+        self._seq = frame.seq
         t = self._cycle * self._period_s
         if self.state == "approach" and t >= self._approach_s:
             self.state = "running"

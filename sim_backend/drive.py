@@ -48,6 +48,8 @@ class DriveOptions:
         Motor temperatures [degC].
     safe_torque_off_faults : bool
         Whether safe torque off while powered is a fault; otherwise it leads to "Switch on disabled".
+    extrapolated : int
+        Cycles without a new set position that the drive bridges at the speed of the last ones, before it holds.
     """
 
     modes: tuple[int, ...] = (CSP, CSV, CST)
@@ -58,6 +60,7 @@ class DriveOptions:
     warning_c: float = 90.0
     fault_c: float = 110.0
     safe_torque_off_faults: bool = True
+    extrapolated: int = 8
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class Cia402Drive:
         self._mode = 0
         self._age_s = 0.0
         self._brake = Brake(self.options.brake_open_s, self.options.brake_close_s)
-        self._values = SetValues(self.objects)
+        self._values = SetValues(self.objects, self.options.extrapolated)
         self._stop: Stop | None = None
         self._then: State | None = None
         self._follows = False
@@ -140,7 +143,7 @@ class Cia402Drive:
         events, self._events = self._events, []
         return events
 
-    def cycle(self, feedback: Feedback, period_s: float, online: bool = True) -> Demand:
+    def cycle(self, feedback: Feedback, period_s: float, online: bool = True, fresh: bool = True) -> Demand:
         """Go through one cycle.
 
         Parameters
@@ -151,6 +154,8 @@ class Cia402Drive:
             Time until the next cycle.
         online : bool
             Whether the bus delivers process data; losing them under power is an error (option 0x6007).
+        fresh : bool
+            Whether they have come since the last cycle.
         """
         self._feedback = feedback
         self._age_s += period_s
@@ -162,7 +167,7 @@ class Cia402Drive:
         self._online = online
         if online:
             self._obey(int(self.objects.controlword.value))
-        demand = self._run(period_s)
+        demand = self._run(period_s, fresh)
         self._report()
         return demand
 
@@ -299,7 +304,7 @@ class Cia402Drive:
 
     # Motion
 
-    def _run(self, period_s: float) -> Demand:
+    def _run(self, period_s: float, fresh: bool) -> Demand:
         """Modes, brake and set values of the coming period."""
         self._select_mode()
         powered, stop = self._state in _POWERED, self._stop
@@ -321,7 +326,7 @@ class Cia402Drive:
         if not self._follows:
             self._follows = True
             self._values.start(self._feedback)
-        return self._values.next(self._mode, self._feedback, self._largest_speed(), period_s)
+        return self._values.next(self._mode, self._feedback, self._largest_speed(), period_s, fresh)
 
     def _check_mode(self, before: Callable[[Value], None] | None) -> Callable[[Value], None]:
         def check(value: Value) -> None:

@@ -71,6 +71,15 @@ class Brake:
 class SetValues:
     """Set values of the cyclic modes, taken from the objects and kept within speed and position limits.
 
+    A set position that does not come in time is extrapolated, at the speed of the last ones, for a number of cycles;
+    then the motor holds.
+
+    Parameters
+    ----------
+    objects : DriveObjects
+    extrapolated : int
+        That number of cycles.
+
     Attributes
     ----------
     wanted : float
@@ -81,9 +90,12 @@ class SetValues:
         Whether that is not what the master asked for.
     """
 
-    def __init__(self, objects: DriveObjects) -> None:
+    def __init__(self, objects: DriveObjects, extrapolated: int = 0) -> None:
         self._objects = objects
+        self._extrapolated = extrapolated
         self._steps_left = 0
+        self._step = 0.0  # of the set position, in the last cycle
+        self._missed = 0
         self.wanted = self.commanded = self.speed = 0.0
         self.limited = False
 
@@ -92,24 +104,29 @@ class SetValues:
         self.wanted = self.commanded = float(feedback.position)
         self.speed = feedback.velocity
         self._steps_left = 0
+        self._step, self._missed = 0.0, 0
 
-    def next(self, mode: int, feedback: Feedback, top_speed: float, period_s: float) -> Demand:
-        """Return what the motor shall do in a cyclic mode, without the brake."""
+    def next(self, mode: int, feedback: Feedback, top_speed: float, period_s: float, fresh: bool = True) -> Demand:
+        """Return what the motor shall do in a cyclic mode, without the brake; `fresh`: set values have come."""
         objects = self._objects
         limit, offset = objects.torque_limit(), float(objects.torque_offset.value)
         if mode == CSP:
-            return Demand(CSP, self._next_position(top_speed, period_s), offset, limit, False)
+            return Demand(CSP, self._next_position(top_speed, period_s, fresh), offset, limit, False)
         if mode == CSV:
             return Demand(CSV, self._next_velocity(feedback, top_speed), offset, limit, False)
         wanted = float(objects.target_torque.value)
         self.limited = abs(wanted) > limit
         return Demand(CST, min(max(wanted, -limit), limit), offset, limit, False)
 
-    def _next_position(self, top_speed: float, period_s: float) -> float:
-        if self._steps_left <= 0:
-            self._steps_left = max(1, round(self._objects.interpolation_s() / period_s))
-        self.wanted += (float(self._objects.target_position.value) - self.wanted) / self._steps_left
-        self._steps_left -= 1
+    def _next_position(self, top_speed: float, period_s: float, fresh: bool) -> float:
+        self._missed = 0 if fresh or self._steps_left > 0 else self._missed + 1
+        if not 0 < self._missed <= self._extrapolated:
+            if self._steps_left <= 0:
+                self._steps_left = max(1, round(self._objects.interpolation_s() / period_s))
+            step = 0.0 if self._missed else float(self._objects.target_position.value) - self.wanted
+            self._step = step / self._steps_left
+            self._steps_left -= 1
+        self.wanted += self._step
         lower, upper = self._objects.position_limits()
         step, before = top_speed * period_s, self.commanded
         self.commanded = min(max(min(max(self.wanted, lower), upper), before - step), before + step)

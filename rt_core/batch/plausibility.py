@@ -140,7 +140,7 @@ def _delay(
         centres = np.rint((rows.t[inside] - piece.t[0]) * rate).astype(np.int64)
         fits = (centres - half - reach >= 0) & (centres + half + reach < piece.t.size)
         usable[inside[~fits]] = False
-        moving = np.abs(piece.dq) >= standing
+        moving = np.abs(piece.row_velocity) >= standing
         for k, shift in enumerate(shifts):
             late = np.roll(piece.tau, -shift, axis=0)  # what rolls over the ends is not in use
             filtered = signal.oaconvolve(moving * late, taps[:, None], mode="same", axes=0)

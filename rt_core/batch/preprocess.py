@@ -22,7 +22,7 @@ import numpy as np
 from scipy import signal
 from scipy.interpolate import CubicSpline
 
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Position and velocity are kept up to this many times the cut-off frequency.
 STATE_BAND = 4.0
@@ -32,6 +32,14 @@ MEASURED_BAND = 10.0
 _SHORTEST_PERIODS = 4.0
 #: Missing samples are bridged up to this many periods of the cut-off frequency.
 _BRIDGE_PERIODS = 0.25
+#: Samples further apart than this many steps have lost some between them, whatever their count says: well above what
+#: jitter of the time stamps makes of one step.
+GAP_STEPS = 2.75
+#: Samples this many periods of the cut-off from a lost one take no part: what happens meanwhile is not in the data,
+#: and the filters of the state spread the error of the bridge so far.
+_GUARD_PERIODS = 1.0
+#: Share of the samples that may be left out for that; where more are lost, short gaps are bridged after all.
+MOST_LOST = 0.3
 
 
 class DataError(ValueError):
@@ -78,7 +86,8 @@ class SignalSettings:
 class SignalPiece:
     """A stretch without long gaps, on a uniform grid.
 
-    `t` (N,) [s]; `q, dq, ddq` (N, n) filtered, `tau` (N, n) as measured.
+    `t` (N,) [s]; `q, dq, ddq` (N, n) filtered, `tau` (N, n) as measured; `bridged` (N,) is true too near to a lost
+    sample for rows to take part, None means nowhere.
     """
 
     t: FloatArray
@@ -86,6 +95,12 @@ class SignalPiece:
     dq: FloatArray
     ddq: FloatArray
     tau: FloatArray
+    bridged: BoolArray | None = None
+
+    @property
+    def row_velocity(self) -> FloatArray:
+        """(N, n) `dq` for rows, which leave out joints at rest: zero where samples are bridged."""
+        return self.dq if self.bridged is None else np.where(self.bridged[:, None], 0.0, self.dq)
 
 
 @dataclass(frozen=True)
@@ -159,6 +174,7 @@ def prepare(
     dq: FloatArray | None = None,
     valid: BoolArray | None = None,
     rate_hz: float | None = None,
+    seq: IntArray | None = None,
 ) -> Signals:
     """Uniform filtered signals of a recording.
 
@@ -172,6 +188,8 @@ def prepare(
         Samples to use.
     rate_hz : float or None
         Nominal rate; None to take it from the time stamps.
+    seq : (N,) int64 or None
+        The source's count of its cycles: a jump means lost samples, too few perhaps to be seen in the time stamps.
 
     Raises
     ------
@@ -183,7 +201,10 @@ def prepare(
     if use.size != total:
         raise DataError(f"{use.size} validity flags for {total} samples")
     invalid = int(total - use.sum())
-    t, q, tau = t[use], q[use], tau[use]
+    number = np.arange(total) if seq is None else np.asarray(seq)
+    if number.shape != (total,):
+        raise DataError(f"{number.size} cycle numbers for {total} samples")
+    t, q, tau, number = t[use], q[use], tau[use], number[use]
     dq = None if dq is None else dq[use]
     check_channels(t, q, tau, dq)
     rate = nominal_rate(t) if rate_hz is None else rate_hz
@@ -197,18 +218,27 @@ def prepare(
     fresh = np.concatenate(([True], ~same))
     t, q, tau = t[fresh], q[fresh], tau[fresh]
     dq = None if dq is None else dq[fresh]
+    repeats = np.diff(np.cumsum(~fresh)[fresh])  # a sample that repeats the one before is none that was lost
+    jumps = np.diff(number[fresh]) - repeats > 1
     if t.size < 16:
         raise DataError("every sample repeats the one before: the recording holds no motion and no torque signal")
 
     bridge = max(_BRIDGE_PERIODS / settings.cutoff_hz, 3.0 / rate)
     cuts = np.flatnonzero(np.diff(t) > bridge) + 1
+    steps = np.diff(t)
+    lost = (jumps | (steps > GAP_STEPS / rate)) & (steps <= bridge)
+    lost = _worst(t, lost, _GUARD_PERIODS / settings.cutoff_hz)
     pieces: list[SignalPiece] = []
     unused = 0
     for part in np.split(np.arange(t.size), cuts):
         if part.size < 16 or t[part[-1]] - t[part[0]] < _SHORTEST_PERIODS / settings.cutoff_hz:
             unused += part.size
             continue
-        pieces.append(_filter_piece(t[part], q[part], tau[part], None if dq is None else dq[part], rate, settings))
+        pieces.append(
+            _filter_piece(
+                t[part], q[part], tau[part], None if dq is None else dq[part], rate, settings, lost[part[:-1]]
+            )
+        )
     if not pieces:
         raise DataError(
             f"no stretch of {_SHORTEST_PERIODS / settings.cutoff_hz:g} s without a gap longer than "
@@ -227,8 +257,30 @@ def prepare(
     )
 
 
+def _worst(t: FloatArray, lost: BoolArray, guard: float) -> BoolArray:
+    """Of the steps (N - 1,) that `lost` samples, the longest: as many as may be left out with `guard` [s] around."""
+    shortest = 0.0
+    steps = np.diff(t)
+    while lost.any():
+        k = np.flatnonzero(lost)
+        near = np.zeros(t.size + 1, dtype=np.int64)
+        np.add.at(near, np.searchsorted(t, t[k] - guard), 1)
+        np.add.at(near, np.searchsorted(t, t[k + 1] + guard), -1)
+        if np.mean(np.cumsum(near)[:-1] > 0) <= MOST_LOST:
+            break
+        shortest = max(2.0 * shortest, 1.5 * float(steps[k].min()))
+        lost = lost & (steps > shortest)
+    return lost
+
+
 def _filter_piece(
-    t: FloatArray, q: FloatArray, tau: FloatArray, dq: FloatArray | None, rate: float, settings: SignalSettings
+    t: FloatArray,
+    q: FloatArray,
+    tau: FloatArray,
+    dq: FloatArray | None,
+    rate: float,
+    settings: SignalSettings,
+    lost: BoolArray,
 ) -> SignalPiece:
     step = 1.0 / rate
     count = int(np.floor((t[-1] - t[0]) * rate * (1.0 + 1e-12))) + 1
@@ -246,4 +298,10 @@ def _filter_piece(
     measured = MEASURED_BAND * settings.cutoff_hz
     dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq), measured)
     ddq_f = low_pass(central_difference(dq_f, step), settings.cutoff_hz)
-    return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau))
+    bridged: BoolArray | None = None
+    if lost.any():
+        bridged = np.zeros(count, dtype=bool)
+        guard = _GUARD_PERIODS / settings.cutoff_hz
+        for k in np.flatnonzero(lost):
+            bridged |= (grid > t[k] - guard) & (grid < t[k + 1] + guard)
+    return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau), bridged)

@@ -6,7 +6,8 @@ anti-aliasing filter of the decimation.  `Y` is built in cache, sixteen samples 
 its filtered, decimated rows are ever stored.
 
 Samples at which a joint stands are set to zero in that joint's row before the filter, again on both
-sides: friction at rest is not a function of velocity, and it must not leak into rows nearby.  A joint
+sides: friction at rest is not a function of velocity, and it must not leak into rows nearby.  So are all joints
+near a lost sample.  A joint
 that passes through zero does not stand; its friction is that of the model.  `min_velocity` chooses
 among the filtered rows instead, by the velocity in their middle.
 """
@@ -34,6 +35,7 @@ STANDING_SHARE = 0.2
 _HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
 _KAISER_BETA = 7.0
 _IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
+_LEAST_SPEED = np.finfo(np.float64).tiny  # so that zero always means standing
 _LEAST_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint did not stand
 
 
@@ -97,7 +99,7 @@ def standing_velocity(model: RobotModel, settings: SignalSettings) -> FloatArray
     DataError
         If `min_velocity` has the wrong length.
     """
-    return np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity)
+    return np.maximum(np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity), _LEAST_SPEED)
 
 
 def _threshold(model: RobotModel, settings: SignalSettings) -> FloatArray:
@@ -232,7 +234,7 @@ def _piece_rows(
     Y = np.zeros((centres.size, model.n, len(layout)))
     tau = np.zeros((centres.size, model.n))
     share = np.zeros((centres.size, model.n))
-    channels = [np.ascontiguousarray(x) for x in (piece.q, piece.dq, piece.ddq, piece.tau)]
+    channels = [np.ascontiguousarray(x) for x in (piece.q, piece.row_velocity, piece.ddq, piece.tau)]
     load = np.zeros((0, model.n))
     if layout.has_load:
         load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
@@ -269,7 +271,7 @@ def build_rows(
     taps = row_filter(settings, signals.rate_hz, factor)
     half = taps.size // 2
     threshold = _threshold(model, settings)
-    standing = standing_velocity(model, settings) if slow else threshold
+    standing = standing_velocity(model, settings) if slow else np.maximum(threshold, _LEAST_SPEED)
     start, stop = signals.t_first + settings.trim, signals.t_last - settings.trim
     times: list[FloatArray] = []
     blocks: list[FloatArray] = []

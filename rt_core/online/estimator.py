@@ -26,7 +26,7 @@ _STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestima
 _BELIEVED = 3  # the first three of them
 
 #: Format of the saved state.
-STATE_FORMAT = 3
+STATE_FORMAT = 4
 #: As in the batch verdicts: a value is supported if its standard deviation is at most this share of it ...
 RELATIVE_STD_LIMIT = 0.3
 #: ... or moves the torque by less than this much of the noise.
@@ -177,6 +177,7 @@ class OnlineEstimator:
         """
         if self._seq is not None and seq > self._seq + 1:
             self._lost += seq - self._seq - 1
+            self._memory.ints[m.LOSS] = 1
         self._seq = seq
         if self._origin_ns is None:
             self._origin_ns = t_ns
@@ -191,6 +192,7 @@ class OnlineEstimator:
         memory = self._memory
         if valid is not None and not valid.all():
             memory.ints[m.MASKED] += 1
+            memory.ints[m.LOSS] = 1
             return False
         t = (t_ns - self._origin_ns) * 1e-9
         renewed = bool(take_frame(memory.floats, memory.ints, t, frame))

@@ -19,13 +19,14 @@ N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, EDGE, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
 LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, HAS_LOAD = range(24, 32)
-HEAD = 32
+GUARD, LAST_BRIDGED, BRIDGED, LOSS = 32, 33, 34, 35
+HEAD = 40
 
 # Scalars, in the field "scalars".
 STEP, ORIGIN, MAX_GAP, LAMBDA, ALPHA, BETA, EXCESS_ON, EXCESS_OFF = range(8)
 A_INNOVATION, A_SIGMA, A_TORQUE, A_BLOCK, A_POWER, TIME, INFLATION, LAST_MOTION = range(8, 16)
-SETTLE_ROWS, ROOT_SCALE = 16, 17
-SCALARS = 18
+SETTLE_ROWS, ROOT_SCALE, BRIDGED_SHARE, A_BRIDGED = 16, 17, 18, 19
+SCALARS = 20
 
 FIELDS = (
     "scalars", "geometry", "gravity", "motor", "touches", "taps", "taps2", "ring", "frame_t", "frame_x", "state",
@@ -33,7 +34,7 @@ FIELDS = (
     "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
     "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
     "changed", "top_velocity", "top_torque", "shape", "load", "load_theta",
-    "power_count",
+    "power_count", "bridged", "frame_lost",
 )  # fmt: skip
 _PER_JOINT = (
     "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
@@ -50,7 +51,7 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
     F_SIGMA_SUM, F_SIGMA_COUNT, F_SIGMA2, F_INFLATION_SUM, F_INFLATION_COUNT, F_WEIGHT2, F_INNOVATION2,
     F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
     F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED, F_TOP_VELOCITY,
-    F_TOP_TORQUE, F_SHAPE, F_LOAD, F_LOAD_THETA, F_POWER_COUNT,
+    F_TOP_TORQUE, F_SHAPE, F_LOAD, F_LOAD_THETA, F_POWER_COUNT, F_BRIDGED, F_FRAME_LOST,
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
@@ -68,6 +69,8 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "taps": (3, length),
         "taps2": (length2,),
         "ring": (channels, 2 * length),
+        "bridged": (length,),  # which of the newest samples stand for a lost frame
+        "frame_lost": (4,),  # whether frames were lost just before
         "frame_t": (4,),
         "frame_x": (5, channels),  # four frames and the one interpolated from them
         "state": (4, n, BLOCK),

@@ -18,6 +18,11 @@ from rt_core.online.square_root import dot
 from rt_core.online.update import update
 from rt_core.types import FloatArray, IntArray
 
+#: As in `rt_core.batch.preprocess`: steps between frames that mean a loss, and the share of samples left out for it.
+GAP_STEPS = 2.75
+MOST_LOST = 0.3
+#: Samples this many periods of the cut-off from a lost frame are left out: the filters of the state reach so far.
+GUARD_PERIODS = 1.0
 _TOP_POSITION = 1e6  # [rad or m]; sine and cosine are exact up to there
 
 
@@ -31,6 +36,7 @@ def restart_stream(floats: FloatArray, ints: IntArray) -> None:
     ints[m.LANES] = 0
     ints[m.SAMPLES] = 0
     ints[m.GRID] = 0
+    ints[m.LAST_BRIDGED] = -ints[m.LENGTH]
     slots = vector_slots(floats, ints)
     slots[:] = 0.0
     state = m.vector(floats, ints, m.F_STATE, 4 * n * BLOCK)
@@ -60,6 +66,7 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
     held = ints[m.BUFFERED]
     if not _possible(floats, ints, t, values):
         ints[m.MASKED] += 1
+        ints[m.LOSS] = 1
         return 0
     ints[m.FRAMES] += 1
     if held > 0:
@@ -75,11 +82,15 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
             restart_stream(floats, ints)
             ints[m.GAPS] += 1
             held = 0
+    lost = m.vector(floats, ints, m.F_FRAME_LOST, 4)
     for k in range(3):
         frame_t[k] = frame_t[k + 1]
+        lost[k] = lost[k + 1]
         for c in range(channels):
             frame_x[k, c] = frame_x[k + 1, c]
     frame_t[3] = t
+    lost[3] = 1.0 if ints[m.LOSS] == 1 else 0.0
+    ints[m.LOSS] = 0
     for c in range(channels):
         frame_x[3, c] = values[c]
     if held < 4:
@@ -93,9 +104,11 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
     updates = 0
     step = s[m.STEP]
     grid = s[m.ORIGIN] + ints[m.GRID] * step
+    gap = lost[2] != 0.0 or frame_t[2] - frame_t[1] > GAP_STEPS * step
     while grid <= frame_t[2] + 1e-6 * step:
         _interpolate(frame_t, frame_x, grid, ints[m.N])
-        updates += _take_sample(floats, ints, frame_x[4])
+        between = frame_t[1] + 1e-6 * step < grid < frame_t[2] - 1e-6 * step
+        updates += _take_sample(floats, ints, frame_x[4], gap and between)
         ints[m.GRID] += 1
         grid = s[m.ORIGIN] + ints[m.GRID] * step
     return updates
@@ -140,7 +153,29 @@ def _interpolate(frame_t: FloatArray, frame_x: FloatArray, t: float, n: int) -> 
 
 
 @jit
-def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray) -> int:
+def _near_lost(floats: FloatArray, ints: IntArray, lost: bool) -> bool:
+    """Whether the sample in the middle of the filters is too near to one that stands for a lost frame.
+
+    `lost` says so of the newest one.  Where frames are lost all the time, they are bridged after all.
+    """
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    length, guard, newest = ints[m.LENGTH], ints[m.GUARD], ints[m.RING_COUNT]
+    bridged = m.vector(floats, ints, m.F_BRIDGED, length)
+    bridged[newest % length] = 1.0 if lost else 0.0
+    ahead = newest - (length // 2 - guard)
+    if ahead >= 0 and bridged[ahead % length] != 0.0:
+        ints[m.LAST_BRIDGED] = ahead
+    near = bool(ahead - ints[m.LAST_BRIDGED] <= 2 * guard)
+    s[m.BRIDGED_SHARE] += s[m.A_BRIDGED] * ((1.0 if near else 0.0) - s[m.BRIDGED_SHARE])
+    if near and s[m.BRIDGED_SHARE] > MOST_LOST:
+        near = False
+    if near:
+        ints[m.BRIDGED] += 1
+    return near
+
+
+@jit
+def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: bool) -> int:
     """Push one grid sample through the filters; returns 1 if the parameters were renewed."""
     n, channels, length = ints[m.N], ints[m.CHANNELS], ints[m.LENGTH]
     ring = m.matrix(floats, ints, m.F_RING, channels, 2 * length)
@@ -150,6 +185,7 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray) -> int:
         ring[c, at + length] = x[c]
     at = (at + 1) % length
     ints[m.RING_AT] = at
+    near = _near_lost(floats, ints, lost)
     ints[m.RING_COUNT] += 1
     if ints[m.RING_COUNT] < length:
         return 0
@@ -170,6 +206,8 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray) -> int:
             state[1, j, lane] = dot(first, inner)
             state[2, j, lane] = dot(taps[2], window)
         state[3, j, lane] = ring[n + j, at + length // 2]  # delayed only: see `filters`
+        if near:
+            state[1, j, lane] = 0.0  # left out, as a joint at rest is
     sample = ints[m.SAMPLES]
     ints[m.SAMPLES] += 1
     ints[m.LANES] = lane + 1

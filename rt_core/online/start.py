@@ -9,6 +9,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import memory as m
 from rt_core.online.filters import FilterBank
 from rt_core.online.memory import Memory
+from rt_core.online.pipeline import GUARD_PERIODS
 from rt_core.online.settings import OnlineSettings
 from rt_core.types import FloatArray
 
@@ -25,6 +26,7 @@ _BLOCK_S = 1.0
 _BLOCK_MEMORY = 100.0
 _BLOCK_PRIOR = 5.0
 _SHORT_HZ = 20.0
+_BRIDGED_MEMORY_S = 30.0
 
 
 def start_memory(
@@ -89,6 +91,9 @@ def start_memory(
     short_every = max(1, round(updates_hz / _SHORT_HZ))
     s[m.A_POWER] = 1.0 - np.exp(-short_every / (settings.memory_s * updates_hz))
     s[m.LAST_MOTION] = -np.inf
+    memory.ints[m.GUARD] = min(round(GUARD_PERIODS * rate_hz / settings.cutoff_hz), bank.smooth.size // 2)
+    memory.ints[m.LAST_BRIDGED] = -bank.smooth.size
+    s[m.A_BRIDGED] = 1.0 - np.exp(-1.0 / (_BRIDGED_MEMORY_S * rate_hz))
     memory.ints[m.SHORT_EVERY] = short_every
     memory.ints[m.LEAK_STEP] = max(1, round(_LEAK_ROUND * settings.memory_s * updates_hz / p))
     memory.ints[m.LEAK_EVERY] = memory.ints[m.LEAK_STEP] * p

@@ -34,6 +34,7 @@ COMMANDS = (
     "replay",
     "record",
     "control",
+    "ethercat",
     "sim",
     "importing",
     "recordings",

@@ -91,6 +91,8 @@ class SlaveController:
         self._outputs: ImagePacker | None = None
         self._inputs: ImagePacker | None = None
         self._valid_outputs = False
+        self._written = False  # since outputs were last taken over
+        self._fresh = False
         self._outputs_ns = 0
         self._watchdog_ns = 0  # 0: off
         self.power_on()
@@ -99,6 +101,11 @@ class SlaveController:
     def al_state(self) -> int:
         """AL state without the error bit: INIT 1, PREOP 2, SAFEOP 4, OP 8."""
         return self._al.state
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the master has written outputs between the last two times that they were taken over."""
+        return self._fresh
 
     def power_on(self) -> None:
         """Clear the memory and start as after power-on; the EEPROM keeps its content."""
@@ -128,7 +135,7 @@ class SlaveController:
     def on_event(self, kind: int, now_ns: int) -> None:
         """Take note of an access by the master, one of `registers.EVENT_...`."""
         if kind == reg.EVENT_OUTPUTS:
-            self._valid_outputs = True
+            self._valid_outputs = self._written = True
             self._outputs_ns = now_ns
             self._view[reg.WATCHDOG_STATUS] |= 1
         elif kind == reg.EVENT_AL_CONTROL:
@@ -163,6 +170,7 @@ class SlaveController:
 
     def latch_outputs(self) -> bool:
         """Take the outputs over into the dictionary; False, and nothing done, unless in OP."""
+        self._fresh, self._written = self._written, False
         if self._al.state != reg.AL_OP or self._outputs is None:
             return False
         self._outputs.unpack(self._view, self.profile.outputs.start)

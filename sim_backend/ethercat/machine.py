@@ -36,6 +36,11 @@ class BusSide(Protocol):
         """AL state without the error bit; process data are valid in OP, 8."""
         ...
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the master has written outputs between the last two times that they were taken over."""
+        ...
+
     def emergency(self, code: int, register: int, data: bytes = b"") -> None:
         """Send an emergency message."""
 
@@ -137,7 +142,8 @@ class Machine:
                 feedback = axis.feedback(x[k], v[k], u[k], limited[k], temperature[k])
                 bus = None if self._buses is None else self._buses[k]
                 online = bus is None or bus.al_state == _OPERATIONAL
-                motion = axis.motion(drive.cycle(feedback, period_s, online))
+                fresh = bus is None or bus.fresh
+                motion = axis.motion(drive.cycle(feedback, period_s, online, fresh))
                 for emergency in drive.take_emergencies():
                     self.emergencies.append((k, emergency))
                     if bus is not None:

@@ -47,6 +47,11 @@ class Controller(Protocol):
         """AL state without the error bit."""
         ...
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the master has written outputs between the last two times that they were taken over."""
+        ...
+
     def power_on(self) -> None:
         """Clear the memory and set what the device starts with."""
 

@@ -50,12 +50,12 @@ class Bench:
         """As process data do: straight into the entry."""
         self.dictionary.entry(index, subindex).value = value
 
-    def run(self, cycles: int = 1) -> State:
+    def run(self, cycles: int = 1, fresh: bool = True) -> State:
         for _ in range(cycles):
             self._move()
             speed = self.velocity if self.false_speed is None else self.false_speed
             feedback = Feedback(round(self.position), speed, self.limited, self.temperature)
-            self.demand = self.drive.cycle(feedback, PERIOD_S, self.online)
+            self.demand = self.drive.cycle(feedback, PERIOD_S, self.online, fresh)
             self.demands.append(self.demand)
             self.emergencies += self.drive.take_emergencies()
         return self.drive.state

@@ -422,3 +422,23 @@ def test_power_on_forgets_everything() -> None:
 )
 def test_the_error_register_says_the_kind(code: int, register: int) -> None:
     assert error_register(code) == register
+
+
+def test_missed_set_positions_are_extrapolated_then_held() -> None:
+    bench = Bench(extrapolated=3)
+    bench.enable()
+    position = bench.get(0x6064)
+    for _ in range(20):
+        position += 50
+        bench.set(0x607A, position)
+        bench.run()
+    targets = []
+    for _ in range(5):
+        bench.run(fresh=False)
+        assert bench.demand is not None
+        targets.append(round(bench.demand.target) - position)
+    assert targets == [50, 100, 150, 150, 150]
+    bench.set(0x607A, position + 200)
+    bench.run()
+    assert bench.demand is not None
+    assert round(bench.demand.target) - position == 200

@@ -145,8 +145,21 @@ def test_short_losses_are_bridged(simulated: tuple[RobotModel, SimulatedData]) -
     feed(whole, data, slice(2400))
     feed(holed, data, np.delete(np.arange(2400), [500, 901, 1402, 1403, 2000]))
     assert holed.report().lost == 5
-    assert holed.report().updates >= whole.report().updates - 1
-    assert np.abs((holed.theta - whole.theta) / whole.report().std).max() < 1.0
+    assert holed.report().updates > 0.7 * whole.report().updates  # the filters go on; rows near a loss are left out
+    assert np.abs((holed.theta - whole.theta) / holed.report().std).max() < 1.0
+
+
+def test_what_happens_beside_a_loss_has_no_influence(simulated: tuple[RobotModel, SimulatedData]) -> None:
+    """A drive without a set point jerks: the frames before and after show a part of it only."""
+    model, data = simulated
+    calm, jerked = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
+    keep = np.delete(np.arange(2400), [900, 1500, 1501])
+    feed(calm, data, keep)
+    tau = data.channels["tau"].copy()
+    tau[[899, 901, 1499, 1502, 1503]] += 0.3 * np.abs(tau).max(axis=0)
+    feed(jerked, replace(data, channels=data.channels | {"tau": tau}), keep)
+    np.testing.assert_array_equal(jerked.theta, calm.theta)
+    np.testing.assert_array_equal(jerked.covariance, calm.covariance)
 
 
 @pytest.mark.parametrize("spoilt", ["nan", "inf", "invalid"])

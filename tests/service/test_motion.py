@@ -105,3 +105,16 @@ def test_only_drives_take_a_motion(kind: str) -> None:
     table = {"arm": [{"name": "a", "robot": "space6", "driver": driver, "motion": {}}]}
     with pytest.raises(ConfigError, match="motion: only drives"):
         parse_config(table, "test", Path())
+
+
+@pytest.mark.parametrize(("lost", "on"), [(3, 4), (30, 9)])
+def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) -> None:
+    motion = player(catch_up=8)
+    q = motion.motion.centre
+    for seq in range(2000):
+        target = motion.step(JointFrame(seq, 0, 0, q=q), enabled=True)
+        assert target is not None
+        q = target
+    before = motion.time_s
+    assert motion.step(JointFrame(2000 + lost, 0, 0, q=q), enabled=True) is not None
+    assert motion.time_s - before == pytest.approx(on * PERIOD_S)

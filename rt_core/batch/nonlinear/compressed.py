@@ -260,7 +260,7 @@ def shaped_columns(
             part = np.zeros((inside.size, constants.size))
             shaped_rows(
                 term.law, term.exponent, term.smoothing, np.ascontiguousarray(constants), term.motor, joint, standing,
-                np.ascontiguousarray(piece.dq), taps, centres, part,
+                np.ascontiguousarray(piece.row_velocity), taps, centres, part,
             )  # fmt: skip
             out[inside] = part
     return out
