@@ -49,7 +49,7 @@ class Acquisition:
         self.keeps_cycle = isinstance(arm.driver, EthercatConfig)
         self.player: MotionPlayer | None = None
         if isinstance(arm.driver, EthercatConfig) and arm.motion is not None:
-            self.player = MotionPlayer(model, arm.motion, 1.0 / arm.driver.cycle_hz)
+            self.player = MotionPlayer(model, arm.motion, 1.0 / arm.driver.cycle_hz, arm.driver.bridge_cycles)
             if child.restarts:  # nobody who looked at the arm has asked for motion since
                 self.player.stop("the acquisition was restarted; thetad control enable goes on")
         self._prepare(arm)

@@ -105,9 +105,6 @@ class ArmMotionSettings(MotionSettings):
     """Share of the velocity and acceleration limits used on the way to the start."""
     following_error: float = Field(0.2, gt=0.0)
     """Largest distance between command and position [rad or m]; beyond it the motion stops."""
-    catch_up: int = Field(0, ge=0, le=100)
-    """Cycles without a frame that the motion goes on for, where the drives bridge them by extrapolation; of longer
-    pauses the rest is waited for."""
     at_end: Literal["hold", "stop"] = "hold"
     """After the motion: drives stay enabled and hold, or are switched off and the stream ends."""
 

@@ -1,7 +1,7 @@
 """A motion that the acquisition has real drives follow: from where the arm stands to its start, then along it.
 
 The motion is planned before the drives are switched on, within the joints' limits.  Its clock advances by one cycle for
-each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`catch_up`), and otherwise
+each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`bridge_cycles`), and otherwise
 waits: a set position that caught up with more than that would be a jump.
 """
 
@@ -35,6 +35,8 @@ class MotionPlayer:
     settings : ArmMotionSettings
     period_s : float
         Of the cycle.
+    bridged : int
+        Cycles without a frame that driver and drives bridge by extrapolation.
 
     Attributes
     ----------
@@ -47,8 +49,8 @@ class MotionPlayer:
         The motion does not suit the robot.
     """
 
-    def __init__(self, model: RobotModel, settings: ArmMotionSettings, period_s: float) -> None:
-        plain = settings.model_dump(exclude={"approach", "following_error", "catch_up", "at_end"}, exclude_unset=True)
+    def __init__(self, model: RobotModel, settings: ArmMotionSettings, period_s: float, bridged: int = 0) -> None:
+        plain = settings.model_dump(exclude={"approach", "following_error", "at_end"}, exclude_unset=True)
         self.motion = plan_motion(model, MotionSettings(**plain))
         self.state: State = "waiting"
         self.reason = ""
@@ -57,7 +59,7 @@ class MotionPlayer:
         self._share = settings.approach
         self._following_error = settings.following_error
         self._period_s = period_s
-        self._catch_up = settings.catch_up
+        self._bridged = bridged
         self._seq = 0
         self._cycle = 0
         self._approach_s = 0.0
@@ -82,7 +84,7 @@ class MotionPlayer:
         elif frame.q is not None and (far := self._far(frame)) is not None:
             self.stop(far)
             return None
-        self._cycle += 1 + min(max(frame.seq - self._seq - 1, 0), self._catch_up)
+        self._cycle += 1 + min(max(frame.seq - self._seq - 1, 0), self._bridged)
         self._seq = frame.seq
         t = self._cycle * self._period_s
         if self.state == "approach" and t >= self._approach_s:

@@ -47,6 +47,8 @@ class Arm:
         self._failure = ""
         self._commanded_at: int | None = None
         self._goal_setpoint: FloatArray | None = None
+        self._step: FloatArray | None = None  # of the commanded position in a cycle
+        self._controlwords = [0] * n
         self.images = data.idle_images
         self.setpoint: FloatArray | None = None
         drives = config.drive
@@ -109,6 +111,8 @@ class Arm:
         if mode == "csp":
             self._check_position(wanted, cycle)
             self._targets = self._scaling.position_counts(wanted)
+            if self._goal_setpoint is not None and self._commanded_at is not None and cycle > self._commanded_at:
+                self._step = (wanted - self._goal_setpoint) / (cycle - self._commanded_at)
             self._goal_setpoint = wanted.copy()
         elif mode == "csv":
             self._refuse(np.abs(wanted) > self._velocity, wanted, "velocity_max_rad_s")
@@ -152,7 +156,16 @@ class Arm:
         if not self.enabled:
             self._follow()
         self.setpoint = self._goal_setpoint
+        self._controlwords = controlwords
         self.images = self._data.encode(controlwords, self._targets)
+
+    def images_at(self, cycle: int) -> list[bytes]:
+        """Images to be sent in cycle number `cycle`: of a late loop, with set positions extrapolated to the present."""
+        late = 0 if self._commanded_at is None else cycle - self._commanded_at - 1
+        if not 0 < late <= self._config.bridge_cycles or self._step is None or self._goal_setpoint is None:
+            return self.images
+        wanted = np.clip(self._goal_setpoint + late * self._step, self._low, self._high)
+        return self._data.encode(self._controlwords, self._scaling.position_counts(wanted))
 
     def _stop_others(self) -> None:
         for control in self._controls:
@@ -174,7 +187,7 @@ class Arm:
 
     def _follow(self) -> None:
         """Let targets be where the drives are, except of drives that are braking to a stop by themselves."""
-        self._commanded_at = None
+        self._commanded_at = self._step = None
         if self._config.mode == "csp":
             self._targets = self._data.position_counts
             counts = np.array(self._targets, dtype=np.float64)

@@ -155,6 +155,9 @@ class EthercatConfig(Table):
     op_timeout_ms: Annotated[float, Field(ge=100.0, le=8000.0)] = 3000.0  # to OP, all slaves
     start_timeout_s: Annotated[float, Field(ge=1.0, le=9.0)] = 8.0  # everything from open to OP
     mode: Mode = "csp"  # mode of operation of all drives; "none": listen, never enable
+    # csp: so many cycles without a set position the drives bridge by extrapolation; a loop that is late by no more sends
+    # the position extrapolated alike, and a motion goes on meanwhile.  0: the drives hold.
+    bridge_cycles: Annotated[int, Field(ge=0, le=50)] = 0
     enable: bool = False  # switch the drives on at start
     enable_timeout_ms: PositiveFloat = 3000.0
     stop_all_on_fault: bool = True  # a drive that drops out stops the others: an arm moves as one

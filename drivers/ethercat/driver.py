@@ -9,7 +9,8 @@ import numpy as np
 
 from drivers.driver import DriverClosedError, DriverError, DriverInfo, DriverTimeoutError
 from drivers.ethercat.arm import Arm
-from drivers.ethercat.bus import Bus, al_code_text
+from drivers.ethercat.bus import Bus
+from drivers.ethercat.cia402 import DriveState
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.cycle import now_ns, sleep_until
 from drivers.ethercat.errors import BusStateError, CommandRefusedError
@@ -17,7 +18,7 @@ from drivers.ethercat.exchange import Exchange
 from drivers.ethercat.process_data import ProcessData
 from drivers.ethercat.recovery import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.repair import Repair, Repaired
-from drivers.ethercat.startup import StartedBus, start, state_problems
+from drivers.ethercat.startup import StartedBus, start, state_problems, status_text
 from drivers.ethercat.validity import valid_joints
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
@@ -206,17 +207,15 @@ class EthercatDriver:
         drives = []
         for joint, position in enumerate(self.config.positions):
             status = self._statuses[position] if position < len(self._statuses) else None
-            drives.append(
-                {
-                    "joint": self.config.drive[joint].joint,
-                    "position": position,
-                    "al_state": "not answering" if status is None else status.text(al_code_text),
-                    **self._arm.report(joint),
-                }
-            )
+            drive = self._arm.report(joint)
+            if exchange.silent:  # what was last heard is no longer so
+                status = None
+                drive |= {"state": DriveState.UNKNOWN.value, "enabled": False}
+            joint_name = self.config.drive[joint].joint
+            drives.append({"joint": joint_name, "position": position, "al_state": status_text(status), **drive})
         return {
             "state": "no answer" if exchange.silent else ("recovering" if repair.positions else "operational"),
-            "enabled": self._arm.enabled,
+            "enabled": self._arm.enabled and not exchange.silent,
             "enable_failure": self._arm.failure,
             "drives": drives,
             "frames": account.frames,
@@ -232,7 +231,12 @@ class EthercatDriver:
             "mailbox_errors": self._bus.mailbox_errors,
             "recoveries": len(self._repaired),
             "last_recoveries": [
-                {"position": r.position, "duration_ms": r.duration_ns * 1e-6, "failures": r.failures}
+                {
+                    "position": r.position,
+                    "cause": status_text(r.cause),
+                    "duration_ms": r.duration_ns * 1e-6,
+                    "failures": r.failures,
+                }
                 for r in self._repaired[-10:]
             ],
             "clock_drift_ppm": clock.drift_ppm,
@@ -252,7 +256,7 @@ class EthercatDriver:
     def _cycle(self) -> JointFrame | None:
         """One exchange; its frame, or None if there was no answer or the sample is known already."""
         exchange, previous = self._exchange, self._arm.setpoint
-        wkc = exchange.run(self._arm.images)
+        wkc = exchange.run(self._arm.images_at(exchange.due))
         if wkc < 0:
             return None
         received_ns = now_ns()
@@ -313,7 +317,7 @@ class EthercatDriver:
         self._statuses = statuses
         for position, status in enumerate(statuses):
             if _away(status):
-                self._repair.begin(position, at_ns)  # which looks again, at this slave alone
+                self._repair.begin(position, status, at_ns)  # which looks again, at this slave alone
 
     def _take_emergencies(self) -> None:
         while self._bus.emergencies:

@@ -74,6 +74,11 @@ class Exchange:
         return self.index - self._first
 
     @property
+    def due(self) -> int:
+        """Index of an exchange that is sent now."""
+        return self.clock.sample_index(self.clock.to_dc(now_ns()))
+
+    @property
     def silent(self) -> bool:
         """Whether there has been no answer for a while."""
         return now_ns() - self._heard_ns > SILENCE_NS

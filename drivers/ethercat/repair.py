@@ -23,6 +23,7 @@ class Repaired:
     """A slave that is back in OP."""
 
     position: int
+    cause: AlStatus | None  # with which it was missed; None: it did not answer
     duration_ns: int
     failures: int
 
@@ -46,6 +47,7 @@ class Repair:
         self._images = images
         self._clock = clock
         self._pending: dict[int, SlaveRecovery] = {}
+        self._causes: dict[int, AlStatus | None] = {}
         self._away: set[int] = set()
         self._turn = 0
 
@@ -57,9 +59,10 @@ class Repair:
         """Slaves under repair."""
         return list(self._pending)
 
-    def begin(self, position: int, now_ns: int) -> None:
-        """Take on a slave that left OP."""
+    def begin(self, position: int, status: AlStatus | None, now_ns: int) -> None:
+        """Take on a slave that left OP, with the AL status that said so; None: it does not answer."""
         if position not in self._pending:
+            self._causes[position] = status
             timeout_ns = round(self._config.state_timeout_ms * 1e6)
             self._pending[position] = SlaveRecovery(len(self._images[position].sdos), now_ns, timeout_ns)
 
@@ -97,7 +100,7 @@ class Repair:
                         return position, status, None
                     self._away.discard(position)
                     duration_ns = time.monotonic_ns() - recovery.started_ns
-                    return position, status, Repaired(position, duration_ns, recovery.failures)
+                    return position, status, Repaired(position, self._causes[position], duration_ns, recovery.failures)
                 self._away.add(position)
                 if not self._do(position, step, recovery, status):
                     recovery.failed(time.monotonic_ns())

@@ -50,13 +50,18 @@ class StartedBus:
     weights: list[tuple[int, int]]  # by position; what each adds to the working counter by outputs and inputs
 
 
+def status_text(status: AlStatus | None) -> str:
+    """Return what a slave says of its state, readable; None: nothing."""
+    return "not answering" if status is None else status.text(al_code_text)
+
+
 def state_problems(left: dict[int, AlStatus | None], config: EthercatConfig) -> str:
     """Slaves that are not where they should be, readable."""
     joints = dict(zip(config.positions, (drive.joint for drive in config.drive), strict=True))
     texts = []
     for position, status in left.items():
         name = f"joint {joints[position]!r} (position {position})" if position in joints else f"position {position}"
-        texts.append(f"{name} is {'not answering' if status is None else 'in ' + status.text(al_code_text)}")
+        texts.append(f"{name} is {'' if status is None else 'in '}{status_text(status)}")
     return "; ".join(texts)
 
 

@@ -19,9 +19,9 @@ MODEL = load_robot("space6").model
 LIMITS = MotionLimits.of(MODEL)
 
 
-def player(**settings: object) -> MotionPlayer:
+def player(bridged: int = 0, **settings: object) -> MotionPlayer:
     given = {"duration_s": 4.0, "candidates": 1} | settings
-    return MotionPlayer(MODEL, ArmMotionSettings.model_validate(given), PERIOD_S)
+    return MotionPlayer(MODEL, ArmMotionSettings.model_validate(given), PERIOD_S, bridged)
 
 
 def frame(q: FloatArray, valid: BoolArray | None = None) -> JointFrame:
@@ -109,7 +109,7 @@ def test_only_drives_take_a_motion(kind: str) -> None:
 
 @pytest.mark.parametrize(("lost", "on"), [(3, 4), (30, 9)])
 def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) -> None:
-    motion = player(catch_up=8)
+    motion = player(bridged=8)
     q = motion.motion.centre
     for seq in range(2000):
         target = motion.step(JointFrame(seq, 0, 0, q=q), enabled=True)
