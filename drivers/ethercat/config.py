@@ -25,6 +25,8 @@ Interface = Annotated[str, Field(pattern=r"^[^\s/]{1,15}$")]
 
 #: The object that CiA 402 drives take their mode of operation from.
 MODES = {"none": 0, "csp": 8, "csv": 9, "cst": 10}
+#: Meanings that may be sent as floating-point numbers.
+FLOATS = ("velocity", "torque", "current", "temperature")
 #: What a mode needs in the outputs.
 TARGETS = {"csp": "target_position", "csv": "target_velocity", "cst": "target_torque"}
 
@@ -97,6 +99,11 @@ class DeviceTable(Table):
         for name in ("statusword", "position"):
             if name not in inputs.meanings:
                 raise ValueError(f"tx maps no {name}")
+        for layout in (outputs, inputs):
+            for _, entries in layout.pdos:
+                for entry in entries:
+                    if entry.code in ("f", "d") and entry.meaning not in FLOATS:
+                        raise ValueError(f"{entry.meaning} cannot be a floating-point number; {', '.join(FLOATS)} can")
         if "motor_position" in inputs.meanings and self.motor_counts_per_rev is None:
             raise ValueError("tx maps motor_position, but motor_counts_per_rev is not given")
         return self
@@ -155,7 +162,7 @@ class EthercatConfig(Table):
     op_timeout_ms: Annotated[float, Field(ge=100.0, le=8000.0)] = 3000.0  # to OP, all slaves
     start_timeout_s: Annotated[float, Field(ge=1.0, le=9.0)] = 8.0  # everything from open to OP
     mode: Mode = "csp"  # mode of operation of all drives; "none": listen, never enable
-    # csp: so many cycles without a set position the drives bridge by extrapolation; a loop that is late by no more sends
+    # csp: cycles without a set position that the drives bridge by extrapolation; a loop late by no more sends
     # the position extrapolated alike, and a motion goes on meanwhile.  0: the drives hold.
     bridge_cycles: Annotated[int, Field(ge=0, le=50)] = 0
     enable: bool = False  # switch the drives on at start

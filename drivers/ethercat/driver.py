@@ -263,6 +263,7 @@ class EthercatDriver:
         fresh = exchange.account.answered(exchange.seq)
         valid = self._validity(wkc, received_ns)
         channels = self._data.decode([self._bus.input(position) for position in self.config.positions])
+        valid = self._data.finite(channels, valid)
         if "setpoint" in self._data.channels:
             channels["setpoint"] = channels["q"].copy() if previous is None else previous
         self._arm.step(received_ns, None if valid is None else valid.tolist())

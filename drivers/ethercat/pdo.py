@@ -76,6 +76,10 @@ class PdoLayout:
         """Length of the image."""
         return self.codec.size
 
+    def is_float(self, meaning: str) -> bool:
+        """Whether a meaning is sent as a floating-point number."""
+        return any(entry.meaning == meaning and entry.code in ("f", "d") for _, part in self.pdos for entry in part)
+
     def unpack(self, image: bytes) -> tuple[int | float, ...]:
         """Values by `meanings`; raises `LayoutError` for an image of another length."""
         if len(image) != self.codec.size:

@@ -10,7 +10,7 @@ from drivers.ethercat.config import MODES, TARGETS, EthercatConfig
 from drivers.ethercat.pdo import PdoLayout
 from drivers.ethercat.scaling import JointScaling
 from drivers.frame import CHANNELS
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 
 _Row = tuple[int | float, ...]
 #: Meaning in the inputs that gives a channel.
@@ -56,6 +56,11 @@ class ProcessData:
             if all(meaning in layout.meanings for layout in self._inputs):
                 places = [layout.meanings.index(meaning) for layout in self._inputs]
                 self._scales[channel] = (places, *factors[meaning])
+        self._floats = [
+            channel
+            for meaning, channel in _CHANNEL_OF.items()
+            if channel in self._scales and any(layout.is_float(meaning) for layout in self._inputs)
+        ]
         present = {*self._scales, *(["setpoint"] if config.mode == "csp" else [])}
         self.channels = tuple(name for name in CHANNELS if name in present)
         self._status = [layout.meanings.index("statusword") for layout in self._inputs]
@@ -80,6 +85,14 @@ class ProcessData:
                 raw -= zero
             channels[channel] = raw
         return channels
+
+    def finite(self, channels: dict[str, FloatArray], valid: BoolArray | None) -> BoolArray | None:
+        """Return `valid` (n,) without the joints of which a floating-point channel is no finite number."""
+        for channel in self._floats:
+            good = np.isfinite(channels[channel])
+            if not good.all():
+                valid = good if valid is None else valid & good
+        return valid
 
     @property
     def statuswords(self) -> list[int]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import struct
+from copy import deepcopy
 
 import numpy as np
 import pytest
 
 from drivers.ethercat.arm import Arm
+from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.errors import CommandRefusedError
 from drivers.ethercat.process_data import ProcessData
 from drivers.ethercat.scaling import JointScaling, Ratings
-from tests.drivers.ethercat.ethercat_configs import make_config
+from tests.drivers.ethercat.ethercat_configs import make_config, settings
 
 ENABLED, READY = 0x1637, 0x1631
 TURN = 2.0 * np.pi
@@ -82,3 +84,24 @@ def test_drives_that_dropped_out_are_not_moved() -> None:
     np.testing.assert_allclose(sent(made.images_at(16)), 0.0, atol=1e-9)
     with pytest.raises(CommandRefusedError):
         made.command(np.zeros(2), 16)
+
+
+def test_a_joint_whose_float_is_no_number_is_not_valid() -> None:
+    tables = deepcopy(settings(2))
+    tables["device"]["servo"]["tx"]["1A00"][3] = "6077:00:32 torque f"
+    tables["device"]["servo"]["torque_unit"] = "mNm"
+    config = EthercatConfig.model_validate(tables)
+    scaling = JointScaling(config.drive, [config.device_of(k) for k in range(2)], [Ratings(1.0, 1.0)] * 2)
+    data = ProcessData(config, scaling)
+    channels = data.decode([struct.pack("<HiifhH", ENABLED, 0, 0, torque, 0, 0) for torque in (1.0, np.nan)])
+    assert data.finite(channels, None) is not None
+    np.testing.assert_array_equal(data.finite(channels, None), [True, False])
+    np.testing.assert_array_equal(data.finite(channels, np.array([False, True])), [False, False])
+
+
+@pytest.mark.parametrize("entry", ["6041:00:32 statusword f", "6064:00:32 position f"])
+def test_states_and_positions_are_whole_numbers(entry: str) -> None:
+    tables = deepcopy(settings(2))
+    tables["device"]["servo"]["tx"]["1A00"][0 if "status" in entry else 1] = entry
+    with pytest.raises(ValueError, match="floating-point"):
+        EthercatConfig.model_validate(tables)

@@ -1,0 +1,190 @@
+"""A visit to a bus: look whether it may be touched, ask its slaves in PRE-OP, leave them in the states they were in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import pysoem
+
+from drivers.driver import DriverConnectionError
+from drivers.ethercat.bus import Bus
+from drivers.ethercat.errors import SdoError
+from drivers.ethercat.lookout import look, refuse_operation, refuse_other_master
+from drivers.ethercat.network import FoundSlave
+from drivers.ethercat.objects import ObjectEntry, ObjectInfo
+from drivers.ethercat.recovery import INIT, PREOP, AlStatus
+
+_STATE_S = 2.0
+_TRIES = 4
+_T = TypeVar("_T")
+
+
+class Visit(Bus):
+    """A bus that is only looked at; a context manager.
+
+    Attributes
+    ----------
+    slaves : list of FoundSlave
+        Who is there.
+    found : list of AlStatus or None
+        By position, the state before the visit; None: it did not say.
+    refusing : dict of int to AlStatus or None
+        Slaves that did not reach PRE-OP, and so have no mailbox, with their AL status.
+    unrestored : tuple of int
+        After the visit: slaves that did not go back.
+    """
+
+    def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
+        super().__init__(interface, redundant_interface)
+        self.slaves: list[FoundSlave] = []
+        self.found: list[AlStatus | None] = []
+        self.refusing: dict[int, AlStatus | None] = {}
+        self.unrestored: tuple[int, ...] = ()
+        self._objects: dict[int, dict[int, Any]] = {}
+
+    def __enter__(self) -> Self:
+        """Open and scan.
+
+        Raises
+        ------
+        DriverConfigError, DriverConnectionError
+            The interface cannot be used, no slave answers, or another master has the bus.
+        """
+        self.open()
+        try:
+            names = [name for name in (self.interface, self.redundant_interface) if name is not None]
+            for name in names:
+                refuse_other_master(name)
+            self.found = look(names)
+            refuse_operation(names, self.found)
+            self.slaves = self._scan()
+            self.found += [None] * (len(self.slaves) - len(self.found))
+            self.refusing = self._wait_each(PREOP, range(len(self.slaves)))
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _scan(self) -> list[FoundSlave]:
+        for _ in range(_TRIES - 1):
+            try:
+                return self.scan()
+            except DriverConnectionError:
+                if not self.scanned:  # nobody, or too many; else an answer was lost
+                    raise
+        return self.scan()
+
+    def _leave(self) -> None:
+        """Let each slave go back to where it was, or to INIT if that was a state after a failure; then close."""
+        try:
+            if self.scanned:
+                self._restore()
+        finally:
+            self._objects.clear()
+            self.close()
+
+    def _restore(self) -> None:
+        to_init = [
+            position
+            for position, status in enumerate(self.found)
+            if status is None or status.state != PREOP or status.error
+        ]
+        for position in to_init:
+            self.request_state(position, INIT, acknowledge=True)
+        self.unrestored = tuple(self._wait_each(INIT, to_init))
+
+    def _wait_each(self, state: int, positions: Iterable[int]) -> dict[int, AlStatus | None]:
+        """Wait for slaves one at a time: one that refuses does not end the wait for the others."""
+        until_ns = time.monotonic_ns() + round(_STATE_S * 1e9)
+        left: dict[int, AlStatus | None] = {}
+        for position in positions:
+            left |= self.wait_state(state, range(position, position + 1), until_ns)
+        return left
+
+    # --- lost answers are asked for again: nothing here is in a hurry
+
+    def read_register(self, position: int, address: int, size: int) -> bytes | None:
+        """Read registers of a slave's controller; None if it does not answer."""
+        for _ in range(_TRIES - 1):
+            if (raw := super().read_register(position, address, size)) is not None:
+                return raw
+        return super().read_register(position, address, size)
+
+    def sdo_read(self, position: int, index: int, subindex: int, timeout_ms: float = 500.0) -> bytes:
+        """Read an object; errors as `Bus.sdo_read`."""
+        read = super().sdo_read
+        return _patiently(lambda: read(position, index, subindex, timeout_ms))
+
+    # --- SDO information
+
+    def objects(self, position: int) -> list[int]:
+        """List the indices of the slave's object dictionary.
+
+        Raises
+        ------
+        SdoError
+            The slave has no SDO information, or does not answer.
+        """
+        if position not in self._objects:
+            self._objects[position] = _patiently(lambda: self._list(position))
+        return list(self._objects[position])
+
+    def _list(self, position: int) -> dict[int, Any]:
+        slave = self._for_sdo(position, 0, 0)
+        try:
+            return {item.index: item for item in slave.od}
+        except pysoem.SdoInfoError as error:
+            raise SdoError(f"the slave at position {position} has no list of its objects") from error
+        finally:
+            self.drain()
+
+    def describe(self, position: int, index: int) -> ObjectInfo:
+        """Name, type and access of an object; errors as `objects`, also for one that is not listed."""
+        if index not in self.objects(position):
+            raise SdoError(f"the slave at position {position} has no object {index:04X}")
+        return _patiently(lambda: self._describe(position, index))
+
+    def _describe(self, position: int, index: int) -> ObjectInfo:
+        self.objects(position)
+        item = self._objects[position][index]
+        self.drain()
+        errors = self.mailbox_errors
+        try:
+            name, code, kind = _text(item.name), int(item.object_code), int(item.data_type)
+            # pysoem's entries point into `item`: everything is copied while it is held.
+            parts = [(_text(e.name), int(e.data_type), int(e.bit_length), int(e.obj_access)) for e in item.entries]
+            if not parts:
+                parts = [(name, kind, int(item.bit_length), int(item.obj_access))]
+        except pysoem.SdoInfoError as error:
+            raise SdoError(f"the slave at position {position} does not describe its object {index:04X}") from error
+        finally:
+            self.drain()
+        # A subindex that does not exist has no type, and the slave said so; SOEM passes over one whose answer was lost.
+        if sum(not part[1] for part in parts) > self.mailbox_errors - errors:
+            del self._objects[position]  # what was read of them is kept there
+            raise SdoError(f"the slave at position {position} does not describe all of its object {index:04X}")
+        entries = tuple(ObjectEntry(index, k, *part) for k, part in enumerate(parts) if part[1])
+        return ObjectInfo(index, name, code, entries)
+
+
+def _patiently(transfer: Callable[[], _T]) -> _T:
+    """Try again what was lost on the way; what the slave refuses is refused."""
+    for _ in range(_TRIES - 1):
+        try:
+            return transfer()
+        except SdoError as error:
+            if error.abort:
+                raise
+    return transfer()
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("latin-1").strip("\0 ")
