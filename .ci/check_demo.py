@@ -15,7 +15,23 @@ def main(path: str) -> int:
     coverage = result["coverage_95"]
     print(f"{received} frames, {lost} lost; worst R online {worst['online']:.4f}, batch {worst['batch']:.4f}; "
           f"{coverage:.0%} of the true parameters within their 95 % intervals")  # fmt: skip
-    return 0 if received > 0 and lost == 0 and min(worst.values()) > 0.97 and coverage >= 0.9 else 1
+    accounted = result["bus"] is None or bus_accounts(result)
+    good = received > 0 and lost == 0 and accounted and min(worst.values()) > 0.97 and coverage >= 0.9
+    return 0 if good else 1
+
+
+def bus_accounts(result: dict) -> bool:
+    """Print the bus's timing; return whether all drives were on and each cycle is a frame or was counted as none."""
+    bus, frames = result["bus"], result["frames"]
+    on = [drive["joint"] for drive in bus["drives"] if drive["enabled"]]
+    print(f"{len(on)} of {len(bus['drives'])} drives on; {bus['frames']} cycles answered, {bus['overruns']} skipped, "
+          f"{bus['lost_cycles']} unanswered, {bus['wkc_errors']} incomplete; gaps of {frames['gaps']} in the frames; "
+          f"{frames['recorded']} recorded")  # fmt: skip
+    rows = {"empty loop": result["empty_loop_us"], **bus["timing"], "frame to estimate": result["latency_us"]}
+    for name, row in rows.items():
+        print(f"{name:18s}" + "".join(f"{key[:-3]:>6s} {row[key]:8.0f} us" for key in ("p50_us", "p99_us", "p999_us", "max_us")))
+    complete = frames["sent"] == frames["received"] == frames["recorded"]
+    return len(on) == len(bus["drives"]) and complete and frames["gaps"] <= bus["overruns"] + bus["lost_cycles"]
 
 
 if __name__ == "__main__":

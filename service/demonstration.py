@@ -123,7 +123,7 @@ class Followed:
     frames: dict[str, Any]
     bus: dict[str, Any] | None
     latency_us: dict[str, float]
-    empty_loop_us: dict[str, float]
+    empty_loop_us: dict[str, Any]
 
 
 def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str], None]) -> Followed:

@@ -1,8 +1,8 @@
 """A motion that the acquisition has real drives follow: from where the arm stands to its start, then along it.
 
 The motion is planned before the drives are switched on, within the joints' limits.  Its clock advances by one cycle for
-each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`bridge_cycles`), and otherwise
-waits: a set position that caught up with more than that would be a jump.
+each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`bridge_cycles`), and
+otherwise waits: a set position that caught up with more than that would be a jump.
 """
 
 from __future__ import annotations

@@ -122,15 +122,15 @@ class Drives:
         self.stop()
 
 
-def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, float]:
+def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:
     """Percentiles of the period [us] of a 1 kHz loop that does nothing, in a process of its own with these settings."""
     command = [sys.executable, "-m", "service.rehearsal", config.model_dump_json(), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30.0)
-    result: dict[str, float] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
     return result
 
 
-def _empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, float]:
+def _empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:
     period = Histogram()
     apply_realtime(config)
     last_ns = time.monotonic_ns()

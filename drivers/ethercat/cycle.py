@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import time
+from typing import Any
+
+import numpy as np
+
+from rt_core.types import IntArray
 
 _CLOCK_MONOTONIC = 1
 _TIMER_ABSTIME = 1
@@ -87,33 +92,33 @@ class CycleAccount:
 
 
 class Histogram:
-    """Counts of durations in bins at most 1/8 wide of their value; its size never changes.
+    """Counts of durations in bins 1/32 wide of their value; its size never changes.
 
     Negative durations count as 0, above about 17 s as that.
     """
 
-    _BINS = 8 * 32
+    _BITS = 5
+    _BINS = 30 << _BITS
 
     def __init__(self) -> None:
-        self.counts = [0] * self._BINS
+        self.counts: IntArray = np.zeros(self._BINS, dtype=np.int64)
         self.total = 0
         self.highest_ns = 0
 
     @staticmethod
     def bin_of(duration_ns: int) -> int:
         """Bin of a duration [ns]."""
-        if duration_ns < 8:
+        exponent = duration_ns.bit_length() - 1 - Histogram._BITS
+        if exponent <= 0:
             return max(duration_ns, 0)
-        exponent = duration_ns.bit_length() - 4
-        return min((exponent + 1) * 8 + ((duration_ns >> exponent) & 7), Histogram._BINS - 1)
+        return min((exponent << Histogram._BITS) + (duration_ns >> exponent), Histogram._BINS - 1)
 
     @staticmethod
-    def upper_edge_ns(index: int) -> int:
-        """Smallest duration that lies above bin `index` [ns]."""
-        if index < 8:
-            return index + 1
-        exponent = index // 8 - 1
-        return (8 + index % 8 + 1) << exponent
+    def edges_ns(index: int) -> tuple[int, int]:
+        """Smallest duration of bin `index`, and of the next [ns]."""
+        exponent = max((index >> Histogram._BITS) - 1, 0)
+        low = index - (exponent << Histogram._BITS)
+        return low << exponent, (low + 1) << exponent
 
     def add(self, duration_ns: int) -> None:
         """Count a duration [ns]."""
@@ -122,25 +127,23 @@ class Histogram:
         if duration_ns > self.highest_ns:
             self.highest_ns = duration_ns
 
-    def quantile_ns(self, fraction: float) -> int:
-        """Duration that `fraction` of all do not exceed, up to the width of a bin [ns]; 0 without any."""
+    def quantile_ns(self, fraction: float) -> float:
+        """Duration that `fraction` of all do not exceed, to half the width of a bin [ns]; 0 without any."""
         if self.total == 0:
-            return 0
-        wanted = fraction * self.total
-        seen = 0
-        for index, count in enumerate(self.counts):
-            seen += count
-            if count and seen >= wanted:
-                return min(self.upper_edge_ns(index), self.highest_ns)
-        return self.highest_ns
+            return 0.0
+        index = int(np.searchsorted(np.cumsum(self.counts), max(fraction * self.total, 1.0)))
+        return min(0.5 * sum(self.edges_ns(index)), float(self.highest_ns))
 
-    def summary(self) -> dict[str, float]:
-        """Percentiles in microseconds, for messages."""
+    def summary(self) -> dict[str, Any]:
+        """Percentiles and counts for messages, in microseconds; bins without any are left out."""
+        used = np.flatnonzero(self.counts)
         return {
             "p50_us": self.quantile_ns(0.5) * 1e-3,
             "p99_us": self.quantile_ns(0.99) * 1e-3,
             "p999_us": self.quantile_ns(0.999) * 1e-3,
             "max_us": self.highest_ns * 1e-3,
+            "bins_us": [self.edges_ns(int(index))[0] * 1e-3 for index in used],
+            "counts": self.counts[used].tolist(),
         }
 
 
