@@ -29,7 +29,8 @@ def bus_accounts(result: dict) -> bool:
           f"{frames['recorded']} recorded")  # fmt: skip
     rows = {"empty loop": result["empty_loop_us"], **bus["timing"], "frame to estimate": result["latency_us"]}
     for name, row in rows.items():
-        print(f"{name:18s}" + "".join(f"{key[:-3]:>6s} {row[key]:8.0f} us" for key in ("p50_us", "p99_us", "p999_us", "max_us")))
+        cells = (f"{key[:-3]:>6s} {row[key]:8.0f} us" for key in ("p50_us", "p99_us", "p999_us", "max_us"))
+        print(f"{name:18s}" + "".join(cells))
     complete = frames["sent"] == frames["received"] == frames["recorded"]
     return len(on) == len(bus["drives"]) and complete and frames["gaps"] <= bus["overruns"] + bus["lost_cycles"]
 

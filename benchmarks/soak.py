@@ -1,6 +1,6 @@
-"""Hours of estimation and of a running daemon: numbers, flags and memory stay where they belong.
+"""Hours of estimation, a million bad frames and a running daemon: numbers, flags and memory stay where they belong.
 
-make soak [DURATION=3600]        or: python benchmarks/soak.py [--only estimator|service] [--json]
+make soak [DURATION=3600]        or: python benchmarks/soak.py [--only estimator|ethercat-frames|service] [--json]
 
 First ten million frames of online estimation on a simulated arm, as fast as they go: rich motion, an hour with one
 joint at rest, an hour with all at rest, rich motion again, and a step in one joint's friction.  Then the daemon at
@@ -10,6 +10,7 @@ joint at rest, an hour with all at rest, rich motion again, and a step in one jo
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import sys
@@ -21,8 +22,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import estimator_soak, service_soak
+from sim_backend.ethercat.registers import AL_STATUS
+from sim_backend.ethercat.wire import BRD, build_frame, parse_frame, physical
+from tests.ethercat.frame_fuzzer import fuzz
+from tests.ethercat.segment_process import make_segment
 
 PHASES = estimator_soak.Phases(rich=1300.0, one_held=3600.0, all_held=3600.0, rich_again=1300.0, step=200.0)
+FRAMES, FRAMES_EACH, DRIVES = 1_000_000, 50_000, 6
+LONGEST_S = 600.0  # for FRAMES_EACH, which take two seconds: a hang ends with a traceback
 LIMIT_ERROR = 0.01  # of the parameters, in the torque-weighted norm
 LIMIT_STEP = 0.05  # of the step's size, five seconds after it
 
@@ -59,16 +66,50 @@ def estimator_table(result: dict[str, Any]) -> str:
     return "\n".join(lines + [f"PROBLEM: {problem}" for problem in result["problems"][:20]])
 
 
+def run_frames() -> dict[str, Any]:
+    """Send bad frames to one segment after the other, each time others."""
+    problems: list[str] = []
+    answers = 0
+    told = time.monotonic()
+    for seed in range(FRAMES // FRAMES_EACH):
+        bus = make_segment(DRIVES, ring=True)
+        faulthandler.dump_traceback_later(LONGEST_S, exit=True)
+        try:
+            answered, now_ns = fuzz(bus, FRAMES_EACH, seed)
+        except Exception as error:
+            error.add_note(f"after frames of seed {seed}")
+            raise
+        faulthandler.cancel_dump_traceback_later()
+        answers += answered
+        question = build_frame([physical(BRD, 0, AL_STATUS, bytes(2))])
+        heard = [parse_frame(reply)[0].working_counter for _, reply in bus.exchange(question, 0, now_ns)]
+        if heard != [DRIVES]:
+            problems.append(f"seed {seed}: {heard or 'none'} of {DRIVES} drives answer afterwards")
+        if time.monotonic() - told > 10.0:
+            told = time.monotonic()
+            tell(f"{(seed + 1) * FRAMES_EACH} frames of {FRAMES}")
+    return {"frames": FRAMES, "answers": answers, "problems": problems}
+
+
+def frames_table(result: dict[str, Any]) -> str:
+    """The result for people."""
+    lines = [f"{result['frames']} bad EtherCAT frames, {result['answers']} answers"]
+    return "\n".join(lines + [f"PROBLEM: {problem}" for problem in result["problems"][:20]])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("estimator", "service"), help="one part alone")
+    parser.add_argument("--only", choices=("estimator", "ethercat-frames", "service"), help="one part alone")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
-    if arguments.only != "service":
+    if arguments.only in (None, "estimator"):
         results["estimator"] = run_estimator()
         tell(estimator_table(results["estimator"]))
-    if arguments.only != "estimator":
+    if arguments.only in (None, "ethercat-frames"):
+        results["ethercat-frames"] = run_frames()
+        tell(frames_table(results["ethercat-frames"]))
+    if arguments.only in (None, "service"):
         results["service"] = service_soak.run(float(os.environ.get("DURATION", "3600")), tell)
         tell(service_soak.table(results["service"]))
     problems = [problem for result in results.values() for problem in result["problems"]]

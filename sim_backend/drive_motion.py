@@ -94,7 +94,10 @@ class SetValues:
         self._objects = objects
         self._extrapolated = extrapolated
         self._steps_left = 0
-        self._step = 0.0  # of the set position, in the last cycle
+        self._step = 0.0  # of the way to the set position, in a cycle
+        self._last: float | None = None  # set position before, so many cycles ago, and the speed between the two
+        self._since = 0
+        self._pace = 0.0
         self._missed = 0
         self.wanted = self.commanded = self.speed = 0.0
         self.limited = False
@@ -104,7 +107,7 @@ class SetValues:
         self.wanted = self.commanded = float(feedback.position)
         self.speed = feedback.velocity
         self._steps_left = 0
-        self._step, self._missed = 0.0, 0
+        self._step, self._pace, self._last, self._since, self._missed = 0.0, 0.0, None, 0, 0
 
     def next(self, mode: int, feedback: Feedback, top_speed: float, period_s: float, fresh: bool = True) -> Demand:
         """Return what the motor shall do in a cyclic mode, without the brake; `fresh`: set values have come."""
@@ -119,12 +122,14 @@ class SetValues:
         return Demand(CST, min(max(wanted, -limit), limit), offset, limit, False)
 
     def _next_position(self, top_speed: float, period_s: float, fresh: bool) -> float:
+        self._since += 1
         self._missed = 0 if fresh or self._steps_left > 0 else self._missed + 1
-        if not 0 < self._missed <= self._extrapolated:
+        if self._missed:
+            self._step = self._pace if self._missed <= self._extrapolated else 0.0
+        else:
             if self._steps_left <= 0:
-                self._steps_left = max(1, round(self._objects.interpolation_s() / period_s))
-            step = 0.0 if self._missed else float(self._objects.target_position.value) - self.wanted
-            self._step = step / self._steps_left
+                self._take_target(period_s)
+            self._step = (float(self._objects.target_position.value) - self.wanted) / self._steps_left
             self._steps_left -= 1
         self.wanted += self._step
         lower, upper = self._objects.position_limits()
@@ -133,6 +138,14 @@ class SetValues:
         self.speed = (self.commanded - before) / period_s
         self.limited = self.commanded != self.wanted
         return self.commanded
+
+    def _take_target(self, period_s: float) -> None:
+        """Begin the way to a new set position, and learn its speed since the one before."""
+        target = float(self._objects.target_position.value)
+        if self._last is not None:
+            self._pace = (target - self._last) / self._since
+        self._last, self._since = target, 0
+        self._steps_left = max(1, round(self._objects.interpolation_s() / period_s))
 
     def _next_velocity(self, feedback: Feedback, top_speed: float) -> float:
         """Follow the set velocity; at a position limit only away from it."""

@@ -16,6 +16,7 @@ import pysoem
 
 from drivers.driver import DriverClosedError, DriverConfigError, DriverConnectionError, DriverError
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
+from drivers.ethercat.hurry import hurried
 from drivers.ethercat.interface import InterfaceClaim, check_link, check_name, permission_text
 from drivers.ethercat.network import FoundSlave
 from drivers.ethercat.recovery import AlStatus
@@ -24,12 +25,17 @@ from drivers.ethercat.sockets import FrameSockets, open_sockets
 #: Sizes that are fixed in pysoem.
 IO_MAP_BYTES = 4096
 MAX_SLAVES = 199
+#: Longest scan; so short that a start which meets its end is over within ten seconds.
+SCAN_S = 3.0
 #: Bytes that an SDO may have; pysoem's default is 256, and a longer object fails there.
 SDO_BYTES = 1 << 16
 
 _REG_ALIAS, _REG_AL_CONTROL, _REG_AL_STATUS = 0x0012, 0x0120, 0x0130
 _SII_SERIAL = 0x000E  # word address
 _ACKNOWLEDGE = 0x10
+#: What SOEM's scan returns for an answer to somebody else's frame, after which it is tried again, and for too many.
+_EC_OTHERFRAME, _EC_SLAVECOUNTEXCEEDED = -2, -4
+_SCANS = 3
 #: One try, between two cycles; and three, while nothing else waits.
 _FRAME_TIMEOUT_US, _PATIENT_TIMEOUT_US = 2000, 6000
 
@@ -170,15 +176,25 @@ class Bus:
         Raises
         ------
         DriverConnectionError
-            None answers, or more than SOEM can hold.
+            None answers, or more than SOEM can hold, or it does not come to an end.
         """
         master = self._opened()
+        assert self._sockets is not None  # as long as the master is
         self._mapped = False
-        found = master.config_init(release_gil=True)
+        with hurried(self._sockets, SCAN_S) as over:
+            for _ in range(_SCANS):
+                found = master.config_init(release_gil=True)
+                if found != _EC_OTHERFRAME:
+                    break
+        if over.is_set():
+            raise DriverConnectionError(
+                f"the scan of {self.interface} does not end within {SCAN_S:g} s: slaves went away meanwhile; look at "
+                "the cable and the drives' power"
+            )
         if found <= 0 or not master.slaves:
             raise DriverConnectionError(
                 f"no slave answers on {self.interface}: is it the right interface, and are the drives powered?"
-                if found in (0, -1)
+                if found != _EC_SLAVECOUNTEXCEEDED
                 else f"more than {MAX_SLAVES} slaves on {self.interface}"
             )
         self._slaves = list(master.slaves)

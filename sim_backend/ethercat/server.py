@@ -1,7 +1,8 @@
 """A segment at a network interface: raw sockets, a clock, and nothing else.
 
-The loop waits for a frame or for the next thing that is due, whichever is first.  A socket sees all frames with the
-EtherCAT type that come to its interface, and not those that it sends.
+The loop waits for a frame or for the next thing that is due, whichever is first.  A frame counts from when the kernel
+received it: slave controllers are hardware, and a process that was late must not let their drives see it late.  A
+socket sees all frames with the EtherCAT type that come to its interface, and not those that it sends.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from sim_backend.ethercat.wire import ETHERTYPE
 
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC, _PACKET_IGNORE_OUTGOING = 263, 1, 1, 23
 _ARPHRD_ETHER = 1
+_SO_TIMESTAMPNS = 35
+_STAMP = struct.Struct("qq")  # seconds and nanoseconds
+_STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
 _SIOCGIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8913, 0x1, 0x40
 #: Longest sleep: a stop or a fault set from outside takes effect within it [s].
 _LONGEST_WAIT_S = 0.1
@@ -73,6 +77,7 @@ def open_interface(name: str) -> socket.socket:
     try:
         raw.setblocking(False)
         raw.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        raw.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         raw.bind((name, ETHERTYPE))
         member = struct.pack("iHH8s", socket.if_nametoindex(name), _PACKET_MR_PROMISC, 0, b"")
         raw.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, member)
@@ -84,6 +89,16 @@ def open_interface(name: str) -> socket.socket:
         raw.close()
         raise ServerError(f"interface {name} is no Ethernet: take a network card or one end of a virtual pair")
     return raw
+
+
+def _arrival_ns(stamps: list[tuple[int, int, bytes]], offset_ns: int) -> int:
+    """CLOCK_MONOTONIC at which the kernel received a frame [ns]; now if it does not say."""
+    now_ns = time.monotonic_ns()
+    for level, kind, data in stamps:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _STAMP.size:
+            seconds, nanoseconds = _STAMP.unpack(data)
+            return min(int(seconds) * 1_000_000_000 + int(nanoseconds) + offset_ns, now_ns)
+    return now_ns
 
 
 def _check_interface(name: str) -> None:
@@ -192,18 +207,18 @@ class Server:
     def serve(self) -> int:
         """Do what is due and answer the frames that have come; returns the time of the next thing due [ns]."""
         segment = self.segment
-        segment.tick(time.monotonic_ns())
+        offset_ns = time.monotonic_ns() - time.time_ns()
         for port, raw in enumerate(self._sockets):
             for _ in range(_BURST):
                 try:
-                    frame = raw.recv(2048)
+                    frame, stamps, _, _ = raw.recvmsg(2048, _STAMP_SPACE)
                 except BlockingIOError:
                     break
                 except OSError as error:
                     self._lost(port, error)
                     break
                 self.frames += 1
-                for answer in segment.exchange(frame, port, time.monotonic_ns()):
+                for answer in segment.exchange(frame, port, _arrival_ns(stamps, offset_ns)):
                     self._send(*answer)
         now_ns = time.monotonic_ns()
         for answer in segment.released(now_ns):

@@ -442,3 +442,20 @@ def test_missed_set_positions_are_extrapolated_then_held() -> None:
     bench.run()
     assert bench.demand is not None
     assert round(bench.demand.target) - position == 200
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_sparse_set_positions_are_joined_smoothly(every: int) -> None:
+    bench = Bench()
+    bench.enable()
+    start = bench.get(0x6064)
+    targets = []
+    for cycle in range(20 * every):
+        fresh = cycle % every == 0
+        if fresh:
+            bench.set(0x607A, start + 50 * cycle)
+        bench.run(fresh=fresh)
+        assert bench.demand is not None
+        targets.append(bench.demand.target)
+    steps = [after - before for before, after in pairwise(targets[3 * every :])]
+    assert steps == pytest.approx([50.0] * len(steps), abs=1e-6)
