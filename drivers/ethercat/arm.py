@@ -121,6 +121,8 @@ class Arm:
             self._refuse(np.abs(wanted) > self._torque, wanted, "torque_max_nm")
             self._targets = self._scaling.torque_digits(wanted)
         self._commanded_at = cycle
+        self.setpoint = self._goal_setpoint
+        self.images = self._data.encode(self._controlwords, self._targets)  # so that the next exchange has it
 
     def _check_position(self, wanted: FloatArray, cycle: int) -> None:
         self._refuse(wanted < self._low, wanted, "position_min_rad")
