@@ -45,6 +45,9 @@ class Acquisition:
         self.child = child
         arm = child.arm
         model = load_arm_robot(arm, child.config.base).model
+        if isinstance(arm.driver, EthercatConfig) and child.restarts:
+            # Nobody who looked at the arm has asked for power since.
+            arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
         self.keeps_cycle = isinstance(arm.driver, EthercatConfig)
         self.player: MotionPlayer | None = None

@@ -15,6 +15,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.config import ArmMotionSettings
+from sim_backend.errors import MotionError
 from sim_backend.settings import MotionSettings
 from sim_backend.trajectory import MotionLimits, plan_motion
 
@@ -50,6 +51,12 @@ class MotionPlayer:
     """
 
     def __init__(self, model: RobotModel, settings: ArmMotionSettings, period_s: float, bridged: int = 0) -> None:
+        for joint in model.joints:
+            if not np.isfinite([joint.lower, joint.upper, joint.velocity]).all():
+                raise MotionError(
+                    f"robot '{model.name}' states no lower, upper or velocity limit for joint '{joint.name}': a real "
+                    "arm is not moved without; add them to the robot file"
+                )
         plain = settings.model_dump(exclude={"approach", "following_error", "at_end"}, exclude_unset=True)
         self.motion = plan_motion(model, MotionSettings(**plain))
         self.state: State = "waiting"
@@ -105,7 +112,9 @@ class MotionPlayer:
         return 0.0 if self.state in ("waiting", "approach") else self._cycle * self._period_s
 
     def stop(self, reason: str) -> None:
-        """Command nothing any more."""
+        """Command nothing any more; the first reason stays."""
+        if self.state == "stopped":
+            return
         self.state, self.reason = "stopped", reason
 
     def restart(self) -> None:

@@ -111,7 +111,7 @@ class EthercatDriver:
             joint_names=tuple(drive.joint for drive in config.drive),
             channels=self._data.channels,
             rate_hz=float(config.cycle_hz),
-            clock="dc" if started.has_dc else "host",
+            clock="dc" if started.has_dc else "monotonic",
             lossless=False,
         )
         if config.enable:

@@ -17,6 +17,7 @@ verbs:
   snapshot                save the estimator's state; print parameters, covariance and meta data
   reset_estimator         forget everything that was estimated
   activate model=FILE     predict torque by this model file; theta=null: by the estimate
+  enable, disable         switch the drives of a real arm on, or stop them and switch them off
   record action=start     start (or stop) recording
   shutdown                stop the daemon in order
 

@@ -30,7 +30,8 @@ ETHERCAT = """\
 Answer EtherCAT frames on an interface as the servo drives of a simulated arm, until SIGTERM or Ctrl-C.
 
 Each drive moves one joint of one common arm, so gravity and coupling are real.  Needs root, or CAP_NET_RAW.
-When the drives answer, one JSON line with their number is printed on stdout.  docs/ethercat.md describes the file.
+When the drives answer, one JSON line with their number is printed on stdout.
+docs/simulated-drives.md describes the file.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from drivers.robot_file import load_robot
 from rt_core.types import BoolArray, FloatArray
 from service.config import ArmMotionSettings, ConfigError, parse_config
 from service.motion import MotionPlayer
+from sim_backend.errors import MotionError
 from sim_backend.trajectory import MotionLimits
 
 PERIOD_S = 0.001
@@ -118,3 +120,16 @@ def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) ->
     before = motion.time_s
     assert motion.step(JointFrame(2000 + lost, 0, 0, q=q), enabled=True) is not None
     assert motion.time_s - before == pytest.approx(on * PERIOD_S)
+
+
+def test_an_arm_without_limits_is_not_moved() -> None:
+    joints = (replace(MODEL.joints[0], velocity=np.inf), *MODEL.joints[1:])
+    with pytest.raises(MotionError, match="joint_1"):
+        MotionPlayer(replace(MODEL, joints=joints), ArmMotionSettings(), PERIOD_S)
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    motion = player()
+    motion.stop("a drive dropped out")
+    motion.stop("by request")
+    assert motion.reason == "a drive dropped out"
