@@ -38,7 +38,7 @@ GAP_STEPS = 2.75
 #: Samples this many periods of the cut-off from a lost one take no part: what happens meanwhile is not in the data,
 #: and the filters of the state spread the error of the bridge so far.
 _GUARD_PERIODS = 1.0
-#: Share of the samples that may be left out for that; where more are lost, short gaps are bridged after all.
+#: Share of the samples that may be left out for gaps in time stamps alone; beyond it short ones are bridged after all.
 MOST_LOST = 0.3
 
 
@@ -226,8 +226,9 @@ def prepare(
     bridge = max(_BRIDGE_PERIODS / settings.cutoff_hz, 3.0 / rate)
     cuts = np.flatnonzero(np.diff(t) > bridge) + 1
     steps = np.diff(t)
-    lost = (jumps | (steps > GAP_STEPS / rate)) & (steps <= bridge)
-    lost = _worst(t, lost, _GUARD_PERIODS / settings.cutoff_hz)
+    short = steps <= bridge
+    lost = _worst(t, ~jumps & short & (steps > GAP_STEPS / rate), _GUARD_PERIODS / settings.cutoff_hz)
+    lost |= jumps & short
     pieces: list[SignalPiece] = []
     unused = 0
     for part in np.split(np.arange(t.size), cuts):

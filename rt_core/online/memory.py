@@ -19,7 +19,7 @@ N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, EDGE, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
 LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, HAS_LOAD = range(24, 32)
-GUARD, LAST_BRIDGED, BRIDGED, LOSS = 32, 33, 34, 35
+GUARD, LAST_BRIDGED, BRIDGED, LOSS, LAST_LOST = 32, 33, 34, 35, 36
 HEAD = 40
 
 # Scalars, in the field "scalars".
@@ -69,7 +69,7 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "taps": (3, length),
         "taps2": (length2,),
         "ring": (channels, 2 * length),
-        "bridged": (length,),  # which of the newest samples stand for a lost frame
+        "bridged": (length,),  # newest samples that stand for a lost frame: 1 by time stamps, 2 by the count
         "frame_lost": (4,),  # whether frames were lost just before
         "frame_t": (4,),
         "frame_x": (5, channels),  # four frames and the one interpolated from them

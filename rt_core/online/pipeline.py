@@ -37,6 +37,7 @@ def restart_stream(floats: FloatArray, ints: IntArray) -> None:
     ints[m.SAMPLES] = 0
     ints[m.GRID] = 0
     ints[m.LAST_BRIDGED] = -ints[m.LENGTH]
+    ints[m.LAST_LOST] = -ints[m.LENGTH]
     slots = vector_slots(floats, ints)
     slots[:] = 0.0
     state = m.vector(floats, ints, m.F_STATE, 4 * n * BLOCK)
@@ -104,11 +105,11 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
     updates = 0
     step = s[m.STEP]
     grid = s[m.ORIGIN] + ints[m.GRID] * step
-    gap = lost[2] != 0.0 or frame_t[2] - frame_t[1] > GAP_STEPS * step
+    gap = 2.0 if lost[2] != 0.0 else 1.0 if frame_t[2] - frame_t[1] > GAP_STEPS * step else 0.0
     while grid <= frame_t[2] + 1e-6 * step:
         _interpolate(frame_t, frame_x, grid, ints[m.N])
         between = frame_t[1] + 1e-6 * step < grid < frame_t[2] - 1e-6 * step
-        updates += _take_sample(floats, ints, frame_x[4], gap and between)
+        updates += _take_sample(floats, ints, frame_x[4], gap if between else 0.0)
         ints[m.GRID] += 1
         grid = s[m.ORIGIN] + ints[m.GRID] * step
     return updates
@@ -153,21 +154,24 @@ def _interpolate(frame_t: FloatArray, frame_x: FloatArray, t: float, n: int) -> 
 
 
 @jit
-def _near_lost(floats: FloatArray, ints: IntArray, lost: bool) -> bool:
+def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
     """Whether the sample in the middle of the filters is too near to one that stands for a lost frame.
 
-    `lost` says so of the newest one.  Where frames are lost all the time, they are bridged after all.
+    `lost` says so of the newest one: 2 by the source's count, 1 by the time stamps.  Where those have gaps all the
+    time, they are bridged after all.
     """
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     length, guard, newest = ints[m.LENGTH], ints[m.GUARD], ints[m.RING_COUNT]
     bridged = m.vector(floats, ints, m.F_BRIDGED, length)
-    bridged[newest % length] = 1.0 if lost else 0.0
+    bridged[newest % length] = lost
     ahead = newest - (length // 2 - guard)
     if ahead >= 0 and bridged[ahead % length] != 0.0:
         ints[m.LAST_BRIDGED] = ahead
+        if bridged[ahead % length] == 2.0:
+            ints[m.LAST_LOST] = ahead
     near = bool(ahead - ints[m.LAST_BRIDGED] <= 2 * guard)
     s[m.BRIDGED_SHARE] += s[m.A_BRIDGED] * ((1.0 if near else 0.0) - s[m.BRIDGED_SHARE])
-    if near and s[m.BRIDGED_SHARE] > MOST_LOST:
+    if near and ahead - ints[m.LAST_LOST] > 2 * guard and s[m.BRIDGED_SHARE] > MOST_LOST:
         near = False
     if near:
         ints[m.BRIDGED] += 1
@@ -175,7 +179,7 @@ def _near_lost(floats: FloatArray, ints: IntArray, lost: bool) -> bool:
 
 
 @jit
-def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: bool) -> int:
+def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: float) -> int:
     """Push one grid sample through the filters; returns 1 if the parameters were renewed."""
     n, channels, length = ints[m.N], ints[m.CHANNELS], ints[m.LENGTH]
     ring = m.matrix(floats, ints, m.F_RING, channels, 2 * length)

@@ -92,7 +92,7 @@ def start_memory(
     s[m.A_POWER] = 1.0 - np.exp(-short_every / (settings.memory_s * updates_hz))
     s[m.LAST_MOTION] = -np.inf
     memory.ints[m.GUARD] = min(round(GUARD_PERIODS * rate_hz / settings.cutoff_hz), bank.smooth.size // 2)
-    memory.ints[m.LAST_BRIDGED] = -bank.smooth.size
+    memory.ints[m.LAST_BRIDGED] = memory.ints[m.LAST_LOST] = -bank.smooth.size
     s[m.A_BRIDGED] = 1.0 - np.exp(-1.0 / (_BRIDGED_MEMORY_S * rate_hz))
     memory.ints[m.SHORT_EVERY] = short_every
     memory.ints[m.LEAK_STEP] = max(1, round(_LEAK_ROUND * settings.memory_s * updates_hz / p))

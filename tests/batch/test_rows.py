@@ -139,12 +139,16 @@ def test_what_happens_beside_a_lost_sample_has_no_influence(recorded) -> None:  
     assert not np.array_equal(unaware.tau, calm.tau)  # a single step of two is not seen without the count
 
 
-def test_where_samples_are_lost_all_the_time_only_the_longest_losses_are_left_out(recorded) -> None:  # type: ignore[no-untyped-def]
+def test_of_gaps_in_time_stamps_only_the_longest_are_left_out(recorded) -> None:  # type: ignore[no-untyped-def]
     _, _, data = recorded
     settings = SignalSettings(10.0)
     seq = np.arange(data.t.size)
     keep = np.delete(seq, np.concatenate((seq[::20], [1001, 1002, 1003])))
-    piece = prepare(data.t[keep], data.channels["q"][keep], data.channels["tau"][keep], settings, seq=keep).pieces[0]
+    q, tau = data.channels["q"][keep], data.channels["tau"][keep]
+    piece = prepare(data.t[keep], q, tau, settings).pieces[0]
     assert piece.bridged is not None
     assert 0.0 < piece.bridged.mean() < 0.1
     assert piece.bridged[np.argmin(np.abs(piece.t - data.t[1002]))]
+    counted = prepare(data.t[keep], q, tau, settings, seq=keep).pieces[0]
+    assert counted.bridged is not None
+    assert counted.bridged.mean() > 0.9  # a loss that the source has counted is one
