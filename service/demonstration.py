@@ -40,6 +40,7 @@ _ARM = "arm"
 _QUANTILE_95 = 1.959964
 _PAUSE_S = 0.5  # after the first motion the arm stands still; the estimate is taken within this time
 _STALL_S = 30.0
+_FINISHED = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
 _EMPTY_LOOP_S = 10.0
 _DRIVES_PRIORITY = 50  # of SCHED_FIFO: below the loop that they answer
 
@@ -158,7 +159,7 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str]
                     )
             if snapshot is None and position >= what.excite_s + 0.5 * _PAUSE_S:
                 snapshot = control.request("snapshot", timeout_s=30.0)
-            if processes["estimator"]["info"].get("state") == "drained":
+            if all(processes[role]["info"].get("state") == state for role, state in _FINISHED.items()):
                 break
             if now - progress > _STALL_S:
                 raise DemonstrationError(f"no estimate for {_STALL_S:g} s; the daemon's log tells more")

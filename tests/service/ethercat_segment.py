@@ -36,6 +36,7 @@ class Bench:
         self.server = Server(self.simulated.segment, (SEGMENT_END,))
         self._pending = b""
         self._cut_at: int | None = None
+        self._cut_in = 0
         self._states = self._now()
         self._history = [self._states]
 
@@ -62,6 +63,10 @@ class Bench:
     def cut_after(self, frames: int) -> None:
         """Break the cable at the first slave after so many more frames."""
         self._cut_at = self.server.frames + frames
+
+    def cut_in(self, al_state: int) -> None:
+        """Break the cable at the first slave as soon as all slaves are in this AL state."""
+        self._cut_in = al_state
 
     def frames(self) -> int:
         """Return how many frames have come."""
@@ -103,6 +108,9 @@ class Bench:
         if states != self._states:
             self._states = states
             self._history.append(states)
+            if self._cut_in and all(al == self._cut_in for al, _, _ in states):
+                self._cut_in = 0
+                self.simulated.segment.cut(0)
         try:
             data = os.read(0, 4096)
         except BlockingIOError:

@@ -213,23 +213,11 @@ def test_another_program_is_the_master(bench: Drives, folder: Path) -> None:
     bench.safe()
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-def test_the_cable_is_pulled_during_the_start(bench: Drives, folder: Path, share: float, frames: int) -> None:
-    """While slaves are searched, while drives are configured, and while process data runs already."""
-    bench.tell("cut_after", round(share * frames))
+@pytest.mark.parametrize("when", [("cut_after", 60), ("cut_after", 500), ("cut_in", 4)])
+def test_the_cable_is_pulled_during_the_start(bench: Drives, folder: Path, when: tuple[str, int]) -> None:
+    """While slaves are searched, while drives are configured, and in SAFEOP."""
+    bench.tell(*when)
     line = Serve(folder).refused()
     assert any(word in line for word in ("went away", "no answer", "silent"))
     states = bench.tell("states")
     assert all(al != 8 and drive != "ENABLED" for al, _, drive in states), states
-    bench.fault("mend")
-
-
-@pytest.fixture(scope="module")
-def frames(bench: Drives, folder: Path) -> int:
-    """Frames that a start takes up to OP."""
-    bench.tell("heal")
-    bench.fault("refuse_op", slave=0)
-    before = int(bench.tell("frames"))
-    Serve(folder).refused("OP")
-    bench.tell("heal")
-    return int(bench.tell("frames")) - before
