@@ -1,5 +1,6 @@
-"""Judge a JUnit file of pytest: at least one test, and every one passed; skips and expected failures count as failures.
+"""Judge JUnit files of pytest: at least one test, and every one passed; skips and expected failures count as failures.
 
+A test that is in several files, because it was repeated, has the verdict of the last one.
 Prints the reason of each that did not pass, then `N passed, N failed, N skipped`.
 """
 
@@ -9,10 +10,14 @@ import sys
 from xml.etree import ElementTree
 
 
-def main(path: str) -> int:
+def main(paths: list[str]) -> int:
     """Return the exit code: 0 if all passed, 1 otherwise."""
+    cases = {}
+    for path in paths:
+        for case in ElementTree.parse(path).iter("testcase"):
+            cases[case.get("classname"), case.get("name")] = case
     passed = failed = skipped = 0
-    for case in ElementTree.parse(path).iter("testcase"):
+    for case in cases.values():
         verdicts = [child for child in case if child.tag in ("skipped", "failure", "error")]
         for verdict in verdicts:
             reason = (verdict.get("message") or "").strip().split("\n")[0]
@@ -30,4 +35,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

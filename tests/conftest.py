@@ -14,6 +14,14 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 GRACE_S = 2.0
+#: Where tests put a master and drives on a virtual cable.
+BUS = (
+    "drivers/ethercat/test_*.py",
+    "ethercat/test_server.py",
+    "ethercat/test_services.py",
+    "ethercat/test_peers.py",
+    "service/test_ethercat_*.py",
+)
 
 # Before anything imports NumPy: results and timings must not depend on how many cores the machine has.
 for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -27,8 +35,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that asks for the real recordings, so that `-m "not real_data"` leaves them out."""
+    """Mark tests on real recordings and on a bus, so that `-m "not real_data"` or `-m "not bus"` leaves them out."""
     for item in items:
+        if any(item.path.match(f"tests/{pattern}") for pattern in BUS):
+            item.add_marker("bus")
         if "data_dir" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
 
