@@ -170,8 +170,8 @@ class PackedArm:
         for item in fields(JointDynamics):
             values = getattr(self._dynamics, item.name)
             signed = item.name in SIGNED_DYNAMICS
-            if values.shape != (self.n,) or not np.all(np.isfinite(values) if signed else values >= 0.0):
-                kind = "finite values" if signed else "values >= 0"
+            if values.shape != (self.n,) or not np.all(np.isfinite(values) & (signed | (values >= 0.0))):
+                kind = "finite values" if signed else "finite values >= 0"
                 raise SimulationConfigError(f"{item.name} of robot '{self.model.name}' must be {self.n} {kind}")
 
     def _fill_dynamics(self) -> None:

@@ -289,7 +289,9 @@ def test_events_change_what_the_law_has_and_nothing_else() -> None:
         (LAWS["coulomb load"], "load_friction", 1.5, "must be below 1"),
         (LAWS["harmonic drive"], "tanh_velocity", 1e-9, "too steep"),
         (LAWS["coulomb smooth"], "coulomb", 1e9, "too steep"),
-        (LAWS["stribeck"], "coulomb", np.nan, "must be 3 values"),
+        (LAWS["stribeck"], "coulomb", np.nan, "must be 3 finite values"),
+        (LAWS["stribeck"], "breakaway", np.inf, "must be 3 finite values"),
+        (LAWS["stribeck"], "stribeck_velocity", np.inf, "must be 3 finite values"),
     ],
 )
 def test_a_refused_change_leaves_the_arm_as_it_was(
