@@ -35,6 +35,7 @@ REPORT_NS = 1_000_000_000
 LOSSLESS_QUEUE = 1000
 STALL_S = 30.0  # longest wait of a source that can wait; then it goes on, and frames are lost
 READ_S = 0.1
+_GRACE_S = 0.5  # after the longest start, before it is broken off
 MAX_CONTROL = 512  # bytes that a subscriber may send
 
 
@@ -56,6 +57,13 @@ class Acquisition:
             if child.restarts:  # nobody who looked at the arm has asked for motion since
                 self.player.stop("the acquisition was restarted; thetad control enable goes on")
         self._prepare(arm)
+        if isinstance(arm.driver, EthercatConfig):
+            within_s = arm.driver.start_timeout_s + _GRACE_S
+            child.promise_ready(
+                within_s,
+                f"EtherCAT on {arm.driver.interface}: the start did not come to an end within {within_s:g} s, and was "
+                "broken off: slaves went away meanwhile; look at the cable and the drives' power",
+            )
         # From here on a bus runs, and wants its next frame within milliseconds.
         try:
             self.driver.open()

@@ -35,6 +35,8 @@ class Managed:
     next_start_ns: int = 0
     restarts: int = 0
     failures: int = 0  # without a steady time between
+    promised_ns: int | None = None  # by when it is to be ready, by its own word
+    otherwise: str = ""  # why it is not, if it is not
     words: str = ""  # why this run is ending, as far as it is known
     last_error: str = ""  # why the last run ended
     info: dict[str, Any] = field(default_factory=dict)
@@ -69,10 +71,12 @@ class Managed:
         self.started_ns = now_ns
         self.info = {}
         self.words = ""
+        self.promised_ns = None
 
     def on_ready(self, now_ns: int) -> None:
         """Note that the process can work."""
         self.state = "ready"
+        self.promised_ns = None
         self.ready_ns = self.beat_ns = now_ns
 
     def on_exit(self, now_ns: int) -> int:

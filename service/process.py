@@ -127,6 +127,13 @@ class Child:
         signal.signal(signal.SIGTERM, self._on_term)
         self._send({"type": "ready", "info": {"epoch": self.epoch, **info}})
 
+    def promise_ready(self, within_s: float, otherwise: str) -> None:
+        """Let the supervisor end this process if it is not ready in time, for the reason `otherwise`.
+
+        For calls into libraries that neither return nor can be interrupted when their far end goes away.
+        """
+        self._send({"type": "promise", "within_s": within_s, "otherwise": otherwise})
+
     def beat_due(self, now_ns: int) -> bool:
         """Tell whether a heartbeat is due at `now_ns` of CLOCK_MONOTONIC."""
         return now_ns >= self._next_beat_ns

@@ -23,6 +23,7 @@ from typing import Any
 
 import zmq
 
+from drivers.driver import DriverError
 from service.children import MAX_START_FAILURES, Managed
 from service.config import Config
 from service.control import (
@@ -38,11 +39,13 @@ from service.directories import StateLock, make_runtime
 from service.gateway import bind_tcp
 from service.log import configure, get_log
 from service.process import readable, resident_mb
+from service.reachability import check_reachable
 from service.wire import MAX_REPLY, MAX_REQUEST, WireError, pack_map, unpack_map
 
 POLL_MS = 100
 REOPEN_S = 3.0  # a port that was closed is free after a moment
 REQUEST_S = 10.0  # longest wait for a process's answer
+LAST_WORDS_S = 0.5
 MESSAGES_A_TURN = 64
 MEMORY_NS = 500_000_000  # between two looks at the memory
 #: Who stops after whom, and how long each may take [s]; together under 5 s.
@@ -138,9 +141,15 @@ class Supervisor:
         Raises
         ------
         StartError
-            A process cannot work as configured, or is not ready within `daemon.start_s`.
+            An arm's hardware cannot be opened, a process cannot work as configured, or is not ready within
+            `daemon.start_s`.
         """
         with self._cleanup, self._signals() as wake:
+            for arm in self.config.arm:
+                try:
+                    check_reachable(arm)
+                except DriverError as error:
+                    raise StartError(str(error)) from error
             try:
                 while not self._stop_reason:
                     self._keep_running()
@@ -219,6 +228,11 @@ class Supervisor:
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
                 self._kill(process, f"silent for more than {limits.hang_s:g} s")
+            elif process.promised_ns is not None and now_ns > process.promised_ns:
+                process.promised_ns = None
+                self._kill(process, process.otherwise)
+                if not self.ready:
+                    self._fail(process.otherwise)
             elif process.state == "starting" and now_ns - process.started_ns > limits.start_s * 1e9:
                 self._kill(process, f"not ready within {limits.start_s:g} s")
         if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
@@ -253,7 +267,7 @@ class Supervisor:
         self._stop_reason = self._stop_reason or "failed to start"
 
     def _on_exit(self, process: Managed) -> None:
-        self._receive_private()  # its last words
+        self._await_words(process)
         pid = process.pid
         code = process.on_exit(time.monotonic_ns())
         reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -267,6 +281,18 @@ class Supervisor:
         for id, pending in list(self._pending.items()):
             if pending.process is process:
                 self._answer_error(id, "unavailable", f"{process.name} ended before it answered")
+
+    def _await_words(self, process: Managed) -> None:
+        """Take the last words of a process that failed by itself: they were sent before it ended, and may come after.
+
+        A killed one has none.
+        """
+        self._receive_private()
+        failed = process.process is not None and process.process.wait() > 0
+        deadline = time.monotonic() + LAST_WORDS_S
+        while failed and not process.words and (left := deadline - time.monotonic()) > 0.0:
+            self._private.poll(int(left * 1000) + 1)
+            self._receive_private()
 
     def _on_message(self, process: Managed, message: dict[str, Any]) -> None:
         kind = message.get("type")
@@ -283,6 +309,9 @@ class Supervisor:
                 if (role, arm) == (process.role, process.arm):
                     self._forward([], request, role)
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
+        elif kind == "promise":
+            process.promised_ns = now_ns + round(message["within_s"] * 1e9)
+            process.otherwise = str(message["otherwise"])
         elif kind in ("fatal", "crash"):
             process.words = str(message["message"])
             if kind == "fatal" and not self.ready:

@@ -160,7 +160,7 @@ class EthercatConfig(Table):
     sdo_timeout_ms: Annotated[float, Field(ge=10.0, le=2000.0)] = 500.0
     state_timeout_ms: Annotated[float, Field(ge=50.0, le=5000.0)] = 2000.0  # to PRE-OP and to SAFE-OP
     op_timeout_ms: Annotated[float, Field(ge=100.0, le=8000.0)] = 3000.0  # to OP, all slaves
-    start_timeout_s: Annotated[float, Field(ge=1.0, le=9.0)] = 8.0  # everything from open to OP
+    start_timeout_s: Annotated[float, Field(ge=1.0, le=9.0)] = 5.0  # everything from open to OP
     mode: Mode = "csp"  # mode of operation of all drives; "none": listen, never enable
     # csp: cycles without a set position that the drives bridge by extrapolation; a loop late by no more sends
     # the position extrapolated alike, and a motion goes on meanwhile.  0: the drives hold.
@@ -206,6 +206,11 @@ class EthercatConfig(Table):
             low, high = drive.position_min_rad, drive.position_max_rad
             if low is not None and high is not None and low >= high:
                 raise ValueError(f"joint {drive.joint!r}: position_min_rad is not below position_max_rad")
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """The interface, and the far end of a ring."""
+        return (self.interface,) if self.redundant_interface is None else (self.interface, self.redundant_interface)
 
     @property
     def cycle_ns(self) -> int:

@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 
 from drivers.driver import DriverConfigError, DriverConnectionError
 
@@ -16,6 +17,8 @@ ETHERTYPE = 0x88A4
 _SIOCGIFFLAGS = 0x8913
 _IFF_UP, _IFF_RUNNING = 0x1, 0x40
 _NAME_BYTES = 15
+#: How long an interface is listened to for another master's frames.
+LISTEN_S = 0.1
 
 
 def check_name(name: str) -> None:
@@ -113,3 +116,24 @@ def listen(name: str, duration_s: float) -> int:
                 tap.recv(2048)
                 frames += 1
     return frames
+
+
+def refuse_other_master(name: str) -> None:
+    """Raise `DriverConnectionError` if frames of another master come by.
+
+    Listens twice: late answers to a master that has just stopped are none of one that runs.
+    """
+    if listen(name, LISTEN_S) and (frames := listen(name, LISTEN_S)):
+        raise DriverConnectionError(
+            f"another EtherCAT master is active on {name} ({frames} of its frames in {LISTEN_S * 1e3:.0f} ms): "
+            "stop it first; two masters on one bus stop each other's drives"
+        )
+
+
+def check_free(names: Sequence[str]) -> None:
+    """Raise what would keep a master from these interfaces now: no link, no permission, another master."""
+    for name in names:
+        check_link(name)
+    for name in names:
+        InterfaceClaim(name).release()
+        refuse_other_master(name)

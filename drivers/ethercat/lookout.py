@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from drivers.driver import DriverConnectionError
-from drivers.ethercat.interface import ETHERTYPE, listen, permission_text
+from drivers.ethercat.interface import ETHERTYPE, permission_text
 from drivers.ethercat.recovery import BOOT, OP, SAFEOP, AlStatus
-from drivers.ethercat.startup import LISTEN_S
 
 _APRD, _BRD = 1, 7
 _AL_STATUS = 0x0130
@@ -26,18 +25,6 @@ _DATAGRAM = struct.Struct("<BBHHHH")
 _HEADERS = 16  # of Ethernet and EtherCAT
 _FRAME_MIN = 60
 _TRIES, _ANSWER_S = 3, 0.02
-
-
-def refuse_other_master(name: str) -> None:
-    """Raise `DriverConnectionError` if frames of another master come by.
-
-    Listens twice: late answers to a master that has just stopped are none of one that runs.
-    """
-    if listen(name, LISTEN_S) and (frames := listen(name, LISTEN_S)):
-        raise DriverConnectionError(
-            f"another EtherCAT master is active on {name} ({frames} of its frames in {LISTEN_S * 1e3:.0f} ms): "
-            "stop it first; two masters on one bus stop each other's drives"
-        )
 
 
 def look(names: Sequence[str]) -> list[AlStatus | None]:

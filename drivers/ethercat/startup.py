@@ -12,15 +12,12 @@ from drivers.driver import DriverConnectionError
 from drivers.ethercat.bus import Bus, al_code_text
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.errors import BusStateError
-from drivers.ethercat.interface import listen
+from drivers.ethercat.interface import refuse_other_master
 from drivers.ethercat.network import check_network, expected_slaves
 from drivers.ethercat.pdo import SdoWrite
 from drivers.ethercat.recovery import PREOP, SAFEOP, STATE_NAMES, AlStatus
 from drivers.ethercat.scaling import JointScaling, Ratings
 from drivers.ethercat.setup import DriveSetup
-
-#: How long the interface is listened to for another master's frames.
-LISTEN_S = 0.1
 
 _REG_WATCHDOG_DIVIDER, _REG_WATCHDOG_TIME = 0x0400, 0x0420
 _REG_FMMU_COUNT, _REG_FMMU, _FMMU_BYTES = 0x0004, 0x0600, 16
@@ -84,13 +81,8 @@ def start(bus: Bus, config: EthercatConfig, until_ns: int) -> StartedBus:
         An interface, a slave, or another master is in the way.
     """
     bus.open()
-    for name in (config.interface, config.redundant_interface):
-        # Twice: late answers to a master that has just stopped are none of one that runs.
-        if name is not None and listen(name, LISTEN_S) and (frames := listen(name, LISTEN_S)):
-            raise DriverConnectionError(
-                f"another EtherCAT master is active on {name} ({frames} of its frames in {LISTEN_S * 1e3:.0f} ms): "
-                "stop it first; two masters on one bus stop each other's drives"
-            )
+    for name in config.interfaces:
+        refuse_other_master(name)
     check_network(expected_slaves(config), found := bus.scan(), config.interface)
     everyone = range(len(found))
     _wait_state(bus, config, PREOP, everyone, until_ns)

@@ -12,7 +12,8 @@ import pysoem
 from drivers.driver import DriverConnectionError
 from drivers.ethercat.bus import Bus
 from drivers.ethercat.errors import SdoError
-from drivers.ethercat.lookout import look, refuse_operation, refuse_other_master
+from drivers.ethercat.interface import refuse_other_master
+from drivers.ethercat.lookout import look, refuse_operation
 from drivers.ethercat.network import FoundSlave
 from drivers.ethercat.objects import ObjectEntry, ObjectInfo
 from drivers.ethercat.recovery import INIT, PREOP, AlStatus

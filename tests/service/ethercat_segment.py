@@ -37,6 +37,7 @@ class Bench:
         self._pending = b""
         self._cut_at: int | None = None
         self._cut_in = 0
+        self._cut_mapping: tuple[bytes, int] | None = None
         self._states = self._now()
         self._history = [self._states]
 
@@ -67,6 +68,13 @@ class Bench:
     def cut_in(self, al_state: int) -> None:
         """Break the cable at the first slave as soon as all slaves are in this AL state."""
         self._cut_in = al_state
+
+    def cut_mapping(self, frames: int) -> None:
+        """Break the cable at the first slave so many frames after the last slave's watchdog was set."""
+        self._cut_mapping = self._watchdog(), frames
+
+    def _watchdog(self) -> bytes:
+        return self.simulated.segment.memory[-1, 0x0420:0x0422].tobytes()
 
     def frames(self) -> int:
         """Return how many frames have come."""
@@ -104,6 +112,9 @@ class Bench:
         if self._cut_at is not None and self.server.frames >= self._cut_at:
             self._cut_at = None
             self.simulated.segment.cut(0)
+        if self._cut_mapping is not None and self._watchdog() != self._cut_mapping[0]:
+            self.cut_after(self._cut_mapping[1])
+            self._cut_mapping = None
         states = self._now()
         if states != self._states:
             self._states = states

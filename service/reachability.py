@@ -1,0 +1,19 @@
+"""A first look at an arm's hardware, light enough for the supervisor: nothing here imports the numerics."""
+
+from __future__ import annotations
+
+from drivers.ethercat.config import EthercatConfig
+from drivers.ethercat.interface import check_free
+from service.config import ArmConfig
+
+
+def check_reachable(arm: ArmConfig) -> None:
+    """Look whether an arm's hardware can be opened now, before processes are started that need seconds to find out.
+
+    Raises
+    ------
+    DriverError
+        It cannot: the reason, and the remedy.
+    """
+    if isinstance(arm.driver, EthercatConfig):
+        check_free(arm.driver.interfaces)
