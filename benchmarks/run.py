@@ -23,11 +23,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import coverage, dyn, latency, least_squares_speed, outliers, torque_fit_speed
+from benchmarks import coverage, dyn, ethercat_cycle, latency, least_squares_speed, outliers, torque_fit_speed
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
 from service.cli.common import plain
 from service.comparison import NETWORKS
+from service.rehearsal import RehearsalError
 
 MEMORY_GROWTH = 1.2  # of the streamed triangles' peak, for four times the samples
 COST_AGREEMENT = 1e-8
@@ -169,6 +170,15 @@ def latency_section(quick: bool) -> Section:
     return r, latency.table(r).splitlines(), list(r["problems"])
 
 
+def ethercat_section(quick: bool) -> Section:
+    """Last of all: it moves this process to a network namespace of its own."""
+    try:
+        r = ethercat_cycle.run(5.0 if quick else 20.0)
+    except RehearsalError as error:
+        return {"skipped": str(error)}, [f"EtherCAT: skipped: {error}"], []
+    return r, ethercat_cycle.table(r), []
+
+
 SECTIONS: dict[str, Callable[[bool], Section]] = {
     "regressor": regressor_section,
     "online": online_section,
@@ -180,6 +190,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "networks": networks_section,
     "coverage": coverage_section,
     "latency": latency_section,
+    "ethercat": ethercat_section,
 }
 
 

@@ -3,7 +3,7 @@
 A daemon of its own runs the arm through an exciting motion and then an independent one.  The online
 estimate is taken when the first ends; the batch model is identified from the recording of the first.
 Both then predict the second, and both are compared with the parameters that the arm was made of.
-The arm is simulated in the acquisition, or behind servo drives on EtherCAT (`service.rehearsal`).
+The arm is simulated in the acquisition, or behind servo drives on EtherCAT or a PLC (`service.rehearsal`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from service.launch import DaemonProcess
 from service.listener import Listener
 from service.model_file import batch_document, online_document, write_model, write_text
 from service.realtime import RealtimeConfig
-from service.rehearsal import Drives, bus_configuration, empty_loop, own_network
+from service.rehearsal import Bus, bus_configuration, empty_loop, own_network, simulated_drives, simulated_plc
 from service.report import html_report
 
 #: What the demonstration must reach, joint by joint, to call itself passed.
@@ -51,13 +51,13 @@ class DemonstrationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What to run: an arm, the length of both motions [s], the seed of motion and noise, and whether over EtherCAT."""
+    """What to run: an arm, the length of both motions [s], the seed of motion and noise, and the bus to the arm."""
 
     robot: str = "space6"
     excite_s: float = 40.0
     validate_s: float = 20.0
     seed: int = 1
-    ethercat: bool = False
+    bus: Bus | None = None
 
     def config(self, directory: Path) -> Config:
         """Return the daemon's configuration; everything it leaves behind goes to `directory`."""
@@ -67,8 +67,8 @@ class Demonstration:
             {"kind": "fourier", "duration_s": self.validate_s, "seed": self.seed + 1000},
         ]
         motion = {"kind": "schedule", "seed": self.seed, "segments": segments}
-        if self.ethercat:
-            table, _ = bus_configuration(self.robot)
+        if self.bus is not None:
+            table, _ = bus_configuration(self.bus, self.robot)
             source = table | {"motion": motion | {"at_end": "stop"}}
         else:
             source = {"driver": {"kind": "sim", "motion": motion, "settings": {"seed": self.seed}}}
@@ -101,9 +101,11 @@ def run_demonstration(what: Demonstration, directory: Path, log: Path, tell: Cal
     tell(f"starting a daemon with a simulated {robot.model.name}; the first start compiles, which takes a minute")
     began, quiet = time.monotonic(), {}
     with contextlib.ExitStack() as stack:
-        if what.ethercat:
+        if what.bus == "ads":
+            stack.enter_context(simulated_plc(bus_configuration("ads", what.robot)[1]))
+        elif what.bus == "ethercat":
             own_network()
-            stack.enter_context(Drives(bus_configuration(what.robot)[1], _DRIVES_PRIORITY))
+            stack.enter_context(simulated_drives(bus_configuration("ethercat", what.robot)[1], _DRIVES_PRIORITY))
             tell(f"measuring an empty loop for {_EMPTY_LOOP_S:g} s, to compare with")
             quiet = empty_loop(config.arm[0].realtime or RealtimeConfig(), _EMPTY_LOOP_S)
         daemon = stack.enter_context(DaemonProcess(config, log))
@@ -189,7 +191,7 @@ def _evaluate(
     truth = base.theta(standard_parameters(model, base.standard))
     settings = signal_settings(robot)
     split_s = what.excite_s + 0.5 * _PAUSE_S
-    if what.ethercat:  # the recording begins with the way to the start of the motion
+    if what.bus is not None:  # the recording begins with the way to the start of the motion
         split_s = (snapshot["t_ns"] - int(recording.t_ns[0])) * 1e-9
     span, held_back = Span.parse(f"0s:{split_s}s"), Span.parse(f"{split_s}s:")
     batch = identify_recording(recording, robot, settings, span=span, base=base)

@@ -1,7 +1,7 @@
-"""A demonstration's bus: a network namespace of its own, a virtual cable, and simulated drives at its far end.
+"""A demonstration's hardware: simulated drives at the far end of a virtual cable, or a simulated PLC on loopback.
 
-The namespace is this process's from then on, and that of every process it starts: nothing of the machine's network is
-touched, and all of it goes when the last of them ends.
+The drives want a network namespace of their own.  It is this process's from then on, and that of every process it
+starts: nothing of the machine's network is touched, and all of it goes when the last of them ends.
 """
 
 from __future__ import annotations
@@ -18,32 +18,42 @@ import time
 import tomllib
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from drivers.ethercat.cycle import Histogram, sleep_until
 from service.config import ConfigError
 from service.realtime import RealtimeConfig, apply_realtime
 from sim_backend.ethercat.link import Link, enable_loopback
 
+Bus = Literal["ethercat", "ads"]
+
 _SHIPPED = Path(__file__).resolve().parent.parent / "configs"
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _READY_S = 120.0  # the first start compiles
 _STOP_S = 5.0
 _PROBE_CYCLE_NS = 1_000_000
+#: The simulated hardware's file, beside the configuration of the arm: bus -> names with the robot in them.
+_FILES = {
+    "ethercat": ("ethercat_{}.toml", "ethercat/{}_segment.toml"),
+    "ads": ("twincat_{}.toml", "twincat/{}_plc.toml"),
+}
 
 
 class RehearsalError(RuntimeError):
     """The simulated bus could not be set up; the message says why."""
 
 
-def bus_configuration(robot: str) -> tuple[dict[str, Any], Path]:
-    """Return the arm's table of `configs/ethercat_ROBOT.toml` and the file of its drives; raises `ConfigError`."""
-    config, segment = _SHIPPED / f"ethercat_{robot}.toml", _SHIPPED / "ethercat" / f"{robot}_segment.toml"
-    if not (config.is_file() and segment.is_file()):
-        known = sorted(path.stem.removeprefix("ethercat_") for path in _SHIPPED.glob("ethercat_*.toml"))
-        raise ConfigError(f"robot {robot}: there are no simulated drives for it; there are for {', '.join(known)}")
+def bus_configuration(bus: Bus, robot: str) -> tuple[dict[str, Any], Path]:
+    """Return the arm's table of the shipped configuration and the file of its hardware; raises `ConfigError`."""
+    config, hardware = (_SHIPPED / name.format(robot) for name in _FILES[bus])
+    if not (config.is_file() and hardware.is_file()):
+        before, after = _FILES[bus][0].split("{}")
+        known = sorted(
+            path.name.removeprefix(before).removesuffix(after) for path in _SHIPPED.glob(f"{before}*{after}")
+        )
+        raise ConfigError(f"robot {robot}: there is no simulated hardware for it; there is for {', '.join(known)}")
     arm: dict[str, Any] = tomllib.loads(config.read_text(encoding="utf-8"))["arm"][0]
-    return arm, segment
+    return arm, hardware
 
 
 def own_network() -> None:
@@ -61,19 +71,27 @@ def own_network() -> None:
     enable_loopback()
 
 
-class Drives:
-    """Simulated drives in a process of their own, at the far end of a virtual cable."""
+class Hardware:
+    """A command of `thetad sim` in a process of its own.
 
-    def __init__(self, segment: Path, priority: int) -> None:
-        self._link = Link()
+    Parameters
+    ----------
+    arguments : str
+        What stands after `thetad sim`.
+    link : Link, optional
+        Cable to lay before, and to remove after.
+    """
+
+    def __init__(self, *arguments: str, link: Link | None = None) -> None:
+        self._link = link
         self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
-        self._command = [sys.executable, "-m", "service.cli.main", "sim", "ethercat", str(segment)]
-        self._command += ["--priority", str(priority)]
+        self._command = [sys.executable, "-m", "service.cli.main", "sim", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Lay the cable and wait until the drives answer; raises `RehearsalError`."""
-        self._link.up()
+        """Lay the cable and wait until the hardware answers; raises `RehearsalError`."""
+        if self._link is not None:
+            self._link.up()
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._log)
         try:
             self._await_ready(self._process)
@@ -88,7 +106,7 @@ class Drives:
             selector.register(process.stdout, selectors.EVENT_READ)
             line = process.stdout.readline() if selector.select(_READY_S) else b""
         if not line or json.loads(line).get("event") != "ready":
-            raise RehearsalError(f"the simulated drives do not start: {self._said() or 'no answer'}")
+            raise RehearsalError(f"the simulated hardware does not start: {self._said() or 'no answer'}")
 
     def _said(self) -> str:
         self._log.seek(0)
@@ -96,7 +114,7 @@ class Drives:
         return lines[-1] if lines else ""
 
     def stop(self) -> str:
-        """End the drives and remove the cable; returns their last words."""
+        """End the hardware and remove the cable; returns its last words."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGTERM)
@@ -107,7 +125,7 @@ class Drives:
                 process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-        if self._link.exists():
+        if self._link is not None and self._link.exists():
             self._link.down()
         said = self._said()
         self._log.close()
@@ -120,6 +138,16 @@ class Drives:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def simulated_drives(segment: Path, priority: int) -> Hardware:
+    """Return servo drives at the far end of a virtual cable; `priority` of SCHED_FIFO."""
+    return Hardware("ethercat", str(segment), "--priority", str(priority), link=Link())
+
+
+def simulated_plc(file: Path) -> Hardware:
+    """Return a PLC at the loopback address of its file."""
+    return Hardware("plc", str(file))
 
 
 def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ of an independent motion.  At the end their parameters are compared with the arm
 
 With --ethercat the arm moves behind nine servo drives that answer EtherCAT frames on a virtual network interface, and
 the daemon reaches them by its EtherCAT driver, as it would real ones.  This needs root; it happens in a network
-namespace of its own and leaves the machine's interfaces alone.
+namespace of its own and leaves the machine's interfaces alone.  With --ads the arm is that of a simulated PLC.
 """
 EPILOG = """\
 examples:
@@ -24,6 +24,7 @@ examples:
   thetad demo --robot arm7 --excite 60 --output runs/arm7
   thetad demo --json
   sudo .venv/bin/thetad demo --ethercat
+  thetad demo --ads
 
 Exit codes: 0 both models predict with R > 0.97 on every joint, no frame was lost, and at least 90 %
 of the true parameters lie within their stated 95 % intervals; 1 not so; 2 wrong input.
@@ -35,9 +36,7 @@ def add_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "demo", help="everything once, with a simulated arm", description=DESCRIPTION, epilog=EPILOG
     )
-    parser.add_argument(
-        "--robot", help="robot file or name: space6, arm7, arm9 (default: space6, with --ethercat arm9)"
-    )
+    parser.add_argument("--robot", help="robot file or name: space6, arm7, arm9 (default: space6, on a bus arm9)")
     parser.add_argument(
         "--excite", type=float, default=40.0, metavar="S", help="exciting motion (default: %(default)s s)"
     )
@@ -49,7 +48,11 @@ def add_parser(subparsers: Any) -> None:
         "--output", "-o", type=Path, default=Path("runs/demo"), metavar="DIR",
         help="where recording, models, report and log go (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--ethercat", action="store_true", help="over a real EtherCAT master and simulated drives")
+    bus = parser.add_mutually_exclusive_group()
+    bus.add_argument("--ethercat", action="store_const", const="ethercat", dest="bus",
+                     help="over a real EtherCAT master and simulated drives")  # fmt: skip
+    bus.add_argument("--ads", action="store_const", const="ads", dest="bus",
+                     help="over ADS (pyads) and a simulated PLC")  # fmt: skip
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -72,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.flush()
 
     args.output.mkdir(parents=True, exist_ok=True)
-    robot = args.robot or ("arm9" if args.ethercat else "space6")
-    what = Demonstration(robot, args.excite, args.validate, args.seed, args.ethercat)
+    robot = args.robot or ("arm9" if args.bus else "space6")
+    what = Demonstration(robot, args.excite, args.validate, args.seed, args.bus)
     log = args.output / "daemon.log"
     try:
         result = run_demonstration(what, args.output, log, tell)
