@@ -1,10 +1,12 @@
-"""Hours of estimation, a million bad frames and a running daemon: numbers, flags and memory stay where they belong.
+"""Hours of estimation, millions of bad frames and a running daemon: numbers, flags and memory stay where they belong.
 
-make soak [DURATION=3600]        or: python benchmarks/soak.py [--only estimator|ethercat-frames|service] [--json]
+make soak [DURATION=3600]        or: python benchmarks/soak.py [--only PART] [--json]
 
-First ten million frames of online estimation on a simulated arm, as fast as they go: rich motion, an hour with one
-joint at rest, an hour with all at rest, rich motion again, and a step in one joint's friction.  Then the daemon at
-1 kHz in real time for DURATION seconds.
+Parts: `estimator`, ten million frames of online estimation on a simulated arm, as fast as they go: rich motion, an hour
+with one joint at rest, an hour with all at rest, rich motion again, and a step in one joint's friction;
+`ethercat-frames`, a million bad frames to simulated drives, and a million with bad outputs and messages to drives in
+operation; `ethercat-decoding`, a million random images through the driver's decoding; `service`, the daemon at 1 kHz in
+real time for DURATION seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ import json
 import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,12 +29,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import estimator_soak, service_soak
 from sim_backend.ethercat.registers import AL_STATUS
 from sim_backend.ethercat.wire import BRD, build_frame, parse_frame, physical
-from tests.ethercat.frame_fuzzer import fuzz
+from tests.drivers.ethercat import decoding_fuzzer
+from tests.ethercat.frame_fuzzer import fuzz, fuzz_operational
 from tests.ethercat.segment_process import make_segment
 
 PHASES = estimator_soak.Phases(rich=1300.0, one_held=3600.0, all_held=3600.0, rich_again=1300.0, step=200.0)
 FRAMES, FRAMES_EACH, DRIVES = 1_000_000, 50_000, 6
-LONGEST_S = 600.0  # for FRAMES_EACH, which take two seconds: a hang ends with a traceback
+PARTS = ("estimator", "ethercat-frames", "ethercat-decoding", "service")
+IMAGES, IMAGES_EACH = 1_000_000, 50_000
+LONGEST_S = 600.0  # for FRAMES_EACH or IMAGES_EACH, which take some seconds: a hang ends with a traceback
 LIMIT_ERROR = 0.01  # of the parameters, in the torque-weighted norm
 LIMIT_STEP = 0.05  # of the step's size, five seconds after it
 
@@ -70,16 +78,13 @@ def run_frames() -> dict[str, Any]:
     """Send bad frames to one segment after the other, each time others."""
     problems: list[str] = []
     answers = 0
+    happened: Counter[str] = Counter()
     told = time.monotonic()
     for seed in range(FRAMES // FRAMES_EACH):
         bus = make_segment(DRIVES, ring=True)
-        faulthandler.dump_traceback_later(LONGEST_S, exit=True)
-        try:
+        with watched(f"frames of seed {seed}"):
             answered, now_ns = fuzz(bus, FRAMES_EACH, seed)
-        except Exception as error:
-            error.add_note(f"after frames of seed {seed}")
-            raise
-        faulthandler.cancel_dump_traceback_later()
+            happened += fuzz_operational(make_segment(DRIVES, ring=True), FRAMES_EACH, seed)
         answers += answered
         question = build_frame([physical(BRD, 0, AL_STATUS, bytes(2))])
         heard = [parse_frame(reply)[0].working_counter for _, reply in bus.exchange(question, 0, now_ns)]
@@ -87,19 +92,60 @@ def run_frames() -> dict[str, Any]:
             problems.append(f"seed {seed}: {heard or 'none'} of {DRIVES} drives answer afterwards")
         if time.monotonic() - told > 10.0:
             told = time.monotonic()
-            tell(f"{(seed + 1) * FRAMES_EACH} frames of {FRAMES}")
-    return {"frames": FRAMES, "answers": answers, "problems": problems}
+            tell(f"{(seed + 1) * FRAMES_EACH} frames of {FRAMES}, twice")
+    seen = {what: happened[what] for what in ("in OP", "enabled", "mailbox requests", "mailbox replies")}
+    problems += [f"drives in operation: {count} {what}" for what, count in seen.items() if count < FRAMES // 20]
+    return {"frames": FRAMES, "answers": answers, "happened": dict(happened), "problems": problems}
 
 
 def frames_table(result: dict[str, Any]) -> str:
     """The result for people."""
     lines = [f"{result['frames']} bad EtherCAT frames, {result['answers']} answers"]
+    lines.append(f"{result['frames']} frames to drives in operation: {counts(result['happened'])}")
     return "\n".join(lines + [f"PROBLEM: {problem}" for problem in result["problems"][:20]])
+
+
+def run_decoding() -> dict[str, Any]:
+    """Decode random images, each as the driver does and by hand."""
+    happened: Counter[str] = Counter()
+    told = time.monotonic()
+    for seed in range(IMAGES // IMAGES_EACH):
+        with watched(f"images of seed {seed}"):
+            happened += decoding_fuzzer.fuzz(IMAGES_EACH, seed)
+        if time.monotonic() - told > 10.0:
+            told = time.monotonic()
+            tell(f"{happened['decoded']} images of {IMAGES}")
+    missing = [what for what in ("layouts", "layouts refused", "wrong lengths refused", "reals") if not happened[what]]
+    problems = [f"images without any {what}" for what in missing]
+    return {"happened": dict(happened), "problems": problems}
+
+
+def decoding_table(result: dict[str, Any]) -> str:
+    """The result for people."""
+    lines = [f"random images: {counts(result['happened'])}"]
+    return "\n".join(lines + [f"PROBLEM: {problem}" for problem in result["problems"][:20]])
+
+
+def counts(happened: dict[str, int]) -> str:
+    return ", ".join(f"{number} {what}" for what, number in happened.items())
+
+
+@contextmanager
+def watched(what: str) -> Iterator[None]:
+    """End the process with a traceback when the block hangs, and say in its errors what it was about."""
+    faulthandler.dump_traceback_later(LONGEST_S, exit=True)
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in {what}")
+        raise
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("estimator", "ethercat-frames", "service"), help="one part alone")
+    parser.add_argument("--only", choices=PARTS, help="one part alone")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
@@ -109,6 +155,9 @@ def main() -> int:
     if arguments.only in (None, "ethercat-frames"):
         results["ethercat-frames"] = run_frames()
         tell(frames_table(results["ethercat-frames"]))
+    if arguments.only in (None, "ethercat-decoding"):
+        results["ethercat-decoding"] = run_decoding()
+        tell(decoding_table(results["ethercat-decoding"]))
     if arguments.only in (None, "service"):
         results["service"] = service_soak.run(float(os.environ.get("DURATION", "3600")), tell)
         tell(service_soak.table(results["service"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntFlag
+from enum import Enum
 
 
 class State(Enum):
@@ -18,19 +18,6 @@ class State(Enum):
     FAULT = 0x08
 
 
-class Status(IntFlag):
-    """Bits of the statusword beside the state's."""
-
-    VOLTAGE = 1 << 4
-    QUICK_STOP_OFF = 1 << 5
-    WARNING = 1 << 7
-    REMOTE = 1 << 9
-    TARGET_REACHED = 1 << 10
-    INTERNAL_LIMIT = 1 << 11
-    FOLLOWS_COMMAND = 1 << 12
-    FOLLOWING_ERROR = 1 << 13
-
-
 class Command(Enum):
     """What a controlword asks for."""
 
@@ -40,6 +27,16 @@ class Command(Enum):
     SWITCH_ON = "switch on"
     ENABLE = "enable operation"
 
+
+# Bits of the statusword beside the state's; plain numbers, as a drive sets them in every cycle.
+STATUS_VOLTAGE = 1 << 4
+STATUS_QUICK_STOP_OFF = 1 << 5
+STATUS_WARNING = 1 << 7
+STATUS_REMOTE = 1 << 9
+STATUS_TARGET_REACHED = 1 << 10
+STATUS_INTERNAL_LIMIT = 1 << 11
+STATUS_FOLLOWS_COMMAND = 1 << 12
+STATUS_FOLLOWING_ERROR = 1 << 13
 
 FAULT_RESET = 0x80
 """Bit of the controlword whose rising edge resets a fault."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sim_backend import cia402
-from sim_backend.cia402 import Command, State, Status, command_of, error_register
+from sim_backend.cia402 import Command, State, command_of, error_register
 from sim_backend.drive_motion import Brake, Demand, Feedback, SetValues, Stop
 from sim_backend.drive_objects import NO_WINDOW, DriveObjects
 from sim_backend.ethercat.abort import AbortCode, SdoAbort
@@ -317,7 +317,7 @@ class Cia402Drive:
             return Demand(BRAKED if closed else OFF, brake=closed)
         if stop is not None:
             top, limit = self._largest_speed(), self.objects.torque_limit()
-            return replace(stop.next(self._feedback, top, period_s, limit), brake=closed)
+            return stop.next(self._feedback, top, period_s, limit)._replace(brake=closed)
         if closed or self._mode not in self.options.modes:
             self._follows = False
             if self._hold is None:
@@ -347,26 +347,26 @@ class Cia402Drive:
     # Statusword
 
     def _report(self) -> None:
-        word = self._state.value
+        word: int = self._state.value
         powered = self._state in _POWERED
         if self.mains:
-            word |= Status.VOLTAGE
+            word |= cia402.STATUS_VOLTAGE
         if self._state in (State.SWITCH_ON_DISABLED, State.FAULT):
-            word |= Status.QUICK_STOP_OFF
+            word |= cia402.STATUS_QUICK_STOP_OFF
         if self._feedback.temperature >= self.options.warning_c:
-            word |= Status.WARNING
+            word |= cia402.STATUS_WARNING
         if self._online:
-            word |= Status.REMOTE
+            word |= cia402.STATUS_REMOTE
         if powered and (self._values.limited or self._feedback.limited):
-            word |= Status.INTERNAL_LIMIT
+            word |= cia402.STATUS_INTERNAL_LIMIT
         if self._follows:
-            word |= Status.FOLLOWS_COMMAND
+            word |= cia402.STATUS_FOLLOWS_COMMAND
             if self._late_s > 0.0:
-                word |= Status.FOLLOWING_ERROR
+                word |= cia402.STATUS_FOLLOWING_ERROR
         if powered and self._reached():
-            word |= Status.TARGET_REACHED
+            word |= cia402.STATUS_TARGET_REACHED
         objects = self.objects
-        objects.statusword.value = int(word)
+        objects.statusword.value = word
         objects.mode_display.value = self._mode
         objects.position.value, objects.velocity.value = self._feedback.position, round(self._feedback.velocity)
         inputs = int(objects.inputs.value)

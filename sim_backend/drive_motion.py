@@ -6,7 +6,7 @@ All quantities are the device's own: position units, units per second, per mille
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sim_backend.drive_objects import DriveObjects
 from sim_backend.modes import CSP, CST, CSV
@@ -17,8 +17,7 @@ _STANDSTILL = 0.002
 _STOP_TIMEOUT_S = 0.5
 
 
-@dataclass(frozen=True)
-class Feedback:
+class Feedback(NamedTuple):
     """What the sensors say: position [units], speed [units/s], torque limit active, temperature [degC]."""
 
     position: int
@@ -27,8 +26,7 @@ class Feedback:
     temperature: float = 25.0
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """What the motor shall do until the next cycle.
 
     Attributes
@@ -95,7 +93,7 @@ class SetValues:
         self._extrapolated = extrapolated
         self._steps_left = 0
         self._step = 0.0  # of the way to the set position, in a cycle
-        self._last: float | None = None  # set position before, so many cycles ago, and the speed between the two
+        self._last: float | None = None  # set position, taken so many cycles ago, and the speed up to it
         self._since = 0
         self._pace = 0.0
         self._missed = 0
@@ -123,14 +121,17 @@ class SetValues:
 
     def _next_position(self, top_speed: float, period_s: float, fresh: bool) -> float:
         self._since += 1
-        self._missed = 0 if fresh or self._steps_left > 0 else self._missed + 1
-        if self._missed:
-            self._step = self._pace if self._missed <= self._extrapolated else 0.0
-        else:
-            if self._steps_left <= 0:
-                self._take_target(period_s)
-            self._step = (float(self._objects.target_position.value) - self.wanted) / self._steps_left
+        if fresh:
+            target = float(self._objects.target_position.value)
+            if self._steps_left <= 0 or target != self._last:
+                self._take_target(target, period_s)
+        if self._steps_left > 0 and self._last is not None:
+            self._missed = 0
+            self._step = (self._last - self.wanted) / self._steps_left
             self._steps_left -= 1
+        else:
+            self._missed += 1
+            self._step = self._pace if self._missed <= self._extrapolated else 0.0
         self.wanted += self._step
         lower, upper = self._objects.position_limits()
         step, before = top_speed * period_s, self.commanded
@@ -139,13 +140,12 @@ class SetValues:
         self.limited = self.commanded != self.wanted
         return self.commanded
 
-    def _take_target(self, period_s: float) -> None:
-        """Begin the way to a new set position, and learn its speed since the one before."""
-        target = float(self._objects.target_position.value)
+    def _take_target(self, target: float, period_s: float) -> None:
+        """Begin the way to a new set position, over a whole interpolation period also where it came early."""
+        steps = max(1, round(self._objects.interpolation_s() / period_s))
         if self._last is not None:
-            self._pace = (target - self._last) / self._since
-        self._last, self._since = target, 0
-        self._steps_left = max(1, round(self._objects.interpolation_s() / period_s))
+            self._pace = (target - self._last) / max(steps, self._since)
+        self._last, self._since, self._steps_left = target, 0, steps
 
     def _next_velocity(self, feedback: Feedback, top_speed: float) -> float:
         """Follow the set velocity; at a position limit only away from it."""

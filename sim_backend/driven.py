@@ -12,8 +12,8 @@ the joints' own unless a motor also turns with another joint.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rt_core.model.dynamics import rnea_single
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 from sim_backend import layout
+from sim_backend.driven_sample import DrivenSample
 from sim_backend.equations import times, times_transposed
 from sim_backend.errors import SimulationConfigError
 from sim_backend.friction import FrictionTerms
@@ -189,45 +190,6 @@ def advance_driven(
     return True
 
 
-@dataclass(frozen=True)
-class DrivenSample:
-    """One sample of a driven arm; each array is (n,), in SI units on the joint side unless said otherwise.
-
-    Attributes
-    ----------
-    t_s : float
-        Time since the arm was made.
-    q, dq, tau, current, q_motor, temperature : float64
-        What the sensors deliver, as in `drivers.frame.JointFrame`.
-    true_q, true_dq, true_ddq, true_tau, true_friction : float64
-        Exact values; `true_tau` is motor torque, friction (with that of closed brakes) is part of it.
-    x, v, u : float64
-        Exact position, measured velocity and torque, on the drive side.
-    x_set : float64
-        Set position of the drive; its own position where it has none.
-    limited : bool
-        Whether a motor's torque is at its limit.
-    """
-
-    t_s: float
-    q: FloatArray
-    dq: FloatArray
-    tau: FloatArray
-    current: FloatArray
-    q_motor: FloatArray
-    temperature: FloatArray
-    true_q: FloatArray
-    true_dq: FloatArray
-    true_ddq: FloatArray
-    true_tau: FloatArray
-    true_friction: FloatArray
-    x: FloatArray
-    v: FloatArray
-    u: FloatArray
-    x_set: FloatArray
-    limited: BoolArray
-
-
 class DrivenArm(PackedArm):
     """An arm of software, at rest with closed brakes until drive commands move it.
 
@@ -268,6 +230,7 @@ class DrivenArm(PackedArm):
         n = model.n
         self._longest_s = 1.0 / (settings.rate_hz * self.substeps)
         self._time_s = 0.0
+        self._coupled = bool(self._scalars[COUPLED])
         self._rng = np.random.default_rng(settings.seed)
         self._noisy = bool(self._parameters[layout.TAU_NOISE : layout.VELOCITY_NOISE + 1].any())
         self._noise = np.zeros((3, n))
@@ -285,6 +248,7 @@ class DrivenArm(PackedArm):
         self._set_period(1.0 / settings.rate_hz if period_s is None else period_s)
         self._state[X] = self._state[X_SET] = self._coupling[0] @ q
         self._state[layout.TEMPERATURE] = settings.ambient_c
+        self._closed = np.ones(n, np.bool_)
         self._brakes[:] = self.brake_torque
         self._fill_dynamics()
         self._refresh()
@@ -331,24 +295,22 @@ class DrivenArm(PackedArm):
         command[MODE_WANTED] = mode
         command[TARGET] = target
         command[TORQUE_OFFSET] = 0.0 if torque_offset is None else torque_offset
-        if period_s is not None and period_s != self._scalars[PERIOD]:
+        if period_s is not None and period_s != self._period_s:
             self._set_period(period_s)
-        self._parameters[layout.LIMIT] = self.effort if torque_limit is None else np.minimum(self.effort, torque_limit)
-        self._next = int(np.floor(self._time_s * self.settings.rate_hz + 1e-6)) + 1
+        if torque_limit is None:
+            self._parameters[layout.LIMIT] = self.effort
+        else:
+            np.minimum(self.effort, torque_limit, out=self._parameters[layout.LIMIT])
+        self._next = math.floor(self._time_s * self.settings.rate_hz + 1e-6) + 1
         self._apply_events()
-        closed = command[MODE_WANTED] == BRAKED if brake is None else np.asarray(brake)
-        wanted = np.where(closed, self.brake_torque, 0.0)
-        if not np.array_equal(wanted, self._brakes):
-            self._brakes[:] = wanted
-            self._fill_dynamics()
-            self._refresh()
+        self._close_brakes(command[MODE_WANTED] == BRAKED if brake is None else np.asarray(brake))
         if self._noisy:
             self._rng.standard_normal(out=self._noise)
         good = advance_driven(
             self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, command,
             self._state, self._vectors, self._matrices, self._work, self._noise, self._out,
         )  # fmt: skip
-        self._time_s += float(self._scalars[PERIOD])
+        self._time_s += self._period_s
         if not good:
             raise self._diverged()
         return self._sample()
@@ -359,29 +321,19 @@ class DrivenArm(PackedArm):
         return self._sample()
 
     def _sample(self) -> DrivenSample:
-        out, state = self._out.copy(), self._state
-        tau, v = out[layout.OUT_TAU], state[V].copy()
-        if self._noisy:
-            v += self._coupling[0] @ (out[layout.OUT_DQ] - out[layout.OUT_TRUE_DQ])
-        return DrivenSample(
-            self._time_s,
-            out[layout.OUT_Q],
-            out[layout.OUT_DQ],
-            tau,
-            out[layout.OUT_CURRENT],
-            out[layout.OUT_Q_MOTOR],
-            out[layout.OUT_TEMPERATURE],
-            out[layout.OUT_TRUE_Q],
-            out[layout.OUT_TRUE_DQ],
-            out[layout.OUT_TRUE_DDQ],
-            out[layout.OUT_TRUE_TAU],
-            out[layout.OUT_TRUE_FRICTION],
-            state[X].copy(),
-            v,
-            self._coupling[1].T @ tau if self._scalars[COUPLED] else tau,
-            state[X_SET].copy(),
-            np.abs(state[U]) >= self._parameters[layout.LIMIT],
-        )
+        coupling = self._coupling if self._coupled else None
+        limit = self._parameters[layout.LIMIT].copy()
+        return DrivenSample(self._time_s, self._out.copy(), self._state.copy(), limit, coupling, noisy=self._noisy)
+
+    def _close_brakes(self, closed: BoolArray) -> None:
+        if (closed == self._closed).all():
+            return
+        self._closed = closed.copy()
+        torque = np.where(closed, self.brake_torque, 0.0)
+        if not np.array_equal(torque, self._brakes):
+            self._brakes[:] = torque
+            self._fill_dynamics()
+            self._refresh()
 
     def _friction(self) -> FrictionTerms:
         """Pack the friction that acts now, with the closed brakes."""
@@ -390,7 +342,7 @@ class DrivenArm(PackedArm):
     def _set_period(self, period_s: float) -> None:
         if not (np.isfinite(period_s) and period_s > 0.0):
             raise SimulationConfigError(f"period of robot '{self.model.name}' is {period_s} s, must be > 0")
-        self._scalars[PERIOD] = period_s
+        self._scalars[PERIOD] = self._period_s = period_s
         self._scalars[SUBSTEPS] = max(1.0, np.ceil(period_s / self._longest_s - 1e-9))
         self._scalars[layout.COOLING] = np.exp(-period_s / self.settings.thermal_time_s)
 

@@ -1,47 +1,42 @@
 """Fault scripts: what goes wrong on a simulated segment, and when.
 
-A script is a TOML file of entries
+A script is the entries
 
     [[fault]]
     kind = "cut"
     at_s = 12.5       # seconds since the segment was operational; or cycle = 12500
     after = 3
 
-`load_faults` reads it.  A `FaultSchedule`, told when the segment became operational, says which faults are due, and
-each brings itself about on segment and machine.  Slaves are given by the name of their joint, or by their number
-along the cable, from 0.
+of a segment's file (`sim_backend.ethercat.settings`).  A `FaultSchedule`, told when the segment became operational,
+says which faults are due, and each brings itself about on segment and machine.  Slaves are given by the name of their
+joint, or by their number along the cable, from 0.
 """
 
 from __future__ import annotations
 
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat.controller import SlaveController
 from sim_backend.ethercat.machine import Machine
 from sim_backend.ethercat.segment import Segment
+from sim_backend.settings import NonNegative, Table
 
-NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Code = Annotated[int, Field(ge=1, le=0xFFFF)]
 SlaveReference = Annotated[int, Field(ge=0, strict=True)] | Annotated[str, Field(min_length=1, strict=True)]
 
 
 class FaultScriptError(SimulationConfigError):
-    """A fault script that cannot be used; names file, entry and key."""
+    """A fault of what there is not; names entry and key."""
 
 
-class _Fault(BaseModel, ABC):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Fault(Table, ABC):
     at_s: NonNegative | None = None
     """Time since the segment was operational [s]."""
     cycle: Annotated[int, Field(ge=0)] | None = None
@@ -64,13 +59,18 @@ class _SlaveFault(_Fault):
 
 
 class LostFrame(_Fault):
-    """The next frames are lost."""
+    """The next frames are lost, on their way to the slaves or back."""
 
     kind: Literal["lost_frame"]
     count: Count = 1
+    after: Literal["master", "slaves"] = "master"
+    """What has had them: the master only, or the slaves too, who do what they ask for."""
 
     def apply(self, segment: Segment, machine: Machine, slave: int) -> None:  # noqa: ARG002, D102
-        segment.drop_frames(self.count)
+        if self.after == "slaves":
+            segment.drop_replies(self.count)
+        else:
+            segment.drop_frames(self.count)
 
 
 class Cut(_Fault):
@@ -226,6 +226,16 @@ class SafeTorqueOff(_SlaveFault):
         machine.safe_torque_off(slave, self.active)
 
 
+class Mains(_SlaveFault):
+    """The power for a drive's motor goes, or comes again."""
+
+    kind: Literal["mains"]
+    on: bool = False
+
+    def apply(self, segment: Segment, machine: Machine, slave: int) -> None:  # noqa: ARG002, D102
+        machine.mains(slave, self.on)
+
+
 Fault: TypeAlias = Annotated[
     LostFrame
     | Cut
@@ -242,42 +252,16 @@ Fault: TypeAlias = Annotated[
     | SlowReply
     | RefuseOp
     | DriveFault
-    | SafeTorqueOff,
+    | SafeTorqueOff
+    | Mains,
     Field(discriminator="kind"),
 ]
 
 
-class FaultScript(BaseModel):
-    """A script as it stands in its file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class FaultScript(Table):
+    """The faults of a segment, in the order of their file."""
 
     fault: tuple[Fault, ...] = ()
-
-
-def load_faults(path: str | Path) -> FaultScript:
-    """Read a fault script.
-
-    Raises
-    ------
-    FaultScriptError
-        The file cannot be read or used.
-    """
-    try:
-        return parse_faults(Path(path).read_bytes(), str(path))
-    except OSError as error:
-        raise FaultScriptError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def parse_faults(data: bytes, label: str = "fault script") -> FaultScript:
-    """Make a script of the bytes of its file; raises `FaultScriptError`."""
-    try:
-        return FaultScript.model_validate(tomllib.loads(data.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FaultScriptError(f"{label}: not valid TOML: {error}") from None
-    except ValidationError as error:
-        lines = [f"{label}: {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise FaultScriptError("\n".join(lines)) from None
 
 
 @dataclass(frozen=True)
@@ -300,8 +284,6 @@ class FaultSchedule:
     script : FaultScript
     names : sequence of str
         Joints of the slaves, along the cable.
-    label : str
-        What the script is called in messages.
 
     Raises
     ------
@@ -309,8 +291,8 @@ class FaultSchedule:
         A slave that there is not.
     """
 
-    def __init__(self, script: FaultScript, names: Sequence[str], label: str = "fault script") -> None:
-        self._label, self._names = label, list(names)
+    def __init__(self, script: FaultScript, names: Sequence[str]) -> None:
+        self._names = list(names)
         actions = [Action(fault, self._number(place, fault)) for place, fault in enumerate(script.fault)]
         self._timed = sorted((a for a in actions if a.fault.at_s is not None), key=lambda a: a.fault.at_s or 0.0)
         self._counted = sorted((a for a in actions if a.fault.cycle is not None), key=lambda a: a.fault.cycle or 0)
@@ -339,7 +321,7 @@ class FaultSchedule:
 
     def _number(self, place: int, fault: Fault) -> int:
         count = len(self._names)
-        where = f"{self._label}: fault.{place}.{fault.kind}"
+        where = f"fault[{place}].{fault.kind}"
         if isinstance(fault, Cut) and fault.after > count:
             raise FaultScriptError(f"{where}.after: is {fault.after}, but there are {count} slaves")
         if not isinstance(fault, _SlaveFault):

@@ -5,3 +5,6 @@ from __future__ import annotations
 BRAKED = 0  # no torque, brake closed
 OFF = 1  # no torque, brake open
 CSP, CSV, CST = 8, 9, 10  # cyclic synchronous position, velocity, torque
+
+MODES = {"csp": CSP, "csv": CSV, "cst": CST}
+"""Modes of operation by the names that files have for them."""

@@ -46,11 +46,13 @@ SIGNED_DYNAMICS = (
 )
 
 
-class _Settings(BaseModel):
+class Table(BaseModel):
+    """A table of a TOML file: what it does not know it refuses."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SegmentSettings(_Settings):
+class SegmentSettings(Table):
     """One piece of a schedule; what is not given is taken from the motion."""
 
     kind: Literal["fourier", "hold"] = "fourier"
@@ -65,7 +67,7 @@ class SegmentSettings(_Settings):
     """Joints that stand still during this piece, in addition to the motion's."""
 
 
-class MotionSettings(_Settings):
+class MotionSettings(Table):
     """The set trajectory of a simulated arm."""
 
     kind: Literal["fourier", "hold", "schedule"] = "fourier"
@@ -109,7 +111,7 @@ class MotionSettings(_Settings):
         return self
 
 
-class EventSettings(_Settings):
+class EventSettings(Table):
     """A sudden change of one joint's dynamics."""
 
     time_s: NonNegative
@@ -130,7 +132,7 @@ class EventSettings(_Settings):
         return self
 
 
-class DriveSettings(_Settings):
+class DriveSettings(Table):
     """Position control in the drive."""
 
     position_bandwidth_hz: Positive = 5.0
@@ -141,7 +143,7 @@ class DriveSettings(_Settings):
     """Torque fed forward from the arm's undisturbed dynamics along the set trajectory."""
 
 
-class SimSettings(_Settings):
+class SimSettings(Table):
     """How an arm is simulated and what its sensors do."""
 
     rate_hz: Annotated[float, Field(ge=1.0, le=20_000.0)] = 1000.0

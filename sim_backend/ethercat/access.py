@@ -1,8 +1,9 @@
 """Access of the master to the memory of one slave: what may be read and written, and what that sets off.
 
-Registers take only the bits that the master may write.  A sync manager that is active guards its part of the RAM:
-a mailbox is handed over whole, from its first byte to its last; a buffer of process data is always open in the one
-direction.  Of the three buffers behind process data one is kept: frames and device take turns here.
+Registers take only the bits that the master may write.  A sync manager that is enabled keeps its settings, and guards
+its part of the RAM: a mailbox is handed over whole, from its first byte to its last; a buffer of process data is always
+open in the one direction; one that the device has deactivated is locked.  Of the three buffers behind process data one
+is kept: frames and device take turns here.
 """
 
 from __future__ import annotations
@@ -115,23 +116,30 @@ def _raise(events: IntArray, slave: int, kind: int) -> None:
 
 
 @jit
-def _guards(memory: UInt8Array, slave: int, at: int, start: int, end: int) -> bool:
-    """Tell whether the sync manager with its registers at `at` guards some of the bytes from `start` to `end`."""
-    if not memory[slave, at + SM_ACTIVATE] & SM_ACTIVATE_ENABLE:
-        return False
-    if memory[slave, at + SM_PDI_CONTROL] & SM_PDI_DEACTIVATE:
-        return False
-    first, length = get16(memory, slave, at + SM_START), get16(memory, slave, at + SM_LENGTH)
-    return length > 0 and start < first + length and first < end
+def _touched(memory: UInt8Array, slave: int, start: int, end: int) -> int:
+    """One bit for each sync manager that guards some of the bytes from `start` to `end`."""
+    bits = 0
+    for k in range(SM_COUNT):
+        at = SM + k * SM_SIZE
+        if memory[slave, at + SM_ACTIVATE] & SM_ACTIVATE_ENABLE:
+            first, length = get16(memory, slave, at + SM_START), get16(memory, slave, at + SM_LENGTH)
+            if length > 0 and start < first + length and first < end:
+                bits |= 1 << k
+    return bits
 
 
 @jit
-def _admits(memory: UInt8Array, opened: UInt8Array, slave: int, start: int, end: int, direction: int) -> bool:
-    """Tell whether all sync managers let the master read or write the bytes from `start` to `end`."""
+def _admits(memory: UInt8Array, opened: UInt8Array, slave: int, touched: int, start: int, direction: int) -> bool:
+    """Tell whether the sync managers `touched` let the master read or write from `start` on.
+
+    One that the device has deactivated locks its part of the RAM.
+    """
     for k in range(SM_COUNT):
         at = SM + k * SM_SIZE
-        if not _guards(memory, slave, at, start, end):
+        if not touched >> k & 1:
             continue
+        if memory[slave, at + SM_PDI_CONTROL] & SM_PDI_DEACTIVATE:
+            return False
         if memory[slave, at + SM_CONTROL] & SM_CONTROL_DIRECTION_MASK != direction:
             return False
         if memory[slave, at + SM_CONTROL] & SM_CONTROL_MODE_MASK == SM_MODE_MAILBOX:
@@ -145,12 +153,12 @@ def _admits(memory: UInt8Array, opened: UInt8Array, slave: int, start: int, end:
 
 @jit
 def _advance(
-    memory: UInt8Array, opened: UInt8Array, events: IntArray, slave: int, start: int, end: int, direction: int
+    memory: UInt8Array, opened: UInt8Array, events: IntArray, slave: int, touched: int, end: int, direction: int
 ) -> None:
-    """Hand over the buffers whose last byte lies between `start` and `end`, open those whose first byte does."""
+    """Hand over those of the buffers `touched` whose last byte lies before `end`, open the others."""
     for k in range(SM_COUNT):
         at = SM + k * SM_SIZE
-        if not _guards(memory, slave, at, start, end):
+        if not touched >> k & 1:
             continue
         first = get16(memory, slave, at + SM_START)
         if end < first + get16(memory, slave, at + SM_LENGTH):
@@ -191,8 +199,8 @@ def read(
     end = start + count
     if count <= 0 or end > MEMORY_SIZE:
         return False
-    guarded = end > RAM_START
-    if guarded and not _admits(memory, opened, slave, start, end, SM_DIRECTION_READ):
+    touched = _touched(memory, slave, start, end) if end > RAM_START else 0
+    if touched and not _admits(memory, opened, slave, touched, start, SM_DIRECTION_READ):
         return False
     if start < DC_SYSTEM_TIME + 8 and end > DC_SYSTEM_TIME and memory[slave, FEATURES] & FEATURE_DC:
         show_system_time(memory, times, rates, slave, arrival[AT_UNIT])
@@ -202,8 +210,8 @@ def read(
     else:
         for k in range(count):
             target[at + k] = memory[slave, start + k]
-    if guarded:
-        _advance(memory, opened, events, slave, start, end, SM_DIRECTION_READ)
+    if touched:
+        _advance(memory, opened, events, slave, touched, end, SM_DIRECTION_READ)
     return True
 
 
@@ -225,12 +233,15 @@ def write(
     end = start + count
     if count <= 0 or end > MEMORY_SIZE:
         return False
-    if end > RAM_START and not _admits(memory, opened, slave, start, end, SM_DIRECTION_WRITE):
+    touched = _touched(memory, slave, start, end) if end > RAM_START else 0
+    if touched and not _admits(memory, opened, slave, touched, start, SM_DIRECTION_WRITE):
         return False
     enabled = _enabled(memory, slave) if start < _SM_END and end > SM else 0
     clocked = memory[slave, FEATURES] & FEATURE_DC != 0
     for address in range(start, min(end, RAM_START)):
         if address >= DC_RECEIVE_TIME_PORT[0] and address < _DC_END and not clocked:
+            continue
+        if enabled and _is_locked(enabled, address):
             continue
         mask = np.int64(_MASKS[address])
         kept = np.int64(memory[slave, address]) & ~mask
@@ -241,8 +252,8 @@ def write(
         _registers_written(memory, opened, events, slave, start, end, enabled)
         if clocked and start < DC_UNIT_END and end > DC_RECEIVE_TIME_PORT[0]:
             _clock_written(memory, times, rates, events, slave, start, end, arrival, source, at)
-    if end > RAM_START:
-        _advance(memory, opened, events, slave, start, end, SM_DIRECTION_WRITE)
+    if touched:
+        _advance(memory, opened, events, slave, touched, end, SM_DIRECTION_WRITE)
     return True
 
 
@@ -253,6 +264,13 @@ def _enabled(memory: UInt8Array, slave: int) -> int:
     for k in range(SM_COUNT):
         bits |= (int(memory[slave, SM + k * SM_SIZE + SM_ACTIVATE]) & SM_ACTIVATE_ENABLE) << k
     return bits
+
+
+@jit
+def _is_locked(enabled: int, address: int) -> bool:
+    """Tell whether a register is start, length or control of a sync manager that is enabled."""
+    place = address - SM
+    return 0 <= place < SM_COUNT * SM_SIZE and place % SM_SIZE <= SM_CONTROL and enabled >> place // SM_SIZE & 1 != 0
 
 
 @jit

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sim_backend.drive_motion import Demand, Feedback
 from sim_backend.drive_objects import DriveObjects
@@ -19,6 +20,7 @@ from sim_backend.modes import CSP, CST, CSV
 
 _TURN = 2.0 * math.pi
 _INT16 = 0x7FFF
+_POWERED = (CSP, CSV, CST)
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,7 @@ class Mounting:
             raise SimulationConfigError(f"offset_rad is {self.offset_rad}, must be finite")
 
 
-@dataclass(frozen=True)
-class Motion:
+class Motion(NamedTuple):
     """What moves a drive until the next cycle, in SI units on the joint side; see `Demand`."""
 
     mode: int
@@ -75,7 +76,8 @@ class Axis:
     units_per_motor_rev : float
         Position units per revolution of the motor.
     stuck : bool
-        The encoder repeats its last reading.  The drive's own control goes on with a healthy one.
+        The encoder repeats its last reading; after power-on that is the first one.  The drive's own control goes on
+        with a healthy one.
     """
 
     def __init__(
@@ -110,8 +112,9 @@ class Axis:
 
     def power_on(self) -> None:
         """Forget the jumps of the encoder, which starts again where the joint is."""
-        self._jump = 0
-        self._reading = 0
+        self._jump = self._true = self._error = 0  # counts; error: of what the drive takes the joint's position for
+        self._reading: int | None = None
+        self._powered = False
 
     def jump(self, counts: int) -> None:
         """Let the encoder's reading jump, for good."""
@@ -129,8 +132,10 @@ class Axis:
             [degC]
         """
         angle = self._sign * x + self._offset
-        if not self.stuck:
-            self._reading = round(angle * self._counts) + self._jump
+        self._true = round(angle * self._counts)
+        if self._reading is None or not self.stuck:
+            self._reading = self._true + self._jump
+            self._error = self._jump
         torque = self._sign * u
         current = torque / self._torque_constant
         objects = self._objects
@@ -151,10 +156,14 @@ class Axis:
         """Return what the joint shall do."""
         per_mille = self._torque_per_mille()
         offset, limit = self._sign * demand.torque_offset * per_mille, demand.torque_limit * per_mille
+        powered = demand.mode in _POWERED
+        if powered and not self._powered and self._reading is not None:
+            self._error = self._reading - self._true  # it holds where it takes the joint to be, stuck or not
+        self._powered = powered
         target = 0.0
         if demand.mode == CSP:
-            jump = self._jump / self._counts
-            target = self._sign * (demand.target / self._units - jump - self._offset)
+            error = self._error / self._counts
+            target = self._sign * (demand.target / self._units - error - self._offset)
         elif demand.mode == CSV:
             target = self._sign * demand.target / self._units
         elif demand.mode == CST:

@@ -242,19 +242,20 @@ class Clocks:
     def next_pulse(self, slave: int, cycle_ns: int, host_ns: int) -> int:
         """System time of the first SYNC0 after `host_ns` [ns].
 
-        A start time that has passed stands for the grid it belongs to, where a slave controller would wait for the
-        clock to come round again.
+        The start time stands for the grid it belongs to, before it and after it: a slave controller would wait for it,
+        and one that has passed would have to come round again.
         """
         row = self.memory[slave]
         start = int.from_bytes(row[DC_SYNC0_START : DC_SYNC0_START + 8].tobytes(), "little")
         now = self.system_ns(slave, host_ns)
-        return start if start > now else start + ((now - start) // cycle_ns + 1) * cycle_ns
+        return start + ((now - start) // cycle_ns + 1) * cycle_ns
 
 
 class SyncGrid:
     """When the machine takes its next step: at SYNC0 of the reference clock, or every millisecond without one.
 
-    The reference is the first slave whose SYNC0 runs.
+    The reference is the first slave along the cable that has power and whose SYNC0 runs.  All drives step on its grid,
+    before its start time too: the arm does not wait for one of them.
 
     Attributes
     ----------

@@ -28,8 +28,9 @@ _CONTROLS = (
     reg.SM_MODE_BUFFERED | reg.SM_DIRECTION_READ,
 )
 _MAILBOX_OUT, _MAILBOX_IN = reg.SM + reg.SM_MAILBOX_OUT * reg.SM_SIZE, reg.SM + reg.SM_MAILBOX_IN * reg.SM_SIZE
-_OUTPUTS = reg.SM + reg.SM_OUTPUTS * reg.SM_SIZE
+_OUTPUTS, _INPUTS = reg.SM + reg.SM_OUTPUTS * reg.SM_SIZE, reg.SM + reg.SM_INPUTS * reg.SM_SIZE
 _WITH_MAILBOX = (reg.AL_PREOP, reg.AL_SAFEOP, reg.AL_OP)
+_WITH_PROCESS_DATA = (reg.AL_SAFEOP, reg.AL_OP)
 
 
 class SlaveController:
@@ -128,7 +129,7 @@ class SlaveController:
         self._sii.power_on()
         self._al.power_on()
         self._stop_mailbox()
-        self._outputs = self._inputs = None
+        self._stop_process_data()
         for entry in self.dictionary:
             entry.value = entry.default
 
@@ -151,6 +152,8 @@ class SlaveController:
             self._exchange_messages()
         elif kind == reg.EVENT_SM_CHANGED:
             self._sync_managers_changed()
+        elif kind == reg.EVENT_DC_CHANGED:
+            self._sync_unit_changed()
 
     def tick(self, now_ns: int) -> int:
         """Do what is due; returns the time at which something will be, or `NEVER_NS`."""
@@ -223,6 +226,14 @@ class SlaveController:
         for manager in (_MAILBOX_OUT, _MAILBOX_IN):
             self._view[manager + reg.SM_STATUS] &= ~reg.SM_STATUS_FULL & 0xFF
 
+    def _stop_process_data(self) -> None:
+        """Lock the process data's sync managers, as devices do below SAFEOP: the master reads and writes nothing."""
+        self._outputs = self._inputs = None
+        self._valid_outputs = False
+        for manager in (_OUTPUTS, _INPUTS):
+            self._view[manager + reg.SM_PDI_CONTROL] |= reg.SM_PDI_DEACTIVATE
+            self._view[manager + reg.SM_STATUS] = 0
+
     def _sync_managers_changed(self) -> None:
         wanted = self._view[_MAILBOX_IN + reg.SM_ACTIVATE] & reg.SM_ACTIVATE_REPEAT
         if wanted != self._view[_MAILBOX_IN + reg.SM_PDI_CONTROL] & reg.SM_PDI_REPEAT_ACKNOWLEDGE:
@@ -232,10 +243,22 @@ class SlaveController:
             self._view[_MAILBOX_IN + reg.SM_PDI_CONTROL] ^= reg.SM_PDI_REPEAT_ACKNOWLEDGE
         if self._al.state in _WITH_MAILBOX and not self._mailbox_ready():
             self._al.fail(reg.AL_CODE_INVALID_MAILBOX_PREOP, reg.AL_INIT)
-        elif self._al.state in (reg.AL_SAFEOP, reg.AL_OP):
+        elif self._al.state in _WITH_PROCESS_DATA:
             code = self._check_images()
             if code:
                 self._al.fail(code, reg.AL_PREOP)
+
+    def _sync_unit_changed(self) -> None:
+        """Fall out of OP when SYNC0 is switched off that the device needs, or gets settings that it does not take."""
+        if self._al.state in _WITH_PROCESS_DATA:
+            code = self._check_clock()
+            if not code and self._al.state == reg.AL_OP and self._lacks_sync0():
+                code = reg.AL_CODE_FATAL_SYNC
+            if code:
+                self._al.fail(code, reg.AL_SAFEOP)
+
+    def _lacks_sync0(self) -> bool:
+        return self.profile.dc.required and not self._view[reg.DC_ACTIVATION] & reg.DC_ACTIVATE_SYNC0
 
     def _check(self, _state: int, target: int) -> int | None:
         """Tell what keeps the device from a higher state; see `al_state.Check`."""
@@ -248,7 +271,7 @@ class SlaveController:
         code = self._check_images() or self._check_clock()
         if code:
             return code
-        if self.profile.dc.required and not self._view[reg.DC_ACTIVATION] & reg.DC_ACTIVATE_SYNC0:
+        if self._lacks_sync0():
             return reg.AL_CODE_NO_SYNC
         if self._outputs is not None and self._outputs.size and not self._valid_outputs:
             return None
@@ -261,12 +284,12 @@ class SlaveController:
             (length,) = struct.unpack_from("<H", self._view, _MAILBOX_IN + reg.SM_LENGTH)
             self._mailbox.start(length)
             self._exchange_messages()  # masters write their first request before the state is reached
-        if state in (reg.AL_INIT, reg.AL_PREOP):
-            self._outputs = self._inputs = None
-            self._valid_outputs = False
+        if state not in _WITH_PROCESS_DATA:
+            self._stop_process_data()
         elif state == reg.AL_SAFEOP and former == reg.AL_PREOP:
             self._outputs, self._inputs = (image.packer() for image in self._images)
-            self._valid_outputs = False
+            for manager in (_OUTPUTS, _INPUTS):
+                self._view[manager + reg.SM_PDI_CONTROL] &= ~reg.SM_PDI_DEACTIVATE & 0xFF
             self._show_synchronisation()
             self.publish_inputs()
         elif state == reg.AL_OP:

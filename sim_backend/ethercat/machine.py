@@ -9,40 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
-
-import numpy as np
 
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from sim_backend.drive import Cia402Drive, DriveOptions, Emergency
-from sim_backend.driven import DrivenArm, DrivenSample
+from sim_backend.driven import DrivenArm
+from sim_backend.driven_sample import DrivenSample
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat.axis import Axis, Motion, Mounting
 from sim_backend.ethercat.dictionary import ObjectDictionary
-from sim_backend.ethercat.profile import MODES, DeviceProfile
-from sim_backend.modes import BRAKED
+from sim_backend.ethercat.profile import DeviceProfile
+from sim_backend.ethercat.registers import AL_OP
+from sim_backend.ethercat.segment import Controller
+from sim_backend.modes import BRAKED, MODES
 from sim_backend.settings import SimSettings
 
-_OPERATIONAL = 8  # AL state
 _AT_REST = Motion(BRAKED, 0.0, 0.0, 0.0, True)
-
-
-class BusSide(Protocol):
-    """What a machine needs of a slave's controller."""
-
-    @property
-    def al_state(self) -> int:
-        """AL state without the error bit; process data are valid in OP, 8."""
-        ...
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the master has written outputs between the last two times that they were taken over."""
-        ...
-
-    def emergency(self, code: int, register: int, data: bytes = b"") -> None:
-        """Send an emergency message."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +90,10 @@ class Machine:
         self.sample: DrivenSample = self.arm.sample()
         self.emergencies: list[tuple[int, Emergency]] = []
         self._powered = [True] * model.n
-        self._buses: list[BusSide] | None = None
-        n = model.n
-        self._mode = np.full(n, BRAKED)
-        self._target, self._offset, self._limit = np.zeros(n), np.zeros(n), np.zeros(n)
-        self._brake = np.ones(n, np.bool_)
+        self._buses: list[Controller] | None = None
+        self._motions = [_AT_REST] * model.n
 
-    def connect(self, buses: Sequence[BusSide]) -> None:
+    def connect(self, buses: Sequence[Controller]) -> None:
         """Take the controllers of the slaves, whose state says whether process data are valid.
 
         Without them process data count as valid in every cycle.
@@ -130,9 +109,8 @@ class Machine:
         ------
         SimulationDivergedError
         """
-        self.sample = sample = self.arm.step(
-            self._mode, self._target, self._offset, period_s, brake=self._brake, torque_limit=self._limit
-        )
+        mode, target, offset, limit, brake = zip(*self._motions, strict=True)
+        self.sample = sample = self.arm.step(mode, target, offset, period_s, brake=brake, torque_limit=limit)
         x, v, u = sample.x.tolist(), sample.v.tolist(), sample.u.tolist()
         limited, temperature = sample.limited.tolist(), sample.temperature.tolist()
         self.emergencies = []
@@ -141,15 +119,14 @@ class Machine:
             if self._powered[k]:
                 feedback = axis.feedback(x[k], v[k], u[k], limited[k], temperature[k])
                 bus = None if self._buses is None else self._buses[k]
-                online = bus is None or bus.al_state == _OPERATIONAL
+                online = bus is None or bus.al_state == AL_OP
                 fresh = bus is None or bus.fresh
                 motion = axis.motion(drive.cycle(feedback, period_s, online, fresh))
                 for emergency in drive.take_emergencies():
                     self.emergencies.append((k, emergency))
                     if bus is not None:
                         bus.emergency(emergency.code, emergency.register, emergency.data)
-            self._mode[k], self._target[k], self._offset[k] = motion.mode, motion.target, motion.torque_offset
-            self._limit[k], self._brake[k] = motion.torque_limit, motion.brake
+            self._motions[k] = motion
 
     def power_off(self, slave: int) -> None:
         """Take all power from a drive: its motor has no torque, its brake closes."""
@@ -177,3 +154,7 @@ class Machine:
     def safe_torque_off(self, slave: int, active: bool = True) -> None:
         """Set a drive's safe-torque-off input."""
         self.drives[slave].safe_torque_off = active
+
+    def mains(self, slave: int, on: bool) -> None:
+        """Take a drive the power for its motor, or give it back; its electronics go on."""
+        self.drives[slave].mains = on

@@ -15,18 +15,15 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat.data_types import DataType, integer_range, is_string, type_bits
-
-MODES = {"csp": 8, "csv": 9, "cst": 10}
-"""Modes of operation by name, as objects 0x6060 and 0x6061 have them."""
+from sim_backend.settings import Positive, Table
 
 U16 = Annotated[int, Field(ge=0, le=0xFFFF)]
 U32 = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
 RamAddress = Annotated[int, Field(ge=0x1000, le=0x2FFF)]
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Side = Literal["motor", "joint"]
 Mode = Literal["csp", "csv", "cst"]
 _RAM_END = 0x3000
@@ -87,11 +84,7 @@ def _data_type(value: Any) -> DataType:
     return DataType[value]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Identity(_Table):
+class Identity(Table):
     """Who the slave says it is."""
 
     vendor_id: U32
@@ -106,7 +99,7 @@ class Identity(_Table):
     software_version: str = "1.0"
 
 
-class MailboxProfile(_Table):
+class MailboxProfile(Table):
     """Mailbox sync managers (0: from the master, 1: to it) and what CoE can do."""
 
     receive_start: RamAddress
@@ -117,7 +110,7 @@ class MailboxProfile(_Table):
     sdo_information: bool = True
 
 
-class ImageProfile(_Table):
+class ImageProfile(Table):
     """Sync manager of process data: 2 for outputs, 3 for inputs."""
 
     start: RamAddress
@@ -126,7 +119,7 @@ class ImageProfile(_Table):
     """PDOs in the sync manager after power-on."""
 
 
-class PdoProfile(_Table):
+class PdoProfile(Table):
     """One PDO: 0x16xx from the master, 0x1Axx to it."""
 
     index: U16
@@ -139,16 +132,16 @@ class PdoProfile(_Table):
         return sum(entry.bits for entry in self.entries)
 
 
-class DcProfile(_Table):
+class DcProfile(Table):
     """What the drive accepts of distributed clocks."""
 
     required: bool = False
-    """Whether it refuses SAFEOP without SYNC0."""
+    """Whether it refuses OP without SYNC0, and leaves it when SYNC0 goes."""
     min_cycle_ns: Annotated[int, Field(ge=1)] = 250_000
     max_cycle_ns: Annotated[int, Field(ge=1)] = 20_000_000
 
 
-class EntryProfile(_Table):
+class EntryProfile(Table):
     """A value of the dictionary."""
 
     name: str
@@ -186,7 +179,7 @@ class SubEntryProfile(EntryProfile):
     subindex: Annotated[int, Field(ge=1, le=254)]
 
 
-class ObjectProfile(_Table):
+class ObjectProfile(Table):
     """A vendor's or CiA 402 object: one variable, or a record or array of entries."""
 
     index: U16
@@ -215,7 +208,7 @@ class ObjectProfile(_Table):
         return self
 
 
-class PositionProfile(_Table):
+class PositionProfile(Table):
     """What positions 0x6064 and 0x607A count."""
 
     side: Side
@@ -226,21 +219,21 @@ class PositionProfile(_Table):
     """Where the encoder sits that they come from; its counts are what quantises them."""
 
 
-class SecondPosition(_Table):
+class SecondPosition(Table):
     """A further encoder's position, in counts."""
 
     object: Annotated[ObjectAddress, BeforeValidator(_address)]
     side: Side
 
 
-class TemperatureProfile(_Table):
+class TemperatureProfile(Table):
     """The motor's temperature."""
 
     object: Annotated[ObjectAddress, BeforeValidator(_address)]
     degc_per_unit: Positive
 
 
-class DriveConstants(_Table):
+class DriveConstants(Table):
     """What the mechanics behind the drive need to know."""
 
     gear_ratio: Positive
@@ -277,7 +270,7 @@ class DriveConstants(_Table):
         return counts
 
 
-class DeviceProfile(_Table):
+class DeviceProfile(Table):
     """A kind of drive: identity, mailbox, process data, objects and constants."""
 
     description: str

@@ -140,7 +140,12 @@ SM_PDI_REPEAT_ACKNOWLEDGE = 0x02  # follows SM_ACTIVATE_REPEAT once the message 
 SM_MAILBOX_OUT, SM_MAILBOX_IN, SM_OUTPUTS, SM_INPUTS = range(4)  # numbers; out and in as the master sees it
 
 # Distributed clocks.
-DC_RECEIVE_TIME_PORT = (0x0900, 0x0904, 0x0908, 0x090C)  # a write to the first latches all
+DC_RECEIVE_TIME_PORT = (
+    0x0900,
+    0x0904,
+    0x0908,
+    0x090C,
+)  # a write to the first latches all
 DC_SYSTEM_TIME = 0x0910
 DC_RECEIVE_TIME_UNIT = 0x0918
 DC_SYSTEM_TIME_OFFSET = 0x0920
@@ -164,7 +169,7 @@ DC_DIFFERENCE_FILTER_DEPTH_DEFAULT = 4
 DC_SPEED_FILTER_DEPTH_DEFAULT = 12
 
 # What an access by the master means for the device.  A frame's events reach a controller in this order.
-EVENT_CLOCK = 0  # receive times latched, system time compared, or its offset, delay or control written
+EVENT_CLOCK = 0  # receive times latched, or offset, delay or control of the system time written
 EVENT_DC_CHANGED = 1  # sync unit written
 EVENT_SM_CHANGED = 2  # activate byte of a sync manager written
 EVENT_SII = 3  # SII command written

@@ -117,10 +117,11 @@ class Segment:
     ----------
     memory : (N, MEMORY_SIZE) uint8
     controllers : list of Controller
+    machine : Machine or None
     steps, skipped : int
         Steps of the machine that were taken, and left out because the process was too late.
     dropped : int
-        Frames lost on purpose.
+        Frames lost on purpose, there or back.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Segment:
         self.clocks = Clocks(self.memory, [*clocks, *[ClockSettings()] * (count - len(clocks))])
         self.grid = SyncGrid(self.clocks, now_ns)
         self.steps = self.skipped = self.dropped = 0
-        self._machine, self._hop_ns, self._now_ns = machine, hop_ns, now_ns
+        self.machine, self._hop_ns, self._now_ns = machine, hop_ns, now_ns
         self._frame: UInt8Array = np.zeros(2048, np.uint8)
         self._opened: UInt8Array = np.zeros((count, SM_COUNT), np.uint8)
         self._live: UInt8Array = np.ones(count, np.uint8)
@@ -152,7 +153,7 @@ class Segment:
         self._scratch, self._arrival = work_arrays()
         self._waiting: set[int] = set()
         self._deaf: dict[int, int] = {}
-        self._to_drop = 0
+        self._to_drop = self._to_lose = 0
         self._slow_ns, self._to_delay = 0, 0
         self._delayed: list[tuple[int, int, bytes]] = []
         self._dues = [now_ns] * count
@@ -267,20 +268,24 @@ class Segment:
     def power_off(self, slave: int) -> None:
         """Switch a slave and its drive off: the device forgets its state, the cable is open on both sides."""
         self.controllers[slave].power_on()  # nothing of what it was shall go on acting
-        if self._machine is not None:
-            self._machine.power_off(slave)
+        if self.machine is not None:
+            self.machine.power_off(slave)
         self._power(slave, on=False)
 
     def power_on(self, slave: int) -> None:
         """Switch a slave and its drive on again; its clock starts anew."""
         self._start(slave)
-        if self._machine is not None:
-            self._machine.power_on(slave)
+        if self.machine is not None:
+            self.machine.power_on(slave)
         self._power(slave, on=True)
 
     def drop_frames(self, count: int) -> None:
         """Lose the next `count` frames before any slave has seen them."""
         self._to_drop = count
+
+    def drop_replies(self, count: int) -> None:
+        """Lose the next `count` frames on their way back: the slaves have done what they ask for."""
+        self._to_lose = count
 
     def deaf(self, slave: int, frames: int) -> None:
         """Let a slave pass the next `frames` frames on without processing them."""
@@ -315,8 +320,8 @@ class Segment:
         on = [device for device, powered in zip(self.controllers, self.topology.powered, strict=True) if powered]
         for device in on:
             device.latch_outputs()
-        if self._machine is not None:
-            self._machine.cycle(self.grid.period_ns * 1e-9)
+        if self.machine is not None:
+            self.machine.cycle(self.grid.period_ns * 1e-9)
         for device in on:
             device.publish_inputs()
         self.steps += 1
@@ -354,6 +359,10 @@ class Segment:
         self._waiting.clear()
 
     def _send(self, port: int, frame: bytes, now_ns: int) -> list[tuple[int, bytes]]:
+        if self._to_lose:
+            self._to_lose -= 1
+            self.dropped += 1
+            return []
         if not self._to_delay:
             return [(port, frame)]
         self._to_delay -= 1

@@ -17,27 +17,21 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from sim_backend.errors import SimulationConfigError
 from sim_backend.faults import Fault
+from sim_backend.settings import Finite, NonNegative, Positive, Table
 
 _LARGEST_CLOCK_START_NS = 10**15
-
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class SegmentFileError(SimulationConfigError):
     """A description of a segment that cannot be used; names file and key."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DriveSettings(_Table):
+class DriveSettings(Table):
     """`[[drive]]`: the drive of one joint, in the order along the cable, which is that of the joints."""
 
     joint: str
@@ -59,7 +53,7 @@ class DriveSettings(_Table):
     clock_start_ns: Annotated[int, Field(ge=0, le=_LARGEST_CLOCK_START_NS)] = 0
 
 
-class SegmentSettings(_Table):
+class SegmentSettings(Table):
     """A whole file."""
 
     robot: str
@@ -67,7 +61,7 @@ class SegmentSettings(_Table):
     start: tuple[Finite, ...] | None = None
     """Joint positions at the beginning [rad or m]; None: mid-range."""
     seed: Annotated[int, Field(ge=0)] = 1
-    torque_noise: Annotated[float, Field(ge=0.0)] = 0.0
+    torque_noise: NonNegative = 0.0
     """Standard deviation of the measured torque as a share of each joint's torque scale, besides its rounding."""
     hop_ns: Annotated[int, Field(ge=0, le=1_000_000)] = 600
     """Delay from a slave to the next."""
@@ -106,7 +100,7 @@ def _describe(error: ErrorDetails) -> str:
     place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"]).lstrip(".")
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        known: type[_Table] = DriveSettings if error["loc"][0] == "drive" else SegmentSettings
+        known: type[Table] = DriveSettings if error["loc"][0] == "drive" else SegmentSettings
         close = difflib.get_close_matches(str(error["loc"][-1]), list(known.model_fields), 1)
         message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else "")
     return f"{place}: {message}" if place else message

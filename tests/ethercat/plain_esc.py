@@ -41,7 +41,7 @@ class PlainSlave:
             at = 0x800 + 8 * k
             start, length, control = self.number(at, 2), self.number(at + 2, 2), self.memory[at + 4]
             area = list(range(start, start + length))
-            if self.memory[at + 6] & 1 and not self.memory[at + 7] & 1 and touched & set(area):
+            if self.memory[at + 6] & 1 and touched & set(area):
                 found.append((k, area, control))
         return found
 
@@ -52,6 +52,8 @@ class PlainSlave:
             return None
         guards = self.managers(touched) if max(touched) >= 0x1000 else []
         for k, area, control in guards:
+            if self.memory[0x807 + 8 * k] & 1:  # deactivated by the device: locked
+                return None
             if (control & 0x0C == 0x04) != (data is not None) or control & 0x08:
                 return None
             if control & 0x03 == 0x02:
@@ -91,6 +93,8 @@ class PlainSlave:
                 mask = 1 if address == 0x502 else 7
                 self.memory[address] = self.memory[address] & ~mask | byte & mask
                 self.events.add("sii")
+            elif 0x800 <= address < 0x840 and address % 8 < 5 and enabled[(address - 0x800) // 8]:
+                pass  # the settings of a sync manager that is enabled stay
             elif address not in FORBIDDEN:
                 self.memory[address] = byte
             if address in (0x120, 0x121):

@@ -62,7 +62,7 @@ class Bench:
         return self.status()
 
     def sync_manager(self, number: int, start: int, length: int, control: int, activate: int = 1) -> None:
-        data = struct.pack("<HHBBBB", start, length, control, 0, activate, 0)
+        data = struct.pack("<HHBBB", start, length, control, 0, activate)  # the last byte is the device's
         self.write(reg.SM + number * reg.SM_SIZE, data, reg.EVENT_SM_CHANGED)
 
     def mailboxes(self) -> None:

@@ -187,6 +187,48 @@ def test_a_device_that_needs_sync0_does_not_run_without() -> None:
     assert bench.request(OP | ACK) == (OP, 0)
 
 
+@pytest.mark.parametrize(
+    ("device", "activation", "cycle_ns", "status"),
+    [
+        ("harmonic_actuator", 0, 1_000_000, (SAFEOP | ACK, 0x002C)),
+        ("harmonic_actuator", 3, 20_000_000, (SAFEOP | ACK, 0x0035)),
+        ("harmonic_actuator", 2, 1_000_000, (SAFEOP | ACK, 0x0030)),
+        ("harmonic_actuator", 3, 2_000_000, (OP, 0)),
+        ("generic_servo", 0, 1_000_000, (OP, 0)),
+    ],
+)
+def test_sync0_that_is_lost_in_op_ends_it(device: str, activation: int, cycle_ns: int, status: tuple[int, int]) -> None:
+    bench = Bench(device)
+    sync0(bench, 1_000_000)
+    bench.to_op()
+    sync0(bench, cycle_ns, activation)
+    assert bench.status() == status
+
+
+def test_process_data_are_locked_below_safeop(bench: Bench) -> None:
+    def locked() -> list[int]:
+        return [int(bench.memory[manager + reg.SM_PDI_CONTROL]) for manager in (SM0, SM1, SM2, SM3)]
+
+    assert locked() == [0, 0, 1, 1]
+    bench.to_preop()
+    bench.images()
+    assert locked() == [0, 0, 1, 1]
+    bench.request(SAFEOP)
+    assert locked() == [0, 0, 0, 0]
+    bench.outputs(bytes(16))
+    bench.memory[SM2 + reg.SM_STATUS] = reg.SM_STATUS_WRITTEN
+    assert bench.request(OP) == (OP, 0)
+    assert locked() == [0, 0, 0, 0]
+    bench.slave.raise_al_error(0x001B, SAFEOP)
+    assert locked() == [0, 0, 0, 0]
+    bench.request(PREOP | ACK)
+    assert locked() == [0, 0, 1, 1]
+    assert bench.memory[SM2 + reg.SM_STATUS] == 0
+    bench.request(SAFEOP)
+    bench.request(INIT)
+    assert locked() == [0, 0, 1, 1]
+
+
 def test_op_waits_for_outputs_and_gives_up(bench: Bench) -> None:
     bench.to_safeop()
     assert bench.request(OP, ms=500) == (SAFEOP, 0)
@@ -318,7 +360,7 @@ def test_a_power_cycle_forgets_all_but_the_eeprom(bench: Bench) -> None:
     bench.slave.emergency(0x1000, 1)
     bench.slave.power_on()
     assert bench.status() == (INIT, 0)
-    assert bench.read(SM0, 32) == bytes(32)
+    assert bench.read(SM0, 32) == bytes(16) + 2 * (bytes(7) + b"\1")  # no process data for now
     assert bench.word(reg.STATION_ADDRESS) == 0
     assert bench.dictionary.read_complete(0x1C12, 0, PREOP) == struct.pack("<HH", 1, 0x1600)
     assert bench.dictionary.entry(0x1001).value == 0

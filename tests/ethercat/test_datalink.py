@@ -73,6 +73,7 @@ def random_memory(rng: random.Random) -> bytes:
         control = rng.choice([0x26, 0x22, 0x64, 0x20, 0x64, 0x20])
         memory[0x800 + 8 * k : 0x808 + 8 * k] = manager(start, rng.randrange(12), control, rng.random() < 0.4)
         memory[0x805 + 8 * k] = rng.choice([0, 8])
+        memory[0x807 + 8 * k] = rng.random() < 0.2
         bits = (0, 7) if rng.random() < 0.5 else (rng.randrange(8), rng.randrange(8))
         bit = 0 if rng.random() < 0.6 else rng.randrange(8)
         inner = rng.choice([0x1000, 0x1024, 0x1042, 0x1056, 0x0120, 0x080D, 0x2FFA])
@@ -87,7 +88,9 @@ def random_datagram(rng: random.Random) -> Datagram:
     data = rng.randbytes(rng.choice([0, 1, 2, 4, 6, 8, 16, 40]))
     if command in (wire.LRD, wire.LWR, wire.LRW):
         return Datagram(command, rng.randrange(28), data, working_counter=rng.choice([0, 65534]))
-    register = rng.choice([0x10, 0x12, 0x103, 0x120, 0x130, 0x300, 0x440, 0x502, 0x504, 0x605, 0x802, 0x805, 0x80E])
+    register = rng.choice(
+        [0x10, 0x12, 0x103, 0x120, 0x130, 0x300, 0x440, 0x502, 0x504, 0x605, 0x802, 0x805, 0x80E, 0x810]
+    )
     if rng.random() < 0.6:
         register = rng.choice([0x1000, 0x101F, 0x1020, 0x1025, 0x1040, 0x1058, 0x2FFF, 0x3000, 0x910, 0x920, 0xFFE])
     device = rng.choice([0, 0xFFFF, 0xFFFE, 1, 0x1001, 0x1002, 0x1009])
@@ -208,6 +211,34 @@ def test_mailbox_is_handed_over_whole() -> None:
     assert read(0x1047, 1) == 1
     assert not bus.memory[0, 0x80D] & r.SM_STATUS_FULL
     assert devices[0].events[-1][0] == r.EVENT_MAILBOX_OUT
+
+
+def test_a_sync_manager_that_the_device_has_deactivated_locks_its_memory() -> None:
+    bus, devices = segment(1)
+    ask(bus, physical(wire.APWR, 0, 0x800, manager(0x1000, 4, 0x24) + manager(0x1040, 4, 0x20)))
+    write, read = physical(wire.APWR, 0, 0x1000, b"abcd"), physical(wire.APRD, 0, 0x1040, bytes(4))
+    bus.memory[0, [0x807, 0x80F]] = r.SM_PDI_DEACTIVATE
+    devices[0].events.clear()
+    bus.memory[0, 0x1040:0x1044] = 7
+    assert [(a.working_counter, a.data) for a in ask(bus, write, read)] == [(0, b"abcd"), (0, bytes(4))]
+    assert not bus.memory[0, 0x1000:0x1004].any()
+    assert not devices[0].events
+    ask(bus, physical(wire.APWR, 0, 0x806, b"\0"))  # switched off by the master it guards nothing
+    assert ask(bus, physical(wire.APWR, 0, 0x1000, b"abcd"))[0].working_counter == 1
+    bus.memory[0, 0x80F] = 0
+    assert ask(bus, read)[0].working_counter == 1
+
+
+def test_the_settings_of_a_sync_manager_can_be_written_while_it_is_off() -> None:
+    bus, _ = segment(1)
+    first, second = manager(0x1000, 8, 0x26), manager(0x1080, 16, 0x22)
+    ask(bus, physical(wire.APWR, 0, 0x800, first))
+    assert ask(bus, physical(wire.APWR, 0, 0x800, second))[0].working_counter == 1
+    assert bus.memory[0, 0x800:0x808].tobytes() == first
+    ask(bus, physical(wire.APWR, 0, 0x800, manager(0, 0, 0, active=0)))  # the last byte of which switches it off
+    assert bus.memory[0, 0x800:0x808].tobytes() == first[:6] + bytes(2)
+    ask(bus, physical(wire.APWR, 0, 0x800, second))
+    assert bus.memory[0, 0x800:0x808].tobytes() == second
 
 
 def test_several_events_of_a_frame_come_in_order() -> None:

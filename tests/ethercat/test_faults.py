@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +19,17 @@ from sim_backend.ethercat.controller import SlaveController
 from sim_backend.ethercat.machine import DriveFitting, Machine
 from sim_backend.ethercat.profile import load_profile
 from sim_backend.ethercat.segment import Segment
-from sim_backend.faults import FaultSchedule, FaultScriptError, load_faults, parse_faults
+from sim_backend.ethercat.settings import SegmentFileError, parse_segment
+from sim_backend.faults import FaultSchedule, FaultScript, FaultScriptError
 from tests.ethercat.slave_bench import OP, SAFEOP, Bench
 
 JOINTS = [f"joint_{k}" for k in range(1, 7)]
 S = 1_000_000_000
 COUNT = wire.build_frame([wire.physical(wire.BRD, 0, 0, bytes(1))])
+
+
+def script(text: str) -> FaultScript:
+    return FaultScript.model_validate(tomllib.loads(text))
 
 
 class Plant:
@@ -37,8 +43,7 @@ class Plant:
         self.segment = Segment(make, self.machine, ring=True)
 
     def fault(self, text: str) -> None:
-        script = parse_faults(f"[[fault]]\nat_s = 0\n{text}".encode())
-        schedule = FaultSchedule(script, JOINTS)
+        schedule = FaultSchedule(script(f"[[fault]]\nat_s = 0\n{text}"), JOINTS)
         schedule.begin(0, 0)
         (action,) = schedule.due(0, 0)
         action.apply(self.segment, self.machine)
@@ -65,6 +70,39 @@ def plant() -> Plant:
 def test_frames_are_lost(plant: Plant) -> None:
     plant.fault('kind = "lost_frame"\ncount = 2')
     assert [plant.counters() for _ in range(3)] == [[], [], [(1, 6)]]
+
+
+def test_replies_are_lost_after_the_slaves_have_done_what_they_say(plant: Plant) -> None:
+    plant.fault('kind = "lost_frame"\nafter = "slaves"')
+    write = wire.build_frame([wire.physical(wire.BWR, 0, reg.STATION_ADDRESS, b"\x07\x10")])
+    assert plant.segment.exchange(write, 0, 0) == []
+    assert plant.segment.memory[:, reg.STATION_ADDRESS].tolist() == [7] * 6
+    assert plant.counters() == [(1, 6)]
+
+
+def test_the_power_for_a_motor_goes_and_comes_again(plant: Plant) -> None:
+    machine, drive = plant.machine, plant.machine.drives[2]
+    for slave in range(6):
+        bench = plant.bench(slave)
+        bench.to_safeop()
+        bench.outputs(bytes(17))
+        assert bench.request(OP) == (OP, 0)
+    machine.cycle(0.03)
+    for controlword in (0x06, 0x07, 0x0F):
+        for each in machine.drives:
+            each.objects.controlword.value = controlword
+        machine.cycle(0.001)
+    plant.fault('kind = "mains"\nslave = "joint_3"')
+    machine.cycle(0.001)
+    assert [(k, emergency.code) for k, emergency in machine.emergencies] == [(2, 0x3220)]
+    assert not int(drive.objects.statusword.value) >> 4 & 1
+    assert [each.state is State.FAULT for each in machine.drives] == [k == 2 for k in range(6)]
+    plant.fault('kind = "mains"\nslave = "joint_3"\non = true')
+    for controlword in (0x00, 0x80):
+        drive.objects.controlword.value = controlword
+        machine.cycle(0.001)
+    assert drive.state is State.SWITCH_ON_DISABLED
+    assert int(drive.objects.statusword.value) >> 4 & 1
 
 
 def test_the_cable_is_cut_and_mended(plant: Plant) -> None:
@@ -163,7 +201,7 @@ def test_drives_get_their_faults(plant: Plant) -> None:
     assert not machine.axes[2].stuck
 
 
-SCRIPT = b"""
+SCRIPT = """
 [[fault]]
 kind = "mend"
 at_s = 2.5
@@ -181,10 +219,8 @@ code = 0xFF01
 """
 
 
-def test_faults_are_due_at_their_times_counted_from_operation_on(tmp_path: Path) -> None:
-    path = tmp_path / "faults.toml"
-    path.write_bytes(SCRIPT)
-    schedule = FaultSchedule(load_faults(path), JOINTS)
+def test_faults_are_due_at_their_times_counted_from_operation_on() -> None:
+    schedule = FaultSchedule(script(SCRIPT), JOINTS)
     assert schedule.due(100 * S, 10**6) == []
     schedule.begin(200 * S, 5000)
     schedule.begin(300 * S, 9000)  # operational again after a fault: nothing starts anew
@@ -199,7 +235,7 @@ def test_faults_are_due_at_their_times_counted_from_operation_on(tmp_path: Path)
 @given(st.lists(st.integers(0, 50), max_size=12), st.lists(st.integers(0, 10), min_size=1, max_size=30))
 def test_each_fault_is_due_once_and_in_order(times: list[int], steps: list[int]) -> None:
     text = "\n".join(f'[[fault]]\nkind = "lost_frame"\nat_s = {at}\ncount = {k + 1}' for k, at in enumerate(times))
-    schedule = FaultSchedule(parse_faults(text.encode()), JOINTS)
+    schedule = FaultSchedule(script(text), JOINTS)
     schedule.begin(0, 0)
     now, seen = 0, []
     for step in steps:
@@ -212,36 +248,30 @@ def test_each_fault_is_due_once_and_in_order(times: list[int], steps: list[int])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[fault]", "faults.toml: not valid TOML"),
-        ('[[fault]]\nkind = "lost"\nat_s = 1', r"fault.0: .*'lost'.*'lost_frame', 'cut'"),
-        ('[[fault]]\nkind = "mend"', "fault.0.mend: .*either at_s or cycle"),
-        ('[[fault]]\nkind = "mend"\nat_s = 1\ncycle = 2', "either at_s or cycle"),
-        ('[[fault]]\nkind = "mend"\nat_s = -1', "fault.0.mend.at_s: .*greater than or equal to 0"),
-        ('[[fault]]\nkind = "mend"\nat_s = 1\nslave = 2', "fault.0.mend.slave: Extra"),
-        ('[[fault]]\nkind = "cut"\nat_s = 1', "fault.0.cut.after: Field required"),
-        ('[[fault]]\nkind = "al_error"\nat_s = 1\nslave = 1\ncode = 70000', "fault.0.al_error.code"),
-        ('[[faults]]\nkind = "mend"\nat_s = 1', "faults: Extra"),
+        ('kind = "lost"\nat_s = 1', r"fault\[0\]: .*'lost'.*'lost_frame', 'cut'"),
+        ('kind = "mend"', r"fault\[0\].mend: .*either at_s or cycle"),
+        ('kind = "mend"\nat_s = 1\ncycle = 2', "either at_s or cycle"),
+        ('kind = "mend"\nat_s = -1', r"fault\[0\].mend.at_s: .*greater than or equal to 0"),
+        ('kind = "mend"\nat_s = 1\nslave = 2', r"fault\[0\].mend.slave: unknown key"),
+        ('kind = "cut"\nat_s = 1', r"fault\[0\].cut.after: Field required"),
+        ('kind = "lost_frame"\nat_s = 1\nafter = 2', r"fault\[0\].lost_frame.after: .*'master' or 'slaves'"),
+        ('kind = "al_error"\nat_s = 1\nslave = 1\ncode = 70000', r"fault\[0\].al_error.code"),
     ],
 )
 def test_a_script_that_cannot_be_used_says_where(text: str, message: str) -> None:
-    with pytest.raises(FaultScriptError, match=message):
-        parse_faults(text.encode(), "faults.toml")
+    table = tomllib.loads(f'robot = "space6"\n[[drive]]\njoint = "joint_1"\n[[fault]]\n{text}')
+    with pytest.raises(SegmentFileError, match=message):
+        parse_segment(table, "segment.toml", Path())
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ('kind = "sto"\nslave = "elbow"', "fault.0.sto.slave: 'elbow' is no joint; there are joint_1, joint_2"),
-        ('kind = "sto"\nslave = 6', "fault.0.sto.slave: is 6, but the 6 slaves are 0 to 5"),
-        ('kind = "cut"\nafter = 7', "fault.0.cut.after: is 7, but there are 6 slaves"),
+        ('kind = "sto"\nslave = "elbow"', r"fault\[0\].sto.slave: 'elbow' is no joint; there are joint_1, joint_2"),
+        ('kind = "sto"\nslave = 6', r"fault\[0\].sto.slave: is 6, but the 6 slaves are 0 to 5"),
+        ('kind = "cut"\nafter = 7', r"fault\[0\].cut.after: is 7, but there are 6 slaves"),
     ],
 )
 def test_a_slave_that_there_is_not_is_named(entry: str, message: str) -> None:
-    script = parse_faults(f"[[fault]]\nat_s = 1\n{entry}".encode())
     with pytest.raises(FaultScriptError, match=message):
-        FaultSchedule(script, JOINTS)
-
-
-def test_a_file_that_is_not_there_is_one_error(tmp_path: Path) -> None:
-    with pytest.raises(FaultScriptError, match=r"nothing.toml: cannot be read: No such file"):
-        load_faults(tmp_path / "nothing.toml")
+        FaultSchedule(script(f"[[fault]]\nat_s = 1\n{entry}"), JOINTS)

@@ -1,4 +1,4 @@
-"""Ten thousand bad frames: no crash, no hang, answers as long as the questions, and the segment works on."""
+"""Ten thousand bad frames, twice: no crash, no hang, answers as long as the questions, and the segment works on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
 from sim_backend.ethercat.segment import Segment
 from sim_backend.ethercat.wire import build_frame, parse_frame, physical
-from tests.ethercat.frame_fuzzer import fuzz
+from tests.ethercat.frame_fuzzer import fuzz, fuzz_operational
+from tests.ethercat.frame_master import FrameMaster
 from tests.ethercat.plain_device import Echo
 from tests.ethercat.segment_process import make_segment
 
@@ -31,3 +32,16 @@ def test_random_frames(make: Callable[[], Segment]) -> None:
     ((port, reply),) = bus.exchange(build_frame([physical(wire.BRD, 0, r.AL_STATUS, bytes(2))]), 0, now)
     (datagram,) = parse_frame(reply)
     assert (port, datagram.working_counter, datagram.data) == (1, len(bus), b"\x01\x00")
+
+
+def test_drives_in_operation_get_random_outputs_and_messages() -> None:
+    bus = make_segment(6, ring=True)
+    happened = fuzz_operational(bus, FRAMES, seed=1)
+    assert happened["in OP"] > 2 * FRAMES  # of the six drives, in each frame
+    assert happened["enabled"] > 2 * FRAMES
+    assert happened["mailbox requests"] > FRAMES // 20
+    assert happened["mailbox replies"] > FRAMES // 20
+    assert happened["bring-ups"] > 1
+    master = FrameMaster(bus)
+    master.bring_up()
+    assert master.exchange() == 18

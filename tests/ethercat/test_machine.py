@@ -203,6 +203,30 @@ def test_an_encoder_that_is_stuck_trips_the_drive_once_the_joint_should_move() -
     assert rig.get(2, 0x6064) == pytest.approx(rig.target(2, rig.machine.sample.true_q[2]), abs=1)
 
 
+def test_a_stuck_encoder_does_not_move_the_joint_when_the_drive_starts() -> None:
+    rig = Rig().enable()
+    rig.machine.stuck_encoder(0)
+    before = rig.machine.sample.true_q[0]
+    rig.sweep(400, lambda t: 0.2 * t)
+    rig.set(0, 0x6040, 0)
+    rig.run(300)
+    place, reading = rig.machine.sample.true_q[0], rig.get(0, 0x6064)
+    assert place - before > 0.05
+    rig.enable()
+    rig.run(300)
+    assert rig.get(0, 0x6064) == reading
+    assert rig.machine.sample.true_q[0] == pytest.approx(place, abs=1e-3)
+    rig.machine.power_off(0)
+    rig.run(200)
+    rig.machine.power_on(0)
+    rig.run()
+    stands = rig.machine.sample.true_q[0]
+    assert rig.get(0, 0x6064) == pytest.approx(rig.target(0, stands), abs=1)  # the first reading after power-on
+    rig.enable()
+    rig.run(300)
+    assert rig.machine.sample.true_q[0] == pytest.approx(stands, abs=1e-3)
+
+
 def test_a_drive_without_power_brakes_and_starts_anew() -> None:
     rig = Rig().enable()
     rig.machine.power_off(1)

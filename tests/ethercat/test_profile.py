@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sim_backend.ethercat.communication import build_dictionary
-from sim_backend.ethercat.profile import MODES, DeviceProfileError, known_profiles, load_profile, parse_profile
+from sim_backend.ethercat.profile import DeviceProfileError, known_profiles, load_profile, parse_profile
+from sim_backend.modes import MODES
 
 SHIPPED = files("sim_backend.ethercat") / "devices"
 SERVO = (SHIPPED / "generic_servo.toml").read_text()

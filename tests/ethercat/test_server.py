@@ -52,6 +52,58 @@ while not server.replies:
 print("answered again" if select.select([master], [], [], 10.0)[0] else "silent")
 """
 
+#: A clock at every look at which a frame comes, and then a step is due; or whose two kinds are far from each other.
+CLOCKS = """
+import types
+from sim_backend.ethercat import server as module
+from sim_backend.ethercat.server import open_interface
+from sim_backend.ethercat.wire import APWR, build_frame, physical
+
+class Machine:
+    steps = ()
+    def connect(self, buses): pass
+    def cycle(self, period_s): self.steps += ((segment.grid.due_ns, int(segment.memory[0, 0x1100])),)
+
+segment = Segment([Echo], machine := Machine(), now_ns=time.monotonic_ns())
+server = Server(segment, ("thetad1",))
+master = open_interface("thetad0")
+segment.begin(time.monotonic_ns())
+sent, real, monotonic = [], time.time_ns, time.monotonic_ns
+
+def send(register, data):
+    before_ns = monotonic()
+    master.send(build_frame([physical(APWR, 0, register, data)]))
+    sent.append((before_ns, monotonic()))
+
+def look():
+    if len(sent) < 200:
+        send(0x1100, bytes([len(sent) + 1]))
+        time.sleep(0.0012)
+    return monotonic()
+
+def late():
+    time.sleep(0.005)
+    return real()
+"""
+RACE = """
+module.time = types.SimpleNamespace(monotonic_ns=look, time_ns=real)
+while len(sent) < 200 or segment.memory[0, 0x1100] < 200:
+    server.serve()
+early = [(due, count) for due, count in machine.steps for k in [sum(end < due for _, end in sent)] if count < k]
+print(len(machine.steps) > 100, early)
+"""
+COMPARED = """
+module.time = types.SimpleNamespace(monotonic_ns=monotonic, time_ns=late)
+devices = segment.controllers
+for _ in range(20):
+    send(0x0120, b"\\x02\\x00")
+    time.sleep(0.01)
+    server.serve()
+arrived = [at for kind, at in devices[0].events if kind == 7]
+wrong = [k for k, ((a, b), at) in enumerate(zip(sent, arrived, strict=True)) if not a - 50_000 <= at <= b + 50_000]
+print(len(arrived), wrong)
+"""
+
 
 def in_namespace(*arguments: str) -> str:
     """Run Python in a new network namespace; skips where that is not permitted."""
@@ -134,6 +186,15 @@ def test_what_cannot_be_served_is_said_in_one_sentence(prepare: str, call: str, 
 def test_a_cable_that_comes_back_is_served_again() -> None:
     answer = in_namespace("-c", CABLE + SERVE + RETURN)
     assert answer == "link down, nothing answered\nanswered again"
+
+
+def test_no_step_is_taken_before_a_frame_that_came_before_it() -> None:
+    assert in_namespace("-c", CABLE + SERVE + CLOCKS + RACE) == "True []"
+
+
+def test_a_comparison_of_clocks_that_was_interrupted_does_not_count() -> None:
+    count, wrong = in_namespace("-c", CABLE + SERVE + CLOCKS + COMPARED).split(" ", 1)
+    assert (int(count), wrong) == (20, "[]")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from drivers.robot_file import load_robot
 from rt_core.model.robot import RobotModel
-from sim_backend.driven import DRIVEN, DrivenArm, DrivenSample
+from sim_backend.driven import DRIVEN, DrivenArm
+from sim_backend.driven_sample import DrivenSample
 from sim_backend.errors import SimulationDivergedError
 from sim_backend.modes import BRAKED, CSP, CST, CSV, OFF
 from sim_backend.settings import SimSettings
