@@ -83,7 +83,8 @@ class MotionPlayer:
         if self.state == "waiting":
             if not enabled or frame.q is None or not (frame.valid is None or frame.valid.all()):
                 return None
-            self._begin(frame.q)
+            # A drive that was switched on holds its set position, and may stand off it by its following error.
+            self._begin(frame.q if frame.setpoint is None else frame.setpoint)
             self._seq = frame.seq - 1
         elif not enabled:
             self.stop("the drives are no longer enabled")
@@ -132,9 +133,12 @@ class MotionPlayer:
         self._cycle = 0
 
     def _far(self, frame: JointFrame) -> str | None:
-        """Return what is wrong if a joint has lost its command; joints without valid values are not judged."""
+        """Return what is wrong if a joint has lost its command; joints without valid values are not judged.
+
+        The command is the one that the frame states as that of its cycle, else the last target.
+        """
         assert frame.q is not None
-        error = np.abs(frame.q - self._target)
+        error = np.abs(frame.q - (self._target if frame.setpoint is None else frame.setpoint))
         if frame.valid is not None:
             error = np.where(frame.valid, error, 0.0)
         joint = int(np.argmax(error))

@@ -7,8 +7,9 @@ import socket
 import struct
 from dataclasses import dataclass
 
-_SIOCGIFFLAGS, _SIOCGIFADDR, _SIOCGIFHWADDR, _SIOCGIWNAME = 0x8913, 0x8915, 0x8927, 0x8B01
-_IFF_UP, _IFF_RUNNING = 0x1, 0x40
+from drivers.ethercat.interface import link_flags
+
+_SIOCGIFADDR, _SIOCGIFHWADDR, _SIOCGIWNAME = 0x8915, 0x8927, 0x8B01
 _ETHERNET = 1
 
 
@@ -34,19 +35,17 @@ def adapters() -> list[Adapter]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             hardware = _ask(probe, _SIOCGIFHWADDR, name)
-            flags = _ask(probe, _SIOCGIFFLAGS, name)
+            flags = link_flags(name)
             if hardware is None or flags is None or struct.unpack_from("H", hardware, 16)[0] != _ETHERNET:
                 continue
             if _ask(probe, _SIOCGIWNAME, name) is not None:  # wireless
                 continue
-            word = struct.unpack_from("H", flags, 16)[0]
             address = _ask(probe, _SIOCGIFADDR, name)
             found.append(
                 Adapter(
                     name,
                     hardware[18:24].hex(":"),
-                    bool(word & _IFF_UP),
-                    word & (_IFF_UP | _IFF_RUNNING) == _IFF_UP | _IFF_RUNNING,
+                    *flags,
                     None if address is None else socket.inet_ntoa(address[20:24]),
                 )
             )

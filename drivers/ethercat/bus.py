@@ -1,4 +1,4 @@
-"""The one place that knows pysoem, and keeps its sharp edges in.
+"""The one place, with `master.py`, that knows pysoem, and keeps its sharp edges in.
 
 pysoem is a thin layer over SOEM, written in C: a wrong call overwrites memory, closes files of others, or surfaces in
 an unrelated call.  `Bus` takes only calls that make sense at the moment and turns what goes wrong into drivers' errors.
@@ -7,273 +7,56 @@ What it guards against is described where it does.
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pysoem
 
-from drivers.driver import DriverClosedError, DriverConfigError, DriverConnectionError, DriverError
+from drivers.driver import DriverClosedError, DriverConfigError, DriverError
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
-from drivers.ethercat.hurry import hurried
-from drivers.ethercat.interface import InterfaceClaim, check_link, check_name, permission_text
+from drivers.ethercat.master import TRIES, Master
 from drivers.ethercat.network import FoundSlave
-from drivers.ethercat.recovery import AlStatus
-from drivers.ethercat.sockets import FrameSockets, open_sockets
+from drivers.ethercat.objects import ObjectEntry, ObjectInfo
 
-#: Sizes that are fixed in pysoem.
+#: Size that is fixed in pysoem.
 IO_MAP_BYTES = 4096
-MAX_SLAVES = 199
-#: Longest scan; so short that a start which meets its end is over within ten seconds.
-SCAN_S = 3.0
 #: Bytes that an SDO may have; pysoem's default is 256, and a longer object fails there.
 SDO_BYTES = 1 << 16
-
-_REG_ALIAS, _REG_AL_CONTROL, _REG_AL_STATUS = 0x0012, 0x0120, 0x0130
-_SII_SERIAL = 0x000E  # word address
-_ACKNOWLEDGE = 0x10
-#: What SOEM's scan returns for an answer to somebody else's frame, after which it is tried again, and for too many.
-_EC_OTHERFRAME, _EC_SLAVECOUNTEXCEEDED = -2, -4
-_SCANS = 3
-#: One try, between two cycles; and three, while nothing else waits.
-_FRAME_TIMEOUT_US, _PATIENT_TIMEOUT_US = 2000, 6000
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Emergency:
-    """An emergency message of a drive."""
-
-    position: int
-    code: int
-    register: int
-    data: bytes
-    t_host_ns: int
-
-
-def al_code_text(code: int) -> str:
-    """Text of an AL status code."""
-    return str(pysoem.al_status_code_to_string(code))
+def patiently(transfer: Callable[[], T]) -> T:
+    """Try an SDO transfer again that was lost on the way; what the slave refuses is refused."""
+    for _ in range(TRIES - 1):
+        try:
+            return transfer()
+        except SdoError as error:
+            if error.abort:
+                raise
+    return transfer()
 
 
-class Bus:
-    """A master on one interface, or on both ends of a ring.
-
-    Attributes
-    ----------
-    emergencies : deque of Emergency
-        Received and not yet taken away by the user of the class.
-    mailbox_errors : int
-        Errors of slaves' mailboxes that belonged to no call.
-    streaming : bool
-        Set while process data runs: SDOs are refused then.
-    """
+class Bus(Master):
+    """A master with mailboxes, distributed clocks and process data; attributes as `Master`."""
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
-        self.interface = interface
-        self.redundant_interface = redundant_interface
-        self.emergencies: deque[Emergency] = deque(maxlen=1000)
-        self.mailbox_errors = 0
-        self.streaming = False
-        self._master: Any = None
-        self._slaves: list[Any] = []
+        super().__init__(interface, redundant_interface)
         self._mapped = False
         self._output_bytes: list[int] = []
-        self._sockets: FrameSockets | None = None
-        self._claims: list[InterfaceClaim] = []
-
-    # --- opening and closing
-
-    def open(self) -> None:
-        """Open the interfaces; no frame is sent.
-
-        Raises
-        ------
-        DriverConfigError
-            A name that no interface can have.
-        DriverConnectionError
-            An interface is not there, down, without link, taken, or not permitted.
-        """
-        if self._master is not None:
-            raise DriverError(f"EtherCAT on {self.interface}: already open")
-        names = [self.interface] + ([self.redundant_interface] if self.redundant_interface else [])
-        for name in names:
-            check_name(name)  # SOEM copies a longer name over its stack
-        for name in names:
-            check_link(name)  # with the link down SOEM opens, and finds no slave
-        try:
-            for name in names:
-                self._claims.append(InterfaceClaim(name))
-            self._open_master(names)
-        except DriverError:
-            self.close()
-            raise
-
-    def _open_master(self, names: list[str]) -> None:
-        before = open_sockets()
-        master = pysoem.Master()
-        try:
-            master.open(*names)
-        except ConnectionError as error:
-            master.close()  # SOEM leaves the socket open
-            raise DriverConnectionError(permission_text(" and ".join(names))) from error
-        self._master = master
-        self._sockets = FrameSockets(before)
-        if len(self._sockets) != len(names):
-            raise DriverConnectionError(f"EtherCAT on {self.interface}: {len(self._sockets)} sockets were opened")
+        self._objects: dict[int, dict[int, Any]] = {}
 
     def close(self) -> None:
-        """Close the interfaces; may be called more than once.
-
-        A master is closed exactly once: SOEM closes the number of the socket again, whoever has it by then, and
-        that of a master that was never opened is 0.
-        """
-        if self._sockets is not None:
-            self._sockets.close()
-        self._sockets = None
-        master, self._master = self._master, None
-        self._slaves = []
-        self._mapped = self.streaming = False
+        """Close the interfaces; may be called more than once."""
+        self._mapped = False
         self._output_bytes = []
-        if master is not None:
-            master.close()
-        for claim in self._claims:
-            claim.release()
-        self._claims.clear()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the interfaces are open."""
-        return self._master is not None
-
-    @property
-    def scanned(self) -> bool:
-        """Whether the slaves were found, and so taken from whatever they did before."""
-        return bool(self._slaves)
-
-    def _opened(self) -> Any:
-        if self._master is None:
-            raise DriverClosedError(f"EtherCAT on {self.interface}: not open")
-        return self._master
-
-    @property
-    def _frame_timeout_us(self) -> int:
-        return _FRAME_TIMEOUT_US if self.streaming else _PATIENT_TIMEOUT_US
-
-    def _slave(self, position: int) -> Any:
-        self._opened()
-        if not 0 <= position < len(self._slaves):
-            raise DriverError(
-                f"EtherCAT on {self.interface}: no slave at position {position}; {len(self._slaves)} were found"
-            )
-        return self._slaves[position]
-
-    # --- the slaves
+        self._objects.clear()
+        super().close()
 
     def scan(self) -> list[FoundSlave]:
-        """Count the slaves, give them addresses, ask them for PRE-OP, and return who they are.
-
-        Raises
-        ------
-        DriverConnectionError
-            None answers, or more than SOEM can hold, or it does not come to an end.
-        """
-        master = self._opened()
-        assert self._sockets is not None  # as long as the master is
+        """Find the slaves; see `Master.scan`."""
         self._mapped = False
-        with hurried(self._sockets, SCAN_S) as over:
-            for _ in range(_SCANS):
-                found = master.config_init(release_gil=True)
-                if found != _EC_OTHERFRAME:
-                    break
-        if over.is_set():
-            raise DriverConnectionError(
-                f"the scan of {self.interface} does not end within {SCAN_S:g} s: slaves went away meanwhile; look at "
-                "the cable and the drives' power"
-            )
-        if found <= 0 or not master.slaves:
-            raise DriverConnectionError(
-                f"no slave answers on {self.interface}: is it the right interface, and are the drives powered?"
-                if found != _EC_SLAVECOUNTEXCEEDED
-                else f"more than {MAX_SLAVES} slaves on {self.interface}"
-            )
-        self._slaves = list(master.slaves)
-        for slave in self._slaves:
-            slave.add_emergency_callback(self._on_emergency)
-        return [self._identity(position, slave) for position, slave in enumerate(self._slaves)]
-
-    def _identity(self, position: int, slave: Any) -> FoundSlave:
-        try:
-            alias = int.from_bytes(slave._fprd(_REG_ALIAS, 2, _PATIENT_TIMEOUT_US), "little")
-            serial = int.from_bytes(slave.eeprom_read(_SII_SERIAL), "little")
-            name = slave.name
-        except UnicodeDecodeError:
-            name = ""
-        except pysoem.WkcError as error:
-            raise DriverConnectionError(f"the slave at position {position} went away during the scan") from error
-        return FoundSlave(position, name, slave.man, slave.id, slave.rev, alias, serial)
-
-    def al_status(self, position: int) -> AlStatus | None:
-        """AL status of a slave; None if it does not answer."""
-        raw = self.read_register(position, _REG_AL_STATUS, 6)
-        if raw is None:
-            return None
-        return AlStatus(raw[0] & 0x0F, bool(raw[0] & 0x10), raw[4] | raw[5] << 8)
-
-    def request_state(self, position: int, state: int, acknowledge: bool = False) -> bool:
-        """Ask a slave for an AL state; False if it does not answer."""
-        word = state | (_ACKNOWLEDGE if acknowledge else 0)
-        return self.write_register(position, _REG_AL_CONTROL, word.to_bytes(2, "little"))
-
-    def request_all(self, state: int) -> bool:
-        """Ask all slaves for an AL state with one frame; False without an answer."""
-        master = self._opened()
-        master.state = state
-        return bool(master.write_state() > 0)
-
-    def al_statuses(self) -> list[AlStatus | None]:
-        """AL status of all slaves, with one or two frames; None for those that do not answer."""
-        self._opened().read_state()
-        return [
-            AlStatus(slave.state & 0x0F, bool(slave.state & 0x10), slave.al_status) if slave.state else None
-            for slave in self._slaves
-        ]
-
-    def wait_state(self, state: int, positions: range, until_ns: int) -> dict[int, AlStatus | None]:
-        """Wait until the slaves are in `state`; return those that are not, at the latest at `until_ns`."""
-        left: dict[int, AlStatus | None] = dict.fromkeys(positions)
-        while True:
-            for position in list(left):
-                status = self.al_status(position)
-                if status is not None and status.state == state and not status.error:
-                    del left[position]
-                else:
-                    left[position] = status
-            refused = any(status is not None and status.error for status in left.values())
-            if not left or refused or time.monotonic_ns() > until_ns:
-                return left
-            time.sleep(0.002)
-
-    def read_register(self, position: int, address: int, size: int) -> bytes | None:
-        """Read registers of a slave's controller; None if it does not answer."""
-        slave = self._slave(position)  # these calls themselves do not look whether the master is open
-        try:
-            return bytes(slave._fprd(address, size, self._frame_timeout_us))
-        except pysoem.WkcError:
-            return None
-
-    def write_register(self, position: int, address: int, data: bytes) -> bool:
-        """Write registers of a slave's controller; False if it does not answer."""
-        slave = self._slave(position)
-        try:
-            slave._fpwr(address, data, self._frame_timeout_us)
-        except pysoem.WkcError:
-            return False
-        return True
-
-    def find_again(self, position: int) -> bool:
-        """Look for a slave at its place and give it its address back; False if it is not there, or another."""
-        return bool(self._slave(position).recover(_FRAME_TIMEOUT_US) > 0)
+        self._objects.clear()
+        return super().scan()
 
     # --- mailbox
 
@@ -287,7 +70,7 @@ class Bus:
         SdoError, SdoTimeoutError
             The drive refuses, with its abort code, or does not answer.
         """
-        slave = self._for_sdo(position, index, subindex)
+        slave = self._for_sdo(f"SDO {index:04X}:{subindex:02X}", position)
         self._opened().sdo_read_timeout = round(timeout_ms * 1e3)
         try:
             return bytes(slave.sdo_read(index, subindex, SDO_BYTES, release_gil=True))
@@ -299,21 +82,76 @@ class Bus:
     ) -> None:
         """Write an object; errors as `sdo_read`.
 
-        `forced` writes while process data runs, at the price of some cycles: for a slave on its way back.
+        `forced` writes while process data runs, at the price of some cycles: for a slave on its way back.  The time-out
+        then holds for sending too, for which SOEM takes another.
         """
-        slave = self._for_sdo(position, index, subindex, forced)
-        self._opened().sdo_write_timeout = round(timeout_ms * 1e3)
+        slave = self._for_sdo(f"SDO {index:04X}:{subindex:02X}", position, forced)
+        timeout_us = round(timeout_ms * 1e3)
+        self._opened().sdo_write_timeout = timeout_us
+        timeouts = pysoem.settings.timeouts
+        sending_us = timeouts.tx_mailbox
+        if forced:
+            timeouts.tx_mailbox = min(sending_us, timeout_us)
         try:
             slave.sdo_write(index, subindex, data, release_gil=True)
         except _SDO_FAILURES as error:
             raise self._sdo_failure(error, "writing", position, index, subindex) from error
+        finally:
+            timeouts.tx_mailbox = sending_us
 
-    def _for_sdo(self, position: int, index: int, subindex: int, forced: bool = False) -> Any:
+    def object_indices(self, position: int) -> list[int]:
+        """List the indices of the slave's object dictionary.
+
+        Raises
+        ------
+        StreamingError
+            Process data is running.
+        SdoError
+            The slave has no SDO information, or does not answer.
+        """
+        return list(self._listed(position))
+
+    def _listed(self, position: int) -> dict[int, Any]:
+        if position not in self._objects:
+            slave = self._for_sdo("SDO information", position)
+            try:
+                self._objects[position] = {item.index: item for item in slave.od}
+            except pysoem.SdoInfoError as error:
+                raise SdoError(f"the slave at position {position} has no list of its objects") from error
+            finally:
+                self.drain()
+        return self._objects[position]
+
+    def describe(self, position: int, index: int) -> ObjectInfo:
+        """Name, type and access of an object; errors as `object_indices`, also for one that is not listed."""
+        item = self._listed(position).get(index)
+        if item is None:
+            raise SdoError(f"the slave at position {position} has no object {index:04X}")
+        self._for_sdo("SDO information", position)
+        errors = self.mailbox_errors
+        try:
+            name, code, kind = _text(item.name), int(item.object_code), int(item.data_type)
+            # pysoem's entries point into `item`: everything is copied while it is held.
+            parts = [(_text(e.name), int(e.data_type), int(e.bit_length), int(e.obj_access)) for e in item.entries]
+            if not parts:
+                parts = [(name, kind, int(item.bit_length), int(item.obj_access))]
+        except pysoem.SdoInfoError as error:
+            raise SdoError(f"the slave at position {position} does not describe its object {index:04X}") from error
+        finally:
+            self.drain()
+        # A subindex that does not exist has no type, and the slave said so; SOEM passes over one whose answer was lost.
+        if sum(not part[1] for part in parts) > self.mailbox_errors - errors:
+            del self._objects[position]  # what was read of them is kept there
+            raise SdoError(f"the slave at position {position} does not describe all of its object {index:04X}")
+        entries = tuple(ObjectEntry(index, k, *part) for k, part in enumerate(parts) if part[1])
+        return ObjectInfo(index, name, code, entries)
+
+    def _for_sdo(self, what: str, position: int, forced: bool = False) -> Any:
         slave = self._slave(position)
         if self.streaming and not forced:
             raise StreamingError(
-                f"SDO {index:04X}:{subindex:02X} of the slave at position {position}: refused while process data "
-                "runs (it would tear gaps of 5 ms and more into them): read it before the start"
+                f"{what} of the slave at position {position}: refused while process data runs (it would tear gaps of "
+                "5 ms and more into them): read it before the start"
             )
         self.drain()  # an error of another slave would be raised by this call
         return slave
@@ -345,12 +183,6 @@ class Bus:
         except _SDO_FAILURES:
             self.mailbox_errors += 1
         self.drain()
-
-    def _on_emergency(self, message: Any) -> None:
-        data = bytes([message.b1]) + message.w1.to_bytes(2, "little") + message.w2.to_bytes(2, "little")
-        self.emergencies.append(
-            Emergency(message.slave_pos - 1, message.error_code, message.error_reg, data, time.monotonic_ns())
-        )
 
     # --- distributed clocks
 
@@ -475,9 +307,14 @@ class Bus:
         left_us = self._sockets.wait(deadline_ns)
         # Without blocking: what arrived may have been an older frame, and SOEM goes on waiting.
         self._sockets.set_blocking(False)
-        wkc = master.receive_processdata(left_us, release_gil=True)
-        self._sockets.set_blocking(True)
-        return int(wkc)
+        try:
+            return int(master.receive_processdata(left_us, release_gil=True))
+        finally:
+            self._sockets.set_blocking(True)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("latin-1").strip("\0 ")
 
 
 #: What SDO and mailbox calls raise; AssertionError comes from an error of another slave.

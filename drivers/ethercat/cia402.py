@@ -42,6 +42,11 @@ _STATES = (
     (0x4F, 0x0F, DriveState.FAULT_REACTION),
     (0x4F, 0x08, DriveState.FAULT),
 )
+_STATE_BITS = 0x6F
+_STATE_OF = tuple(
+    next((state for mask, value, state in _STATES if bits & mask == value), DriveState.UNKNOWN)
+    for bits in range(_STATE_BITS + 1)
+)
 VOLTAGE_BIT, WARNING_BIT, REMOTE_BIT, INTERNAL_LIMIT_BIT, FOLLOWING_ERROR_BIT = 0x10, 0x80, 0x200, 0x800, 0x2000
 
 DISABLE_VOLTAGE = 0x00
@@ -58,7 +63,7 @@ _ENABLING = {
     DriveState.READY: SWITCH_ON,
     DriveState.SWITCHED_ON: ENABLE_OPERATION,
     DriveState.ENABLED: ENABLE_OPERATION,
-    DriveState.QUICK_STOP: DISABLE_VOLTAGE,
+    DriveState.QUICK_STOP: DISABLE_VOLTAGE,  # after it had time to stop
     DriveState.FAULT_REACTION: DISABLE_VOLTAGE,
     DriveState.UNKNOWN: DISABLE_VOLTAGE,
 }
@@ -66,10 +71,7 @@ _ENABLING = {
 
 def state_of(statusword: int) -> DriveState:
     """State that a statusword says."""
-    for mask, value, state in _STATES:
-        if statusword & mask == value:
-            return state
-    return DriveState.UNKNOWN
+    return _STATE_OF[statusword & _STATE_BITS]
 
 
 class DriveControl:
@@ -79,43 +81,55 @@ class DriveControl:
     ----------
     stop_cycles : int
         How long a drive may take to stop; after that its torque is switched off.
+    reset_cycles : int
+        How long bit 7 of the controlword stays high, and low, while a fault is reset: drives look at it when they have
+        time.
+    mode : int
+        Mode of operation (6060) that the drive has to show before its targets count.
 
     Attributes
     ----------
     goal : Goal
-        What was asked for last; falls back to OFF when an enabled drive drops out.
+        What was asked for last; falls back when an enabled drive drops out.
     state : DriveState
         By the last statusword.
     dropped : bool
         The drive left operation without being told to; cleared by `enable`.
     """
 
-    def __init__(self, stop_cycles: int = 500) -> None:
+    def __init__(self, stop_cycles: int = 500, reset_cycles: int = 20, mode: int = 0) -> None:
         self._stop_cycles = stop_cycles
+        self._reset_cycles = reset_cycles
+        self._mode = mode
         self._stopping = 0
+        self._resetting = 0
         self.goal = Goal.OFF
         self.state = DriveState.UNKNOWN
         self.dropped = False
+        self._right_mode = True
         self._was_enabled = False
         self._reset_allowed = False
-        self._reset_high = False
 
     @property
     def enabled(self) -> bool:
-        """Operation is enabled and wanted: targets count."""
-        return self.goal is Goal.ENABLED and self.state is DriveState.ENABLED
+        """Operation is enabled and wanted, in the right mode: targets count."""
+        return self.goal is Goal.ENABLED and self.state is DriveState.ENABLED and self._right_mode
+
+    @property
+    def right_mode(self) -> bool:
+        """Whether the drive shows the mode that it was given, or does not say."""
+        return self._right_mode
 
     def enable(self) -> None:
         """Ask for operation; a fault is reset on the way."""
         self.goal = Goal.ENABLED
         self.dropped = self._was_enabled = False
         self._reset_allowed = True
+        self._stopping = self._resetting = 0
 
-    def disable(self, quick_stop: bool = True) -> None:
-        """Ask for a stop along the quick-stop ramp and then no torque, or for no torque at once."""
-        if not quick_stop:
-            self.goal = Goal.OFF
-        elif self.goal is Goal.ENABLED:
+    def disable(self) -> None:
+        """Ask for a stop along the quick-stop ramp and then no torque."""
+        if self.goal is Goal.ENABLED:
             self.goal = Goal.STOPPED
             self._stopping = 0
         self._was_enabled = self._reset_allowed = False
@@ -128,27 +142,68 @@ class DriveControl:
         self.state = DriveState.UNKNOWN
         self._was_enabled = self._reset_allowed = False
 
-    def step(self, statusword: int) -> int:
-        """Take the statusword of this cycle; return the controlword of the next."""
+    def blind(self) -> int:
+        """Take note that the drive has not been heard for too long; return the controlword of the next cycle.
+
+        It may still hear: then it stops along its ramp rather than falls.
+        """
+        self._drop_if_enabled()
+        self.state = DriveState.UNKNOWN
+        return self._stop()
+
+    def step(self, statusword: int, shown_mode: int | None = None) -> int:
+        """Take the statusword of this cycle; return the controlword of the next.
+
+        Parameters
+        ----------
+        statusword : int
+        shown_mode : int, optional
+            Mode of operation that the drive shows (6061), if it sends it.
+        """
         self.state = state = state_of(statusword)
-        if self.goal is Goal.STOPPED:
-            self._stopping += 1
-            # With some values of 605A a drive stays in quick stop for good.
-            if state in (DriveState.ENABLED, DriveState.QUICK_STOP) and self._stopping <= self._stop_cycles:
-                return QUICK_STOP
+        self._right_mode = shown_mode is None or shown_mode == self._mode
+        if self._was_enabled and (state is DriveState.QUICK_STOP or not self._right_mode):
+            self._drop_if_enabled()  # of its own accord: it is left to end its ramp, or told to begin one
+        if self.goal is Goal.STOPPED and state in (DriveState.ENABLED, DriveState.QUICK_STOP):
+            return self._stop()
+        if self.goal is not Goal.ENABLED:
             self.goal = Goal.OFF
-        if self.goal is Goal.OFF:
             return DISABLE_VOLTAGE
         if self._was_enabled and state is not DriveState.ENABLED:
             self.lost()
             self.state = state
             return DISABLE_VOLTAGE
-        if state is DriveState.ENABLED:
-            self._was_enabled = True
-            self._reset_allowed = False
         if state is DriveState.FAULT:
-            # The reset is the rising edge of bit 7; without success it is given again.
-            self._reset_high = self._reset_allowed and not self._reset_high
-            return FAULT_RESET if self._reset_high else DISABLE_VOLTAGE
-        self._reset_high = False
+            return self._reset()
+        self._resetting = 0
+        if state is DriveState.QUICK_STOP and self._stopping < self._stop_cycles:
+            self._stopping += 1
+            return QUICK_STOP
+        if state is DriveState.ENABLED:
+            self._was_enabled = self._right_mode
+            self._reset_allowed = False
+        if state is DriveState.SWITCHED_ON and shown_mode:
+            # 0 is let pass: some drives show their mode in operation only.
+            return ENABLE_OPERATION if self._right_mode else SWITCH_ON
         return _ENABLING[state]
+
+    def _drop_if_enabled(self) -> None:
+        if self.goal is Goal.ENABLED:
+            self.disable()
+            self.dropped = True
+
+    def _stop(self) -> int:
+        """Let the drive stop; with some values of 605A it stays in quick stop for good."""
+        self._stopping += 1
+        if self.goal is Goal.STOPPED and self._stopping <= self._stop_cycles:
+            return QUICK_STOP
+        self.goal = Goal.OFF
+        return DISABLE_VOLTAGE
+
+    def _reset(self) -> int:
+        """Give the rising edge of bit 7; without success it is given again."""
+        if not self._reset_allowed:
+            return DISABLE_VOLTAGE
+        high = self._resetting // self._reset_cycles % 2 == 0
+        self._resetting += 1
+        return FAULT_RESET if high else DISABLE_VOLTAGE

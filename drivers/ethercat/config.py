@@ -6,6 +6,7 @@ joints in the order of the model.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from typing import Annotated, Literal, Self
@@ -29,6 +30,14 @@ MODES = {"none": 0, "csp": 8, "csv": 9, "cst": 10}
 FLOATS = ("velocity", "torque", "current", "temperature")
 #: What a mode needs in the outputs.
 TARGETS = {"csp": "target_position", "csv": "target_velocity", "cst": "target_torque"}
+
+#: Types that targets are written as: codes of struct, and how they are called.
+TARGET_TYPES = {
+    "target_position": (("i",), "an i32"),
+    "target_velocity": (("i",), "an i32"),
+    "target_torque": (("h", "i", "q"), "an i16 or wider"),
+}
+_COUNTS = 1 << 31  # positions are 32 bits of counts
 
 
 def address(text: str) -> tuple[int, int]:
@@ -104,6 +113,9 @@ class DeviceTable(Table):
                 for entry in entries:
                     if entry.code in ("f", "d") and entry.meaning not in FLOATS:
                         raise ValueError(f"{entry.meaning} cannot be a floating-point number; {', '.join(FLOATS)} can")
+                    codes, wanted = TARGET_TYPES.get(entry.meaning, (entry.code, ""))
+                    if entry.code not in codes:
+                        raise ValueError(f"{entry.meaning} ({entry}) has to be {wanted}")
         if "motor_position" in inputs.meanings and self.motor_counts_per_rev is None:
             raise ValueError("tx maps motor_position, but motor_counts_per_rev is not given")
         return self
@@ -167,6 +179,8 @@ class EthercatConfig(Table):
     bridge_cycles: Annotated[int, Field(ge=0, le=50)] = 0
     enable: bool = False  # switch the drives on at start
     enable_timeout_ms: PositiveFloat = 3000.0
+    # how long a drive may take to stop along its quick-stop ramp; after that its torque is switched off
+    stop_timeout_ms: Annotated[float, Field(ge=10.0, le=1500.0)] = 500.0
     stop_all_on_fault: bool = True  # a drive that drops out stops the others: an arm moves as one
     drive: Annotated[list[DriveTable], Field(min_length=1, max_length=199)]
     other: list[OtherTable] = Field([])
@@ -203,9 +217,36 @@ class EthercatConfig(Table):
             target = TARGETS.get(self.mode)
             if target is not None and target not in device.outputs.meanings:
                 raise ValueError(f'device {drive.device!r}: mode = "{self.mode}" needs {target} in rx')
+            if target in ("target_position", "target_velocity") and device.interpolation_period:
+                self._check_period(drive.device)
             low, high = drive.position_min_rad, drive.position_max_rad
             if low is not None and high is not None and low >= high:
                 raise ValueError(f"joint {drive.joint!r}: position_min_rad is not below position_max_rad")
+            for key in ("position_min_rad", "position_max_rad"):
+                self._check_reach(drive, device, key)
+
+    def _check_period(self, name: str) -> None:
+        try:
+            interpolation_period(self.cycle_ns)
+        except ValueError as error:
+            raise ValueError(
+                f"cycle_hz = {self.cycle_hz}: {error}: choose another, or set interpolation_period = false for device "
+                f"{name!r}"
+            ) from error
+
+    @staticmethod
+    def _check_reach(drive: DriveTable, device: DeviceTable, key: str) -> None:
+        limit: float | None = getattr(drive, key)
+        if limit is None:
+            return
+        turns = (drive.sign * limit + drive.offset_rad) / math.tau
+        if device.position_side == "motor":
+            turns *= drive.gear_ratio
+        if abs(turns) * device.counts_per_rev > _COUNTS:
+            raise ValueError(
+                f"joint {drive.joint!r}: {key} = {limit:g} is {turns * device.counts_per_rev:.4g} counts of the drive, "
+                "more than 32 bits hold"
+            )
 
     @property
     def interfaces(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Absolute deadlines, and the account of what became of each cycle.
 
-A cycle is answered (a frame), lost (sent, no answer) or overrun (not sent, because the loop was late).  Late cycles are
-skipped, never made up for: a burst of frames would reach the drives as several targets in one of their cycles.
+A cycle is answered (a frame), lost (sent, no answer, or passed while an answer was waited for) or overrun (not sent,
+because the loop was late).  Late cycles are skipped, never made up for: a burst of frames would reach the drives as
+several targets in one of their cycles.
 """
 
 from __future__ import annotations
@@ -82,10 +83,11 @@ class CycleAccount:
             self.repeated += 1
             return False
         gap = index - self.last - 1
-        lost = min(gap, self._unanswered)
-        self._unanswered = 0
-        self.lost += lost
-        self.overruns += gap - lost
+        if self._unanswered:
+            self.lost += gap
+            self._unanswered = 0
+        else:
+            self.overruns += gap
         self.frames += 1
         self.last = index
         return True

@@ -15,20 +15,22 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.cycle import now_ns, sleep_until
 from drivers.ethercat.errors import BusStateError, CommandRefusedError
 from drivers.ethercat.exchange import Exchange
+from drivers.ethercat.master import status_text
 from drivers.ethercat.process_data import ProcessData
 from drivers.ethercat.recovery import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.repair import Repair, Repaired
-from drivers.ethercat.startup import StartedBus, start, state_problems, status_text
+from drivers.ethercat.startup import StartedBus, start, state_problems
 from drivers.ethercat.validity import valid_joints
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
 
 #: SYNC0 begins 100 ms after it is set; by then the mapping of the clocks has settled too.
 _SETTLE_NS = 150_000_000
+_REG_DL_STATUS, _LINKS = 0x0110, 0xF0
 #: How often states are looked at, and one drive's mailbox for emergencies.
 _CHECK_NS = 10_000_000
-#: How long drives may take to stop on close.
-_STOP_NS = 700_000_000
+#: On close, after the time that drives have to stop.
+_AFTER_STOP_NS = 200_000_000
 
 
 class EthercatDriver:
@@ -67,6 +69,8 @@ class EthercatDriver:
         self._check_due_ns = 0
         self._mailbox_due_ns = 0
         self._mailbox_turn = 0
+        self._ends: set[int] = set()  # of the ring, if it is open: slaves with a cable on one side
+        self._ends_turn = 0
 
     # --- the protocol Driver
 
@@ -80,8 +84,9 @@ class EthercatDriver:
     def open(self) -> None:
         """Bring the drives to OP, not switched on.
 
-        It takes at most `start_timeout_s` and one of the configured time-outs; on failure the bus is left in a safe
-        state and released.
+        What waits ends at `start_timeout_s`; a scan under way then, at most 3 s, and one SDO come on top.  Mapping
+        process data is one call of SOEM's that cannot be broken off: when slaves go away meanwhile it may not return.
+        On failure the bus is left in a safe state and released.
 
         Raises
         ------
@@ -170,11 +175,13 @@ class EthercatDriver:
         Raises
         ------
         CommandRefusedError
-            `mode = "none"`, or a slave is not in OP.
+            `mode = "none"`, a slave is not in OP, or nobody answers.
         DriverClosedError
             Not open.
         """
         self._checked()
+        if self._exchange.silent:
+            raise CommandRefusedError("drives cannot be enabled: nobody on the bus answers")
         if self._repair.positions:
             raise CommandRefusedError(
                 f"drives cannot be enabled: {state_problems(dict(self._not_operational()), self.config)}"
@@ -226,6 +233,7 @@ class EthercatDriver:
             "stale_answers": self._bus.stale_frames,
             "wkc_expected": self._started.expected_wkc if self._started else 0,
             "wkc_errors": self._wkc_errors,
+            "ring_open_at": sorted(self._ends),
             "emergencies": self._emergency_count,
             "last_emergencies": list(self._emergencies[-10:]),
             "mailbox_errors": self._bus.mailbox_errors,
@@ -255,18 +263,20 @@ class EthercatDriver:
 
     def _cycle(self) -> JointFrame | None:
         """One exchange; its frame, or None if there was no answer or the sample is known already."""
-        exchange, previous = self._exchange, self._arm.setpoint
-        wkc = exchange.run(self._arm.images_at(exchange.due))
+        exchange = self._exchange
+        images = self._arm.images_at(exchange.due)
+        previous = self._arm.sent_setpoint
+        wkc = exchange.run(images)
         if wkc < 0:
             return None
         received_ns = now_ns()
         fresh = exchange.account.answered(exchange.seq)
-        valid = self._validity(wkc, received_ns)
+        heard = self._validity(wkc, received_ns)
         channels = self._data.decode([self._bus.input(position) for position in self.config.positions])
-        valid = self._data.finite(channels, valid)
+        valid = self._data.finite(channels, heard)
         if "setpoint" in self._data.channels:
             channels["setpoint"] = channels["q"].copy() if previous is None else previous
-        self._arm.step(received_ns, None if valid is None else valid.tolist())
+        self._arm.step(received_ns, None if heard is None else heard.tolist())
         if not fresh:
             return None
         frame = JointFrame(
@@ -300,6 +310,8 @@ class EthercatDriver:
         if self._check_due_ns <= at_ns:
             self._check_due_ns = at_ns + _CHECK_NS
             self._take_statuses(self._bus.al_statuses(), at_ns)
+            if self.config.redundant_interface is not None:
+                self._look_at_cables()
         elif (result := self._repair.run(at_ns, self._complete)) is not None:
             position, status, repaired = result
             self._statuses[position] = status
@@ -319,6 +331,15 @@ class EthercatDriver:
         for position, status in enumerate(statuses):
             if _away(status):
                 self._repair.begin(position, status, at_ns)  # which looks again, at this slave alone
+
+    def _look_at_cables(self) -> None:
+        """Look whether the next slave of the ring has a link on both sides."""
+        self._ends_turn = position = (self._ends_turn + 1) % len(self._statuses)
+        raw = self._bus.read_register(position, _REG_DL_STATUS, 1)
+        if raw is not None and (raw[0] & _LINKS).bit_count() < 2:
+            self._ends.add(position)
+        else:
+            self._ends.discard(position)
 
     def _take_emergencies(self) -> None:
         while self._bus.emergencies:
@@ -347,7 +368,7 @@ class EthercatDriver:
         """
         bus, exchange, began_ns = self._bus, self._exchange, now_ns()
         asked_ns = look_ns = 0
-        exchange.has_dc = self._started is not None and self._started.has_dc
+        exchange.start(self._started is not None and self._started.has_dc)
         bus.streaming = True
         while not self._turn():  # the clocks' mapping starts with the first answer
             self._check_silence()
@@ -397,7 +418,7 @@ class EthercatDriver:
     def _stop_drives(self) -> None:
         exchange = self._exchange
         self._arm.disable()
-        until_ns = now_ns() + _STOP_NS
+        until_ns = now_ns() + round(self.config.stop_timeout_ms * 1e6) + _AFTER_STOP_NS
         after = 3  # cycles with the last controlword, so that it has reached everyone
         while after and now_ns() < until_ns and not exchange.silent:
             sleep_until(min(exchange.deadline_ns(), now_ns() + 2 * exchange.clock.cycle_ns))

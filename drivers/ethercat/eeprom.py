@@ -65,7 +65,7 @@ def read_sii(bus: Bus, position: int) -> Sii:
     DriverConnectionError
         The slave or its EEPROM does not answer, or another owns it.
     """
-    owner = _registers(bus, position, _REG_OWNER, 1)[0]
+    owner = bus.registers(position, _REG_OWNER, 1)[0]
     if owner & 0x01:  # the drive's own processor; as masters do: take it, and give it back
         bus.write_register(position, _REG_OWNER, b"\x02")
         bus.write_register(position, _REG_OWNER, b"\x00")
@@ -74,13 +74,6 @@ def read_sii(bus: Bus, position: int) -> Sii:
     finally:
         if owner & 0x01:
             bus.write_register(position, _REG_OWNER, b"\x01")
-
-
-def _registers(bus: Bus, position: int, address: int, size: int) -> bytes:
-    raw = bus.read_register(position, address, size)
-    if raw is None:
-        raise DriverConnectionError(f"the slave at position {position} does not answer any more")
-    return raw
 
 
 class _Reader:
@@ -104,11 +97,11 @@ class _Reader:
                 f"the EEPROM of the slave at position {self._position} cannot be read at word 0x{word:X} "
                 f"(status 0x{status:04X})"
             )
-        return _registers(self._bus, self._position, _REG_DATA, 8 if status & _EIGHT_BYTES else 4)
+        return self._bus.registers(self._position, _REG_DATA, 8 if status & _EIGHT_BYTES else 4)
 
     def _ready(self) -> int:
         until = time.monotonic() + _TIMEOUT_S
-        while (status := int.from_bytes(_registers(self._bus, self._position, _REG_CONTROL, 2), "little")) & _BUSY:
+        while (status := int.from_bytes(self._bus.registers(self._position, _REG_CONTROL, 2), "little")) & _BUSY:
             if time.monotonic() > until:
                 raise DriverConnectionError(f"the EEPROM of the slave at position {self._position} stays busy")
         return status

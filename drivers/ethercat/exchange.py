@@ -56,10 +56,14 @@ class Exchange:
         self.in_a_row = 0
         self._first = 0
         self._heard_ns = now_ns()
-        self._silent = 0
         self._distrust = 0
         self._raw_dc_ns = 0
         self.begin()
+
+    def start(self, has_dc: bool) -> None:
+        """Process data begins now; `has_dc` says whether a slave tells the time."""
+        self.has_dc = has_dc
+        self._heard_ns = now_ns()
 
     def begin(self) -> None:
         """Let the next cycle have the number 0, and count from there."""
@@ -114,11 +118,9 @@ class Exchange:
         self.histograms["period"].add(sent_ns - self.sent_ns)
         self.sent_ns = sent_ns
         dc_ns = self._date(received_ns) if wkc >= 0 else None
-        if wkc < 0:
-            self._silent += 1
-        else:
-            self._distrust = _DISTRUSTED if self._silent >= _DISTRUST_AFTER else max(self._distrust - 1, 0)
-            self._silent = 0
+        if wkc >= 0:
+            first_after = self.in_a_row >= _DISTRUST_AFTER
+            self._distrust = self._distrust - 1 if self._distrust else _DISTRUSTED * first_after
         if dc_ns is None or self._distrust:
             self.unanswered += 1
             self.in_a_row += 1

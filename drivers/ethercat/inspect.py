@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.driver import DriverConnectionError
-from drivers.ethercat.bus import al_code_text
 from drivers.ethercat.cia402 import (
     FOLLOWING_ERROR_BIT,
     INTERNAL_LIMIT_BIT,
@@ -21,8 +19,8 @@ from drivers.ethercat.cia402 import (
 )
 from drivers.ethercat.eeprom import Sii, SiiPdo, read_sii
 from drivers.ethercat.errors import SdoError
+from drivers.ethercat.master import status_text
 from drivers.ethercat.objects import ObjectEntry, Value, decode
-from drivers.ethercat.recovery import AlStatus
 from drivers.ethercat.visit import Visit
 
 _REG_BUILD, _REG_DL_STATUS, _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0000, 0x0110, 0x0800, 8
@@ -111,11 +109,6 @@ class Mapping:
     source: str  # "objects", or "EEPROM" for a slave without CoE
 
 
-def state_text(status: AlStatus | None) -> str:
-    """State of a slave and its AL status, readable."""
-    return "no answer" if status is None else status.text(al_code_text)
-
-
 def has_coe(visit: Visit, position: int, sii: Sii) -> bool:
     """Whether the slave can be asked for objects now."""
     return "CoE" in sii.protocols and position not in visit.refusing
@@ -173,8 +166,8 @@ def information(visit: Visit, position: int) -> dict[str, Any]:
         "revision": slave.revision,
         "serial": slave.serial,
         "alias": slave.alias,
-        "state_found": state_text(visit.found[position]),
-        "state_now": state_text(visit.al_status(position)),
+        "state_found": status_text(visit.found[position]),
+        "state_now": status_text(visit.al_status(position)),
         "controller": _controller(visit, position),
         "eeprom": {
             "bytes": sii.size_bytes,
@@ -202,16 +195,9 @@ def information(visit: Visit, position: int) -> dict[str, Any]:
     return facts
 
 
-def _registers(visit: Visit, position: int, address: int, size: int) -> bytes:
-    raw = visit.read_register(position, address, size)
-    if raw is None:
-        raise DriverConnectionError(f"the slave at position {position} does not answer any more")
-    return raw
-
-
 def _controller(visit: Visit, position: int) -> dict[str, Any]:
-    raw = _registers(visit, position, _REG_BUILD, 10)
-    links = int.from_bytes(_registers(visit, position, _REG_DL_STATUS, 2), "little")
+    raw = visit.registers(position, _REG_BUILD, 10)
+    links = int.from_bytes(visit.registers(position, _REG_DL_STATUS, 2), "little")
     return {
         "type": raw[0],
         "revision": raw[1],
@@ -226,9 +212,9 @@ def _controller(visit: Visit, position: int) -> dict[str, Any]:
 
 
 def _sync_managers(visit: Visit, position: int) -> Iterator[dict[str, Any]]:
-    count = min(_registers(visit, position, _REG_BUILD, 6)[5], _MOST_SYNC_MANAGERS)
+    count = min(visit.registers(position, _REG_BUILD, 6)[5], _MOST_SYNC_MANAGERS)
     for k in range(count):
-        raw = _registers(visit, position, _REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
+        raw = visit.registers(position, _REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
         start, length = int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:4], "little")
         if not start and not length:
             continue

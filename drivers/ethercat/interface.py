@@ -33,6 +33,18 @@ def check_name(name: str) -> None:
         )
 
 
+def link_flags(name: str) -> tuple[bool, bool] | None:
+    """Tell whether an interface is up, and whether it is and has a link; None if there is none of this name."""
+    request = struct.pack("16sH14x", name.encode("utf-8", "surrogateescape"), 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            (flags,) = struct.unpack_from("H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)
+        except OSError:
+            return None
+    up = bool(flags & _IFF_UP)
+    return up, up and bool(flags & _IFF_RUNNING)
+
+
 def check_link(name: str) -> None:
     """Raise unless the interface exists, is up, and has a link.
 
@@ -44,17 +56,14 @@ def check_link(name: str) -> None:
         It is not there, down, or without a cable.
     """
     check_name(name)
-    try:
-        socket.if_nametoindex(name)
-    except OSError as error:
+    flags = link_flags(name)
+    if flags is None:
         known = ", ".join(other for _, other in socket.if_nameindex() if other != "lo") or "none"
-        raise DriverConnectionError(f"there is no network interface {name!r}; there is: {known}") from error
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = struct.pack("16sH14x", name.encode(), 0)
-        flags: int = struct.unpack_from("H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)[0]
-    if not flags & _IFF_UP:
+        raise DriverConnectionError(f"there is no network interface {name!r}; there is: {known}")
+    up, link = flags
+    if not up:
         raise DriverConnectionError(f"interface {name} is down: `ip link set {name} up` (as root)")
-    if not flags & _IFF_RUNNING:
+    if not link:
         raise DriverConnectionError(
             f"interface {name} has no link: is the cable plugged in, and the first drive powered?"
         )

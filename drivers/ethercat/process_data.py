@@ -65,6 +65,12 @@ class ProcessData:
         self.channels = tuple(name for name in CHANNELS if name in present)
         self._status = [layout.meanings.index("statusword") for layout in self._inputs]
         self._position = [layout.meanings.index("position") for layout in self._inputs]
+        self._mode_shown = [
+            layout.meanings.index("mode_display") if "mode_display" in layout.meanings else None
+            for layout in self._inputs
+        ]
+        self._shows_mode = any(place is not None for place in self._mode_shown)
+        self._no_modes: list[int | None] = [None] * len(self._inputs)
         self._writers = [_writer(layout, self._target) for layout in self._outputs]
         self.rows: list[_Row] = []
 
@@ -103,6 +109,15 @@ class ProcessData:
     def status_array(self) -> IntArray:
         """Statuswords (n,), a new array."""
         return np.array(self.statuswords, dtype=np.int64)
+
+    @property
+    def shown_modes(self) -> list[int | None]:
+        """Modes of operation that the drives show (6061); None of one that does not send it."""
+        if not self._shows_mode:
+            return self._no_modes
+        return [
+            None if place is None else int(row[place]) for row, place in zip(self.rows, self._mode_shown, strict=True)
+        ]
 
     @property
     def position_counts(self) -> list[int]:

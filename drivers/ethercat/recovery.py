@@ -61,11 +61,13 @@ class SlaveRecovery:
     POLL_EVERY_NS = 2_000_000
     FIRST_PAUSE_NS = 20_000_000
     LONGEST_PAUSE_NS = 1_000_000_000
+    #: After a failure that cost the others cycles.
+    FIRST_DEAR_PAUSE_NS = 500_000_000
+    LONGEST_DEAR_PAUSE_NS = 16_000_000_000
 
     def __init__(self, sdos: int, now_ns: int, state_timeout_ns: int) -> None:
         self.started_ns = now_ns
         self.failures = 0
-        self.last: AlStatus | None = None
         self._sdos = sdos
         self._timeout_ns = state_timeout_ns
         self._next_sdo = 0
@@ -73,6 +75,7 @@ class SlaveRecovery:
         self._wanted = 0  # state asked for, 0 if none
         self._asked_ns = now_ns
         self._not_before_ns = now_ns
+        self._dear_failures = 0
 
     @property
     def next_sdo(self) -> int:
@@ -85,7 +88,6 @@ class SlaveRecovery:
 
     def step(self, al: AlStatus | None, now_ns: int) -> Step:
         """Take the AL status read now (None: no answer); return what to do."""
-        self.last = al
         self._not_before_ns = now_ns
         if al is None:
             self._wanted, self._next_sdo = 0, 0
@@ -134,10 +136,16 @@ class SlaveRecovery:
         """Take note that SDO number `next_sdo` was written."""
         self._next_sdo += 1
 
-    def failed(self, now_ns: int) -> None:
-        """Take note that a step did not succeed: wait, longer each time, and begin again."""
+    def failed(self, now_ns: int, dear: bool = False) -> None:
+        """Take note that a step did not succeed: wait, longer each time, and begin again.
+
+        `dear` says that it cost the others cycles; then the pauses are such that they lose few.
+        """
         self.failures += 1
         pause = min(self.FIRST_PAUSE_NS << min(self.failures - 1, 10), self.LONGEST_PAUSE_NS)
+        if dear:
+            pause = min(self.FIRST_DEAR_PAUSE_NS << min(self._dear_failures, 10), self.LONGEST_DEAR_PAUSE_NS)
+            self._dear_failures += 1
         self._not_before_ns = now_ns + pause
         if self._wanted == SAFEOP:  # the configuration itself may be what was refused
             self._configured = False

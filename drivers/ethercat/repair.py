@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from drivers.ethercat.bus import Bus, al_code_text
+from drivers.ethercat.bus import Bus
 from drivers.ethercat.clock import BusClock
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.errors import SdoError
-from drivers.ethercat.recovery import INIT, OP, PREOP, SAFEOP, STATE_NAMES, AlStatus, SlaveRecovery, Step
+from drivers.ethercat.recovery import INIT, OP, PREOP, SAFEOP, AlStatus, SlaveRecovery, Step
 from drivers.ethercat.startup import SlaveImage
 
 _REG_EEPROM_OWNER, _REG_FMMU, _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0500, 0x0600, 0x0800, 8
 _REG_WATCHDOG_TIME = 0x0420
 _REG_DC_TIME, _REG_DC_OFFSET, _REG_DC_DELAY = 0x0910, 0x0920, 0x0928
 _EEPROM_TO_DRIVE = b"\x01"
+#: Of the watchdogs' time, how long the sending of an SDO may take, and its answer.
+_WATCHDOG_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Repair:
         self._causes: dict[int, AlStatus | None] = {}
         self._away: set[int] = set()
         self._turn = 0
+        # While it waits nobody gets process data: the others' watchdogs must not notice.
+        self._sdo_timeout_ms = min(config.sdo_timeout_ms, _WATCHDOG_SHARE * config.watchdog_ms)
 
     def __contains__(self, position: int) -> bool:
         return position in self._pending
@@ -65,11 +69,6 @@ class Repair:
             self._causes[position] = status
             timeout_ns = round(self._config.state_timeout_ms * 1e6)
             self._pending[position] = SlaveRecovery(len(self._images[position].sdos), now_ns, timeout_ns)
-
-    def status_text(self, position: int) -> str:
-        """Return what was last heard of a slave under repair."""
-        recovery = self._pending[position]
-        return STATE_NAMES[0] if recovery.last is None else recovery.last.text(al_code_text)
 
     def run(self, now_ns: int, everyone_took_part: bool) -> tuple[int, AlStatus | None, Repaired | None] | None:
         """Do one step for one slave whose turn it is.
@@ -117,30 +116,31 @@ class Repair:
         if step is Step.TO_INIT:
             return bus.request_state(position, INIT, acknowledge=True)
         if step is Step.MAILBOX:
-            managers = b"".join(self._images[position].sync_managers[:2])
-            return (
+            every = self._images[position].sync_managers
+            managers = b"".join(every[:2])
+            return (  # an enabled sync manager would keep its settings: all are cleared first
                 bus.write_register(position, _REG_EEPROM_OWNER, _EEPROM_TO_DRIVE)
+                and bus.write_register(position, _REG_SYNC_MANAGER, bytes(_SYNC_MANAGER_BYTES * len(every)))
                 and (not managers or bus.write_register(position, _REG_SYNC_MANAGER, managers))
                 and bus.request_state(position, PREOP)
             )
         if step is Step.CONFIGURE:
-            return self._configure(position, recovery)
+            self._configure(position, recovery)
+            return True
         if step is Step.PROCESS_DATA:
             return self._process_data(position) and bus.request_state(position, SAFEOP)
         if step is Step.TO_OP:
             return bus.request_state(position, OP)
         return True
 
-    def _configure(self, position: int, recovery: SlaveRecovery) -> bool:
+    def _configure(self, position: int, recovery: SlaveRecovery) -> None:
         write = self._images[position].sdos[recovery.next_sdo]
         try:
-            self._bus.sdo_write(
-                position, write.index, write.subindex, write.data, self._config.sdo_timeout_ms, forced=True
-            )
-        except SdoError:
-            return False
+            self._bus.sdo_write(position, write.index, write.subindex, write.data, self._sdo_timeout_ms, forced=True)
+        except SdoError as error:
+            recovery.failed(time.monotonic_ns(), dear=not error.abort)  # a refusal comes at once
+            return
         recovery.sdo_written()
-        return True
 
     def _process_data(self, position: int) -> bool:
         image, bus = self._images[position], self._bus

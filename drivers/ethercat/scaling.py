@@ -90,6 +90,11 @@ class JointScaling:
         """Return counts of joint positions (n,) [rad], rounded, within 32 bits."""
         return _digits((q + self.position_zero) / self.position, INT32)
 
+    def position_reach(self) -> tuple[FloatArray, FloatArray]:
+        """Lowest and highest joint positions (n,) [rad] that 32 bits of counts hold."""
+        ends = np.array([limit * self.position - self.position_zero for limit in INT32])
+        return ends.min(axis=0), ends.max(axis=0)
+
     def velocity_digits(self, dq: FloatArray) -> list[int]:
         """Return digits of joint velocities (n,) [rad/s]."""
         return _digits(dq / self.velocity, INT32)

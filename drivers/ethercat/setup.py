@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import math
 import struct
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from drivers.driver import DriverConfigError
-from drivers.ethercat.bus import Bus
+from drivers.driver import DriverConfigError, DriverConnectionError
+from drivers.ethercat import objects
+from drivers.ethercat.bus import Bus, patiently
 from drivers.ethercat.config import MODES, EthercatConfig, SdoValue, address, describe, interpolation_period
 from drivers.ethercat.errors import SdoError, SdoTimeoutError
 from drivers.ethercat.pdo import PdoLayout, SdoWrite, assignment_object, mapping_difference, remap_writes
 from drivers.ethercat.scaling import Ratings
 
-_FORMATS = {
-    "u8": "<B", "i8": "<b", "u16": "<H", "i16": "<h", "u32": "<I", "i32": "<i", "u64": "<Q", "i64": "<q",
-    "f32": "<f", "f64": "<d",
-}  # fmt: skip
 _RATING_TOLERANCE = 0.01
-_TRIES = 3
+_MODE, _MODE_DISPLAY = 0x6060, 0x6061
+#: How long a drive may take to show a new mode of operation.
+_MODE_S = 0.2
 T = TypeVar("T")
 
 
 def encode(value: SdoValue) -> SdoWrite:
     """Bytes of a configured value."""
-    index, subindex = address(value.object)
-    return SdoWrite(index, subindex, struct.pack(_FORMATS[value.type], value.value))
+    return SdoWrite(*address(value.object), objects.encode(value.type, str(value.value)))
+
+
+def check_time(until_ns: int, config: EthercatConfig, where: str = "") -> None:
+    """Raise `DriverConnectionError` if the time for the start is over; `where` says what was going on."""
+    if time.monotonic_ns() > until_ns:
+        raise DriverConnectionError(
+            f"EtherCAT on {config.interface}: not started within start_timeout_s = {config.start_timeout_s:g}"
+            + (f": {where} was being configured" if where else "")
+        )
 
 
 class DriveSetup:
@@ -39,15 +47,18 @@ class DriveSetup:
     config : EthercatConfig
     joint : int
         Number of the joint, from 0.
+    until_ns : int
+        When to have given up at the latest [ns of CLOCK_MONOTONIC].
     """
 
-    def __init__(self, bus: Bus, config: EthercatConfig, joint: int) -> None:
+    def __init__(self, bus: Bus, config: EthercatConfig, joint: int, until_ns: int) -> None:
         self._bus = bus
         self._config = config
         self._drive = config.drive[joint]
         self._device = config.device_of(joint)
         self._position = config.positions[joint]
         self._timeout_ms = config.sdo_timeout_ms
+        self._until_ns = until_ns
         self._where = f"joint {self._drive.joint!r} ({self._drive.device}, position {self._position})"
 
     def run(self) -> tuple[Ratings, list[SdoWrite]]:
@@ -59,6 +70,8 @@ class DriveSetup:
             The drive is not what the configuration says; the message names object and values.
         SdoError
             It refuses or does not answer.
+        DriverConnectionError
+            The time is over.
         """
         self._check_expected()
         ratings = Ratings(
@@ -72,6 +85,7 @@ class DriveSetup:
         written = self._parameters()
         for write in written:
             self._write(write, "init")
+        self._check_mode()
         for layout in (self._device.outputs, self._device.inputs):
             written += self._map(layout)
         return ratings, written
@@ -89,26 +103,45 @@ class DriveSetup:
         writes = [encode(value) for value in (*self._device.init, *self._drive.init)]
         mode = self._config.mode
         if mode != "none":
-            writes.append(SdoWrite(0x6060, 0, bytes([MODES[mode]])))
+            writes.append(SdoWrite(_MODE, 0, bytes([MODES[mode]])))
         if mode in ("csp", "csv") and self._device.interpolation_period:
             value, exponent = interpolation_period(self._config.cycle_ns)
             writes += [SdoWrite(0x60C2, 1, bytes([value])), SdoWrite(0x60C2, 2, struct.pack("<b", exponent))]
         return writes
 
-    @staticmethod
-    def _patiently(transfer: Callable[[], T]) -> T:
-        """Try again what was lost on the way; what the drive refuses is refused."""
-        for _ in range(_TRIES - 1):
+    def _transfer(self, transfer: Callable[[], T]) -> T:
+        def timely() -> T:
+            check_time(self._until_ns, self._config, self._where)
+            return transfer()
+
+        return patiently(timely)
+
+    def _check_mode(self) -> None:
+        """Read once whether the drive took its mode, unless it says so in each cycle; 0: it does not say yet."""
+        mode = MODES[self._config.mode]
+        if not mode or "mode_display" in self._device.inputs.meanings:
+            return
+        limit_ns = time.monotonic_ns() + round(_MODE_S * 1e9)
+        while True:
             try:
-                return transfer()
+                raw = self._transfer(partial(self._bus.sdo_read, self._position, _MODE_DISPLAY, 0, self._timeout_ms))
             except SdoError as error:
-                if error.abort:
-                    raise
-        return transfer()
+                if error.abort:  # it has no such object
+                    return
+                raise
+            shown = int.from_bytes(raw, "little", signed=True)
+            if shown in (0, mode):
+                return
+            if time.monotonic_ns() > limit_ns:
+                raise DriverConfigError(
+                    f'{self._where}: mode = "{self._config.mode}" was written (6060:00 = {mode}), but the drive stays '
+                    f"in mode of operation 6061:00 = {shown}: does it have this mode?"
+                )
+            time.sleep(0.005)
 
     def _write(self, write: SdoWrite, purpose: str) -> None:
         try:
-            self._patiently(
+            self._transfer(
                 lambda: self._bus.sdo_write(self._position, write.index, write.subindex, write.data, self._timeout_ms)
             )
         except SdoTimeoutError as error:
@@ -118,7 +151,7 @@ class DriveSetup:
 
     def _read(self, index: int, subindex: int) -> int:
         try:
-            raw = self._patiently(lambda: self._bus.sdo_read(self._position, index, subindex, self._timeout_ms))
+            raw = self._transfer(lambda: self._bus.sdo_read(self._position, index, subindex, self._timeout_ms))
             return int.from_bytes(raw, "little")
         except SdoTimeoutError as error:
             raise SdoTimeoutError(f"{self._where}: {error}") from error
@@ -150,14 +183,14 @@ class DriveSetup:
         for value in self._device.expect:
             write = encode(value)
             try:
-                raw = self._patiently(
+                raw = self._transfer(
                     partial(self._bus.sdo_read, self._position, write.index, write.subindex, self._timeout_ms)
                 )
             except SdoError as error:
                 raise SdoError(f"{self._where}: expected {describe(value)}: {error}", error.abort) from error
             if raw != write.data:
-                form = _FORMATS[value.type]
-                found = struct.unpack(form, raw)[0] if len(raw) == struct.calcsize(form) else f"0x{raw[::-1].hex()}"
+                fits = len(raw) == objects.size_of(value.type)
+                found = objects.decode(value.type, raw) if fits else f"0x{raw[::-1].hex()}"
                 raise DriverConfigError(
                     f"{self._where}: the drive has {value.object} = {found}, expected is {describe(value)}: set the "
                     "drive, or correct the device table"

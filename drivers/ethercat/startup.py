@@ -8,20 +8,23 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from drivers.driver import DriverConnectionError
-from drivers.ethercat.bus import Bus, al_code_text
+from drivers.driver import DriverConfigError, DriverConnectionError
+from drivers.ethercat.bus import Bus
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.errors import BusStateError
 from drivers.ethercat.interface import refuse_other_master
+from drivers.ethercat.master import TRIES, status_text
 from drivers.ethercat.network import check_network, expected_slaves
 from drivers.ethercat.pdo import SdoWrite
 from drivers.ethercat.recovery import PREOP, SAFEOP, STATE_NAMES, AlStatus
 from drivers.ethercat.scaling import JointScaling, Ratings
-from drivers.ethercat.setup import DriveSetup
+from drivers.ethercat.setup import DriveSetup, check_time
 
 _REG_WATCHDOG_DIVIDER, _REG_WATCHDOG_TIME = 0x0400, 0x0420
 _REG_FMMU_COUNT, _REG_FMMU, _FMMU_BYTES = 0x0004, 0x0600, 16
 _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0800, 8
+_SM_OUTPUTS, _SM_WATCHDOG_TRIGGER = 2, 0x40
+_REG_FEATURES, _FEATURE_DC, _FEATURE_DC_64 = 0x0008, 0x04, 0x08
 _REG_DC_DELAY = 0x0928
 
 
@@ -47,19 +50,19 @@ class StartedBus:
     weights: list[tuple[int, int]]  # by position; what each adds to the working counter by outputs and inputs
 
 
-def status_text(status: AlStatus | None) -> str:
-    """Return what a slave says of its state, readable; None: nothing."""
-    return "not answering" if status is None else status.text(al_code_text)
+def slave_name(position: int, config: EthercatConfig) -> str:
+    """Return the joint of a slave, and its position."""
+    if position in config.positions:
+        return f"joint {config.drive[config.positions.index(position)].joint!r} (position {position})"
+    return f"position {position}"
 
 
 def state_problems(left: dict[int, AlStatus | None], config: EthercatConfig) -> str:
     """Slaves that are not where they should be, readable."""
-    joints = dict(zip(config.positions, (drive.joint for drive in config.drive), strict=True))
-    texts = []
-    for position, status in left.items():
-        name = f"joint {joints[position]!r} (position {position})" if position in joints else f"position {position}"
-        texts.append(f"{name} is {'' if status is None else 'in '}{status_text(status)}")
-    return "; ".join(texts)
+    return "; ".join(
+        f"{slave_name(position, config)} is {'' if status is None else 'in '}{status_text(status)}"
+        for position, status in left.items()
+    )
 
 
 def start(bus: Bus, config: EthercatConfig, until_ns: int) -> StartedBus:
@@ -86,13 +89,10 @@ def start(bus: Bus, config: EthercatConfig, until_ns: int) -> StartedBus:
     check_network(expected_slaves(config), found := bus.scan(), config.interface)
     everyone = range(len(found))
     _wait_state(bus, config, PREOP, everyone, until_ns)
-    setups = []
-    for joint in range(len(config.drive)):
-        _check_time(until_ns, config)
-        setups.append(DriveSetup(bus, config, joint).run())
-    has_dc = _start_clocks(bus, config)
-    watchdogs = [_set_watchdog(bus, position, config.watchdog_ms) for position in everyone]
-    _check_time(until_ns, config)
+    setups = [DriveSetup(bus, config, joint, until_ns).run() for joint in range(len(config.drive))]
+    has_dc = _start_clocks(bus, config, everyone)
+    watchdogs = [_set_watchdog(bus, config, position) for position in everyone]
+    check_time(until_ns, config)
     lengths = {
         position: (config.device_of(joint).outputs.size, config.device_of(joint).inputs.size)
         for joint, position in enumerate(config.positions)
@@ -102,20 +102,15 @@ def start(bus: Bus, config: EthercatConfig, until_ns: int) -> StartedBus:
     sdos = dict(zip(config.positions, (written for _, written in setups), strict=True))
     ratings: list[Ratings] = [rating for rating, _ in setups]
     devices = [config.device_of(joint) for joint in range(len(config.drive))]
+    images = [_image(bus, position, watchdogs[position], sdos.get(position, [])) for position in everyone]
+    _check_watchdogs(config, images)
     return StartedBus(
         JointScaling(config.drive, devices, ratings),
-        [_image(bus, position, watchdogs[position], sdos.get(position, [])) for position in everyone],
+        images,
         has_dc,
         bus.expected_wkc,
         [bus.wkc_weight(position) for position in everyone],
     )
-
-
-def _check_time(until_ns: int, config: EthercatConfig) -> None:
-    if time.monotonic_ns() > until_ns:
-        raise DriverConnectionError(
-            f"EtherCAT on {config.interface}: not started within start_timeout_s = {config.start_timeout_s:g}"
-        )
 
 
 def _wait_state(bus: Bus, config: EthercatConfig, state: int, positions: range, until_ns: int) -> None:
@@ -125,9 +120,10 @@ def _wait_state(bus: Bus, config: EthercatConfig, state: int, positions: range, 
         raise BusStateError(f"not all slaves reach {STATE_NAMES[state]}: {state_problems(left, config)}")
 
 
-def _start_clocks(bus: Bus, config: EthercatConfig) -> bool:
+def _start_clocks(bus: Bus, config: EthercatConfig, everyone: range) -> bool:
     if not config.dc:
         return False
+    _check_clocks(bus, config, everyone)
     if not bus.configure_dc():
         raise DriverConnectionError(f"no slave on {config.interface} has a distributed clock: set dc = false")
     for position in config.positions:
@@ -135,27 +131,53 @@ def _start_clocks(bus: Bus, config: EthercatConfig) -> bool:
     return True
 
 
-def _set_watchdog(bus: Bus, position: int, time_ms: float) -> bytes:
-    raw = bus.read_register(position, _REG_WATCHDOG_DIVIDER, 2)
-    if raw is None:
-        raise DriverConnectionError(f"the slave at position {position} went away during the start")
-    step_ns = 40 * (int.from_bytes(raw, "little") + 2)
-    data = min(max(round(time_ms * 1e6 / step_ns), 1), 0xFFFF).to_bytes(2, "little")
-    bus.write_register(position, _REG_WATCHDOG_TIME, data)
-    return data
+def _check_clocks(bus: Bus, config: EthercatConfig, everyone: range) -> None:
+    """Raise unless each drive has a clock, and that of the first slave with one, the reference, has 64 bits."""
+    reference = True
+    for position in everyone:
+        features = bus.registers(position, _REG_FEATURES, 1)[0]
+        if not features & _FEATURE_DC:
+            if position in config.positions:
+                raise DriverConfigError(f"{slave_name(position, config)} has no distributed clock: set dc = false")
+            continue
+        if not features & _FEATURE_DC_64 and (reference or position in config.positions):
+            raise DriverConfigError(
+                f"{slave_name(position, config)} has a distributed clock of 32 bits, 64 are needed: set dc = false"
+            )
+        reference = False
+
+
+def _set_watchdog(bus: Bus, config: EthercatConfig, position: int) -> bytes:
+    step_ns = 40 * (int.from_bytes(bus.registers(position, _REG_WATCHDOG_DIVIDER, 2), "little") + 2)
+    data = min(max(round(config.watchdog_ms * 1e6 / step_ns), 1), 0xFFFF).to_bytes(2, "little")
+    for _ in range(TRIES):
+        bus.write_register(position, _REG_WATCHDOG_TIME, data)
+        if bus.read_register(position, _REG_WATCHDOG_TIME, 2) == data:
+            return data
+    if position not in config.positions:  # a coupler may have none
+        return data
+    raise DriverConnectionError(
+        f"{slave_name(position, config)} does not take the time of its watchdog (register 0x0420): without it the "
+        "drive would run on when the master is gone"
+    )
+
+
+def _check_watchdogs(config: EthercatConfig, images: list[SlaveImage]) -> None:
+    """Raise unless outputs trigger the watchdog of each drive."""
+    for position in config.positions:
+        managers = images[position].sync_managers
+        if len(managers) <= _SM_OUTPUTS or not managers[_SM_OUTPUTS][4] & _SM_WATCHDOG_TRIGGER:
+            raise DriverConfigError(
+                f"{slave_name(position, config)}: the sync manager of its outputs does not trigger the watchdog "
+                "(control bit 6): it would run on when the master is gone; ask the drive's manufacturer for its EEPROM"
+            )
 
 
 def _image(bus: Bus, position: int, watchdog: bytes, sdos: list[SdoWrite]) -> SlaveImage:
-    def registers(address: int, size: int) -> bytes:
-        raw = bus.read_register(position, address, size)
-        if raw is None:
-            raise DriverConnectionError(f"the slave at position {position} went away during the start")
-        return raw
-
-    fmmu_count, manager_count = registers(_REG_FMMU_COUNT, 2)
+    fmmu_count, manager_count = bus.registers(position, _REG_FMMU_COUNT, 2)
     managers = []
     for k in range(min(manager_count, 4)):
-        raw = registers(_REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
+        raw = bus.registers(position, _REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
         managers.append(raw[:5] + bytes([0, raw[6] & 0x01, 0]))
-    fmmus = [registers(_REG_FMMU + k * _FMMU_BYTES, _FMMU_BYTES) for k in range(min(fmmu_count, 4))]
-    return SlaveImage(managers, fmmus, registers(_REG_DC_DELAY, 4), watchdog, sdos)
+    fmmus = [bus.registers(position, _REG_FMMU + k * _FMMU_BYTES, _FMMU_BYTES) for k in range(min(fmmu_count, 4))]
+    return SlaveImage(managers, fmmus, bus.registers(position, _REG_DC_DELAY, 4), watchdog, sdos)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import pysoem
+from typing import Self
 
 from drivers.driver import DriverConnectionError
-from drivers.ethercat.bus import Bus
-from drivers.ethercat.errors import SdoError
+from drivers.ethercat.bus import Bus, patiently
 from drivers.ethercat.interface import refuse_other_master
 from drivers.ethercat.lookout import look, refuse_operation
+from drivers.ethercat.master import TRIES
 from drivers.ethercat.network import FoundSlave
-from drivers.ethercat.objects import ObjectEntry, ObjectInfo
+from drivers.ethercat.objects import ObjectInfo
 from drivers.ethercat.recovery import INIT, PREOP, AlStatus
 
 _STATE_S = 2.0
-_TRIES = 4
-_T = TypeVar("_T")
 
 
 class Visit(Bus):
@@ -44,7 +40,6 @@ class Visit(Bus):
         self.found: list[AlStatus | None] = []
         self.refusing: dict[int, AlStatus | None] = {}
         self.unrestored: tuple[int, ...] = ()
-        self._objects: dict[int, dict[int, Any]] = {}
 
     def __enter__(self) -> Self:
         """Open and scan.
@@ -75,7 +70,7 @@ class Visit(Bus):
         self._leave()
 
     def _scan(self) -> list[FoundSlave]:
-        for _ in range(_TRIES - 1):
+        for _ in range(TRIES - 1):
             try:
                 return self.scan()
             except DriverConnectionError:
@@ -89,7 +84,6 @@ class Visit(Bus):
             if self.scanned:
                 self._restore()
         finally:
-            self._objects.clear()
             self.close()
 
     def _restore(self) -> None:
@@ -114,7 +108,7 @@ class Visit(Bus):
 
     def read_register(self, position: int, address: int, size: int) -> bytes | None:
         """Read registers of a slave's controller; None if it does not answer."""
-        for _ in range(_TRIES - 1):
+        for _ in range(TRIES - 1):
             if (raw := super().read_register(position, address, size)) is not None:
                 return raw
         return super().read_register(position, address, size)
@@ -122,70 +116,14 @@ class Visit(Bus):
     def sdo_read(self, position: int, index: int, subindex: int, timeout_ms: float = 500.0) -> bytes:
         """Read an object; errors as `Bus.sdo_read`."""
         read = super().sdo_read
-        return _patiently(lambda: read(position, index, subindex, timeout_ms))
+        return patiently(lambda: read(position, index, subindex, timeout_ms))
 
-    # --- SDO information
-
-    def objects(self, position: int) -> list[int]:
-        """List the indices of the slave's object dictionary.
-
-        Raises
-        ------
-        SdoError
-            The slave has no SDO information, or does not answer.
-        """
-        if position not in self._objects:
-            self._objects[position] = _patiently(lambda: self._list(position))
-        return list(self._objects[position])
-
-    def _list(self, position: int) -> dict[int, Any]:
-        slave = self._for_sdo(position, 0, 0)
-        try:
-            return {item.index: item for item in slave.od}
-        except pysoem.SdoInfoError as error:
-            raise SdoError(f"the slave at position {position} has no list of its objects") from error
-        finally:
-            self.drain()
+    def object_indices(self, position: int) -> list[int]:
+        """List the indices of the slave's object dictionary; errors as `Bus.object_indices`."""
+        list_ = super().object_indices
+        return patiently(lambda: list_(position))
 
     def describe(self, position: int, index: int) -> ObjectInfo:
-        """Name, type and access of an object; errors as `objects`, also for one that is not listed."""
-        if index not in self.objects(position):
-            raise SdoError(f"the slave at position {position} has no object {index:04X}")
-        return _patiently(lambda: self._describe(position, index))
-
-    def _describe(self, position: int, index: int) -> ObjectInfo:
-        self.objects(position)
-        item = self._objects[position][index]
-        self.drain()
-        errors = self.mailbox_errors
-        try:
-            name, code, kind = _text(item.name), int(item.object_code), int(item.data_type)
-            # pysoem's entries point into `item`: everything is copied while it is held.
-            parts = [(_text(e.name), int(e.data_type), int(e.bit_length), int(e.obj_access)) for e in item.entries]
-            if not parts:
-                parts = [(name, kind, int(item.bit_length), int(item.obj_access))]
-        except pysoem.SdoInfoError as error:
-            raise SdoError(f"the slave at position {position} does not describe its object {index:04X}") from error
-        finally:
-            self.drain()
-        # A subindex that does not exist has no type, and the slave said so; SOEM passes over one whose answer was lost.
-        if sum(not part[1] for part in parts) > self.mailbox_errors - errors:
-            del self._objects[position]  # what was read of them is kept there
-            raise SdoError(f"the slave at position {position} does not describe all of its object {index:04X}")
-        entries = tuple(ObjectEntry(index, k, *part) for k, part in enumerate(parts) if part[1])
-        return ObjectInfo(index, name, code, entries)
-
-
-def _patiently(transfer: Callable[[], _T]) -> _T:
-    """Try again what was lost on the way; what the slave refuses is refused."""
-    for _ in range(_TRIES - 1):
-        try:
-            return transfer()
-        except SdoError as error:
-            if error.abort:
-                raise
-    return transfer()
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("latin-1").strip("\0 ")
+        """Name, type and access of an object; errors as `Bus.describe`."""
+        describe = super().describe
+        return patiently(lambda: describe(position, index))

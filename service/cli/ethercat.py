@@ -167,7 +167,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _slaves(visit: Visit) -> list[dict[str, Any]]:
-    from drivers.ethercat.inspect import state_text
+    from drivers.ethercat.master import status_text
 
     return [
         {
@@ -178,8 +178,8 @@ def _slaves(visit: Visit) -> list[dict[str, Any]]:
             "revision": slave.revision,
             "serial": slave.serial,
             "alias": slave.alias,
-            "state": state_text(found),
-            "problem": f"does not reach PRE-OP: {state_text(visit.refusing[slave.position])}"
+            "state": status_text(found),
+            "problem": f"does not reach PRE-OP: {status_text(visit.refusing[slave.position])}"
             if slave.position in visit.refusing
             else None,
         }
@@ -285,7 +285,7 @@ def _list_objects(visit: Visit, position: int) -> tuple[dict[str, Any], str]:
     from drivers.ethercat.inspect import read_value
 
     objects, rows = [], []
-    for index in visit.objects(position):
+    for index in visit.object_indices(position):
         info = visit.describe(position, index)
         entries = []
         if info.kind != "variable":

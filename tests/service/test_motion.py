@@ -101,6 +101,34 @@ def test_begins_again_from_where_the_arm_is() -> None:
     assert motion.state == "approach"
 
 
+def test_begins_again_from_where_the_drives_hold() -> None:
+    """They stand off their set position by their following error: from there, nothing jumps."""
+    motion = player()
+    centre = motion.motion.centre
+    held = JointFrame(0, 0, 0, q=centre + 0.19, setpoint=centre + 0.2)
+    first = motion.step(held, enabled=True)
+    assert first is not None
+    np.testing.assert_allclose(first, centre + 0.2, atol=1e-6)
+
+
+def test_the_following_error_is_against_the_command_of_the_frame_s_own_cycle() -> None:
+    """A frame that comes late is compared with what was commanded then."""
+    motion = player(following_error=0.003)
+    centre = motion.motion.centre
+    motion.step(frame(centre + 0.3), enabled=True)
+    behind = 40  # cycles
+    targets = [centre + 0.3]
+    for _ in range(1500):
+        then = targets[max(len(targets) - behind, 0)]
+        target = motion.step(JointFrame(0, 0, 0, q=then, setpoint=then), enabled=True)
+        assert target is not None, motion.reason
+        targets.append(target)
+    assert np.abs(targets[-1] - targets[-behind]).max() > 0.003
+    off = targets[-behind] + np.array([0, 0.01, 0, 0, 0, 0])
+    assert motion.step(JointFrame(0, 0, 0, q=off, setpoint=targets[-behind]), enabled=True) is None
+    assert "joint_2" in motion.reason
+
+
 @pytest.mark.parametrize("kind", ["sim", "replay"])
 def test_only_drives_take_a_motion(kind: str) -> None:
     driver = {"kind": kind} | ({"recording": "x.mcap"} if kind == "replay" else {})

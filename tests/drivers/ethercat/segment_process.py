@@ -24,6 +24,8 @@ from sim_backend.ethercat.segment import Controller, Segment
 from sim_backend.ethercat.server import open_interface
 from tests.sim.sim_arms import random_arm
 
+_COMMAND, _LRW = 16, 12  # place of the first datagram's command, and that of process data
+
 
 class Process:
     """The segment, its server, and what can be asked of them."""
@@ -66,6 +68,9 @@ class Process:
         self.segment.tick(time.monotonic_ns() + 2_000_000)
         self.sockets = [open_interface(name) for name in interfaces]
         self.frames = self.replies = 0
+        self._process_data_to_drop = 0
+        self._cut_in, self._cut_counts_all = 0, True
+        self._held: dict[tuple[int, int], tuple[int, int]] = {}
 
     def power_off(self, slave: int) -> None:
         self.segment.power_off(slave)
@@ -77,6 +82,43 @@ class Process:
 
     def refuse_op(self, slave: int, refuse: bool) -> None:
         self.segment.controllers[slave].refuse_op = refuse  # type: ignore[attr-defined]
+
+    def mute(self, slave: int, muted: bool) -> None:
+        """Let a mailbox take requests and answer none."""
+        mailbox = self.segment.controllers[slave]._mailbox  # type: ignore[attr-defined]
+        if muted:
+            mailbox.request = lambda data, state: None
+        else:
+            del mailbox.request
+
+    def poke(self, slave: int, address: int, data: str) -> None:
+        """Write memory of a slave, given in hexadecimal, as the device itself does."""
+        raw = bytes.fromhex(data)
+        self.segment.memory[slave, address : address + len(raw)] = list(raw)
+
+    def hold(self, slave: int, address: int, value: int, mask: int = 0xFF) -> None:
+        """Let bits of a register keep a value, whatever is written."""
+        self._held[slave, address] = (value, mask)
+
+    def let_go(self) -> None:
+        """Undo `hold`."""
+        self._held.clear()
+
+    def drop_process_data(self, count: int) -> None:
+        """Lose the next `count` frames with process data."""
+        self._process_data_to_drop = count
+
+    def cut_after(self, frames: int, process_data: bool = False) -> None:
+        """Break the cable at the master after so many more frames, or frames with process data."""
+        self._cut_in, self._cut_counts_all = frames, not process_data
+
+    def show_mode(self, slave: int, mode: int) -> None:
+        """Let a drive stay in a mode of operation; 0: it obeys again."""
+        drive = self.machine.drives[slave]
+        if mode:
+            drive._select_mode = lambda: setattr(drive, "_mode", mode)  # type: ignore[method-assign]
+        else:
+            del drive._select_mode
 
     def states(self) -> list[int]:
         return [int(controller.al_state) for controller in self.segment.controllers]  # type: ignore[attr-defined]
@@ -111,7 +153,17 @@ class Process:
                 except (BlockingIOError, OSError):
                     break
                 self.frames += 1
+                if self._cut_in and (self._cut_counts_all or frame[_COMMAND] == _LRW):
+                    self._cut_in -= 1
+                    if not self._cut_in:
+                        self.segment.cut(0)
+                if self._process_data_to_drop and frame[_COMMAND] == _LRW:
+                    self._process_data_to_drop -= 1
+                    continue
                 self.send(self.segment.exchange(frame, port, time.monotonic_ns()))
+                for (slave, address), (value, mask) in self._held.items():
+                    register = self.segment.memory[slave, address]
+                    self.segment.memory[slave, address] = int(register) & ~mask & 0xFF | value & mask
         now_ns = time.monotonic_ns()
         self.send(self.segment.released(now_ns))
         return self.segment.tick(now_ns)

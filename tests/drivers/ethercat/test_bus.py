@@ -18,7 +18,9 @@ import pytest
 from drivers.driver import DriverClosedError, DriverConfigError, DriverConnectionError, DriverError
 from drivers.ethercat.bus import IO_MAP_BYTES, Bus
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
+from drivers.ethercat.network import FoundSlave
 from drivers.ethercat.recovery import OP, PREOP, SAFEOP
+from drivers.ethercat.visit import Visit
 from tests.drivers.ethercat.conftest import ROOT, SegmentProcess, ip
 
 Segments = Callable[..., AbstractContextManager[SegmentProcess]]
@@ -116,7 +118,7 @@ def test_no_permission_says_what_to_do(network: tuple[str, str], capabilities: s
 
 def test_a_failed_open_leaves_no_socket(network: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     before = open_files()
-    monkeypatch.setattr("drivers.ethercat.bus.check_link", lambda name: None)  # so that pysoem itself fails
+    monkeypatch.setattr("drivers.ethercat.master.check_link", lambda name: None)  # so that pysoem itself fails
     with pytest.raises(DriverConnectionError):
         Bus("m7").open()
     assert open_files() == before
@@ -147,7 +149,8 @@ def test_a_closed_bus_refuses_every_call(bus: Bus) -> None:
         lambda: bus.find_again(0), lambda: bus.sdo_read(0, 0x1000, 0), lambda: bus.sdo_write(0, 0x6060, 0, b"\x08"),
         lambda: bus.poll_mailbox(0), lambda: bus.set_sync0(0, 0, 0), lambda: bus.map_process_data({}),
         lambda: bus.set_output(0, b""), lambda: bus.input(0), lambda: bus.wkc_weight(0),
-        lambda: bus.request_state(0, 1),
+        lambda: bus.request_state(0, 1), lambda: bus.registers(0, 0, 1), lambda: bus.object_indices(0),
+        lambda: bus.describe(0, 0x1000),
     ]  # fmt: skip
     for call in calls:
         with pytest.raises(DriverClosedError):
@@ -306,7 +309,64 @@ def test_sdos_are_refused_while_process_data_runs(bus: Bus) -> None:
         bus.sdo_read(0, 0x1000, 0)
     with pytest.raises(StreamingError):
         bus.sdo_write(0, 0x6060, 0, b"\x08")
+    with pytest.raises(StreamingError):
+        bus.object_indices(0)
     bus.sdo_write(0, 0x6060, 0, b"\x08", forced=True)
+
+
+def test_a_forced_sdo_leaves_soem_s_time_outs_as_they_were(bus: Bus, drives: SegmentProcess) -> None:
+    start(bus)
+    before = pysoem.settings.timeouts.tx_mailbox
+    drives.tell("mute", 1, True)
+    with pytest.raises(SdoTimeoutError):
+        bus.sdo_write(1, 0x6060, 0, b"\x08", 5.0, forced=True)
+    drives.tell("mute", 1, False)
+    assert pysoem.settings.timeouts.tx_mailbox == before
+
+
+def test_a_scan_that_fails_leaves_no_slaves_of_the_one_before(bus: Bus, drives: SegmentProcess) -> None:
+    drives.tell("cut", 0)
+    with pytest.raises(DriverConnectionError, match="no slave answers"):
+        bus.scan()
+    assert not bus.scanned
+    with pytest.raises(DriverError, match="no slave at position 0"):
+        bus.al_status(0)
+    drives.tell("mend")
+
+
+def test_a_visit_does_not_ask_again_where_nobody_is(drives: SegmentProcess) -> None:
+    scans = []
+
+    class Counting(Visit):
+        def scan(self) -> list[FoundSlave]:
+            scans.append(self)
+            return super().scan()
+
+    visit = Counting("m0")
+    visit.open()
+    try:
+        visit.scan()
+        drives.tell("cut", 0)
+        with pytest.raises(DriverConnectionError, match="no slave answers"):
+            visit._scan()
+    finally:
+        visit.close()
+        drives.tell("mend")
+    assert len(scans) == 2
+
+
+def test_some_lost_answers_do_not_fail_a_scan(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, lost = bus.read_register, [0, 0]
+
+    def lossy(*arguments: int) -> bytes | None:
+        if lost:
+            lost.pop()
+            return None
+        return read(*arguments)
+
+    monkeypatch.setattr(bus, "read_register", lossy)
+    assert bus._identity(0, bus._slaves[0]).product_code == 0x1001
+    assert not lost
 
 
 def test_emergencies_of_every_slave_arrive_by_polling(bus: Bus, drives: SegmentProcess) -> None:

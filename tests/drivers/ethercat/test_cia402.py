@@ -94,11 +94,48 @@ def test_enabling_resets_a_fault() -> None:
     assert control.enabled
 
 
-def test_the_reset_is_an_edge_and_is_given_again() -> None:
-    control = DriveControl()
+def test_the_reset_is_an_edge_that_lasts_and_is_given_again() -> None:
+    control = DriveControl(reset_cycles=3)
     control.enable()
-    words = [control.step(STATUSWORDS[DriveState.FAULT]) for _ in range(6)]
-    assert words == [0x80, 0, 0x80, 0, 0x80, 0]
+    words = [control.step(STATUSWORDS[DriveState.FAULT]) for _ in range(12)]
+    assert words == [0x80, 0x80, 0x80, 0, 0, 0] * 2
+
+
+def test_a_drive_that_looks_seldom_sees_the_reset() -> None:
+    """It takes every fifth controlword."""
+    drive, control = Drive(DriveState.FAULT), DriveControl(reset_cycles=20)
+    control.enable()
+    status = STATUSWORDS[DriveState.FAULT]
+    for k in range(200):
+        word = control.step(status)
+        if k % 5 == 3:
+            status = drive.cycle(word)
+    assert control.enabled
+
+
+def test_a_quick_stop_of_the_drive_s_own_is_left_to_end() -> None:
+    """Its controlword keeps the voltage on until it has stopped."""
+    control = DriveControl(stop_cycles=100)
+    control.enable()
+    control.step(STATUSWORDS[DriveState.ENABLED])
+    words = [control.step(STATUSWORDS[DriveState.QUICK_STOP]) for _ in range(50)]
+    assert set(words) == {0x02}
+    assert control.dropped
+    assert not control.enabled
+    assert control.step(STATUSWORDS[DriveState.DISABLED]) == 0
+    assert control.goal is Goal.OFF
+
+
+def test_enabling_lets_a_quick_stop_end_first() -> None:
+    drive, control = Drive(DriveState.QUICK_STOP), DriveControl()
+    control.enable()
+    drive.word = 0x02
+    states = run(control, drive)
+    assert states.count(DriveState.QUICK_STOP) == 5  # its own ramp
+    assert control.enabled
+    control.enable()
+    words = [DriveControl.step(control, STATUSWORDS[DriveState.QUICK_STOP]) for _ in range(502)]
+    assert words == [0x02] * 500 + [0x00] * 2  # one that stays there is not waited for for good
 
 
 def test_a_fault_in_operation_is_not_reset_and_the_drive_stays_off() -> None:
@@ -150,3 +187,18 @@ def test_a_lost_drive_needs_enable_again() -> None:
 def test_never_enables_unasked(words: list[int]) -> None:
     control = DriveControl()
     assert {control.step(word) for word in words} <= {0}
+
+
+@given(
+    st.lists(st.sampled_from([*STATUSWORDS.values(), 0xFFFF]), max_size=30),
+    st.sampled_from(["lost", "disable", "blind"]),
+    st.lists(st.sampled_from([*STATUSWORDS.values(), 0xFFFF, 0x1234]), max_size=50),
+)
+def test_after_a_stop_nothing_enables_before_it_is_told(before: list[int], stop: str, after: list[int]) -> None:
+    control = DriveControl(stop_cycles=10)
+    control.enable()
+    for word in before:
+        control.step(word)
+    getattr(control, stop)()
+    assert not any(control.step(word) & 0x08 for word in after)
+    assert not control.enabled

@@ -61,6 +61,9 @@ def test_toml_has_what_it_takes() -> None:
         ({"drive": []}, "drive"),
         ({"other": [{"position": 1, "vendor_id": 2, "product_code": 3}]}, "position 1"),
         ({"cycle": 1000}, "cycle"),
+        ({"cycle_hz": 320}, "cycle_hz = 320: .*60C2.*interpolation_period = false"),
+        ({"cycle_hz": 1600}, "cycle_hz = 1600: .*60C2"),
+        ({"stop_timeout_ms": 5000.0}, "stop_timeout_ms"),
     ],
 )
 def test_wrong_settings_are_named(change: dict[str, Any], says: str) -> None:
@@ -81,6 +84,16 @@ def test_wrong_settings_are_named(change: dict[str, Any], says: str) -> None:
         ({"counts_per_rev": 0.0}, "counts_per_rev"),
         ({"init": [{"object": "6060:00", "type": "i8", "value": 200}]}, "-128 to 127"),
         ({"init": [{"object": "6060", "type": "i8", "value": 2}]}, "object"),
+        ({"rx": {"1600": ["6040:00:16 controlword", "607A:00:16 target_position"]}}, "target_position .*i32"),
+        ({"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position u"]}}, "target_position .*i32"),
+        (
+            {"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "60FF:00:16 target_velocity"]}},
+            "target_velocity .*i32",
+        ),
+        (
+            {"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6071:00:8 target_torque"]}},
+            "target_torque .*i16 or wider",
+        ),
     ],
 )
 def test_wrong_device_tables_are_named(change: dict[str, Any], says: str) -> None:
@@ -97,6 +110,8 @@ def test_wrong_device_tables_are_named(change: dict[str, Any], says: str) -> Non
         ({"position_min_rad": 1.0, "position_max_rad": 1.0}, "not below"),
         ({"sign": 2}, "sign"),
         ({"gear_ratio": -1.0}, "gear_ratio"),
+        ({"position_max_rad": 130.0}, "position_max_rad = 130 is .* counts"),  # 2**31 counts are 127.4 rad
+        ({"position_min_rad": -120.0, "offset_rad": -10.0}, "position_min_rad"),
     ],
 )
 def test_wrong_drive_tables_are_named(change: dict[str, Any], says: str) -> None:
@@ -104,6 +119,12 @@ def test_wrong_drive_tables_are_named(change: dict[str, Any], says: str) -> None
     tables["drive"][1].update(change)
     with pytest.raises(ValidationError, match=says):
         EthercatConfig.model_validate(tables)
+
+
+def test_any_cycle_without_an_interpolation_period() -> None:
+    assert make_config(cycle_hz=320, device={"servo": {**SERVO, "interpolation_period": False}}).cycle_ns == 3_125_000
+    torque = {"1600": ["6040:00:16 controlword", "6071:00:16 target_torque"]}
+    assert make_config(cycle_hz=1600, mode="cst", device={"servo": {**SERVO, "rx": torque}}).cycle_ns == 625_000
 
 
 @pytest.mark.parametrize(

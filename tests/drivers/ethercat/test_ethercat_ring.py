@@ -36,14 +36,17 @@ def test_a_broken_cable_loses_no_drive(ring: SegmentProcess, after: int) -> None
         for _ in range(500):
             driver.read()
         assert driver.report()["enabled"]
+        assert driver.report()["ring_open_at"] == []
         ring.tell("cut", after)
         broken = [driver.read(2.0) for _ in range(200)]
         assert sum(frame.valid is None for frame in broken) > 100
         assert driver.report()["enabled"]
+        assert driver.report()["ring_open_at"] == [after - 1, after]
         ring.tell("mend")
         mended = [driver.read(2.0) for _ in range(200)]
         assert sum(frame.valid is None for frame in mended) > 100
         report = driver.report()
         assert report["enabled"]
+        assert report["ring_open_at"] == []
         assert all(drive["al_state"] == "OP" for drive in report["drives"])
         print({name: report[name] for name in ("frames", "lost_cycles", "overruns", "wkc_errors")}, report["timing"])

@@ -156,6 +156,46 @@ def test_a_slave_that_was_without_power_is_configured_again(driver: EthercatDriv
     accounted(driver, driver.read())
 
 
+def test_a_mailbox_that_does_not_answer_leaves_the_others_in_operation(drives: SegmentProcess) -> None:
+    """A drive that comes back without a mailbox is configured in vain, between the cycles of the others."""
+    with EthercatDriver(config(watchdog_ms=100.0)) as driver:
+        run(driver, 50)
+        drives.tell("power_off", 2)
+        until(driver, lambda r: r["state"] == "recovering")
+        drives.tell("mute", 2, True)
+        drives.tell("power_on", 2)
+        for _ in range(2500):
+            driver.read(5.0)
+            assert [drive["al_state"] for drive in driver.report()["drives"][:2]] == ["OP", "OP"]
+        lost = driver.report()["lost_cycles"] + driver.report()["overruns"]
+        print(f"a mute mailbox cost {lost} cycles in 2.5 s")
+        drives.tell("mute", 2, False)
+        back(driver)
+        recovery = driver.report()["last_recoveries"][-1]
+        assert recovery["position"] == 2
+        assert recovery["failures"] > 1
+
+
+def test_deaf_to_process_data_in_op(drives: SegmentProcess) -> None:
+    """A slave that takes no part and says that it is in OP, for good: its drive is not believed to be enabled."""
+    with EthercatDriver(config(watchdog_ms=6000.0)) as driver:
+        run(driver, 50)
+        enable(driver)
+        drives.tell("poke", 1, 0x060C, "00")  # its FMMUs
+        drives.tell("poke", 1, 0x061C, "00")
+        seen = until(driver, lambda r: not r["enabled"], 200)
+        assert len(seen) < 50
+        report = driver.report()
+        assert report["drives"][1]["al_state"] == "OP"
+        assert report["drives"][1]["state"] == "unknown"
+        assert report["drives"][1]["dropped_out"]
+        with pytest.raises(CommandRefusedError):
+            driver.command(np.zeros(N))
+        run(driver, 600)
+        states = drives.tell("drive_states")
+        assert (states[0], states[2]) == ("SWITCH_ON_DISABLED", "SWITCH_ON_DISABLED")
+
+
 def test_an_al_error_is_said_and_repaired(driver: EthercatDriver, drives: SegmentProcess) -> None:
     enable(driver)
     drives.tell("al_error", 0, 0x001B)
@@ -261,6 +301,8 @@ def test_the_cable_at_the_master(driver: EthercatDriver, drives: SegmentProcess)
     with pytest.raises(DriverTimeoutError, match="had no answer"):
         run(driver, 1000, 0.3)
     assert driver.report()["state"] == "no answer"
+    with pytest.raises(CommandRefusedError, match="nobody on the bus answers"):
+        driver.enable()
     ip("link", "set", "s0", "up")
     for _ in range(20):
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from drivers.ethercat.recovery import INIT, OP, PREOP, SAFEOP, AlStatus, SlaveRecovery, Step
@@ -131,6 +133,24 @@ def test_a_state_that_never_comes_is_given_up() -> None:
     assert set(steps[1:-1]) == {Step.WAIT}
     assert steps[-1] is Step.TO_INIT
     assert recovery.failures == 1
+
+
+def test_a_failure_that_costs_the_others_cycles_is_seldom_repeated() -> None:
+    recovery = SlaveRecovery(5, 0, TIMEOUT)
+    now, tries = 0, []
+    while now < 60_000 * MS:
+        if recovery.due(now):
+            step = recovery.step(AlStatus(PREOP if tries else INIT), now)
+            recovery.step(AlStatus(PREOP), now)
+            assert step in (Step.MAILBOX, Step.CONFIGURE)
+            tries.append(now)
+            recovery.failed(now, dear=True)
+        now += MS
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert pauses[0] >= 400 * MS
+    assert all(after >= before for before, after in pairwise(pauses))
+    assert len(tries) < 12
+    assert pauses[-1] <= 20_000 * MS  # but not given up
 
 
 def test_status_text() -> None:
