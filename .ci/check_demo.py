@@ -34,7 +34,7 @@ def main(path: str) -> int:
 
 def missed_share(bus: dict) -> float:
     """Share of the cycles without a frame."""
-    missed = bus["overruns"] + bus["lost_cycles"]
+    missed = bus.get("overruns", 0) + bus["lost_cycles"]
     return missed / (missed + bus["frames"])
 
 

@@ -19,7 +19,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.errors import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
-from service.config import ArmConfig
+from service.config import ArmConfig, BusConfig
 from service.control import ControlError
 from service.feed import marker
 from service.motion import MotionPlayer
@@ -46,16 +46,14 @@ class Acquisition:
         self.child = child
         arm = child.arm
         model = load_arm_robot(arm, child.config.base).model
-        if isinstance(arm.driver, EthercatConfig) and child.restarts:
+        if isinstance(arm.driver, BusConfig) and child.restarts:
             # Nobody who looked at the arm has asked for power since.
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
         self.keeps_cycle = isinstance(arm.driver, EthercatConfig)
         self.player: MotionPlayer | None = None
-        if isinstance(arm.driver, EthercatConfig) and arm.motion is not None:
-            self.player = MotionPlayer(model, arm.motion, 1.0 / arm.driver.cycle_hz, arm.driver.bridge_cycles)
-            if child.restarts:  # nobody who looked at the arm has asked for motion since
-                self.player.stop("the acquisition was restarted; thetad control enable goes on")
+        if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
+            self.player = self._make_player(arm, model, arm.driver.cycle_hz, arm.driver.bridge_cycles)
         self._prepare(arm)
         if isinstance(arm.driver, EthercatConfig):
             within_s = arm.driver.start_timeout_s + _GRACE_S
@@ -73,10 +71,20 @@ class Acquisition:
         try:
             self.info = self.driver.info
             check_source(arm, model, self.info)
+            if self.player is None and isinstance(arm.driver, BusConfig):
+                self.player = self._make_player(arm, model, self.info.rate_hz)
             self._set_up(arm, model)
         except BaseException:
             self.driver.close()
             raise
+
+    def _make_player(self, arm: ArmConfig, model: RobotModel, rate_hz: float, bridged: int = 0) -> MotionPlayer | None:
+        if arm.motion is None:
+            return None
+        player = MotionPlayer(model, arm.motion, 1.0 / rate_hz, bridged)
+        if self.child.restarts:  # nobody who looked at the arm has asked for motion since
+            player.stop("the acquisition was restarted; thetad control enable goes on")
+        return player
 
     def _prepare(self, arm: ArmConfig) -> None:
         """Do what delays the process, before there is anything to delay."""
@@ -191,6 +199,8 @@ class Acquisition:
                 player.stop(str(error))
         if player.state != state:
             if player.state == "stopped":
+                failure = self.driver.report().get("enable_failure") if isinstance(self.driver, Reporting) else ""
+                player.reason += f" ({failure})" if failure else ""
                 driver.disable()
             self._next_report_ns = 0
             self.child.log.info("motion_" + player.state, reason=player.reason)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from drivers.ads.config import AdsConfig, AxisTable
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
 from service.realtime import RealtimeConfig
 from service.wire import WireError, check_arm_name
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
+#: Drivers that a real arm's drives are behind.
+BusConfig = EthercatConfig | AdsConfig
 #: Longest path of a socket in the file system that Linux accepts.
 MAX_SOCKET_PATH = 107
 
@@ -137,7 +140,7 @@ class ArmConfig(_Table):
 
     name: str
     robot: str  # name of a robot file, or its path
-    driver: Annotated[ReplayConfig | SimConfig | EthercatConfig, Field(discriminator="kind")]
+    driver: Annotated[ReplayConfig | SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
     motion: ArmMotionSettings | None = None  # what the drives of a real arm follow once they are enabled
     realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
@@ -149,7 +152,7 @@ class ArmConfig(_Table):
 
     @model_validator(mode="after")
     def _motion_needs_drives(self) -> ArmConfig:
-        if self.motion is not None and not (isinstance(self.driver, EthercatConfig) and self.driver.mode == "csp"):
+        if self.motion is not None and not (isinstance(self.driver, BusConfig) and self.driver.mode == "csp"):
             raise ValueError(
                 'motion: only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
             )
@@ -215,6 +218,8 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("arm", "motion"): ArmMotionSettings,
     ("arm", "motion", "segments"): SegmentSettings,
     ("arm", "realtime"): RealtimeConfig,
+    ("arm", "driver", "ads"): AdsConfig,
+    ("arm", "driver", "ads", "axis"): AxisTable,
     ("arm", "driver", "ethercat"): EthercatConfig,
     ("arm", "driver", "ethercat", "drive"): DriveTable,
     ("arm", "driver", "ethercat", "device", "*"): DeviceTable,

@@ -163,6 +163,8 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str]
                 snapshot = control.request("snapshot", timeout_s=30.0)
             if all(processes[role]["info"].get("state") == state for role, state in _FINISHED.items()):
                 break
+            if listener.stopped:
+                raise DemonstrationError(f"the motion was stopped: {listener.stopped}")
             if now - progress > _STALL_S:
                 raise DemonstrationError(f"no estimate for {_STALL_S:g} s; the daemon's log tells more")
         if snapshot is None:
@@ -190,6 +192,9 @@ def _evaluate(
     base = base_parameters(model)
     truth = base.theta(standard_parameters(model, base.standard))
     settings = signal_settings(robot)
+    slowest = what.config(directory).arm[0].estimator.get("min_velocity")
+    if slowest is not None:
+        settings = replace(settings, min_velocity=np.array(slowest))
     split_s = what.excite_s + 0.5 * _PAUSE_S
     if what.bus is not None:  # the recording begins with the way to the start of the motion
         split_s = (snapshot["t_ns"] - int(recording.t_ns[0])) * 1e-9
@@ -230,7 +235,7 @@ def _evaluate(
 
 def _accounted(frames: dict[str, Any], bus: dict[str, Any] | None) -> bool:
     """Whether each gap in the frames is a cycle that the driver counted as late or unanswered."""
-    return bool(frames["gaps"] == 0 if bus is None else frames["gaps"] <= bus["overruns"] + bus["lost_cycles"])
+    return bool(frames["gaps"] <= (0 if bus is None else bus.get("overruns", 0) + bus["lost_cycles"]))
 
 
 def _write(

@@ -20,10 +20,13 @@ class Listener:
     ----------
     bus : dict or None
         What the driver last said of itself; None for a source without a bus.
+    stopped : str
+        Why the motion was stopped; empty if it was not.
     """
 
     def __init__(self, endpoints: dict[str, str], arm: str) -> None:
         self.bus: dict[str, Any] | None = None
+        self.stopped = ""
         self._ages: list[float] = []
         self._done = threading.Event()
         self._threads = [
@@ -56,6 +59,8 @@ class Listener:
                     continue
                 if isinstance(message, BodyMessage) and isinstance(message.body.get("source"), dict):
                     self.bus = message.body["source"]
+                    motion = message.body.get("motion", {})
+                    self.stopped = motion["reason"] if motion.get("state") == "stopped" else ""
 
     def __enter__(self) -> Self:
         for thread in self._threads:

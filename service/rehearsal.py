@@ -32,6 +32,7 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _READY_S = 120.0  # the first start compiles
 _STOP_S = 5.0
 _PROBE_CYCLE_NS = 1_000_000
+_PLC_ADDRESS = "127.0.0.2"  # as the shipped configuration has it
 #: The simulated hardware's file, beside the configuration of the arm: bus -> names with the robot in them.
 _FILES = {
     "ethercat": ("ethercat_{}.toml", "ethercat/{}_segment.toml"),
@@ -146,8 +147,8 @@ def simulated_drives(segment: Path, priority: int) -> Hardware:
 
 
 def simulated_plc(file: Path) -> Hardware:
-    """Return a PLC at the loopback address of its file."""
-    return Hardware("plc", str(file))
+    """Return a PLC on loopback, where the shipped configuration looks for it."""
+    return Hardware("plc", str(file), "--address", _PLC_ADDRESS)
 
 
 def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:

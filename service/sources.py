@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drivers.ads.config import AdsConfig
 from drivers.driver import Driver, DriverConfigError, DriverInfo
 from drivers.ethercat.config import EthercatConfig
 from drivers.robot_file import RobotFile, load_robot
 from rt_core.model.robot import RobotModel
-from service.config import ArmConfig, ReplayConfig, check_settings
+from service.config import ArmConfig, BusConfig, ReplayConfig, check_settings
 
 if TYPE_CHECKING:
     from rt_core.online import OnlineSettings
@@ -57,6 +58,10 @@ def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
         from drivers.ethercat.driver import EthercatDriver
 
         return EthercatDriver(arm.driver)
+    if isinstance(arm.driver, AdsConfig):
+        from drivers.ads.driver import AdsDriver
+
+        return AdsDriver(arm.driver)
     from sim_backend.driver import SimDriver
 
     return SimDriver(model, arm.driver.settings, arm.driver.motion, pace=arm.driver.pace)
@@ -70,10 +75,10 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
             f"robot {model.name!r} has {model.n}; choose the robot that was recorded"
         )
     names = tuple(joint.name for joint in model.joints)
-    if isinstance(arm.driver, EthercatConfig) and info.joint_names != names:
+    if isinstance(arm.driver, BusConfig) and info.joint_names != names:
         raise DriverConfigError(
             f"arm {arm.name}: the drives are those of joints {', '.join(info.joint_names)}, and robot {model.name!r} "
-            f"has {', '.join(names)}; list one drive a joint, in the robot's order"
+            f"has {', '.join(names)}; list one drive or axis a joint, in the robot's order"
         )
     positions = {"q"} if model.transmission is None else {"q", "q_motor"}
     torques = {"tau"} if model.transmission is None else {"tau", "current"}

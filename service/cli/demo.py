@@ -119,14 +119,15 @@ def show(result: dict[str, Any]) -> None:
 def show_bus(result: dict[str, Any]) -> None:
     """Print what became of the bus's cycles, and how punctual they were."""
     bus, frames = result["bus"], result["frames"]
+    late = f"{bus['overruns']} skipped because the loop was late, " if "overruns" in bus else ""
     print(
-        f"\nEtherCAT: {bus['frames']} cycles with a frame, {bus['overruns']} skipped because the loop was late, "
-        f"{bus['lost_cycles']} without an answer; of {frames['sent']} frames sent, {frames['received']} were estimated "
-        f"with and {frames['recorded']} recorded"
+        f"\nbus: {bus['frames']} cycles with a frame, {late}{bus['lost_cycles']} lost; of {frames['sent']} frames "
+        f"sent, {frames['received']} were estimated with and {frames['recorded']} recorded"
     )
     print(f"{'us':28s}{'p50':>9s}{'p99':>9s}{'p99.9':>9s}{'max':>9s}")
-    rows = [("period", bus["timing"]["period"]), ("period of an empty loop", result["empty_loop_us"])]
-    rows += [(name.replace("_", " "), bus["timing"][name]) for name in ("round_trip", "lateness", "execution")]
+    rows = [(name.replace("_", " "), row) for name, row in bus["timing"].items()]
+    if result["empty_loop_us"]:
+        rows.append(("period of an empty loop", result["empty_loop_us"]))
     rows.append(("frame to estimate", result["latency_us"]))
     for name, row in rows:
         print(f"{name:28s}" + "".join(f"{row[key]:9.0f}" for key in ("p50_us", "p99_us", "p999_us", "max_us")))

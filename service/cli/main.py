@@ -35,6 +35,7 @@ COMMANDS = (
     "record",
     "control",
     "ethercat",
+    "ads",
     "sim",
     "importing",
     "recordings",

@@ -52,9 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(config: Any, origin: str) -> int:
     """Load every robot, open every source and build every estimator's settings; raises what is wrong."""
-    from drivers.ethercat.config import EthercatConfig
     from drivers.robot_file import RobotError
-    from service.config import ConfigError
+    from service.config import BusConfig, ConfigError
     from service.sources import check_source, load_arm_robot, make_driver, online_settings
 
     arms = []
@@ -64,7 +63,7 @@ def check(config: Any, origin: str) -> int:
         except RobotError as error:
             raise ConfigError(f"{origin}: arm[{index}].robot: {error}") from error
         online_settings(arm, robot, f"{origin}: arm[{index}].estimator")
-        if isinstance(arm.driver, EthercatConfig):  # the bus is started, but nothing switched on
+        if isinstance(arm.driver, BusConfig):  # the bus is started, but nothing switched on
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         with make_driver(arm, robot.model) as driver:
             check_source(arm, robot.model, driver.info)

@@ -1,0 +1,391 @@
+"""The ADS driver: frames from the ring buffer of a TwinCAT PLC, set positions back."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from drivers.ads.arm import Arm
+from drivers.ads.config import AdsConfig
+from drivers.ads.connection import Attached, attach
+from drivers.ads.errors import MOVED, AdsError
+from drivers.ads.layout import REASONS
+from drivers.ads.link import RUN, STATES, Link
+from drivers.ads.stream import SampleStream
+from drivers.driver import DriverClosedError, DriverConfigError, DriverError, DriverInfo, DriverTimeoutError
+from drivers.ethercat.cycle import now_ns, sleep_until
+from drivers.frame import JointFrame
+from rt_core.types import FloatArray
+
+#: Without a new cycle for so long, the PLC stands still.
+_STILL_NS = 300_000_000
+#: How often an online change, or the state of a PLC that stands still, is looked for.
+_LOOK_NS = 1_000_000_000
+_STILL_LOOK_NS = 200_000_000
+_FIRST_RETRY_NS = 50_000_000
+#: With notifications, how often the head is read when nothing is commanded.
+_HEAD_NS = 100_000_000
+#: How long axes may take to stop on close.
+_STOP_NS = 1_000_000_000
+
+
+class AdsDriver:
+    """An arm behind a TwinCAT PLC that runs `FB_Theta` (`deploy/twincat`).
+
+    `read` does everything: it fetches blocks of samples when they are due, writes heartbeat and set positions, and
+    reconnects.  All of ADS is used by the thread that reads.
+
+    `seq` counts the cycles of the PLC from the first frame on; each number has a frame or is counted as lost.  After a
+    restart of the PLC program it goes on with the cycles that passed meanwhile.  `t_bus_ns` is the distributed-clock
+    time of the cycle if the PLC has one, otherwise the PLC's time; both since 1970.
+
+    Parameters
+    ----------
+    config : AdsConfig
+    """
+
+    def __init__(self, config: AdsConfig) -> None:
+        self.config = config
+        self._link = Link(config.target)
+        self._notified = config.transfer == "notification"
+        self._info: DriverInfo | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._attached: Attached | None = None
+        self._due_ns = self._look_ns = 0
+        self._heartbeat = 0
+        self._problem = ""
+        self._state = "running"
+        self._outage_ns = 0  # when it began; 0: there is none
+        self._retry_ns = _FIRST_RETRY_NS
+        self._reconnects = self._restarts = self._online_changes = 0
+        self._recoveries: deque[dict[str, Any]] = deque(maxlen=10)
+
+    # --- the protocol Driver
+
+    @property
+    def info(self) -> DriverInfo:
+        """What the driver delivers; raises `DriverClosedError` unless open."""
+        if self._info is None:
+            raise DriverClosedError(f"ADS {self.config.target}: not open")
+        return self._info
+
+    def open(self) -> None:
+        """Connect, check the PLC's variables, and begin with the block that is being written.
+
+        Raises
+        ------
+        DriverConfigError
+            A variable is missing or declared otherwise; axes, lead and PLC do not fit together.
+        DriverConnectionError
+            No connection, no route, no PLC, not in run mode, or its program does not count cycles.
+        DriverError
+            It is open already.
+        """
+        if self._info is not None:
+            raise DriverError(f"ADS {self.config.target}: already open")
+        self._reset()
+        try:
+            self._attached = attached = attach(self._link, self.config)
+            cycle_ns = attached.info.cycle_ns
+            self._stream = SampleStream(cycle_ns, attached.dc)
+            self._arm = Arm(self.config, attached.scaling, attached.places, attached.sizes, cycle_ns)
+            self._begin(attached, restarted=False)
+        except BaseException:
+            self._link.close()
+            raise
+        self._info = DriverInfo(
+            source="ads",
+            joint_names=tuple(axis.joint for axis in self.config.axis),
+            channels=attached.decoder.channels,
+            rate_hz=1e9 / cycle_ns,
+            clock="dc" if attached.dc else "plc",
+            lossless=False,
+        )
+        if self.config.enable:
+            self.enable()
+
+    def _begin(self, attached: Attached, restarted: bool) -> None:
+        self._stream.attach(attached.program, attached.decoder, attached.head, restarted)
+        self._arm.observe(attached.head, now_ns())
+        if self._notified:
+            attached.program.notify(self._stream.notified)
+        self._due_ns = self._look_ns = now_ns()
+        self._look_ns += _LOOK_NS
+        self._state, self._problem = "running", ""
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        """Return the next frame.
+
+        Raises
+        ------
+        DriverTimeoutError
+            None within `timeout_s`; the message says what is wrong.  The next call goes on trying.
+        DriverClosedError
+            Not open.
+        """
+        if self._info is None:
+            raise DriverClosedError(f"ADS {self.config.target}: read while it is not open")
+        stream = self._stream
+        if not stream.frames:
+            self._wait(now_ns() + round(timeout_s * 1e9), timeout_s)
+        frame, cycle = stream.frames.popleft()
+        self._arm.frame(frame, cycle)
+        return frame
+
+    def _wait(self, limit_ns: int, timeout_s: float) -> None:
+        """Do what is due until there are frames."""
+        while True:
+            at_ns = now_ns()
+            if at_ns >= self._due_ns:
+                self._step()
+            elif self._notified and self._attached is not None:
+                self._take_notified()
+            if self._stream.frames:
+                return
+            at_ns = now_ns()
+            if at_ns >= limit_ns:
+                why = f": {self._problem}" if self._problem else ""
+                raise DriverTimeoutError(f"ADS {self.config.target}: no frame within {timeout_s:g} s{why}")
+            self._sleep(min(limit_ns, self._due_ns))
+
+    def _sleep(self, until_ns: int) -> None:
+        if self._notified and self._attached is not None:
+            # The queue wakes this thread; what it gives back goes to the front of the blocks.
+            self._stream.wait_notified(until_ns)
+        else:
+            sleep_until(until_ns)
+
+    def close(self) -> None:
+        """Stop the axes if they are on, and disconnect; may be called more than once."""
+        opened, self._info = self._info is not None, None
+        try:
+            if opened and self._attached is not None and self._arm.active:
+                self._stop_axes()
+        finally:
+            self._attached = None
+            self._link.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        self.close()
+        return False
+
+    # --- the protocols Commandable and Reporting
+
+    @property
+    def enabled(self) -> bool:
+        """Whether all axes are on and follow commands."""
+        return self._info is not None and self._attached is not None and self._arm.enabled
+
+    def enable(self) -> None:
+        """Switch all axes on, over the next polls; the PLC resets faults on the way.
+
+        Raises
+        ------
+        CommandRefusedError
+            `mode = "none"`, the PLC does not answer, or another program commands the axes.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        self._arm.enable(now_ns())
+        self._due_ns = min(self._due_ns, now_ns())
+
+    def disable(self) -> None:
+        """Have the PLC stop all axes and switch them off, with the next poll."""
+        self._checked()
+        self._arm.disable()
+        self._due_ns = min(self._due_ns, now_ns()) if self._attached is not None else self._due_ns
+
+    def command(self, target: FloatArray) -> None:
+        """Set the target (n,) [rad] that follows the frame read last, `lead_ms` after its cycle.
+
+        Raises
+        ------
+        CommandRefusedError
+            The axes are not enabled, a target is not finite, outside the limits, too big a step, or too late.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        self._arm.command(target)
+
+    def _checked(self) -> None:
+        if self._info is None:
+            raise DriverClosedError(f"ADS {self.config.target}: not open")
+
+    def report(self) -> dict[str, Any]:
+        """State of connection, PLC and axes, and counts since `open`, as plain values."""
+        self._checked()
+        stream, head = self._stream, self._stream.head
+        assert head is not None
+        here = self._attached is not None
+        return {
+            "state": self._state,
+            "problem": self._problem,
+            "enabled": self.enabled,
+            "enable_failure": self._arm.failure,
+            "axes_state": self._arm.state if here else "unknown",
+            "axes_reason": REASONS.get(head.reason, f"reason {head.reason}"),
+            **stream.counts(),
+            "requests": self._link.requests,
+            "sum_commands": self._link.sum_commands,
+            "reconnects": self._reconnects,
+            "plc_restarts": self._restarts,
+            "online_changes": self._online_changes,
+            "last_recoveries": list(self._recoveries),
+            "setpoint_buffers": self._arm.buffers,
+            "setpoints_refused": head.refused,
+            "setpoint_underruns": head.underruns,
+            "exceeded_cycles": head.exceeded,
+            "clock_drift_ppm": stream.clock.drift_ppm,
+            "timing": {"round_trip": stream.round_trip.summary(), "age": stream.age.summary()},
+        }
+
+    # --- one step: poll, or come back
+
+    def _step(self) -> None:
+        try:
+            if self._attached is None:
+                self._come_back()
+            else:
+                self._poll(self._attached)
+        except DriverClosedError:
+            raise
+        except AdsError as error:
+            if self._attached is not None and error.code in MOVED and not self._link.broken:
+                self._lose("looking the variables up again", str(error), keep_link=True)
+            else:
+                self._lose("no answer", str(error))
+        except DriverError as error:
+            self._lose("not usable", str(error))
+
+    def _poll(self, attached: Attached) -> None:
+        order = self._arm.order(attached.cycles(self._interval_ns))
+        if order is not None:
+            self._heartbeat += 1
+            assert self._stream.head is not None
+            attached.program.write(self._stream.head.start, self._heartbeat, order.enable, order.buffer)
+        run = attached.head.start
+        head = self._stream.poll(0 if self._notified else attached.blocks(self._interval_ns), lag=int(self._notified))
+        if head.start != run:
+            self._lose("looking the variables up again", "the PLC program began anew", keep_link=True)
+            return
+        at_ns = now_ns()
+        self._arm.observe(head, at_ns)
+        if at_ns - self._stream.new_ns > _STILL_NS:
+            self._stands_still()
+            self._due_ns = at_ns + _STILL_LOOK_NS
+            return
+        if self._state != "running":
+            self._recovered(at_ns)
+        self._due_ns = self._next_poll_ns(at_ns)
+        if at_ns >= self._look_ns:
+            self._look_ns = at_ns + _LOOK_NS
+            if attached.program.moved():
+                self._lose("looking the variables up again", "an online change", keep_link=True)
+
+    @property
+    def _interval_ns(self) -> int:
+        return round(self.config.poll_ms * 1e6)
+
+    def _next_poll_ns(self, at_ns: int) -> int:
+        """When the last block within `poll_ms` will be complete; `poll_ms` later if none will."""
+        attached = self._attached
+        assert attached is not None
+        if self._notified and not self._arm.active:
+            return at_ns + max(_HEAD_NS, self._interval_ns)
+        latest_ns = at_ns + self._interval_ns
+        if self._notified:
+            return latest_ns
+        block_ns = attached.block_ns
+        complete_ns = self._stream.new_ns + self._stream.expected_in_ns + attached.info.cycle_ns // 2
+        if complete_ns > latest_ns:
+            return latest_ns
+        return max(complete_ns + (latest_ns - complete_ns) // block_ns * block_ns, at_ns + 1_000_000)
+
+    def _take_notified(self) -> None:
+        if not self._stream.take_notified():
+            self._due_ns = now_ns()  # a notification was lost: the ring has the block
+
+    def _stands_still(self) -> None:
+        if self._state == "running":
+            self._outage_ns = now_ns()
+        state, _ = self._link.state()
+        if state == RUN:
+            self._state = "not counting"
+            self._problem = (
+                "the PLC is in run mode, and its program counts no cycles: a breakpoint, or FB_Theta is not called"
+            )
+        else:
+            name = STATES.get(state, str(state))
+            self._state, self._problem = f"PLC in {name}", f"the PLC is in {name} mode: start it"
+        self._arm.lost(self._problem)
+
+    def _lose(self, state: str, problem: str, keep_link: bool = False) -> None:
+        """Go on without the PLC's variables; `_come_back` looks for them, at once if only they have changed."""
+        at_ns = now_ns()
+        if not self._outage_ns:
+            self._outage_ns = at_ns
+        was_there = self._attached is not None
+        self._attached = None
+        self._arm.lost(problem or state)
+        self._state, self._problem = state, problem
+        if not keep_link:
+            self._link.close()
+        if was_there:
+            self._retry_ns = _FIRST_RETRY_NS
+        self._due_ns = at_ns if keep_link and was_there else at_ns + self._retry_ns
+        self._retry_ns = min(2 * self._retry_ns, round(self.config.reconnect_max_s * 1e9))
+
+    def _come_back(self) -> None:
+        reconnected = not self._link.is_open
+        before = self._stream.head
+        attached = attach(self._link, self.config)
+        assert self._info is not None
+        assert before is not None
+        same_rate = abs(1e9 / attached.info.cycle_ns - self._info.rate_hz) < 1e-6
+        if attached.decoder.channels != self._info.channels or not same_rate:
+            raise DriverConfigError(
+                "the PLC program has other channels or another cycle than at the start: restart thetad to take them"
+            )
+        self._attached = attached
+        restarted = attached.head.start != before.start
+        self._restarts += restarted
+        self._reconnects += reconnected
+        self._online_changes += not (restarted or reconnected)
+        self._recovered(now_ns())
+        self._begin(attached, restarted)
+
+    def _recovered(self, at_ns: int) -> None:
+        if self._outage_ns:
+            self._recoveries.append(
+                {"cause": self._problem or self._state, "duration_ms": (at_ns - self._outage_ns) * 1e-6}
+            )
+        self._outage_ns, self._retry_ns = 0, _FIRST_RETRY_NS
+        self._state, self._problem = "running", ""
+
+    # --- end
+
+    def _stop_axes(self) -> None:
+        self._arm.disable()
+        until_ns = now_ns() + _STOP_NS
+        while self._arm.active and now_ns() < until_ns:
+            attached = self._attached
+            assert attached is not None
+            try:
+                self._poll(attached)
+            except AdsError:
+                return  # the PLC stops them for want of a heartbeat
+            if self._attached is None:
+                return
+            self._stream.frames.clear()
+            sleep_until(now_ns() + self._interval_ns)

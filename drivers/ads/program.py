@@ -1,0 +1,168 @@
+"""The PLC program as this computer sees it: its variables by handle, checked against the layout."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from drivers.ads.errors import AdsError, AdsSymbolError
+from drivers.ads.layout import COMMAND, HEAD, INFO, LATEST, RING, SETPOINTS, Sizes, structure
+from drivers.ads.link import SYMBOL_VERSION, VALUE_BY_HANDLE, Link
+from drivers.ads.matching import Matched, match
+from drivers.ads.setpoints import Buffer, encode
+
+#: Where a value lies: index group, index offset.
+_Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Info:
+    """`stInfo`: what the program says of itself."""
+
+    start: int
+    channels: int
+    cycle_ns: int
+    heartbeat_ms: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Head:
+    """`stHead`: how far the program is."""
+
+    start: int
+    samples: int
+    blocks: int
+    time: int
+    state: int
+    reason: int
+    underruns: int
+    refused: int
+    sequence: int
+    exceeded: int
+
+
+class PlcProgram:
+    """Access to the variables of one PLC program.
+
+    Parameters
+    ----------
+    link : Link
+        Open.
+    variables : str
+        Global variable list.
+
+    Attributes
+    ----------
+    matched : Matched
+        What was found.
+    by_address : bool
+        Blocks are read by address, since the server has no symbols for elements of arrays.
+
+    Raises
+    ------
+    AdsSymbolError, LayoutMismatchError, AdsError
+        As `matching.match`.
+    """
+
+    def __init__(self, link: Link, variables: str) -> None:
+        self._link = link
+        self._variables = variables
+        self.matched: Matched = match(link, variables)
+        self.by_address = False
+        self.sizes: Sizes = self.matched.sizes
+        self._head = structure("ST_ThetaHead", self.sizes)
+        self._command = structure("ST_ThetaCommand", self.sizes)
+        self._head_place = self._by_handle(HEAD)
+        self._info_place = self._by_handle(INFO)
+        self._command_place = self._by_handle(COMMAND)
+        self._blocks = self._elements(RING, self.sizes.blocks)
+        self._setpoints = self._elements(SETPOINTS, 2)
+        self._block_bytes = ctypes.sizeof(structure("ST_ThetaBlock", self.sizes))
+        self._head_bytes = ctypes.sizeof(self._head)
+        self._version = self.version()
+        self.info = self.read_info()
+
+    def _by_handle(self, name: str) -> _Place:
+        return VALUE_BY_HANDLE, self._link.handle(f"{self._variables}.{name}")
+
+    def _elements(self, name: str, count: int) -> list[_Place]:
+        """Places of the elements of an array: by handle, or by address if the server has no such symbols."""
+        first, symbol = self.matched.lower[name], self.matched.symbols[name]
+        try:
+            return [self._by_handle(f"{name}[{first + k}]") for k in range(count)]
+        except AdsError as error:
+            if not isinstance(error, AdsSymbolError) and not error.code:
+                raise
+            self.by_address = True
+            stride = symbol.size // count
+            return [(symbol.group, symbol.offset + k * stride) for k in range(count)]
+
+    # ------------------------------------------------------------ reading
+
+    def version(self) -> int | None:
+        """Symbol version, which changes with each online change; None if the server has none."""
+        try:
+            return bytes(self._link.read(SYMBOL_VERSION, 0, 1, "symbol version"))[0]
+        except AdsError as error:
+            if self._link.broken:
+                raise
+            del error
+            return None
+
+    def moved(self) -> bool:
+        """Whether there was an online change since the variables were looked up."""
+        return self._version is not None and self.version() != self._version
+
+    def read_info(self) -> Info:
+        """Read `stInfo`."""
+        kind = structure("ST_ThetaInfo", self.sizes)
+        raw: Any = kind.from_buffer_copy(bytes(self._link.read(*self._info_place, ctypes.sizeof(kind), INFO)))
+        names = tuple(bytes(name).partition(b"\0")[0].decode("windows-1252", "replace") for name in _names(raw.aNames))
+        return Info(raw.nStart, raw.nChannels, raw.nCycleNs, raw.nHeartbeatMs, names)
+
+    def read(self, numbers: Sequence[int]) -> tuple[Head, list[Any]]:
+        """Read `stHead` and the places of these blocks, in one request if the server can."""
+        places = [(*self._head_place, self._head_bytes)]
+        places += [(*self._blocks[number % self.sizes.blocks], self._block_bytes) for number in numbers]
+        head, *blocks = self._link.sum_read(places, "samples")
+        return self._parse_head(head), blocks
+
+    def _parse_head(self, raw: Any) -> Head:
+        found: Any = self._head.from_buffer_copy(bytes(raw))
+        return Head(
+            found.nStart,
+            found.nSamples,
+            found.nBlocks,
+            found.nTime,
+            found.nState,
+            found.nReason,
+            found.nUnderruns,
+            found.nRefused,
+            found.nSequence,
+            found.nExceeded,
+        )
+
+    def notify(self, into: SimpleQueue[tuple[int, bytes]]) -> None:
+        """Have each new block put into `into`."""
+        place = self._by_handle(LATEST)
+        cycle_ms = self.info.cycle_ns * 1e-6
+        self._link.notify(*place, self._block_bytes, into, cycle_ms)
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, start: int, heartbeat: int, enable: bool, buffer: Buffer | None) -> None:
+        """Write `stCommand`, and a buffer of set positions if there is one."""
+        command = self._command(nStart=start, nHeartbeat=heartbeat & 0xFFFFFFFF, nEnable=int(enable))
+        items: list[tuple[int, int, bytes | bytearray]] = []
+        if buffer is not None:
+            items.append((*self._setpoints[buffer.sequence % 2], encode(buffer, start, self.sizes)))
+        items.append((*self._command_place, bytes(command)))
+        self._link.sum_write(items, "set positions" if buffer is not None else "heartbeat")
+
+
+def _names(array: Any) -> list[bytes]:
+    return [bytes(memoryview(element)) if not isinstance(element, bytes) else element for element in array]

@@ -1,0 +1,43 @@
+"""A PLC made from its description: the arm, its axes, the program, the faults."""
+
+from __future__ import annotations
+
+import time
+
+from drivers.robot_file import RobotError, load_robot
+from sim_backend.driven import DRIVEN
+from sim_backend.errors import SimulationConfigError
+from sim_backend.plc.faults import FaultSchedule
+from sim_backend.plc.machine import Machine
+from sim_backend.plc.plc import SimulatedPlc
+from sim_backend.plc.settings import PlcFileError, PlcSettings
+
+
+def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, origin: str = "PLC") -> SimulatedPlc:
+    """Make the PLC.
+
+    Parameters
+    ----------
+    settings : PlcSettings
+    now_ns : int
+        CLOCK_MONOTONIC at which the first cycle begins [ns].
+    wall_ns : int, optional
+        Host time then [ns since 1970]; by default the present one.
+    origin : str
+        Where `settings` come from, for messages.
+
+    Raises
+    ------
+    PlcFileError
+        Robot, axes or faults do not fit together.
+    """
+    try:
+        model = load_robot(settings.robot).model
+        noise = {"torque_noise": settings.torque_noise, "velocity_noise": settings.velocity_noise}
+        sim = DRIVEN.model_copy(update={"seed": settings.seed} | noise)
+        machine = Machine(model, settings.axis, sim, settings.start, settings.enable_ms * 1e-3)
+        faults = FaultSchedule(settings.fault, [axis.joint for axis in settings.axis], settings.cycle_ns)
+    except (RobotError, SimulationConfigError) as error:
+        raise PlcFileError(f"{origin}: {error}") from error
+    wall_ns = time.time_ns() if wall_ns is None else wall_ns
+    return SimulatedPlc(settings, model, machine, faults, now_ns, wall_ns + round(settings.clock_offset_ms * 1e6))

@@ -1,0 +1,52 @@
+"""Time of the PLC: cycles on an exact grid, on the host's clock and on its own.
+
+Cycle `k` begins `k` cycles of the PLC's clock after the first one.  Its own time is an integer number of 100 ns since
+1601, its distributed clock one of ns since 2000; the host's clock runs at another rate.
+"""
+
+from __future__ import annotations
+
+#: From 1601-01-01 to 1970-01-01 [100 ns], and from 1970-01-01 to 2000-01-01 [ns], both UTC.
+EPOCH_1601_100NS = 116_444_736_000_000_000
+EPOCH_2000_NS = 946_684_800_000_000_000
+
+
+class PlcClock:
+    """The grid of the cycles.
+
+    Parameters
+    ----------
+    cycle_ns : int
+        A whole number of 100 ns.
+    now_ns : int
+        CLOCK_MONOTONIC of the first cycle [ns].
+    wall_ns : int
+        Time of the PLC's clock then [ns since 1970].
+    ppm : float
+        How much faster than the host's the PLC's clock runs.
+    """
+
+    def __init__(self, cycle_ns: int, now_ns: int, wall_ns: int, ppm: float = 0.0) -> None:
+        self._cycle_ns = cycle_ns
+        self._start_ns = now_ns
+        self._rate_ppb = round(ppm * 1000.0)
+        # On the grid of its own cycles, as a task driven by the distributed clock is.
+        first_ns = wall_ns // cycle_ns * cycle_ns
+        self._time_100ns = first_ns // 100 + EPOCH_1601_100NS
+        self._dc_ns = first_ns - EPOCH_2000_NS
+
+    def due_ns(self, cycle: int) -> int:
+        """CLOCK_MONOTONIC at which a cycle begins [ns]."""
+        return self._start_ns + cycle * self._cycle_ns * 1_000_000_000 // (1_000_000_000 + self._rate_ppb)
+
+    def time_100ns(self, cycle: int) -> int:
+        """Time of a cycle on the PLC's clock [100 ns since 1601-01-01 UTC]."""
+        return self._time_100ns + cycle * self._cycle_ns // 100
+
+    def dc_ns(self, cycle: int) -> int:
+        """Time of a cycle on the distributed clock [ns since 2000-01-01 UTC]."""
+        return self._dc_ns + cycle * self._cycle_ns
+
+    def step(self, amount_100ns: int) -> None:
+        """Set the PLC's clock, as time synchronisation does; the distributed clock stays."""
+        self._time_100ns += amount_100ns

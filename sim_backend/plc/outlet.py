@@ -1,0 +1,74 @@
+"""What a connection sends, and how: at once, late, several answers together, or in small pieces."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass
+class LineFaults:
+    """How answers get to all clients of a PLC; nothing is wrong at first.
+
+    Attributes
+    ----------
+    delay_ns, delayed : int
+        So many of the next packets are sent later by this time; what comes after them waits for them.
+    hold_until_ns : int
+        Packets are kept until this time, then sent together.
+    silent_until_ns : int
+        Until this time nothing is answered at all.
+    piece_bytes, piece_gap_ns : int
+        Size of the pieces that packets are sent in, 0: whole; and the time between two.
+    """
+
+    delay_ns: int = 0
+    delayed: int = 0
+    hold_until_ns: int = 0
+    silent_until_ns: int = 0
+    piece_bytes: int = 0
+    piece_gap_ns: int = 0
+
+
+class Outlet:
+    """Packets of one connection on their way to the socket, in order.
+
+    Parameters
+    ----------
+    faults : LineFaults
+    """
+
+    def __init__(self, faults: LineFaults) -> None:
+        self._faults = faults
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._last_ns = 0
+
+    def put(self, data: bytes, now_ns: int) -> None:
+        """Take a packet at a time [ns]."""
+        faults = self._faults
+        release_ns = max(now_ns, self._last_ns, faults.hold_until_ns)
+        if faults.delayed > 0:
+            faults.delayed -= 1
+            release_ns = max(release_ns, now_ns + faults.delay_ns)
+        size = faults.piece_bytes or len(data)
+        for place in range(0, len(data), size):
+            self._waiting.append((release_ns, data[place : place + size]))
+            if place + size < len(data):
+                release_ns += faults.piece_gap_ns
+        self._last_ns = release_ns
+
+    def due(self, now_ns: int) -> list[bytes]:
+        """Return what is to be sent by now, each piece by itself."""
+        waiting, pieces, last_ns = self._waiting, list[list[bytes]](), None
+        while waiting and waiting[0][0] <= now_ns:
+            release_ns, data = waiting.popleft()
+            if release_ns != last_ns:
+                pieces.append([])
+            pieces[-1].append(data)
+            last_ns = release_ns
+        return [b"".join(piece) for piece in pieces]
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next one is due [ns]; None if nothing waits."""
+        return self._waiting[0][0] if self._waiting else None

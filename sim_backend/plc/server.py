@@ -1,0 +1,265 @@
+"""A simulated PLC on TCP: sockets and the clock, in one thread.
+
+All cycles that are due are run in order, so that a process that was late loses none of them.  It catches up at no more
+than twice the speed of time, and answers its clients meanwhile, so that these can follow.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TypeVar
+
+from sim_backend.errors import SimulationError
+from sim_backend.plc.plc import SimulatedPlc
+from sim_backend.plc.route import RouteService
+from sim_backend.plc.session import Session
+
+_LONGEST_WAIT_S = 0.05
+_LARGEST_STEP_NS = 5_000_000
+_CATCH_UP = 2
+_RECEIVED = 256 * 1024
+_BACKLOG = 32
+_MOST_UNSENT = 64 * 1024 * 1024  # bytes that wait for a client that does not read
+Result = TypeVar("Result")
+
+
+class ServerError(SimulationError):
+    """The server cannot be at this address."""
+
+
+class _Connection:
+    """A socket and what answers its client."""
+
+    def __init__(self, client: socket.socket, session: Session) -> None:
+        self.socket, self.session = client, session
+        self.unsent = bytearray()
+
+
+class Server:
+    """A PLC at a TCP address, and at the UDP port after it for routes.
+
+    Parameters
+    ----------
+    simulated : SimulatedPlc
+    address : str
+        IPv4 address; of loopback for most uses.  Any of 127.0.0.0/8 lets several PLCs be side by side.
+    port : int, optional
+        0: any that is free.
+
+    Attributes
+    ----------
+    port : int
+        The one that is used.
+    plc : SimulatedPlc
+    latest_ns : int
+        Longest time by which a cycle was run late [ns].
+
+    Raises
+    ------
+    ServerError
+        The address is not this machine's, or taken.
+    """
+
+    def __init__(self, simulated: SimulatedPlc, address: str, port: int = 48898) -> None:
+        self.plc = simulated
+        self.latest_ns = 0
+        self._routes = RouteService(simulated)
+        self._connections: dict[int, _Connection] = {}
+        self._lock = threading.Lock()
+        self._stop = False
+        self._now_ns = time.monotonic_ns()
+        self._paced_ns = self._now_ns
+        self._listener, self._udp = _bind(address, port)
+        self.port = int(self._listener.getsockname()[1])
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+        self._listener.close()
+        self._udp.close()
+        for end in (self._wake_reader, self._wake_writer):
+            os.close(end)
+
+    def stop(self) -> None:
+        """Let `run` return; may be called from a signal handler or another thread."""
+        self._stop = True
+        self._wake()
+
+    def do(self, task: Callable[[SimulatedPlc], Result]) -> Result:
+        """Do something with the PLC from another thread than that of `run`, between two turns of its loop."""
+        with self._lock:
+            result = task(self.plc)
+        self._wake()
+        return result
+
+    def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Be the PLC until `stop`, SIGTERM or SIGINT; `ready` is called when clients are answered from now on.
+
+        Raises
+        ------
+        SimulationDivergedError
+        """
+        with _signals(self):
+            self.plc.advance(time.monotonic_ns())  # since it was made, and its kernels loaded
+            self._now_ns = self._paced_ns = time.monotonic_ns()
+            self.latest_ns = 0
+            if ready is not None:
+                ready()
+            while not self._stop:
+                self._wait()
+                self.serve()
+
+    def serve(self) -> None:
+        """Do what is due: cycles of the task, requests that have come, packets to send."""
+        with self._lock:
+            self._advance()
+            self._accept()
+            for connection in list(self._connections.values()):
+                self._receive(connection)
+            now_ns = time.monotonic_ns()
+            for connection in list(self._connections.values()):
+                self._send(connection, now_ns)
+
+    def _advance(self) -> None:
+        now_ns = time.monotonic_ns()
+        step_ns = min(now_ns - self._now_ns, _LARGEST_STEP_NS) * _CATCH_UP
+        self._now_ns = now_ns
+        self._paced_ns = min(now_ns, self._paced_ns + step_ns)
+        self.latest_ns = max(self.latest_ns, now_ns - self.plc.due_ns())
+        self.plc.advance(self._paced_ns)
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):  # it has been told often enough
+            os.write(self._wake_writer, b"\0")
+
+    def _wait(self) -> None:
+        due_ns = [self.plc.due_ns()]
+        writing: list[socket.socket] = []
+        for connection in self._connections.values():
+            next_ns = connection.session.outlet.next_ns
+            if connection.unsent:
+                writing.append(connection.socket)
+            elif next_ns is not None:
+                due_ns.append(next_ns)
+        wait_s = max(0.0, (min(due_ns) - time.monotonic_ns()) * 1e-9)
+        reading = [self._wake_reader, self._listener.fileno(), self._udp.fileno(), *self._connections]
+        # Not poll, whose time-outs are whole milliseconds.
+        wait_s = min(wait_s, _LONGEST_WAIT_S)
+        ready = select.select(reading, writing, (), wait_s)[0]
+        if self._wake_reader in ready:
+            os.read(self._wake_reader, 4096)
+        if self._udp.fileno() in ready:
+            self._answer_datagram()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = _Connection(client, self.plc.connect())
+            self._connections[client.fileno()] = connection
+            if connection.session.closed:
+                self._drop(connection)
+
+    def _receive(self, connection: _Connection) -> None:
+        try:
+            data = connection.socket.recv(_RECEIVED)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        connection.session.receive(data, time.monotonic_ns())
+
+    def _send(self, connection: _Connection, now_ns: int) -> None:
+        try:
+            if connection.unsent:
+                del connection.unsent[: _send(connection.socket, connection.unsent)]
+            for piece in connection.session.outlet.due(now_ns):
+                sent = 0 if connection.unsent else _send(connection.socket, piece)
+                connection.unsent += piece[sent:]
+        except OSError:
+            self._drop(connection)
+            return
+        if connection.session.closed or len(connection.unsent) > _MOST_UNSENT:
+            self._drop(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        self._connections.pop(connection.socket.fileno(), None)
+        self.plc.disconnect(connection.session)
+        connection.socket.close()
+
+    def _answer_datagram(self) -> None:
+        try:
+            data, sender = self._udp.recvfrom(4096)
+            answer = self._routes.answer(data)
+            if answer is not None:
+                self._udp.sendto(answer, sender)
+        except OSError:
+            pass  # the one who asked has gone
+
+
+def _send(client: socket.socket, data: bytes | bytearray) -> int:
+    """Return how many bytes the socket has taken."""
+    try:
+        return client.send(data)
+    except BlockingIOError:
+        return 0
+
+
+def _bind(address: str, port: int) -> tuple[socket.socket, socket.socket]:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        port = int(listener.getsockname()[1])
+        udp.bind((address, port + 1))
+        udp.setblocking(False)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        udp.close()
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) and error.errno else str(error)
+        raise ServerError(
+            f"cannot listen at {address}, TCP port {port} and UDP port {port + 1}: {reason}; give an address of this "
+            "machine, such as 127.0.0.2, where nothing else listens"
+        ) from error
+    return listener, udp
+
+
+@contextmanager
+def _signals(server: Server) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the server where it runs in the main thread."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.stop()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    old = [(number, signal.signal(number, stop)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in old:
+            signal.signal(number, handler)

@@ -1,0 +1,197 @@
+"""What a simulated PLC is made of, as its TOML file has it: an arm, an axis for each joint, sizes, faults.
+
+    robot = "arm9"
+    net_id = "5.80.201.11.1.1"
+
+    [[axis]]
+    joint = "joint_1"
+    unit = "deg"
+    gear_ratio = 101.0
+
+Relative paths are relative to the file.  Unknown keys and values out of range are refused with their place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from drivers.ads.layout import NAME_CHARS, VARIABLES, Sizes, structure
+from sim_backend.errors import SimulationConfigError
+from sim_backend.plc import ams
+from sim_backend.plc.faults import Fault
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Channel = Literal["q", "dq", "tau", "current", "q_motor", "temperature", "setpoint"]
+_LARGEST_IMAGE = 64 * 1024 * 1024
+
+
+def _net_id(text: str) -> str:
+    ams.net_id(text)
+    return text
+
+
+NetId = Annotated[str, AfterValidator(_net_id)]
+
+
+class PlcFileError(SimulationConfigError):
+    """A description of a PLC that cannot be used; names file and key."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AxisSettings(_Table):
+    """`[[axis]]`: the axis of one joint, in the order of the joints."""
+
+    joint: str
+    name: Annotated[str, Field(min_length=1, max_length=NAME_CHARS, pattern=r"^[\x20-\x7e]+$")] | None = None
+    """In the PLC; None: that of the joint."""
+    unit: Literal["rad", "mrad", "deg", "rev", "m", "cm", "mm", "um"] = "rad"
+    """Of position, and of velocity in the same unit a second."""
+    side: Literal["motor", "joint"] = "joint"
+    """Where position and velocity are counted."""
+    gear_ratio: Positive = 1.0
+    """Motor turns a joint turn."""
+    sign: Literal[-1, 1] = 1
+    """-1: the axis counts against the joint."""
+    offset_rad: Finite = 0.0
+    """The axis' position, on the joint side, where the joint is at zero [rad or m]."""
+    motor_unit: Literal["rad", "deg", "rev"] = "rad"
+    """Of the second encoder, which is at the motor."""
+    torque_unit: Literal["Nm", "mNm", "N", "percent", "permille"] = "permille"
+    torque_side: Literal["motor", "joint"] = "motor"
+    rated_torque_nm: Positive | None = None
+    current_unit: Literal["A", "mA", "percent", "permille"] = "A"
+    rated_current_a: Positive | None = None
+    torque_constant_nm_per_a: Positive = 0.254
+    """Of the motor."""
+    encoder_counts_per_rev: Positive = 1_048_576.0
+    """At the motor."""
+
+    @model_validator(mode="after")
+    def _rated(self) -> Self:
+        for unit, rated in (("torque_unit", "rated_torque_nm"), ("current_unit", "rated_current_a")):
+            if getattr(self, unit) in ("percent", "permille") and getattr(self, rated) is None:
+                raise ValueError(f"{unit} = {getattr(self, unit)!r} needs {rated}")
+        if self.side == "motor" and self.unit in ("m", "cm", "mm", "um"):
+            raise ValueError(f'side = "motor" needs a unit of angle, not {self.unit!r}')
+        return self
+
+
+class PlcSettings(_Table):
+    """A whole file."""
+
+    robot: str
+    """Name of a robot file, or its path."""
+    net_id: NetId = "5.80.201.11.1.1"
+    """AMS net id of the controller."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 851
+    """AMS port of the PLC runtime."""
+    variables: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")] = "GVL_Theta"
+    """Global variable list."""
+    unknown_net_id: Literal["error", "silent"] = "error"
+    """What a packet for another net id gets: AMS error 7, or nothing."""
+    routes: tuple[NetId, ...] | None = None
+    """Net ids of the clients that are let in; None: all."""
+    user: str = "Administrator"
+    password: str = "1"
+    """Needed to add a route over UDP."""
+    start: tuple[Finite, ...] | None = None
+    """Joint positions at the beginning [rad or m]; None: mid-range."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    torque_noise: NonNegative = 0.0
+    """Standard deviation of the measured torque as a share of each joint's torque scale."""
+    velocity_noise: NonNegative = 0.0
+    """Standard deviation of the measured velocity [rad/s or m/s]."""
+    cycle_us: Annotated[int, Field(ge=100, le=100_000)] = 1000
+    clock_ppm: Annotated[float, Field(ge=-1000.0, le=1000.0)] = 0.0
+    """How much faster the PLC's clock runs than the host's."""
+    clock_offset_ms: Annotated[float, Field(ge=-1e12, le=1e12)] = 0.0
+    """How far the PLC's time is ahead of the host's at the beginning."""
+    dc: bool = True
+    """Whether samples have a distributed-clock time."""
+    block_samples: Annotated[int, Field(ge=1, le=10_000)] = 10
+    blocks: Annotated[int, Field(ge=2, le=100_000)] = 64
+    setpoints: Annotated[int, Field(ge=1, le=100_000)] = 400
+    channels: tuple[Channel, ...] = ("q", "dq", "tau", "current", "q_motor", "temperature", "setpoint")
+    """What the PLC measures."""
+    heartbeat_ms: Annotated[int, Field(ge=10, le=60_000)] = 200
+    enable_ms: NonNegative = 100.0
+    """From the command to axes that are enabled."""
+    stop_ms: Positive = 200.0
+    """Time of a controlled stop from the largest speed; from less, proportionally less."""
+    max_speed: Positive = 1.5
+    """Largest step of the set position, as a multiple of the joint's velocity limit."""
+    axis: Annotated[tuple[AxisSettings, ...], Field(min_length=1, max_length=64)]
+    fault: tuple[Fault, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        size = sum(_bytes(self.sizes, name) for name in VARIABLES)
+        if size > _LARGEST_IMAGE:
+            raise ValueError(f"the variables take {size} bytes, at most {_LARGEST_IMAGE} are possible: smaller blocks")
+        names = [axis.name or axis.joint for axis in self.axis]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two axes have the same name: {', '.join(names)}")
+        return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """Lengths of the arrays."""
+        return Sizes(len(self.axis), self.block_samples, self.blocks, self.setpoints)
+
+    @property
+    def cycle_ns(self) -> int:
+        """The cycle [ns]."""
+        return 1000 * self.cycle_us
+
+
+def _bytes(sizes: Sizes, name: str) -> int:
+    kind, lengths = VARIABLES[name]
+    size = ctypes.sizeof(structure(kind, sizes))
+    for length in lengths:
+        size *= sizes.length(length)
+    return size
+
+
+def load_plc(path: Path) -> PlcSettings:
+    """Read the description of a PLC; raises `PlcFileError`."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlcFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlcFileError(f"{path}: not valid TOML: {error}") from error
+    return parse_plc(table, str(path), path.resolve().parent)
+
+
+def parse_plc(table: object, origin: str, base: Path) -> PlcSettings:
+    """Check a description given as a table; `origin` names it in errors, `base` is what paths are relative to."""
+    try:
+        settings = PlcSettings.model_validate(table)
+    except ValidationError as error:
+        raise PlcFileError(f"{origin}: {'; '.join(map(_describe, error.errors()))}") from error
+    robot = settings.robot
+    if robot.endswith((".toml", ".urdf")):
+        robot = str((base / robot).resolve())
+    return settings.model_copy(update={"robot": robot})
+
+
+def _describe(error: ErrorDetails) -> str:
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"]).lstrip(".")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        known: type[_Table] = AxisSettings if error["loc"][0] == "axis" else PlcSettings
+        close = difflib.get_close_matches(str(error["loc"][-1]), list(known.model_fields), 1)
+        message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else "")
+    return f"{place}: {message}" if place else message

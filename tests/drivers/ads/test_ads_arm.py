@@ -1,0 +1,118 @@
+"""Who may command the axes, and what they refuse; no PLC."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.ads.arm import Arm
+from drivers.ads.config import AdsConfig
+from drivers.ads.errors import CommandRefusedError
+from drivers.ads.layout import ENABLED, ENABLING, FAULT, OFF, Sizes
+from drivers.ads.program import Head
+from drivers.ads.scaling import AxisScaling
+from drivers.frame import JointFrame
+
+MS = 1_000_000
+HEAD = Head(
+    start=1, samples=100, blocks=10, time=0, state=OFF, reason=0, underruns=0, refused=0, sequence=0, exceeded=0
+)
+CONFIG = {
+    "net_id": "1.2.3.4.1.1",
+    "axis": [
+        {"joint": "a", "position_min_rad": -1.0, "position_max_rad": 1.0, "velocity_max_rad_s": 2.0},
+        {"joint": "b"},
+    ],
+}
+
+
+def arm(**changes: Any) -> Arm:
+    config = AdsConfig.model_validate(CONFIG | changes)
+    made = Arm(config, AxisScaling(config.axis), [0, 1], Sizes(2), MS)
+    made.observe(HEAD, 0)
+    return made
+
+
+def enabled_arm() -> Arm:
+    made = arm()
+    made.enable(0)
+    first, second = made.order(20), made.order(20)
+    assert first is not None
+    assert second is not None
+    assert (first.enable, second.enable) == (False, True), "the PLC wants to see the change"
+    made.observe(replace(HEAD, state=ENABLED), 0)
+    made.frame(JointFrame(0, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 99)
+    assert made.enabled
+    return made
+
+
+def test_nothing_is_ordered_before_enable() -> None:
+    assert arm().order(20) is None
+
+
+@pytest.mark.parametrize("state", [ENABLING, ENABLED])
+def test_axes_of_another_program_are_left_alone(state: int) -> None:
+    made = arm()
+    made.observe(replace(HEAD, state=state), 0)
+    with pytest.raises(CommandRefusedError, match="another program commands them"):
+        made.enable(0)
+    assert made.order(20) is None
+    assert not made.enabled
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ([1.1, 0.0], "joint 'a' to 1.1 exceeds position_max_rad = 1"),
+        ([-1.1, 0.0], "position_min_rad"),
+        ([0.9, 0.0], "velocity_max_rad_s = 2"),
+        ([np.nan, 0.0], "finite"),
+        ([0.0], "2 finite numbers"),
+    ],
+)
+def test_targets_outside_limits(target: list[float], text: str) -> None:
+    made = enabled_arm()
+    with pytest.raises(CommandRefusedError, match=text):
+        made.command(np.array(target))
+
+
+def test_steps_are_judged_by_the_cycles_between_them() -> None:
+    made = enabled_arm()
+    made.command(np.zeros(2))
+    made.frame(JointFrame(1, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 100)
+    with pytest.raises(CommandRefusedError, match="velocity_max_rad_s"):
+        made.command(np.array([0.003, 0.0]))
+    made.command(np.array([0.002, 50.0]))
+    made.frame(JointFrame(3, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 102)
+    made.command(np.array([0.006, 50.0]))
+
+
+def test_what_the_plc_switches_off_stays_off() -> None:
+    made = enabled_arm()
+    made.observe(replace(HEAD, state=FAULT, reason=5), MS)
+    assert not made.enabled
+    assert made.failure == "the PLC switched the axes off: an axis reports a fault"
+    order = made.order(20)
+    assert order is not None
+    assert not order.enable
+    made.observe(replace(HEAD, state=OFF), MS)
+    assert made.order(20) is None
+
+
+def test_axes_that_do_not_come_on_are_given_up() -> None:
+    made = arm(enable_timeout_ms=50.0)
+    made.enable(0)
+    made.order(20)
+    made.order(20)
+    made.observe(replace(HEAD, state=ENABLING), 40 * MS)
+    order = made.order(20)
+    assert order is not None
+    assert order.enable
+    made.observe(replace(HEAD, state=ENABLING), 60 * MS)
+    assert made.failure == "not enabled within 50 ms: the axes are 'enabling'"
+    order = made.order(20)
+    assert order is not None
+    assert not order.enable

@@ -1,0 +1,54 @@
+"""Follow a configuration's motion with its driver alone: python -m tests.service.path_run CONFIG OUT.npz."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from drivers.driver import Commandable, DriverTimeoutError
+from service.config import load_config
+from service.motion import MotionPlayer
+from service.realtime import RealtimeConfig, apply_realtime
+from service.sources import load_arm_robot, make_driver
+
+AFTER = 1000  # frames after the last command: until it has been carried out
+
+
+def follow(config_path: Path, out: Path) -> None:
+    """Run the motion of the only arm from its start to its end."""
+    config = load_config(config_path)
+    (arm,) = config.arm
+    model = load_arm_robot(arm, config.base).model
+    assert arm.motion is not None
+    driver = make_driver(arm, model)
+    assert isinstance(driver, Commandable)
+    player = MotionPlayer(model, arm.motion, 1e-3, getattr(arm.driver, "bridge_cycles", 0))
+    apply_realtime(arm.realtime or RealtimeConfig())
+    frames, commands, after = [], [], 0
+    with driver:
+        while after < AFTER:
+            try:
+                frame = driver.read()
+            except DriverTimeoutError:
+                continue
+            target = player.step(frame, driver.enabled)
+            assert player.state != "stopped", player.reason
+            if target is not None:
+                driver.command(target)
+            if player.state in ("running", "ended"):
+                frames.append(frame)
+                commands.append(round(player.time_s * 1e3))
+            after += player.state == "ended"
+    np.savez(
+        out,
+        command=np.array(commands),  # cycle of the motion that was commanded on the frame
+        seq=np.array([frame.seq for frame in frames]),
+        valid=np.array([frame.valid is None or bool(frame.valid.all()) for frame in frames]),
+        **{name: np.array([getattr(frame, name) for frame in frames]) for name in ("q", "tau", "setpoint")},
+    )
+
+
+if __name__ == "__main__":
+    follow(Path(sys.argv[1]), Path(sys.argv[2]))

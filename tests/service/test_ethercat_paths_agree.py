@@ -1,0 +1,150 @@
+"""One motion, three ways to the same simulated arm: in process, over EtherCAT, over ADS.  Frames and estimates agree.
+
+The arms are free of noise.  The same noise, by cycle of the motion, is added to the torque of all three; cycles that
+one path missed are taken from all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.recording_data import Recording
+from drivers.recording_format import RecordingMeta
+from drivers.robot_file import load_robot
+from rt_core.model.base import base_parameters
+from rt_core.types import FloatArray, IntArray
+from service.config import parse_config
+from service.identification import identify_recording, signal_settings
+from service.motion import MotionPlayer
+from service.rehearsal import Bus, bus_configuration, simulated_drives, simulated_plc
+from sim_backend.driven import DRIVEN, DrivenArm
+from sim_backend.modes import CSP
+from sim_backend.trajectory import Motion
+from tests.service.ethercat_rig import ROOT, network
+
+pytestmark = pytest.mark.slow
+ROBOT = "arm9"
+SECONDS = 25.0
+NOISE = 0.05  # of the effort limits: far above the resolution of the drives' torque, a thousandth of the rated one
+#: Cycles by which the arm is behind the set position of its frame.  A set position is reached one cycle after the PLC
+#: has played it; a drive takes it at the SYNC0 after the frame, and inputs are those of a SYNC0 before.
+BEHIND = {"EtherCAT": 2, "ADS": 1}
+SLOWEST = [0.05] * 6 + [0.06] * 3
+
+
+def configuration(bus: Bus) -> dict[str, Any]:
+    table, _ = bus_configuration(bus, ROBOT)
+    motion = {"kind": "fourier", "duration_s": SECONDS, "seed": 3, "candidates": 1, "approach": 0.5}
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    return {"daemon": ports, "arm": [table | {"motion": motion}]}
+
+
+def without_noise(bus: Bus, folder: Path) -> Path:
+    """The shipped hardware, its sensors free of noise."""
+    _, path = bus_configuration(bus, ROBOT)
+    text, count = re.subn("(?m)^torque_noise = .*$", "torque_noise = 0.0", path.read_text(encoding="utf-8"))
+    assert count == 1
+    quiet = folder / path.name
+    quiet.write_text(text, encoding="utf-8")
+    return quiet
+
+
+def run(bus: Bus, folder: Path) -> dict[str, Any]:
+    """Follow the motion over a bus, in a process of its own."""
+    config, out = folder / f"{bus}.json", folder / f"{bus}.npz"
+    config.write_text(json.dumps(configuration(bus)), encoding="utf-8")
+    command = [sys.executable, "-m", "tests.service.path_run", str(config), str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=200.0)
+    return dict(np.load(out))
+
+
+def planned() -> Motion:
+    config = parse_config(configuration("ethercat"), "test", Path.cwd())
+    assert config.arm[0].motion is not None
+    return MotionPlayer(load_robot(ROBOT).model, config.arm[0].motion, 1e-3).motion
+
+
+def in_process(motion: Motion, cycles: int) -> dict[str, Any]:
+    """The same drives and arm without anything between."""
+    model = load_robot(ROBOT).model
+    arm = DrivenArm(model, DRIVEN.model_copy(update={"torque_noise": 0.0}), start=motion.centre)
+    wanted = [motion.sample(k * 1e-3)[0] for k in range(cycles)]
+    samples = [arm.step([CSP] * model.n, target) for target in wanted]
+    return {
+        "q": np.array([sample.q for sample in samples]),
+        "tau": np.array([sample.tau for sample in samples]),
+        "setpoint": np.array(wanted),
+        "cycle": np.arange(cycles),
+    }
+
+
+def number_cycles(path: dict[str, Any], wanted: FloatArray) -> dict[str, Any]:
+    """Keep frames whose set position was commanded on a frame that is there too; "cycle" is its index in the motion."""
+    seq, command = path["seq"], path["command"]
+    middle = len(seq) // 2
+    index = int(np.argmin(np.abs(wanted - path["setpoint"][middle]).max(axis=1)))
+    lag = middle - int(np.searchsorted(command, index))
+    whole = path["valid"][lag:] & (seq[lag:] - seq[:-lag] == lag)
+    there = {name: path[name][lag:][whole] for name in ("q", "tau", "setpoint")}
+    cycle, first = np.unique(command[:-lag][whole], return_index=True)
+    return {name: values[first] for name, values in there.items()} | {"cycle": cycle}
+
+
+def identify(path: dict[str, Any], cycles: IntArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Parameters and standard deviations from some of the cycles."""
+    robot = load_robot(ROBOT)
+    place = np.searchsorted(path["cycle"], cycles)
+    names = tuple(joint.name for joint in robot.model.joints)
+    meta = RecordingMeta(robot=ROBOT, joint_names=names, units=("rad",) * len(names), rate_hz=1000.0, clock="sim",
+                         source="test")  # fmt: skip
+    recording = Recording(
+        t=cycles * 1e-3, t_ns=cycles * 1_000_000, seq=cycles, meta=meta,
+        channels={"q": path["q"][place], "tau": path["tau"][place] + noise[cycles]},
+    )  # fmt: skip
+    settings = dataclasses.replace(signal_settings(robot), min_velocity=np.array(SLOWEST))
+    found = identify_recording(recording, robot, settings, base=base_parameters(robot.model))
+    return found.theta, found.std
+
+
+def test_three_ways_to_the_same_arm(tmp_path: Path) -> None:
+    with network() as link:
+        link.down()  # the drives bring their own
+        with simulated_drives(without_noise("ethercat", tmp_path), 50):
+            ethercat = run("ethercat", tmp_path)
+        with simulated_plc(without_noise("ads", tmp_path)):
+            ads = run("ads", tmp_path)
+    motion = planned()
+    cycles = round(SECONDS * 1000)
+    direct = in_process(motion, cycles)
+    wanted = direct["setpoint"]
+    ethercat, ads = number_cycles(ethercat, wanted), number_cycles(ads, wanted)
+
+    common = np.arange(cycles)
+    paths = {"EtherCAT": ethercat, "ADS": ads}
+    for path in paths.values():
+        path["cycle"] = path["cycle"][path["cycle"] < cycles]
+        assert len(path["cycle"]) > 0.5 * cycles
+        np.testing.assert_allclose(path["setpoint"][: len(path["cycle"])], wanted[path["cycle"]], rtol=0.0, atol=1e-9)
+    assert len(ads["cycle"]) == cycles  # a PLC misses none
+    for name, path in paths.items():
+        path["cycle"] = path["cycle"] - BEHIND[name]
+        common = np.intersect1d(common, path["cycle"])
+
+    effort = np.array([joint.effort for joint in load_robot(ROBOT).model.joints])
+    noise = np.random.default_rng(5).normal(size=wanted.shape) * NOISE * effort
+    theta, std = identify(direct, common, noise)
+    for name, path in paths.items():
+        other, _ = identify(path, common, noise)
+        apart = np.abs(other - theta) / std
+        print(f"{name}: {len(common)} of {cycles} cycles; parameters differ by at most {apart.max():.3f} of their "
+              f"standard deviations, median {np.median(apart):.3f}")  # fmt: skip
+        assert apart.max() < 0.1
