@@ -39,18 +39,20 @@ def missed_share(bus: dict) -> float:
 
 
 def bus_accounts(result: dict) -> bool:
-    """Print the bus's timing; return whether all drives were on and each cycle is a frame or was counted as none."""
+    """Print the bus's timing; return whether the arm was on and each cycle is a frame or was counted as none."""
     bus, frames = result["bus"], result["frames"]
-    on = [drive["joint"] for drive in bus["drives"] if drive["enabled"]]
-    print(f"{len(on)} of {len(bus['drives'])} drives on; {bus['frames']} cycles answered, {bus['overruns']} skipped, "
-          f"{bus['lost_cycles']} unanswered, {bus['wkc_errors']} incomplete; gaps of {frames['gaps']} in the frames; "
+    counted = {name: bus[name] for name in ("frames", "overruns", "lost_cycles", "wkc_errors", "blocks", "block_ms")
+               if name in bus}  # fmt: skip
+    print(f"{'on' if bus['enabled'] else 'OFF'}; {counted}; gaps of {frames['gaps']} in the frames; "
           f"{frames['recorded']} recorded")  # fmt: skip
-    rows = {"empty loop": result["empty_loop_us"], **bus["timing"], "frame to estimate": result["latency_us"]}
+    rows = {**bus["timing"], "frame to estimate": result["latency_us"]}
+    if result["empty_loop_us"]:
+        rows["empty loop"] = result["empty_loop_us"]
     for name, row in rows.items():
         cells = (f"{key[:-3]:>6s} {row[key]:8.0f} us" for key in ("p50_us", "p99_us", "p999_us", "max_us"))
         print(f"{name:18s}" + "".join(cells))
     complete = frames["sent"] == frames["received"] == frames["recorded"]
-    return len(on) == len(bus["drives"]) and complete and frames["gaps"] <= bus["overruns"] + bus["lost_cycles"]
+    return bus["enabled"] and complete and frames["gaps"] <= bus.get("overruns", 0) + bus["lost_cycles"]
 
 
 if __name__ == "__main__":

@@ -23,9 +23,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import coverage, dyn, ethercat_cycle, latency, least_squares_speed, outliers, torque_fit_speed
+from benchmarks import (
+    ads_blocks,
+    coverage,
+    dyn,
+    ethercat_cycle,
+    latency,
+    least_squares_speed,
+    outliers,
+    torque_fit_speed,
+)
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
+from drivers.driver import DriverError
 from service.cli.common import plain
 from service.comparison import NETWORKS
 from service.rehearsal import RehearsalError
@@ -170,6 +180,14 @@ def latency_section(quick: bool) -> Section:
     return r, latency.table(r).splitlines(), list(r["problems"])
 
 
+def ads_section(quick: bool) -> Section:
+    try:
+        r = ads_blocks.run(2.0 if quick else 6.0)
+    except (RehearsalError, DriverError) as error:
+        return {"failed": str(error)}, [], [f"ADS: {error}"]
+    return r, ads_blocks.table(r), list(r["problems"])
+
+
 def ethercat_section(quick: bool) -> Section:
     """Last of all: it moves this process to a network namespace of its own."""
     try:
@@ -190,6 +208,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "networks": networks_section,
     "coverage": coverage_section,
     "latency": latency_section,
+    "ads": ads_section,
     "ethercat": ethercat_section,
 }
 

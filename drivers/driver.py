@@ -34,6 +34,10 @@ class DriverClosedError(DriverError, RuntimeError):
     """Used before `open` or after `close`."""
 
 
+class CommandRefusedError(DriverError, ValueError):
+    """A command that the drives must not get: not enabled, outside its limits, or too big a step."""
+
+
 class EndOfStream(DriverError, EOFError):
     """The source has no more frames: the normal end of a recording or of a finished motion."""
 

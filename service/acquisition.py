@@ -14,9 +14,16 @@ from typing import Any, Literal
 
 import zmq
 
-from drivers.driver import Commandable, Driver, DriverError, DriverTimeoutError, EndOfStream, Reporting
+from drivers.driver import (
+    Commandable,
+    CommandRefusedError,
+    Driver,
+    DriverError,
+    DriverTimeoutError,
+    EndOfStream,
+    Reporting,
+)
 from drivers.ethercat.config import EthercatConfig
-from drivers.ethercat.errors import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.config import ArmConfig, BusConfig

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 GRACE_S = 2.0
-#: Where tests put a master and drives on a virtual cable.
+#: Where tests put a master and drives on a virtual cable, or a driver and a PLC on loopback, in real time.
 BUS = (
+    "drivers/ads/test_*.py",
     "drivers/ethercat/test_*.py",
     "ethercat/test_server.py",
     "ethercat/test_services.py",

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from drivers.ads.config import AdsConfig
-from drivers.ads.errors import CommandRefusedError
 from drivers.ads.layout import ENABLED, ENABLING, FAULT, OFF, REASONS, STOPPING, Sizes
 from drivers.ads.program import Head
 from drivers.ads.scaling import AxisScaling
 from drivers.ads.setpoints import Buffer, SetpointStream
+from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
 

@@ -34,7 +34,8 @@ def checksums(words: _Words) -> _Words:
     count = words.shape[1]
     weights = np.arange(count, 0, -1, dtype=np.uint32)
     sums: _Words = words.sum(axis=1, dtype=np.uint32)
-    return sums ^ (words @ weights)
+    weighted: _Words = words @ weights
+    return sums ^ (weighted << np.uint32(16) | weighted >> np.uint32(16))
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def _decode(
         for k in range(last):
             a = np.uint32(a + words[i, k])
             b = np.uint32(b + a)
-        intact[i] = np.uint32(a ^ b) == words[i, last]
+        rotated = np.uint32(np.uint32(b << np.uint32(16)) | np.uint32(b >> np.uint32(16)))
+        intact[i] = np.uint32(a ^ rotated) == words[i, last]
         for j in range(places.shape[0]):
             word = 6 + 12 * places[j]
             bits = words[i, word + 11]

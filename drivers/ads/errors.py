@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from drivers.driver import DriverConfigError, DriverConnectionError, DriverError
-from drivers.ethercat.errors import CommandRefusedError as CommandRefusedError  # the same to who commands
 
 PORT_NOT_FOUND, MACHINE_NOT_FOUND = 6, 7
 UNSUPPORTED, BAD_GROUP, BAD_OFFSET, BAD_SIZE = 1793, 1794, 1795, 1797

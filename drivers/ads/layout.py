@@ -206,11 +206,11 @@ def checksum(data: bytes | bytearray | memoryview) -> int:
     """Checksum of a structure without its last four bytes.
 
     Over the 32-bit words `w[0..n-1]`, in arithmetic modulo 2**32: the exclusive or of their sum and of the sum of
-    `(n - k) * w[k]`, so that words which swap places are noticed.  The PLC adds word after word:
-    `a := a + w; b := b + a`, then `a XOR b`.
+    `(n - k) * w[k]`, rotated by half a word; so words which swap places are noticed, and pairs of the same bit.  The
+    PLC adds word after word: `a := a + w; b := b + a`, then `a XOR ROL(b, 16)`.
     """
     a = b = 0
     for word in memoryview(data)[:-4].cast("I"):
         a = a + word & 0xFFFFFFFF
         b = b + a & 0xFFFFFFFF
-    return a ^ b
+    return a ^ (b << 16 & 0xFFFFFFFF | b >> 16)

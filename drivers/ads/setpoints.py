@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.ads.decode import checksums
-from drivers.ads.errors import CommandRefusedError
 from drivers.ads.layout import Sizes, structure
+from drivers.driver import CommandRefusedError
 from rt_core.types import FloatArray
 
 

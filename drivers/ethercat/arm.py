@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from drivers.driver import CommandRefusedError
 from drivers.ethercat.cia402 import DriveControl, DriveState, Goal
 from drivers.ethercat.config import MODES, EthercatConfig
-from drivers.ethercat.errors import CommandRefusedError
 from drivers.ethercat.process_data import ProcessData
 from drivers.ethercat.scaling import JointScaling
 from rt_core.types import FloatArray

@@ -7,13 +7,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from drivers.driver import DriverClosedError, DriverError, DriverInfo, DriverTimeoutError
+from drivers.driver import CommandRefusedError, DriverClosedError, DriverError, DriverInfo, DriverTimeoutError
 from drivers.ethercat.arm import Arm
 from drivers.ethercat.bus import Bus
 from drivers.ethercat.cia402 import DriveState
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.cycle import now_ns, sleep_until
-from drivers.ethercat.errors import BusStateError, CommandRefusedError
+from drivers.ethercat.errors import BusStateError
 from drivers.ethercat.exchange import Exchange
 from drivers.ethercat.master import status_text
 from drivers.ethercat.process_data import ProcessData

@@ -33,7 +33,3 @@ class SdoTimeoutError(SdoError, DriverTimeoutError):
 
 class StreamingError(DriverError):
     """An acyclic transfer was asked for while process data runs: it would tear gaps into them."""
-
-
-class CommandRefusedError(DriverError, ValueError):
-    """A command that the drives must not get: not enabled, outside its limits, or too big a step."""

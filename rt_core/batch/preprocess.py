@@ -38,6 +38,9 @@ GAP_STEPS = 2.75
 #: Samples this many periods of the cut-off from a lost one take no part: what happens meanwhile is not in the data,
 #: and the filters of the state spread the error of the bridge so far.
 _GUARD_PERIODS = 1.0
+#: And so many times the length of the loss after it: an arm that was without set positions has to catch up, with
+#: accelerations far above its motion's, and takes longer the more it missed.
+SETTLING = 10.0
 #: Share of the samples that may be left out for gaps in time stamps alone; beyond it short ones are bridged after all.
 MOST_LOST = 0.3
 
@@ -304,5 +307,6 @@ def _filter_piece(
         bridged = np.zeros(count, dtype=bool)
         guard = _GUARD_PERIODS / settings.cutoff_hz
         for k in np.flatnonzero(lost):
-            bridged |= (grid > t[k] - guard) & (grid < t[k + 1] + guard)
+            after = t[k + 1] + guard + SETTLING * (t[k + 1] - t[k])
+            bridged |= (grid > t[k] - guard) & (grid < after)
     return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau), bridged)

@@ -23,6 +23,8 @@ GAP_STEPS = 2.75
 MOST_LOST = 0.3
 #: Samples this many periods of the cut-off from a lost frame are left out: the filters of the state reach so far.
 GUARD_PERIODS = 1.0
+#: And so many times the length of the loss after it, while the arm catches up.
+SETTLING = 10
 _TOP_POSITION = 1e6  # [rad or m]; sine and cosine are exact up to there
 
 
@@ -154,6 +156,15 @@ def _interpolate(frame_t: FloatArray, frame_x: FloatArray, t: float, n: int) -> 
 
 
 @jit
+def _leave_out(ints: IntArray, last: int, sample: int, goes_on: bool) -> None:
+    """Let `ints[last]` be the last sample that is as good as lost: of a loss, or of the time to settle after it."""
+    if goes_on:
+        ints[last] += 1 + SETTLING
+    else:
+        ints[last] = max(ints[last], sample + 2 * SETTLING)  # one sample missing is a step of two
+
+
+@jit
 def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
     """Whether the sample in the middle of the filters is too near to one that stands for a lost frame.
 
@@ -166,9 +177,9 @@ def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
     bridged[newest % length] = lost
     ahead = newest - (length // 2 - guard)
     if ahead >= 0 and bridged[ahead % length] != 0.0:
-        ints[m.LAST_BRIDGED] = ahead
+        _leave_out(ints, m.LAST_BRIDGED, ahead, ahead > 0 and bridged[(ahead - 1) % length] != 0.0)
         if bridged[ahead % length] == 2.0:
-            ints[m.LAST_LOST] = ahead
+            _leave_out(ints, m.LAST_LOST, ahead, ahead > 0 and bridged[(ahead - 1) % length] == 2.0)
     near = bool(ahead - ints[m.LAST_BRIDGED] <= 2 * guard)
     s[m.BRIDGED_SHARE] += s[m.A_BRIDGED] * ((1.0 if near else 0.0) - s[m.BRIDGED_SHARE])
     if near and ahead - ints[m.LAST_LOST] > 2 * guard and s[m.BRIDGED_SHARE] > MOST_LOST:

@@ -107,7 +107,7 @@ class Ring:
         if self._checksum is not None:
             words = self._words[place][:-1]
             first, second = int(words.sum(dtype=np.uint32)), int(np.dot(words, self._weights))
-            self._checksum[place] = wrapped(first ^ second, self._checksum.dtype)
+            self._checksum[place] = wrapped(first ^ (second << 16 & 0xFFFFFFFF | second >> 16), self._checksum.dtype)
         if index + 1 < self._sizes.block_samples:
             return False
         if self._end is not None:

@@ -152,3 +152,17 @@ def test_of_gaps_in_time_stamps_only_the_longest_are_left_out(recorded) -> None:
     counted = prepare(data.t[keep], q, tau, settings, seq=keep).pieces[0]
     assert counted.bridged is not None
     assert counted.bridged.mean() > 0.9  # a loss that the source has counted is one
+
+
+def test_the_time_to_settle_after_a_loss_grows_with_it(recorded) -> None:  # type: ignore[no-untyped-def]
+    _, _, data = recorded
+    settings = SignalSettings(10.0)
+    seq = np.arange(data.t.size)
+    q, tau, step = data.channels["q"], data.channels["tau"], data.t[1] - data.t[0]
+    for length in (1, 4):
+        keep = np.delete(seq, np.arange(1000, 1000 + length))
+        piece = prepare(data.t[keep], q[keep], tau[keep], settings, seq=keep).pieces[0]
+        assert piece.bridged is not None
+        out = piece.t[piece.bridged]
+        assert out.min() == pytest.approx(data.t[999] - 0.1, abs=1.5 * step)
+        assert out.max() == pytest.approx(data.t[1000 + length] + 0.1 + 10.0 * (length + 1) * step, abs=1.5 * step)

@@ -162,6 +162,20 @@ def test_what_happens_beside_a_loss_has_no_influence(simulated: tuple[RobotModel
     np.testing.assert_array_equal(jerked.covariance, calm.covariance)
 
 
+def test_the_time_to_settle_after_a_loss_grows_with_it(simulated: tuple[RobotModel, SimulatedData]) -> None:
+    """Torque farther from a loss than a period, but within ten times its length, has no influence on the rows."""
+    model, data = simulated
+    period = round(RATE / SETTINGS.cutoff_hz)
+    for length, settled in ((1, False), (3, True)):
+        calm, jerked = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
+        keep = np.delete(np.arange(2400), np.arange(1000, 1000 + length))
+        feed(calm, data, keep)
+        tau = data.channels["tau"].copy()
+        tau[1000 + length + period + 30] += 0.3 * np.abs(tau).max(axis=0)
+        feed(jerked, replace(data, channels=data.channels | {"tau": tau}), keep)
+        assert np.array_equal(jerked.theta, calm.theta) == settled
+
+
 @pytest.mark.parametrize("spoilt", ["nan", "inf", "invalid"])
 def test_masked_frames_leave_the_estimate_as_it_is(simulated: tuple[RobotModel, SimulatedData], spoilt: str) -> None:
     model, data = simulated

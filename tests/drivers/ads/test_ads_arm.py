@@ -10,10 +10,10 @@ import pytest
 
 from drivers.ads.arm import Arm
 from drivers.ads.config import AdsConfig
-from drivers.ads.errors import CommandRefusedError
 from drivers.ads.layout import ENABLED, ENABLING, FAULT, OFF, Sizes
 from drivers.ads.program import Head
 from drivers.ads.scaling import AxisScaling
+from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
 
 MS = 1_000_000

@@ -48,7 +48,7 @@ def seal(sample: Any) -> None:
     for (word,) in struct.iter_unpack("<I", data[:-4]):
         a = (a + word) % 2**32
         b = (b + a) % 2**32
-    sample.nChecksum = a ^ b
+    sample.nChecksum = a ^ (b << 16 & 0xFFFFFFFF | b >> 16)
 
 
 def test_values_by_hand() -> None:

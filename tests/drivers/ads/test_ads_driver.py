@@ -12,8 +12,7 @@ import pytest
 
 from drivers.ads.config import AdsConfig
 from drivers.ads.driver import AdsDriver
-from drivers.ads.errors import CommandRefusedError
-from drivers.driver import Commandable, Driver, EndOfStream, Reporting
+from drivers.driver import Commandable, CommandRefusedError, Driver, EndOfStream, Reporting
 from drivers.frame import JointFrame
 from tests.drivers.ads.ads_configs import config
 from tests.drivers.ads.conftest import RunningPlc, plc_process, running_plc

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.ads.config import AdsConfig
-from drivers.ads.errors import CommandRefusedError
 from drivers.ads.layout import Sizes, checksum, structure
 from drivers.ads.setpoints import Buffer, SetpointStream, encode
+from drivers.driver import CommandRefusedError
 from rt_core.types import FloatArray
 
 LEAD, CAPACITY = 40, 100

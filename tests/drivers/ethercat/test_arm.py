@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivers.driver import CommandRefusedError
 from drivers.ethercat.arm import Arm
 from drivers.ethercat.config import DriveTable, EthercatConfig
-from drivers.ethercat.errors import CommandRefusedError
 from drivers.ethercat.process_data import ProcessData
 from drivers.ethercat.scaling import JointScaling, Ratings
 from tests.drivers.ethercat.ethercat_configs import make_config, settings

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.driver import Commandable, Driver, EndOfStream, Reporting
+from drivers.driver import Commandable, CommandRefusedError, Driver, EndOfStream, Reporting
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
-from drivers.ethercat.errors import CommandRefusedError
 from drivers.frame import JointFrame
 from tests.drivers.contract import DriverContract
 from tests.drivers.ethercat.conftest import SegmentProcess

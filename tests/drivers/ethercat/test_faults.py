@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.driver import DriverTimeoutError
+from drivers.driver import CommandRefusedError, DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
-from drivers.ethercat.errors import CommandRefusedError
 from drivers.frame import JointFrame
 from tests.drivers.ethercat.conftest import SegmentProcess, ip
 from tests.drivers.ethercat.ethercat_configs import settings

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from drivers.driver import DriverConfigError, DriverConnectionError, DriverError
+from drivers.driver import CommandRefusedError, DriverConfigError, DriverConnectionError, DriverError
 from drivers.ethercat.bus import Bus
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
-from drivers.ethercat.errors import BusStateError, CommandRefusedError, NetworkMismatchError, SdoError
+from drivers.ethercat.errors import BusStateError, NetworkMismatchError, SdoError
 from drivers.ethercat.recovery import PREOP
 from drivers.ethercat.setup import DriveSetup
 from drivers.ethercat.startup import StartedBus, start
