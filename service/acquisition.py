@@ -57,7 +57,7 @@ class Acquisition:
             # Nobody who looked at the arm has asked for power since.
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
-        self.keeps_cycle = isinstance(arm.driver, EthercatConfig)
+        self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also while nobody listens yet
         self.player: MotionPlayer | None = None
         if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
             self.player = self._make_player(arm, model, arm.driver.cycle_hz, arm.driver.bridge_cycles)
@@ -96,7 +96,7 @@ class Acquisition:
     def _prepare(self, arm: ArmConfig) -> None:
         """Do what delays the process, before there is anything to delay."""
         settings = arm.realtime
-        if settings is None and self.keeps_cycle:
+        if settings is None and isinstance(arm.driver, EthercatConfig):
             settings = RealtimeConfig()
         if settings is None:
             return

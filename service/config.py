@@ -182,6 +182,15 @@ class Config(_Table):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two arms are named {name!r}; names start topics and must differ")
+        controllers: dict[str, str] = {}
+        for arm in self.arm:
+            if isinstance(arm.driver, AdsConfig):
+                other = controllers.setdefault(arm.driver.target.address, arm.name)
+                if other != arm.name:
+                    raise ValueError(
+                        f"arms {other!r} and {arm.name!r} are on one controller, {arm.driver.target.address}: its ADS "
+                        "router keeps one connection to a computer, so each would cut off the other"
+                    )
         return self
 
     def find(self, arm: str) -> ArmConfig:
