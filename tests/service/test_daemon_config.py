@@ -86,7 +86,7 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["arm"][0].update(name="a/b"), ["arm[0].name", "a/b"]),
         (lambda d: d["arm"][0].pop("robot"), ["arm[0].robot", "missing"]),
         (lambda d: d["arm"][0].update(robott="x"), ["arm[0].robott", "did you mean 'robot'"]),
-        (lambda d: d["arm"][0]["driver"].update(kind="ads"), ["arm[0].driver", "ads", "replay"]),
+        (lambda d: d["arm"][0]["driver"].update(kind="canopen"), ["arm[0].driver", "canopen", "replay", "ads"]),
         (lambda d: d["arm"][0]["driver"].pop("kind"), ["arm[0].driver", "kind"]),
         (lambda d: d["arm"][0]["driver"].update(sped=1), ["arm[0].driver.sped", "did you mean 'speed'"]),
         (lambda d: d["arm"][0]["driver"].update(speed=-1), ["arm[0].driver.speed", "greater than 0"]),
