@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -10,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from drivers.ads.config import AdsConfig
-from drivers.ads.layout import ENABLED, ENABLING, FAULT, OFF, REASONS, STOPPING, Sizes
+from drivers.ads.layout import ENABLED, ENABLING, FAULT, OFF, REASONS, STATES, Sizes
 from drivers.ads.program import Head
 from drivers.ads.scaling import AxisScaling
 from drivers.ads.setpoints import Buffer, SetpointStream
 from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
-
-STATES = {OFF: "off", ENABLING: "enabling", ENABLED: "enabled", STOPPING: "stopping", FAULT: "fault"}
 
 
 class _Phase(Enum):
@@ -60,11 +59,14 @@ class Arm:
         self._places = list(places)
         self._axes = sizes.axes
         self._cycle_s = cycle_ns * 1e-9
-        self._stream = SetpointStream(round(config.lead_ms * 1e6 / cycle_ns), sizes.setpoints)
+        # What is known of the PLC is a poll old at most, and what is written goes out with the next one.
+        margin = math.ceil(2.0 * config.poll_ms * 1e6 / cycle_ns) + 1
+        self._stream = SetpointStream(round(config.lead_ms * 1e6 / cycle_ns), sizes.setpoints, margin)
         self._phase = _Phase.IDLE
         self._head: Head | None = None
         self._failure = ""
         self._seen_on = False
+        self._on_cycle = 0  # in which the axes were seen to be on
         self._enabling_until_ns = 0
         self._target: FloatArray | None = None  # the last one [SI]
         self._target_cycle = 0
@@ -79,8 +81,9 @@ class Arm:
 
     @property
     def enabled(self) -> bool:
-        """Whether the axes are on and follow this program."""
-        return self._phase is _Phase.ON and self._head is not None and self._head.state == ENABLED
+        """Whether the axes are on and follow this program, and the frame at hand says where they are since then."""
+        on = self._phase is _Phase.ON and self._head is not None and self._head.state == ENABLED
+        return on and self._frame is not None and self._frame[0] >= self._on_cycle
 
     @property
     def active(self) -> bool:
@@ -97,7 +100,7 @@ class Arm:
         """State of the axes in the PLC."""
         return STATES.get(self._head.state, "unknown") if self._head is not None else "unknown"
 
-    def enable(self, at_ns: int) -> None:
+    def enable(self) -> None:
         """Begin to enable; raises `CommandRefusedError` if it may not."""
         if self._config.mode == "none":
             raise CommandRefusedError('axes cannot be enabled with mode = "none": set mode = "csp"')
@@ -112,7 +115,6 @@ class Arm:
         self._phase = _Phase.ARMING
         self._failure = ""
         self._seen_on = False
-        self._enabling_until_ns = at_ns + round(self._config.enable_timeout_ms * 1e6)
 
     def disable(self) -> None:
         """Stop the axes and switch them off."""
@@ -125,18 +127,20 @@ class Arm:
         if self._phase is not _Phase.IDLE and not self._failure:
             self._failure = why
         self._phase = _Phase.IDLE
-        self._head = None
+        self._head = self._frame = None
         self._forget()
 
     def _forget(self) -> None:
         self._target = None
-        self._stream.begin(self._head.sequence if self._head is not None else 0)
+        self._stream.forget()
 
     def observe(self, head: Head, at_ns: int) -> None:
         """Take what the PLC says of the axes."""
         self._head = head
         if self._phase is _Phase.ON:
             if head.state == ENABLED:
+                if not self._seen_on:
+                    self._on_cycle = head.samples - 1
                 self._seen_on = True
             elif self._seen_on:
                 why = REASONS.get(head.reason, "") or f"reason {head.reason}"
@@ -156,7 +160,7 @@ class Arm:
     def frame(self, frame: JointFrame, cycle: int) -> None:
         """Take note of the frame that is given out; `cycle` is that of the PLC."""
         self._finish_frame()
-        self._frame = (cycle, frame.setpoint if frame.setpoint is not None else frame.q)
+        self._frame = (cycle, frame.setpoint)
         self._commanded = False
 
     def _finish_frame(self) -> None:
@@ -188,9 +192,10 @@ class Arm:
         cycle, held = self._frame or (0, None)
         if held is None:
             raise CommandRefusedError("command refused: no frame has been read that says where the axes are")
-        before = held if self._target is None else self._target
-        passed = max(cycle - self._target_cycle, 1) if self._target is not None else self._stream.lead // 2
-        self._check(wanted, before, max(passed, 1))
+        if self._target is None:
+            self._check(wanted, held, self._stream.approach(cycle, self._now))
+        else:
+            self._check(wanted, self._target, max(cycle - self._target_cycle, 1))
         self._add(cycle, wanted, held)
         self._target, self._target_cycle, self._commanded = wanted, cycle, True
 
@@ -219,15 +224,16 @@ class Arm:
 
     # ------------------------------------------------------------ to the PLC
 
-    def order(self, late_cycles: int) -> Order | None:
-        """Return what to write now; None if nothing.  The next order may be `late_cycles` away."""
+    def order(self, late_cycles: int, at_ns: int) -> Order | None:
+        """Return what to write now, at `at_ns`; None if nothing.  The next order may be `late_cycles` away."""
         self._finish_frame()
         if self._phase is _Phase.IDLE or self._head is None:
             return None
         if self._phase is _Phase.ARMING:
             # First a heartbeat without enable: the PLC wants to see the change.
             self._phase = _Phase.ON
-            self._stream.begin(self._head.sequence)
+            self._enabling_until_ns = at_ns + round(self._config.enable_timeout_ms * 1e6)
+            self._stream.begin(self._head.sequence, self._head.start)
             return Order(False, None)
         if self._phase is _Phase.LEAVING:
             return Order(False, None)

@@ -29,13 +29,16 @@ _FIELDS = {
 }
 
 
-def checksums(words: _Words) -> _Words:
-    """Checksums (m,) of m structures, each a row of 32-bit words without its last one (`layout.checksum`)."""
-    count = words.shape[1]
-    weights = np.arange(count, 0, -1, dtype=np.uint32)
-    sums: _Words = words.sum(axis=1, dtype=np.uint32)
-    weighted: _Words = words @ weights
-    return sums ^ (weighted << np.uint32(16) | weighted >> np.uint32(16))
+@jit
+def checksum(words: _Words) -> np.uint32:
+    """Checksum of a structure, given as its 32-bit words without the last one: `layout.checksum`, compiled."""
+    a = np.uint32(0)
+    b = np.uint32(0)
+    for k in range(words.shape[0]):
+        a = np.uint32(a + words[k])
+        b = np.uint32(b + a)
+    rotated = np.uint32(np.uint32(b << np.uint32(16)) | np.uint32(b >> np.uint32(16)))
+    return np.uint32(a ^ rotated)
 
 
 @dataclass(frozen=True)
@@ -170,13 +173,7 @@ def _decode(
     all_valid = True
     last = words.shape[1] - 1
     for i in range(words.shape[0]):
-        a = np.uint32(0)
-        b = np.uint32(0)
-        for k in range(last):
-            a = np.uint32(a + words[i, k])
-            b = np.uint32(b + a)
-        rotated = np.uint32(np.uint32(b << np.uint32(16)) | np.uint32(b >> np.uint32(16)))
-        intact[i] = np.uint32(a ^ rotated) == words[i, last]
+        intact[i] = checksum(words[i, :last]) == words[i, last]
         for j in range(places.shape[0]):
             word = 6 + 12 * places[j]
             bits = words[i, word + 11]

@@ -47,12 +47,13 @@ class AdsDriver:
 
     def __init__(self, config: AdsConfig) -> None:
         self.config = config
-        self._link = Link(config.target)
         self._notified = config.transfer == "notification"
         self._info: DriverInfo | None = None
         self._reset()
 
     def _reset(self) -> None:
+        self._link = Link(self.config.target)
+        self._asked = False  # for a frame
         self._attached: Attached | None = None
         self._due_ns = self._look_ns = 0
         self._heartbeat = 0
@@ -73,7 +74,7 @@ class AdsDriver:
         return self._info
 
     def open(self) -> None:
-        """Connect, check the PLC's variables, and begin with the block that is being written.
+        """Connect and check the PLC's variables; frames begin with the block that is written at the first `read`.
 
         Raises
         ------
@@ -94,6 +95,7 @@ class AdsDriver:
             self._arm = Arm(self.config, attached.scaling, attached.places, attached.sizes, cycle_ns)
             self._begin(attached, restarted=False)
         except BaseException:
+            self._detach()
             self._link.close()
             raise
         self._info = DriverInfo(
@@ -105,9 +107,14 @@ class AdsDriver:
             lossless=False,
         )
         if self.config.enable:
-            self.enable()
+            try:
+                self.enable()
+            except DriverError:
+                self.close()
+                raise
 
     def _begin(self, attached: Attached, restarted: bool) -> None:
+        self._block_ns = attached.block_ns
         self._stream.attach(attached.program, attached.decoder, attached.head, restarted)
         self._arm.observe(attached.head, now_ns())
         if self._notified:
@@ -129,6 +136,10 @@ class AdsDriver:
         if self._info is None:
             raise DriverClosedError(f"ADS {self.config.target}: read while it is not open")
         stream = self._stream
+        if not self._asked:
+            self._asked = True
+            stream.begin()
+            self._due_ns = min(self._due_ns, now_ns())
         if not stream.frames:
             self._wait(now_ns() + round(timeout_s * 1e9), timeout_s)
         frame, cycle = stream.frames.popleft()
@@ -165,8 +176,13 @@ class AdsDriver:
             if opened and self._attached is not None and self._arm.active:
                 self._stop_axes()
         finally:
-            self._attached = None
+            self._detach()
             self._link.close()
+
+    def _detach(self) -> None:
+        attached, self._attached = self._attached, None
+        if attached is not None:
+            attached.program.close()
 
     def __enter__(self) -> Self:
         self.open()
@@ -196,7 +212,7 @@ class AdsDriver:
             Not open.
         """
         self._checked()
-        self._arm.enable(now_ns())
+        self._arm.enable()
         self._due_ns = min(self._due_ns, now_ns())
 
     def disable(self) -> None:
@@ -236,6 +252,7 @@ class AdsDriver:
             "axes_state": self._arm.state if here else "unknown",
             "axes_reason": REASONS.get(head.reason, f"reason {head.reason}"),
             **stream.counts(),
+            "block_ms": self._block_ns * 1e-6,
             "requests": self._link.requests,
             "sum_commands": self._link.sum_commands,
             "reconnects": self._reconnects,
@@ -269,7 +286,7 @@ class AdsDriver:
             self._lose("not usable", str(error))
 
     def _poll(self, attached: Attached) -> None:
-        order = self._arm.order(attached.cycles(self._interval_ns))
+        order = self._arm.order(attached.cycles(self._interval_ns), now_ns())
         if order is not None:
             self._heartbeat += 1
             assert self._stream.head is not None
@@ -336,7 +353,7 @@ class AdsDriver:
         if not self._outage_ns:
             self._outage_ns = at_ns
         was_there = self._attached is not None
-        self._attached = None
+        self._detach()
         self._arm.lost(problem or state)
         self._state, self._problem = state, problem
         if not keep_link:
@@ -354,6 +371,7 @@ class AdsDriver:
         assert before is not None
         same_rate = abs(1e9 / attached.info.cycle_ns - self._info.rate_hz) < 1e-6
         if attached.decoder.channels != self._info.channels or not same_rate:
+            attached.program.close()
             raise DriverConfigError(
                 "the PLC program has other channels or another cycle than at the start: restart thetad to take them"
             )

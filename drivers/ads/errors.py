@@ -19,6 +19,32 @@ NOT_THERE = frozenset({UNSUPPORTED, BAD_GROUP, BAD_OFFSET, BAD_SIZE, 11, 8})
 BROKEN = frozenset({-1, 1, 12, 13, 18, 20, 21, 22, 25, 26, 27, TIMED_OUT, 1864, 1872, 1876, 1877, 10060, 10061, 10065})
 
 
+#: What to do about a code.
+TEXTS = {
+    PORT_NOT_FOUND: (
+        "no ADS server listens there: the PLC runtimes of TwinCAT 3 have ports 851, 852, ... and listen once a PLC "
+        "program is loaded and TwinCAT is in run mode"
+    ),
+    MACHINE_NOT_FOUND: (
+        "the controller does not know this Net ID: net_id must be its own (TwinCAT: About, or Router: AMS Net ID), "
+        "and it needs a route to this computer"
+    ),
+    SYMBOL_NOT_FOUND: "there is no such symbol; `thetad ads symbols` lists those that there are",
+    TIMED_OUT: "no answer in time (timeout_ms)",
+    1793: "the server does not know this service",
+    1796: "reading or writing it is not permitted",
+    1797: "its size is another one",
+    1799: "the PLC is not ready: is it in run mode?",
+    1800: "the server is busy",
+    1809: "an online change moved it",
+    1810: "the server is in a state in which it does not answer this: is it in run mode?",
+    1825: "there is no element with this index",
+    1826: "an online change removed it",
+    1827: "access is denied",
+    1828: "the TwinCAT licence is missing or has run out",
+}
+
+
 class AdsError(DriverError):
     """An ADS request failed.
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from drivers.ads import layout
 from drivers.ads.clock import PlcClock, filetime_to_ns
 from drivers.ads.config import AdsConfig, Target
 from drivers.ads.data_types import Shape, Symbol, decode, encode, shape_of
 from drivers.ads.errors import AdsError, AdsReplyError
-from drivers.ads.layout import REASONS
 from drivers.ads.link import STATES, VALUE_BY_HANDLE, Link
 from drivers.ads.symbols import SymbolTable
 from drivers.ethercat.cycle import Histogram, now_ns, sleep_until
@@ -109,6 +109,7 @@ def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
     from drivers.ads.connection import attach, check_running  # here, for the compiled decoder that it brings
 
     link = Link(config.target)
+    program = None
     try:
         attached = attach(link, config)
         program, info = attached.program, attached.info
@@ -143,8 +144,8 @@ def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
             "blocks": program.sizes.blocks,
             "ring_s": program.sizes.blocks * attached.block_ns * 1e-9,
             "heartbeat_ms": info.heartbeat_ms,
-            "axes_state": head.state,
-            "axes_reason": REASONS.get(head.reason, str(head.reason)),
+            "axes_state": layout.STATES.get(head.state, str(head.state)),
+            "axes_reason": layout.REASONS.get(head.reason, str(head.reason)),
             "exceeded_cycles": head.exceeded,
             "round_trip_us": {
                 "p50": trips.quantile_ns(0.5) * 1e-3,
@@ -153,6 +154,8 @@ def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
             },
         }
     finally:
+        if program is not None:
+            program.close()
         link.close()
 
 
@@ -171,8 +174,7 @@ def _handle(link: Link, name: str) -> Iterator[int]:
     try:
         yield handle
     finally:
-        if not link.broken:
-            link.release(handle)
+        link.release(handle)
 
 
 def _bytes(link: Link, symbol: Symbol) -> bytes:

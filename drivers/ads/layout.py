@@ -28,6 +28,7 @@ CHANNEL_BITS = {"q": 0, "dq": 1, "tau": 2, "current": 3, "q_motor": 4, "temperat
 AXIS_VALID, AXIS_ENABLED, AXIS_FAULT = 0x1, 0x2, 0x4
 #: Values of `Head.nState`.
 OFF, ENABLING, ENABLED, STOPPING, FAULT = range(5)
+STATES = {OFF: "off", ENABLING: "enabling", ENABLED: "enabled", STOPPING: "stopping", FAULT: "fault"}
 #: Values of `Head.nReason`: why the axes were switched off the last time.
 REASONS = {
     0: "",
@@ -36,6 +37,8 @@ REASONS = {
     3: "no set positions in time",
     4: "a set position is too far from the one before",
     5: "an axis reports a fault",
+    6: "the axes were not on in time",
+    7: "the PLC stood still",
 }
 
 Structure: TypeAlias = type[ctypes.LittleEndianStructure]
@@ -122,7 +125,7 @@ STRUCTURES: dict[str, tuple[Field, ...]] = {
         _field("nReason", "UDINT", "why they were switched off the last time"),
         _field("nUnderruns", "UDINT", "cycles without a set position while enabled and moving"),
         _field("nRefused", "UDINT", "buffers of set positions that were not taken: wrong checksum, run or cycle"),
-        _field("nSequence", "UDINT", "of the newest buffer taken"),
+        _field("nSequence", "UDINT", "highest number of a buffer that was seen in this run, taken or not"),
         _field("nExceeded", "UDINT", "cycles that took longer than the cycle"),
     ),
     "ST_ThetaCommand": (

@@ -20,7 +20,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
-from queue import SimpleQueue
+from queue import Full, Queue
 from typing import Any, ClassVar, TypeVar
 
 import pyads
@@ -33,13 +33,13 @@ from drivers.ads.errors import (
     NOT_THERE,
     PORT_NOT_FOUND,
     SYMBOL_NOT_FOUND,
-    TIMED_OUT,
+    TEXTS,
     AdsConnectionError,
     AdsError,
     AdsReplyError,
     AdsSymbolError,
 )
-from drivers.ads.reach import TCP_PORT, probe, silent_text
+from drivers.ads.reach import TCP_PORT, probe, resolve, silent_text
 from drivers.driver import DriverClosedError
 from drivers.ethercat.cycle import now_ns
 
@@ -107,6 +107,7 @@ class Link:
         self.broken = False
         self.sum_commands = True
         self.requests = 0
+        self._address = ""  # found once: looking a name up may block for seconds
         self._connection: Any = None
         self._lock = threading.Lock()
         self._notifications: list[tuple[int, int | None]] = []
@@ -133,7 +134,8 @@ class Link:
         target = self.target
         if target.net_id in self._net_ids:
             raise AdsError(f"ADS {target}: another connection of this process leads to the same controller")
-        address = probe(target)
+        address = self._address = self._address or resolve(target)
+        probe(target, address)
         self._net_ids.add(target.net_id)
         try:
             self._connect(address, target.port)
@@ -187,15 +189,18 @@ class Link:
                 self._net_ids.discard(self.target.net_id)
                 return
             try:
-                for notification, user in self._notifications:
-                    # What the server has forgotten, the library still holds: each must be deleted.
-                    with contextlib.suppress(pyads.ADSError):
-                        connection.del_device_notification(notification, user)
-                self._notifications = []
+                self._delete_notifications(connection)
                 with contextlib.suppress(pyads.ADSError):
                     connection.close()
             finally:
                 self._net_ids.discard(self.target.net_id)
+
+    def _delete_notifications(self, connection: Any) -> None:
+        """Delete them all: what the server has forgotten, the library still holds."""
+        notifications, self._notifications = self._notifications, []
+        for notification, user in notifications:
+            with contextlib.suppress(pyads.ADSError):
+                connection.del_device_notification(notification, user)
 
     # ------------------------------------------------------------ requests
 
@@ -241,10 +246,13 @@ class Link:
         raw = self.read_write(HANDLE_BY_NAME, 0, 4, encoded(name), f"symbol {name}")
         return int.from_bytes(bytes(raw), "little")
 
-    def release(self, handle: int) -> None:
-        """Give a handle back; what the server has forgotten is no error."""
-        with contextlib.suppress(AdsError):
-            self.write(RELEASE_HANDLE, 0, handle.to_bytes(4, "little"), "a handle")
+    def release(self, *handles: int) -> None:
+        """Give handles back, if the connection works; what the server has forgotten is no error."""
+        items = [(RELEASE_HANDLE, 0, handle.to_bytes(4, "little")) for handle in handles]
+        for at in range(0, len(items), _SUM_REQUESTS):
+            if self.is_open and not self.broken:
+                with contextlib.suppress(AdsError):
+                    self.sum_write(items[at : at + _SUM_REQUESTS], "handles")
 
     def sum_read(self, items: Sequence[tuple[int, int, int]], what: str) -> list[Any]:
         """Read several (group, offset, size); raises the first error of any.
@@ -312,8 +320,8 @@ class Link:
             if code:
                 raise explained(code, self.target, what, of_item=True)
 
-    def notify(self, group: int, offset: int, size: int, into: SimpleQueue[tuple[int, bytes]], cycle_ms: float) -> None:
-        """Have each change of a variable put `(time of receipt, bytes)` into `into`.
+    def notify(self, group: int, offset: int, size: int, into: Queue[tuple[int, bytes]], cycle_ms: float) -> None:
+        """Have each change of a variable put `(time of receipt, bytes)` into `into`; what finds no place is dropped.
 
         The library's thread does that, and nothing else.
         """
@@ -321,7 +329,8 @@ class Link:
         def received(notification: Any, _: Any) -> None:
             contents = notification.contents
             data = ctypes.addressof(contents) + pyads.structs.SAdsNotificationHeader.data.offset
-            into.put((now_ns(), ctypes.string_at(data, contents.cbSampleSize)))
+            with contextlib.suppress(Full):
+                into.put_nowait((now_ns(), ctypes.string_at(data, contents.cbSampleSize)))
 
         attributes = pyads.NotificationAttrib(size, pyads.ADSTRANS_SERVERONCHA, 0.0, cycle_ms)
         handles = self._call(
@@ -329,6 +338,12 @@ class Link:
         )
         self._callbacks.update((id(callback), callback) for callback in pyads.pyads_ex.callback_store.values())
         self._notifications.append(handles)
+
+    def end_notifications(self) -> None:
+        """Delete all notifications of this link."""
+        with self._lock:
+            if self._connection is not None:
+                self._delete_notifications(self._connection)
 
     def _call(self, what: str, request: Callable[[Any], _T]) -> _T:
         with self._lock:
@@ -368,34 +383,9 @@ def _parts(items: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, i
     return parts
 
 
-_TEXTS = {
-    PORT_NOT_FOUND: (
-        "no ADS server listens there: the PLC runtimes of TwinCAT 3 have ports 851, 852, ... and listen once a PLC "
-        "program is loaded and TwinCAT is in run mode"
-    ),
-    MACHINE_NOT_FOUND: (
-        "the controller does not know this Net ID: net_id must be its own (TwinCAT: About, or Router: AMS Net ID), "
-        "and it needs a route to this computer"
-    ),
-    SYMBOL_NOT_FOUND: "there is no such symbol; `thetad ads symbols` lists those that there are",
-    TIMED_OUT: "no answer in time (timeout_ms)",
-    1793: "the server does not know this service",
-    1796: "reading or writing it is not permitted",
-    1797: "its size is another one",
-    1799: "the PLC is not ready: is it in run mode?",
-    1800: "the server is busy",
-    1809: "an online change moved it",
-    1810: "the server is in a state in which it does not answer this: is it in run mode?",
-    1825: "there is no element with this index",
-    1826: "an online change removed it",
-    1827: "access is denied",
-    1828: "the TwinCAT licence is missing or has run out",
-}
-
-
 def explained(code: int, target: Target, what: str, of_item: bool = False) -> AdsError:
     """Return an ADS error code as an error of ours; `of_item`: of one part of a sum command."""
-    text = _TEXTS.get(code) or pyads.errorcodes.ERROR_CODES.get(code, "the connection has failed")
+    text = TEXTS.get(code) or pyads.errorcodes.ERROR_CODES.get(code, "the connection has failed")
     message = f"ADS {target}: {what}: {str(text).rstrip('. ')} (ADS error {code})"
     if code == SYMBOL_NOT_FOUND:
         return AdsSymbolError(message, code, of_item)

@@ -104,8 +104,10 @@ def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
     if info.size < least:
         return None, f"it has {info.size} bytes, at least {least} are expected"
     handle = link.handle(info.name)
-    raw = bytes(link.read(VALUE_BY_HANDLE, handle, info.size, info.name))
-    link.release(handle)
+    try:
+        raw = bytes(link.read(VALUE_BY_HANDLE, handle, info.size, info.name))
+    finally:
+        link.release(handle)
     found = structure("ST_ThetaInfo", Sizes(1)).from_buffer_copy(raw[:least])
     if found.nVersion != VERSION:
         return None, f"nVersion is {found.nVersion}, {VERSION} is expected"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any
 
-from drivers.ads.errors import AdsError, AdsSymbolError
+from drivers.ads.errors import NOT_THERE, VERSION_INVALID, AdsError
 from drivers.ads.layout import COMMAND, HEAD, INFO, LATEST, RING, SETPOINTS, Sizes, structure
 from drivers.ads.link import SYMBOL_VERSION, VALUE_BY_HANDLE, Link
 from drivers.ads.matching import Matched, match
 from drivers.ads.setpoints import Buffer, encode
+from drivers.ads.symbols import ABSENT
 
 #: Where a value lies: index group, index offset.
 _Place = tuple[int, int]
@@ -46,7 +47,7 @@ class Head:
 
 
 class PlcProgram:
-    """Access to the variables of one PLC program.
+    """Access to the variables of one PLC program, until `close`.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class PlcProgram:
     matched : Matched
         What was found.
     by_address : bool
-        Blocks are read by address, since the server has no symbols for elements of arrays.
+        Blocks and set positions go by address, since the server has no symbols for elements of arrays.
 
     Raises
     ------
@@ -71,8 +72,18 @@ class PlcProgram:
     def __init__(self, link: Link, variables: str) -> None:
         self._link = link
         self._variables = variables
-        self.matched: Matched = match(link, variables)
+        self._handles: list[int] = []
+        self._notified = False
         self.by_address = False
+        self._version = self.version()  # first, so that no change after it goes unnoticed
+        self.matched: Matched = match(link, variables)
+        try:
+            self._look_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_up(self) -> None:
         self.sizes: Sizes = self.matched.sizes
         self._head = structure("ST_ThetaHead", self.sizes)
         self._command = structure("ST_ThetaCommand", self.sizes)
@@ -83,11 +94,11 @@ class PlcProgram:
         self._setpoints = self._elements(SETPOINTS, 2)
         self._block_bytes = ctypes.sizeof(structure("ST_ThetaBlock", self.sizes))
         self._head_bytes = ctypes.sizeof(self._head)
-        self._version = self.version()
         self.info = self.read_info()
 
     def _by_handle(self, name: str) -> _Place:
-        return VALUE_BY_HANDLE, self._link.handle(f"{self._variables}.{name}")
+        self._handles.append(self._link.handle(f"{self._variables}.{name}"))
+        return VALUE_BY_HANDLE, self._handles[-1]
 
     def _elements(self, name: str, count: int) -> list[_Place]:
         """Places of the elements of an array: by handle, or by address if the server has no such symbols."""
@@ -95,13 +106,26 @@ class PlcProgram:
         try:
             return [self._by_handle(f"{name}[{first + k}]") for k in range(count)]
         except AdsError as error:
-            if not isinstance(error, AdsSymbolError) and not error.code:
+            if error.code not in ABSENT | NOT_THERE:
                 raise
             self.by_address = True
             stride = symbol.size // count
             return [(symbol.group, symbol.offset + k * stride) for k in range(count)]
 
+    def close(self) -> None:
+        """Give back to the server what was taken from it, as far as the connection allows."""
+        if self._notified:
+            self._notified = False
+            self._link.end_notifications()
+        handles, self._handles = self._handles, []
+        self._link.release(*handles)
+
     # ------------------------------------------------------------ reading
+
+    @property
+    def versioned(self) -> bool:
+        """Whether an online change can be seen."""
+        return self._version is not None
 
     def version(self) -> int | None:
         """Symbol version, which changes with each online change; None if the server has none."""
@@ -146,8 +170,9 @@ class PlcProgram:
             found.nExceeded,
         )
 
-    def notify(self, into: SimpleQueue[tuple[int, bytes]]) -> None:
+    def notify(self, into: Queue[tuple[int, bytes]]) -> None:
         """Have each new block put into `into`."""
+        self._notified = True
         place = self._by_handle(LATEST)
         cycle_ms = self.info.cycle_ns * 1e-6
         self._link.notify(*place, self._block_bytes, into, cycle_ms)
@@ -155,7 +180,15 @@ class PlcProgram:
     # ------------------------------------------------------------ writing
 
     def write(self, start: int, heartbeat: int, enable: bool, buffer: Buffer | None) -> None:
-        """Write `stCommand`, and a buffer of set positions if there is one."""
+        """Write `stCommand`, and a buffer of set positions if there is one.
+
+        Raises
+        ------
+        AdsError
+            It failed; or set positions go by address, and an online change may have put something else there.
+        """
+        if buffer is not None and self.by_address and self.moved():
+            raise AdsError(f"ADS {self._link.target}: set positions: an online change", VERSION_INVALID)
         command = self._command(nStart=start, nHeartbeat=heartbeat & 0xFFFFFFFF, nEnable=int(enable))
         items: list[tuple[int, int, bytes | bytearray]] = []
         if buffer is not None:

@@ -10,19 +10,33 @@ from drivers.ads.errors import AdsConnectionError
 TCP_PORT = 48898
 
 
-def probe(target: Target) -> str:
-    """Return the controller's IPv4 address, if it accepts connections; the library itself would wait for minutes.
+def resolve(target: Target) -> str:
+    """Return the controller's IPv4 address; raises `AdsConnectionError` if its name is not known.
+
+    Where the name server does not answer this takes as long as the system's resolver waits.
+    """
+    name = target.address
+    try:
+        return socket.gethostbyname(name)
+    except OSError as error:
+        raise AdsConnectionError(f"ADS {target}: host {name!r} is not known ({error}); give its address") from error
+
+
+def probe(target: Target, address: str = "") -> None:
+    """See whether the controller accepts connections; the library itself would wait for minutes.
+
+    Parameters
+    ----------
+    target : Target
+    address : str, optional
+        As `resolve` found it; by default it is looked up.
 
     Raises
     ------
     AdsConnectionError
         The name is not known, or nobody answers within the time-out of a request.
     """
-    name = target.address
-    try:
-        address = socket.gethostbyname(name)
-    except OSError as error:
-        raise AdsConnectionError(f"ADS {target}: host {name!r} is not known ({error}); give its address") from error
+    address = address or resolve(target)
     try:
         socket.create_connection((address, TCP_PORT), timeout=max(target.timeout_ms * 1e-3, 0.2)).close()
     except OSError as error:
@@ -32,7 +46,6 @@ def probe(target: Target) -> str:
             "its address (host), and does its firewall let ADS in?",
             10061,
         ) from error
-    return address
 
 
 def _local_address(address: str) -> str:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.ads.decode import checksums
+from drivers.ads.decode import checksum
 from drivers.ads.layout import Sizes, structure
 from drivers.driver import CommandRefusedError
 from rt_core.types import FloatArray
+
+_WORD = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class SetpointStream:
         From a frame's cycle to the one that its target is for.
     capacity : int
         Points of a buffer.
+    margin : int
+        Cycles that the PLC may be ahead of what is known of it, when a buffer reaches it.
 
     Attributes
     ----------
@@ -53,27 +57,57 @@ class SetpointStream:
         Buffers.
     """
 
-    def __init__(self, lead: int, capacity: int) -> None:
+    def __init__(self, lead: int, capacity: int, margin: int) -> None:
         self.lead = lead
         self.capacity = capacity
+        self.margin = margin
         self.active = False
         self.written = 0
         self._batch = max(lead // 4, 1)  # new points that are worth a buffer
         self._sequence = 0
+        self._run: int | None = None  # of the PLC program, that the number belongs to
         self._points: list[FloatArray] = []  # those not known to be over
         self._first = 0  # cycle of the first of them
         self._sent = 0  # cycle after the last one written
 
-    def begin(self, sequence: int) -> None:
-        """Forget all points; the PLC has taken buffer number `sequence` last."""
+    def forget(self) -> None:
+        """Forget all points."""
         self.active = False
-        self._sequence = sequence
         self._points = []
+
+    def begin(self, sequence: int, run: int) -> None:
+        """Forget all points; the PLC program's run `run` has seen buffer number `sequence` last.
+
+        A number is not used twice within a run: the PLC would take the buffer for one that it knows.
+        """
+        self.forget()
+        if run != self._run or 0 < (sequence - self._sequence & _WORD) < _WORD // 2:
+            self._sequence = sequence
+        self._run = run
 
     @property
     def last(self) -> int:
         """Cycle of the last point."""
         return self._first + len(self._points) - 1
+
+    def approach(self, cycle: int, now: int) -> int:
+        """Return the number of cycles over which the first target, for the frame of `cycle`, is approached.
+
+        Half the lead, or as much of it as the PLC, which is in cycle `now` at least, can still get in time.
+
+        Raises
+        ------
+        CommandRefusedError
+            None: the PLC would have passed the first points when they reach it, and begin with a jump.
+        """
+        goal = cycle + self.lead
+        reached = now + self.margin
+        if goal <= reached:
+            raise CommandRefusedError(
+                f"command refused: it comes {reached - goal + 1} cycles too late for the PLC; a longer lead_ms lets "
+                "set positions come later"
+            )
+        return min(max(self.lead // 2, 1), goal - reached + 1)
 
     def add(self, cycle: int, target: FloatArray, held: FloatArray, now: int) -> None:
         """Take the target for the frame of `cycle`, in the axes' units; the PLC is in cycle `now` at least.
@@ -84,12 +118,12 @@ class SetpointStream:
         Raises
         ------
         CommandRefusedError
-            The points before have run out: the axes have stopped, and this one would be a jump.
+            As `approach`; or the points before have run out: the axes have stopped, and this one would be a jump.
         """
         goal = cycle + self.lead
         if not self.active:
+            ramp = self.approach(cycle, now)
             self.active = True
-            ramp = max(self.lead // 2, 1)
             self._first = self._sent = goal - ramp + 1
             self._points = []
             self._line(held, target, ramp)
@@ -121,7 +155,7 @@ class SetpointStream:
         del self._points[:over]
         self._first += over
         points = np.array(self._points[: self.capacity])
-        self._sequence += 1
+        self._sequence = self._sequence + 1 & _WORD
         self._sent = self._first + len(points)
         self.written += 1
         return Buffer(self._sequence, self._first, points)
@@ -136,5 +170,5 @@ def encode(buffer: Buffer, start: int, sizes: Sizes) -> bytearray:
     record["nSequence"], record["nCount"] = buffer.sequence, len(buffer.points)
     record["aPoint"][0, : len(buffer.points)] = buffer.points
     words = np.frombuffer(data, dtype=np.uint32)
-    words[-1] = checksums(words[np.newaxis, :-1])[0]
+    words[-1] = checksum(words[:-1])  # compiled by the decoder
     return data

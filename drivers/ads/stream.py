@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import repeat
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,13 @@ from drivers.ads.decode import Block, Decoder
 from drivers.ads.program import Head, PlcProgram
 from drivers.ads.ring import RingReader, Verdict
 from drivers.ads.timeline import Timeline
-from drivers.ethercat.cycle import Histogram, now_ns
+from drivers.ethercat.cycle import Histogram, now_ns, sleep_until
 from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import IntArray
 
 _TRIES = 3  # to read a block whose samples do not fit together
 _MOST_BLOCKS = 16  # in one request, when there is much to catch up with
+_MOST_NOTIFIED = 64  # blocks that wait; of more the newest are dropped, and read from the ring
 
 
 class SampleStream:
@@ -29,7 +30,7 @@ class SampleStream:
     ----------
     frames : deque of (JointFrame, int)
         Not yet taken, with the PLC's cycle of each.
-    notified : SimpleQueue of (time of receipt, bytes)
+    notified : Queue of (time of receipt, bytes)
         Blocks that came by notification.
     clock : PlcClock
     head : Head or None
@@ -40,7 +41,7 @@ class SampleStream:
 
     def __init__(self, cycle_ns: int, dc: bool) -> None:
         self.frames: deque[tuple[JointFrame, int]] = deque()
-        self.notified: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        self.notified: Queue[tuple[int, bytes]] = Queue(_MOST_NOTIFIED)
         self.clock = PlcClock()
         self.head: Head | None = None
         self.new_ns = 0
@@ -54,7 +55,9 @@ class SampleStream:
         self._corrupt = 0
         self._gone = {"overruns": 0, "skipped": 0, "torn": 0}  # of rings that are no more
         self._ring: RingReader | None = None
-        self._first: tuple[int, bytes] | None = None  # that ended a wait
+        self._first: tuple[int, bytes] | None = None  # notified, and not yet taken
+        self._skip = False  # begin with the block that is being written
+        self._exceeded_block = -1  # the task had exceeded its cycle when this one was being written
 
     # ------------------------------------------------------------ runs and connections
 
@@ -66,6 +69,7 @@ class SampleStream:
         elif restarted:
             self._timeline.restart()
             self.clock.restart()
+            self._exceeded_block = -1
         else:
             self._ring.next = old.next
         if old is not None:
@@ -73,13 +77,23 @@ class SampleStream:
                 self._gone[name] += getattr(old, name)
         self._program, self._decoder = program, decoder
         self._observe(head)
+        self._forget_notified()
+
+    def begin(self) -> None:
+        """Begin with the block that is being written at the next poll: what came before was not asked for."""
+        self._skip = True
+
+    def _forget_notified(self) -> None:
         self._first = None
         while not self.notified.empty():
             self.notified.get_nowait()
 
     def _observe(self, head: Head) -> None:
-        if self.head is None or (head.start, head.samples) != (self.head.start, self.head.samples):
+        old = self.head
+        if old is None or (head.start, head.samples) != (old.start, old.samples):
             self.new_ns = now_ns()
+        if old is not None and head.start == old.start and head.exceeded != old.exceeded:
+            self._exceeded_block = head.blocks
         self.head = head
 
     # ------------------------------------------------------------ reading
@@ -93,7 +107,7 @@ class SampleStream:
         """
         ring = self._ring
         assert ring is not None
-        numbers = ring.expected(min(expected, _MOST_BLOCKS, ring.blocks))
+        numbers = [number for number in ring.expected(min(expected, _MOST_BLOCKS, ring.blocks)) if self._may_be(number)]
         for _ in range(2 + _TRIES):
             sent_ns = now_ns()
             head, found = self._program.read(numbers)
@@ -103,6 +117,11 @@ class SampleStream:
                 return head
             self._observe(head)
             self.clock.add(filetime_to_ns(head.time), received_ns)
+            if self._skip:
+                self._skip = False
+                ring.start(head.blocks)
+                self._forget_notified()
+                return head
             for number, raw in zip(numbers, found, strict=True):
                 if number < head.blocks and not self._consider(number, raw, received_ns):
                     break
@@ -111,13 +130,22 @@ class SampleStream:
                 return head
         return head
 
+    def _may_be(self, number: int) -> bool:
+        """Whether a block may be complete by now, as far as is known of the PLC."""
+        head = self.head
+        assert head is not None
+        samples = head.samples + (now_ns() - self.new_ns) // self._timeline.cycle_ns + 1
+        return (number + 1) * self._program.sizes.block_samples <= samples
+
     def wait_notified(self, until_ns: int) -> None:
         """Wait until a block comes by notification, or until a time of CLOCK_MONOTONIC [ns]."""
+        if self._first is not None:  # it waits for blocks of the ring
+            sleep_until(until_ns)
+            return
         try:
-            block = self.notified.get(timeout=max(until_ns - now_ns(), 0) * 1e-9)
+            self._first = self.notified.get(timeout=max(until_ns - now_ns(), 0) * 1e-9)
         except Empty:
             return
-        self._first = block
 
     def take_notified(self) -> bool:
         """Take what came by notification; False if blocks are missing before it, which `poll` fetches."""
@@ -164,14 +192,13 @@ class SampleStream:
         return True
 
     def _usable(self, block: Block) -> list[int]:
-        """Return the samples that are intact and go on after the last one."""
-        rows: list[int] = []
-        last = -1
-        for row, (intact, counter) in enumerate(zip(block.intact.tolist(), block.counter.tolist(), strict=True)):
-            if intact and counter > last and self._timeline.fresh(counter):
-                rows.append(row)
-                last = counter
-        return rows
+        """Return the samples that are intact and those of this block, and come after the last one."""
+        first = block.number * len(block.counter)
+        return [
+            row
+            for row, (intact, counter) in enumerate(zip(block.intact.tolist(), block.counter.tolist(), strict=True))
+            if intact and counter == first + row and self._timeline.fresh(counter)
+        ]
 
     def _emit(self, block: Block, rows: list[int], received_ns: int) -> None:
         counters, times = block.counter.tolist(), self._times(block).tolist()
@@ -183,9 +210,11 @@ class SampleStream:
         columns += [block.status_word, block.valid]
         every = zip(*[repeat(None) if column is None else column for column in columns], strict=False)
         wanted = set(rows)
+        exceeded = block.number <= self._exceeded_block
+        cycle_ns, last = self._timeline.cycle_ns, len(counters) - 1
         for row, (counter, time, values) in enumerate(zip(counters, times, every, strict=False)):
             if row in wanted:
-                seq, time_ns = self._timeline.place(counter, time, received_ns)
+                seq, time_ns = self._timeline.place(counter, time, received_ns - (last - row) * cycle_ns, exceeded)
                 self.frames.append((JointFrame(seq, time_ns, received_ns, *values), counter))
 
     def _times(self, block: Block) -> IntArray:

@@ -149,7 +149,7 @@ class Stop(_Fault):
 
 
 class Run(_Fault):
-    """It goes on."""
+    """A stopped program goes on where it was, with its axes off until they are enabled anew."""
 
     kind: Literal["run"]
 
@@ -158,7 +158,7 @@ class Run(_Fault):
 
 
 class Restart(_Fault):
-    """The program starts again, after `down_s`: handles and notifications are gone, it counts from 0."""
+    """The program starts again, also a stopped one, after `down_s`: without handles and notifications, from cycle 0."""
 
     kind: Literal["restart"]
     down_s: NonNegative = 0.0
@@ -225,7 +225,7 @@ class LoseNotifications(_Fault):
 
 
 class ExceedTask(_Fault):
-    """A cycle takes so long that the next ones cannot begin."""
+    """The next cycle takes so long that `cycles` after it cannot begin."""
 
     kind: Literal["exceed_task"]
     cycles: Count = 1

@@ -51,8 +51,12 @@ class Notifications:
 
     Parameters
     ----------
+    watched : callable
+        Returns what reads the value at index group, offset and length; raises `AdsError`.
     cycle_ns : int
         Of the task [ns].
+    next_cycle : callable
+        Returns the number of the task's next cycle, in which a new one is first looked at.
 
     Attributes
     ----------
@@ -60,7 +64,10 @@ class Notifications:
         So many of the next samples get lost.
     """
 
-    def __init__(self, cycle_ns: int) -> None:
+    def __init__(
+        self, watched: Callable[[int, int, int], Callable[[], bytes]], cycle_ns: int, next_cycle: Callable[[], int]
+    ) -> None:
+        self._watched, self._next_cycle = watched, next_cycle
         self._cycle_100ns = cycle_ns // 100
         self._all: dict[int, Notification] = {}
         self._next = 1
@@ -71,27 +78,22 @@ class Notifications:
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, request: bytes, watched: Callable[[int, int, int], Callable[[], bytes]], cycle: int) -> int:
-        """Return the handle of a new notification, first looked at in the task's cycle number `cycle`.
-
-        Raises
-        ------
-        AdsError
-        """
+    def add_notification(self, request: bytes) -> int:
+        """Return the handle of a new notification; raises `AdsError`."""
         if len(request) != NOTIFICATION.size:
             raise AdsError(Code.INVALID_SIZE)
         group, offset, length, mode, delay, every = NOTIFICATION.unpack(request)
         if mode not in tuple(Mode):
             raise AdsError(Code.TRANSMISSION_MODE)
         if len(self._all) >= _MOST:
-            raise AdsError(Code.INVALID_PARAMETER)
-        value = watched(group, offset, length)
+            raise AdsError(Code.NO_MORE_HANDLES)
+        value = self._watched(group, offset, length)
         handle, self._next = self._next, self._next + 1
         cycles = max(1, -(-every // self._cycle_100ns))
-        self._all[handle] = Notification(value, mode in _CYCLIC, cycles, delay, cycle)
+        self._all[handle] = Notification(value, mode in _CYCLIC, cycles, delay, self._next_cycle())
         return handle
 
-    def delete(self, handle: int) -> None:
+    def delete_notification(self, handle: int) -> None:
         """End a notification; what it has collected is not sent.  Raises `AdsError`."""
         if self._all.pop(handle, None) is None:
             raise AdsError(Code.NOTIFICATION_HANDLE)

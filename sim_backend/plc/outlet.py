@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+_MOST = 16 * 1024 * 1024  # bytes that may wait behind a packet
+
 
 @dataclass
 class LineFaults:
@@ -41,6 +43,7 @@ class Outlet:
     def __init__(self, faults: LineFaults) -> None:
         self._faults = faults
         self._waiting: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
         self._last_ns = 0
 
     def put(self, data: bytes, now_ns: int) -> None:
@@ -50,6 +53,7 @@ class Outlet:
         if faults.delayed > 0:
             faults.delayed -= 1
             release_ns = max(release_ns, now_ns + faults.delay_ns)
+        self._bytes += len(data)
         size = faults.piece_bytes or len(data)
         for place in range(0, len(data), size):
             self._waiting.append((release_ns, data[place : place + size]))
@@ -62,11 +66,17 @@ class Outlet:
         waiting, pieces, last_ns = self._waiting, list[list[bytes]](), None
         while waiting and waiting[0][0] <= now_ns:
             release_ns, data = waiting.popleft()
+            self._bytes -= len(data)
             if release_ns != last_ns:
                 pieces.append([])
             pieces[-1].append(data)
             last_ns = release_ns
         return [b"".join(piece) for piece in pieces]
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits than a client may leave unread; a single packet may be of any length."""
+        return self._bytes > _MOST and len(self._waiting) > 1
 
     @property
     def next_ns(self) -> int | None:

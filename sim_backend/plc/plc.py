@@ -13,7 +13,7 @@ from rt_core.types import FloatArray
 from sim_backend.plc import ams
 from sim_backend.plc.clock import PlcClock
 from sim_backend.plc.codes import AdsError, Code, State
-from sim_backend.plc.device import SYSTEM_PORT, Device, Runtime, SystemService
+from sim_backend.plc.device import SYSTEM_PORT, Device
 from sim_backend.plc.faults import FaultSchedule
 from sim_backend.plc.machine import Machine
 from sim_backend.plc.memory import Memory
@@ -82,12 +82,12 @@ class SimulatedPlc:
         self._system, self._runtime = State.RUN, State.RUN
         self._alterations: tuple[Alteration, ...] = ()
         self._resume_cycle: int | None = None
-        self._missing = 0
+        self._exceeding = self._missing = 0  # cycles that the next one takes too long; that do not begin
         self._speed_limit: FloatArray = machine.axes.speed(settings.max_speed * MotionLimits.of(model).velocity)
         self.services = Services(self._memory(), lambda: (self._runtime, 0))
         self._devices: dict[int, Device] = {
-            SYSTEM_PORT: SystemService(lambda: (self._system, 0), self._control_system),
-            settings.port: Runtime(self.services, lambda: (self._runtime, 0), self._control_runtime),
+            SYSTEM_PORT: Device("TwinCAT System", lambda: (self._system, 0), self._control_system),
+            settings.port: Device("Plc30 App", lambda: (self._runtime, 0), self._control_runtime, self.services),
         }
         self.program = self._start()
 
@@ -109,10 +109,13 @@ class SimulatedPlc:
             self._cycle(now_ns)
         return self.next_cycle - first
 
-    def connect(self) -> Session:
-        """Return what answers a new client; already closed where no client has a route."""
+    def connect(self, host: str = "") -> Session:
+        """Return what answers a new client at a host; already closed where no client has a route."""
         self.faults.begin(self.next_cycle)
-        session = Session(self, self._connections)
+        if self.settings.one_connection_per_host:
+            for older in [each for each in self.sessions if each.host == host]:
+                self.disconnect(older)
+        session = Session(self, self._connections, host)
         self._connections += 1
         session.closed = self.refusing
         if not session.closed:
@@ -133,7 +136,9 @@ class SimulatedPlc:
 
     def routed(self, net_id: bytes) -> bool:
         """Whether a client's net id has a route."""
-        return not self.refusing and (self._routes is None or net_id in self._routes)
+        # A client that got its address from this router has the net id of the PLC.
+        known = self._routes is None or net_id == self.net_id or net_id in self._routes
+        return known and not self.refusing
 
     def add_route(self, net_id: bytes) -> None:
         """Let a client in."""
@@ -160,15 +165,18 @@ class SimulatedPlc:
             self.machine.let_go()
 
     def run(self) -> None:
-        """Let a stopped program go on where it was; its axes are off."""
+        """Let a stopped program go on where it was; its axes are off, and stay so until they are enabled anew."""
         if self._runtime != State.RUN:
             self._runtime = State.RUN
+            self.program.resume()
 
     def restart(self, down_s: float = 0.0) -> None:
-        """Start the program again: variables at their first values, handles and notifications gone.
+        """Start the program again, also a stopped one: variables at their first values, no handles or notifications.
 
         For `down_s` [s] before, the runtime's port is not there.
         """
+        self._runtime = State.RUN
+        self._exceeding = self._missing = 0
         self.machine.let_go()
         self.services.handles.clear()
         for session in self.sessions:
@@ -187,7 +195,7 @@ class SimulatedPlc:
     def run_mode(self) -> None:
         """Put TwinCAT back into run mode; the program starts."""
         if self._system != State.RUN:
-            self._system = self._runtime = State.RUN
+            self._system = State.RUN
             self.restart()
 
     def online_change(self, alterations: Sequence[Alteration] = (), keep_handles: bool = False) -> None:
@@ -215,8 +223,7 @@ class SimulatedPlc:
 
     def exceed_task(self, cycles: int) -> None:
         """Let the next cycle of the task take so long that the `cycles` after it cannot begin."""
-        self._missing += cycles
-        self.program.exceeded += 1
+        self._exceeding += cycles
 
     @property
     def states(self) -> tuple[int, int]:
@@ -234,17 +241,20 @@ class SimulatedPlc:
         if self._system != State.RUN or self._resume_cycle is not None:
             return
         time_100ns = self.clock.time_100ns(cycle)
-        if self._runtime == State.RUN and not self._exceeds():
-            self.program.cycle(time_100ns, self.clock.dc_ns(cycle) if self.settings.dc else 0)
+        if self._runtime == State.RUN:
+            self._run_task(time_100ns, self.clock.dc_ns(cycle) if self.settings.dc else 0)
         for session in self.sessions:
             session.notify(cycle, time_100ns, now_ns)
 
-    def _exceeds(self) -> bool:
-        """Whether a cycle cannot begin because one before it is still running."""
-        if not self._missing:
-            return False
-        self._missing -= 1
-        return True
+    def _run_task(self, time_100ns: int, dc_ns: int) -> None:
+        """Run the program, unless a cycle before this one is still running."""
+        if self._missing:
+            self._missing -= 1
+            return
+        self.program.cycle(time_100ns, dc_ns)
+        if self._exceeding:
+            self._missing, self._exceeding = self._exceeding, 0
+            self.program.exceeded += 1  # which the next cycle says
 
     def _table(self) -> SymbolTable:
         return SymbolTable(declare(self.settings.variables, self.settings.sizes, self._alterations))

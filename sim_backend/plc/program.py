@@ -31,11 +31,13 @@ from sim_backend.plc.ring import Ring, wrapped
 from sim_backend.plc.setpoint_buffers import SetpointBuffers
 from sim_backend.plc.settings import PlcSettings
 
-BY_COMMAND, NO_HEARTBEAT, NO_POINTS, TOO_FAR, AXIS_FAULTY = 1, 2, 3, 4, 5  # of REASONS
+BY_COMMAND, NO_HEARTBEAT, NO_POINTS, TOO_FAR, AXIS_FAULTY, NOT_ON, STOOD_STILL = range(1, 8)  # of REASONS
 #: Status words of a drive: switched on disabled, operation enabled, fault.
 _WORDS = {"off": 0x1250, "on": 0x1237, "fault": 0x1218}
 #: Axes have to be on, and to stand after a stop, by then [s].
 _ENABLE_TIMEOUT_S, _STOP_TIMEOUT_S = 5.0, 2.0
+#: Cycles without a set position in which moving axes go on as in the last one.
+_TOLERATED = 2
 
 
 class Program:
@@ -69,7 +71,7 @@ class Program:
         self.state, self.reason = OFF, 0
         self.underruns = self.exceeded = 0
         self._cycle_s = settings.cycle_ns * 1e-9
-        self._heartbeat_cycles = max(1, round(settings.heartbeat_ms * 1e6 / settings.cycle_ns))
+        self._heartbeat_100ns = settings.heartbeat_ms * 10_000
         self._enable_cycles = round(_ENABLE_TIMEOUT_S / self._cycle_s)
         self._stop_cycles = round(_STOP_TIMEOUT_S / self._cycle_s)
         self._limit = speed_limit * self._cycle_s
@@ -78,7 +80,8 @@ class Program:
         self._moving = False
         self._armed = False  # the command has been "off" since axes were switched off the last time
         self._since = 0  # cycles in the state
-        self._silence = self._heartbeat_cycles  # cycles without a heartbeat
+        self._silence = self._heartbeat_100ns  # time without a heartbeat
+        self._stood = False  # the task, for longer than the heartbeat's time before this cycle
         self._heartbeat = 0
         self._gap = 0  # cycles without a set position
         self._share = self._share_step = 1.0  # of the speed at which a stop began, that is left
@@ -101,7 +104,7 @@ class Program:
 
     def cycle(self, time_100ns: int, dc_ns: int) -> None:
         """Do what a cycle does."""
-        enable = self._listen()
+        enable = self._listen(time_100ns - self._time_100ns)
         self._buffers.take(self.run, self.counter)
         self._next_state(enable)
         self._move()
@@ -112,16 +115,27 @@ class Program:
         self._write_head()
         self._cycles[()] = self.counter
 
-    def _listen(self) -> bool:
-        """Heartbeat and command; returns whether axes shall be enabled."""
+    def resume(self) -> None:
+        """Go on after the task was stopped: axes that were on are off."""
+        if self.state in (ENABLING, ENABLED, STOPPING):
+            self._let_go(STOOD_STILL)
+
+    def _listen(self, elapsed_100ns: int) -> bool:
+        """Heartbeat and command, so long after the last cycle; returns whether axes shall be enabled."""
         command = self._command
-        self._silence += 1
+        self._stood = not 0 <= elapsed_100ns <= self._heartbeat_100ns
+        if self._stood:  # what was commanded before, or meanwhile, is old
+            self._silence, self._armed = self._heartbeat_100ns, False
+        else:  # a clock that stands does not keep the heartbeat alive
+            self._silence += elapsed_100ns or self._settings.cycle_ns // 100
         if int(command["nStart"]) != self.run:
             self._armed = True
             return False
         heartbeat = int(command["nHeartbeat"])
         if heartbeat != self._heartbeat:
-            self._heartbeat, self._silence = heartbeat, 0
+            self._heartbeat = heartbeat
+            if not self._stood:
+                self._silence = 0
         enable = int(command["nEnable"]) == 1
         if not enable:
             self._armed = True
@@ -129,10 +143,14 @@ class Program:
 
     def _next_state(self, enable: bool) -> None:
         self._since += 1
-        alive = self._silence < self._heartbeat_cycles
+        alive = self._silence < self._heartbeat_100ns
         machine = self._machine
         faulty, enabled = bool(machine.faulty.any()), bool(machine.enabled.all())
-        if self.state in (OFF, FAULT):
+        if self._stood and self.state in (ENABLING, ENABLED, STOPPING):
+            self._let_go(STOOD_STILL)
+        elif self.state in (ENABLED, STOPPING) and not machine.enabled.any():
+            self._let_go(AXIS_FAULTY)
+        elif self.state in (OFF, FAULT):
             if enable and self._armed and alive:
                 self._arm()
             elif self.state == OFF and faulty and not enable:
@@ -153,7 +171,7 @@ class Program:
             if enabled and not faulty:
                 self._enter(ENABLED)
             elif self._since > self._enable_cycles:
-                self._stop(AXIS_FAULTY)
+                self._stop(NOT_ON)
 
     def _enter(self, state: int) -> None:
         self.state, self._since = state, 0
@@ -163,10 +181,20 @@ class Program:
         self._armed = self._moving = False
         self._gap = 0
         self._buffers.forget()
+        self._machine.reset()  # one pulse: a fault that comes back stays
         self._enter(ENABLING)
+
+    def _let_go(self, reason: int) -> None:
+        """Switch off at once, and stay so until the command has been "off"."""
+        self.reason = reason
+        self._armed = self._moving = False
+        self._enter(FAULT if self._machine.faulty.any() else OFF)
 
     def _stop(self, reason: int) -> None:
         """Begin a controlled stop: all axes together, along the way that they are on."""
+        if not self._machine.enabled.any():  # while enabling: there is nothing to stop
+            self._let_go(reason)
+            return
         speed = float(np.max(np.abs(self._step) / self._limit, initial=0.0))
         cycles = speed * self._settings.stop_ms * 1e6 / self._settings.cycle_ns
         self._share, self._share_step = 1.0, 1.0 / max(cycles, 1.0)
@@ -181,26 +209,26 @@ class Program:
         if self.state == STOPPING:
             self._share = max(0.0, self._share - self._share_step)
             self._set = self._set + self._share * self._step
-        elif self.state != ENABLED:
-            # So that nothing jumps when the axes are switched on.
-            self._set = machine.measured.position.copy()
-            self._step = np.zeros_like(self._set)
+        if self.state != ENABLED:
+            # So that nothing jumps when an axis is switched on; from then on it holds.
+            on = machine.enabled & (self.state in (ENABLING, STOPPING))
+            self._set = np.where(on, self._set, machine.measured.position)
+            self._step = np.where(on & (self.state == STOPPING), self._step, 0.0)
         machine.target[:] = self._set
         machine.power = self.state in (ENABLING, ENABLED, STOPPING)
         machine.follow = self.state in (ENABLED, STOPPING)
-        if self.state == ENABLING:
-            machine.reset()
 
     def _follow(self) -> None:
-        """Use the point of this cycle; without one hold, and stop after the heartbeat's time if axes were moving."""
+        """Use the point of this cycle; without one hold, or stop if axes were moving."""
         point = self._buffers.point(self.counter)
         if point is None:
             if self._moving:
                 self.underruns += 1
                 self._gap += 1
-                self._step = np.zeros_like(self._set)
-                if self._gap >= self._heartbeat_cycles:
+                if self._gap > _TOLERATED:
                     self._stop(NO_POINTS)
+                else:
+                    self._set = self._set + self._step
             return
         step = point - self._set
         if not np.all(np.abs(step) <= self._limit):  # also where a point is no number

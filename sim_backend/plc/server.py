@@ -27,7 +27,9 @@ _LARGEST_STEP_NS = 5_000_000
 _CATCH_UP = 2
 _RECEIVED = 256 * 1024
 _BACKLOG = 32
-_MOST_UNSENT = 64 * 1024 * 1024  # bytes that wait for a client that does not read
+_MOST_CLIENTS = 64
+_PAUSE_NS = 100_000_000  # until the next try after a client that could not be taken
+_SELECTABLE = 1024  # descriptors below this can be in a call of select
 Result = TypeVar("Result")
 
 
@@ -77,16 +79,24 @@ class Server:
         self._stop = False
         self._now_ns = time.monotonic_ns()
         self._paced_ns = self._now_ns
+        self._accept_ns, self._listening = self._now_ns, True  # no client is taken before
         self._listener, self._udp = _bind(address, port)
         self.port = int(self._listener.getsockname()[1])
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
+        self._poll = select.epoll()
+        for descriptor in (self._wake_reader, self._listener.fileno(), self._udp.fileno()):
+            self._poll.register(descriptor, select.EPOLLIN)
+        if self._poll.fileno() >= _SELECTABLE:
+            self.close()
+            raise ServerError(f"this process has {_SELECTABLE} files open already: close some before")
 
     def close(self) -> None:
         """Close all sockets."""
         for connection in list(self._connections.values()):
             self._drop(connection)
+        self._poll.close()
         self._listener.close()
         self._udp.close()
         for end in (self._wake_reader, self._wake_writer):
@@ -146,35 +156,47 @@ class Server:
 
     def _wait(self) -> None:
         due_ns = [self.plc.due_ns()]
-        writing: list[socket.socket] = []
         for connection in self._connections.values():
             next_ns = connection.session.outlet.next_ns
-            if connection.unsent:
-                writing.append(connection.socket)
-            elif next_ns is not None:
+            if next_ns is not None and not connection.unsent:
                 due_ns.append(next_ns)
         wait_s = max(0.0, (min(due_ns) - time.monotonic_ns()) * 1e-9)
-        reading = [self._wake_reader, self._listener.fileno(), self._udp.fileno(), *self._connections]
-        # Not poll, whose time-outs are whole milliseconds.
-        wait_s = min(wait_s, _LONGEST_WAIT_S)
-        ready = select.select(reading, writing, (), wait_s)[0]
+        # Not epoll alone, whose time-outs are whole milliseconds; nor select alone, which stops at descriptor 1023.
+        if not select.select((self._poll,), (), (), min(wait_s, _LONGEST_WAIT_S))[0]:
+            return
+        ready = {descriptor for descriptor, _ in self._poll.poll(0)}
         if self._wake_reader in ready:
             os.read(self._wake_reader, 4096)
         if self._udp.fileno() in ready:
             self._answer_datagram()
 
     def _accept(self) -> None:
-        while True:
+        while time.monotonic_ns() >= self._accept_ns:
             try:
-                client, _ = self._listener.accept()
+                client, (host, _) = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
+                self._listen(True)
                 return
+            except OSError:  # no descriptor is left: those who are here already stay
+                self._accept_ns = time.monotonic_ns() + _PAUSE_NS
+                self._listen(False)
+                return
+            if len(self._connections) >= _MOST_CLIENTS:
+                client.close()
+                continue
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = _Connection(client, self.plc.connect())
+            connection = _Connection(client, self.plc.connect(host))
             self._connections[client.fileno()] = connection
+            self._poll.register(client, select.EPOLLIN)
             if connection.session.closed:
                 self._drop(connection)
+
+    def _listen(self, listening: bool) -> None:
+        """Let a client that waits end `_wait`, or not."""
+        if listening != self._listening:
+            self._listening = listening
+            self._poll.modify(self._listener, select.EPOLLIN if listening else 0)
 
     def _receive(self, connection: _Connection) -> None:
         try:
@@ -189,20 +211,25 @@ class Server:
         connection.session.receive(data, time.monotonic_ns())
 
     def _send(self, connection: _Connection, now_ns: int) -> None:
+        waited = bool(connection.unsent)
         try:
-            if connection.unsent:
+            if waited:
                 del connection.unsent[: _send(connection.socket, connection.unsent)]
-            for piece in connection.session.outlet.due(now_ns):
+            # What the socket does not take stays in the outlet, which counts it.
+            for piece in () if connection.unsent else connection.session.outlet.due(now_ns):
                 sent = 0 if connection.unsent else _send(connection.socket, piece)
                 connection.unsent += piece[sent:]
         except OSError:
             self._drop(connection)
             return
-        if connection.session.closed or len(connection.unsent) > _MOST_UNSENT:
+        if connection.session.closed:
             self._drop(connection)
+        elif waited != bool(connection.unsent):
+            self._poll.modify(connection.socket, select.EPOLLIN | (0 if waited else select.EPOLLOUT))
 
     def _drop(self, connection: _Connection) -> None:
-        self._connections.pop(connection.socket.fileno(), None)
+        if self._connections.pop(connection.socket.fileno(), None) is not None:
+            self._poll.unregister(connection.socket)
         self.plc.disconnect(connection.session)
         connection.socket.close()
 

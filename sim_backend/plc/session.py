@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sim_backend.plc import ams
 from sim_backend.plc.ams import Address, AmsError, Packet, Splitter
-from sim_backend.plc.codes import AdsError, Code, Command
+from sim_backend.plc.codes import Code, Command
 from sim_backend.plc.notifications import Notifications
 from sim_backend.plc.outlet import Outlet
 
@@ -28,25 +28,26 @@ class Session:
     plc : SimulatedPlc
     number : int
         Of the connection, from 0.
+    host : str, optional
+        Where the client is.
 
     Attributes
     ----------
     closed : bool
         The PLC has closed it.
-    requests : int
-        Packets answered or ignored.
+    host : as given
     outlet : Outlet
         What is to be sent.
     """
 
-    def __init__(self, plc: SimulatedPlc, number: int) -> None:
+    def __init__(self, plc: SimulatedPlc, number: int, host: str = "") -> None:
         self._plc = plc
+        self.host = host
         self._number = number
         self._splitter = Splitter()
         self._clients: dict[tuple[Address, Address], Notifications] = {}
         self.outlet = Outlet(plc.line)
         self.closed = False
-        self.requests = 0
 
     def receive(self, data: bytes, now_ns: int) -> None:
         """Take bytes that have come at a time [ns]."""
@@ -64,8 +65,8 @@ class Session:
         """Look at the values of all notifications after a cycle of the task."""
         for (device, client), notifications in self._clients.items():
             packet = notifications.look(cycle, time_100ns)
-            if packet is not None and now_ns >= self._plc.line.silent_until_ns:
-                self.outlet.put(ams.encode(client, device, Command.NOTIFICATION, ams.ADS, 0, 0, packet), now_ns)
+            if packet is not None and now_ns >= self._plc.line.silent_until_ns and not self.closed:
+                self._put(ams.encode(client, device, Command.NOTIFICATION, ams.ADS, 0, 0, packet), now_ns)
 
     def end_notifications(self) -> None:
         """Forget all notifications, without a word."""
@@ -83,7 +84,6 @@ class Session:
         return sum(map(len, self._clients.values()))
 
     def _take(self, kind: int, payload: bytes, now_ns: int) -> None:
-        self.requests += 1
         if now_ns < self._plc.line.silent_until_ns:
             return
         if kind == ams.AMS:
@@ -91,11 +91,11 @@ class Session:
             if packet.is_request:
                 answer = self._route(packet)
                 if answer is not None:
-                    self.outlet.put(answer, now_ns)
+                    self._put(answer, now_ns)
         elif kind in (ams.PORT_CONNECT, ams.LOCAL_NET_ID):
             port = (_CLIENT_PORT + self._number & 0xFFFF).to_bytes(2, "little") if kind == ams.PORT_CONNECT else b""
             answer = self._plc.net_id + port
-            self.outlet.put(ams.TCP_HEADER.pack(kind, len(answer)) + answer, now_ns)
+            self._put(ams.TCP_HEADER.pack(kind, len(answer)) + answer, now_ns)
         elif kind == ams.PORT_CLOSE:
             self.closed = True
 
@@ -109,31 +109,17 @@ class Session:
         device = plc.device(packet.target.port)
         if device is None:
             return packet.answer(error=Code.PORT_NOT_FOUND)
-        return packet.answer(device.answer(packet.command, packet.data, _Client(self, packet)))
-
-    def client(self, packet: Packet) -> Notifications:
-        """Notifications of the client that a packet comes from."""
         key = packet.target, packet.source
-        if key not in self._clients:
-            self._clients[key] = Notifications(self._plc.settings.cycle_ns)
-        return self._clients[key]
+        client = self._clients.get(key)
+        if client is None:
+            client = Notifications(plc.services.watched, plc.settings.cycle_ns, lambda: plc.next_cycle)
+        answer = packet.answer(device.answer(packet.command, packet.data, client))
+        if len(client) and key not in self._clients:
+            self._clients[key] = client
+        return answer
 
-    def watch(self, packet: Packet, request: bytes) -> int:
-        """Add a notification."""
-        services = self._plc.services
-        if packet.target.port != self._plc.settings.port:
-            raise AdsError(Code.SERVICE_NOT_SUPPORTED)
-        return self.client(packet).add(request, services.watched, self._plc.next_cycle)
-
-
-class _Client:
-    """The client of a packet, for requests about notifications."""
-
-    def __init__(self, session: Session, packet: Packet) -> None:
-        self._session, self._packet = session, packet
-
-    def add_notification(self, request: bytes) -> int:
-        return self._session.watch(self._packet, request)
-
-    def delete_notification(self, handle: int) -> None:
-        self._session.client(self._packet).delete(handle)
+    def _put(self, data: bytes, now_ns: int) -> None:
+        """Send a packet; a client that does not read loses its connection."""
+        self.outlet.put(data, now_ns)
+        if self.outlet.full:
+            self.closed = True

@@ -30,7 +30,7 @@ class SetpointBuffers:
     refused : int
         Buffers that were not taken: of another run, with a wrong checksum, impossible, or for cycles gone by.
     sequence : int
-        Of the newest that was taken.
+        Highest number of a buffer that was seen, taken or not.
     """
 
     def __init__(self, memory: Memory, name: str, sizes: Sizes) -> None:
@@ -51,27 +51,24 @@ class SetpointBuffers:
 
     def take(self, run: int, cycle: int) -> None:
         """Take what has been written since the last cycle; what is not good may still be on its way for a while."""
-        sequences = [int(view["nSequence"]) for view in self._views]
-        if sequences == self._seen:
-            return
-        for sequence, k in sorted((sequence, k) for k, sequence in enumerate(sequences)):
+        for k, view in enumerate(self._views):
+            sequence = int(view["nSequence"])
             if sequence == self._seen[k]:
                 continue
-            view = self._views[k]
             self._points[k] = self._none
             if self._good(k, run, cycle):
                 self._points[k] = view["aPoint"][: int(view["nCount"])].copy()
-                self._first[k], self._seen[k], self._tries[k] = int(view["nFirst"]), sequence, 0
-                self.sequence = sequence
+                self._first[k] = int(view["nFirst"])
+                self._see(k, sequence)
             elif self._tries[k] + 1 < _TRIES:
                 self._tries[k] += 1
             else:
-                self._seen[k], self._tries[k] = sequence, 0
+                self._see(k, sequence)
                 self.refused += 1
 
     def point(self, cycle: int) -> FloatArray | None:
         """Set positions (axes,) of a cycle, from the newer buffer that has some."""
-        for k in (self.sequence % 2, (self.sequence + 1) % 2):
+        for k in (1, 0) if _after(self._seen[1], self._seen[0]) else (0, 1):
             index = cycle - self._first[k]
             if 0 <= index < len(self._points[k]):
                 point: FloatArray = self._points[k][index]
@@ -81,8 +78,14 @@ class SetpointBuffers:
     def forget(self) -> None:
         """Take nothing that has been written up to now."""
         self._points = [self._none, self._none]
-        self._seen = [int(view["nSequence"]) for view in self._views]
-        self._tries = [0, 0]
+        self._seen, self._tries = [0, 0], [0, 0]
+        for k, view in enumerate(self._views):
+            self._see(k, int(view["nSequence"]))
+
+    def _see(self, k: int, sequence: int) -> None:
+        self._seen[k], self._tries[k] = sequence, 0
+        if _after(sequence, self.sequence):
+            self.sequence = sequence
 
     def _good(self, k: int, run: int, cycle: int) -> bool:
         view = self._views[k]
@@ -94,3 +97,8 @@ class SetpointBuffers:
             and int(view["nFirst"]) + count > cycle
             and int(view["nChecksum"]) == checksum(self._bytes[k])
         )
+
+
+def _after(sequence: int, before: int) -> bool:
+    """Whether a number follows another one, across the end of 32 bits too."""
+    return 0 < (sequence - before) % 2**32 < 2**31

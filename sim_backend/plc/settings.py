@@ -103,6 +103,8 @@ class PlcSettings(_Table):
     """What a packet for another net id gets: AMS error 7, or nothing."""
     routes: tuple[NetId, ...] | None = None
     """Net ids of the clients that are let in; None: all."""
+    one_connection_per_host: bool = False
+    """Whether a new connection closes an older one from the same address, as TwinCAT's router does."""
     user: str = "Administrator"
     password: str = "1"
     """Needed to add a route over UDP."""
@@ -140,6 +142,8 @@ class PlcSettings(_Table):
         size = sum(_bytes(self.sizes, name) for name in VARIABLES)
         if size > _LARGEST_IMAGE:
             raise ValueError(f"the variables take {size} bytes, at most {_LARGEST_IMAGE} are possible: smaller blocks")
+        if self.heartbeat_ms * 1000 < 2 * self.cycle_us:
+            raise ValueError(f"heartbeat_ms = {self.heartbeat_ms} is less than two cycles of {self.cycle_us} us")
         names = [axis.name or axis.joint for axis in self.axis]
         if len(set(names)) != len(names):
             raise ValueError(f"two axes have the same name: {', '.join(names)}")

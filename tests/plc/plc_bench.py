@@ -99,3 +99,15 @@ class Variables:
         if "nChecksum" not in changes:
             buffer.nChecksum = layout.checksum(bytes(buffer))
         self.client.set(f"GVL_Theta.aSetpoints[{sequence % 2}]", bytes(buffer))
+
+
+def positions(variables: Variables) -> list[float]:
+    """Present set positions of all axes."""
+    return [axis.fSetpoint for axis in variables.samples()[-1].aAxis]
+
+
+def play(variables: Variables, points: list[list[float]], lead: int = 20, sequence: int = 1) -> int:
+    """Write points for cycles from `lead` cycles on; returns the first cycle."""
+    first = variables.head.nSamples + lead
+    variables.points(sequence, first, points)
+    return first

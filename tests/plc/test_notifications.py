@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 
 import pytest
 
+from sim_backend.plc.notifications import Notifications
 from tests.plc.plain_client import PlainClient
 from tests.plc.plc_bench import make
 
@@ -89,10 +91,34 @@ def test_clients_have_their_own(client):
         (struct.pack("<IIIIII16x", 0x1234, 0, 4, 3, 0, 0), 0x702),
         (struct.pack("<IIIIII16x", 0xF005, 77, 4, 3, 0, 0), 0x710),
         (bytes(12), 0x705),
+        (struct.pack("<IIIIII16x", 0xF005, 0x1A000001, 3, 3, 0, 0), 0x717),
     ],
 )
 def test_what_cannot_be_watched(client, request_, code):
+    assert client.handle("MAIN.nInt") == 0x1A000001
     assert client.request(6, request_).result == code
+
+
+def test_there_are_not_any_number_of_handles(client):
+    entry = struct.pack("<IIIIII16x", 0x4020, 0, 4, ON_CHANGE, 0, 0)
+    assert client.read_write(0xF085, 550, 8 * 550, entry * 550)[0] == 0
+    assert client.session.notifications == 550
+    assert client.request(6, entry).result == 0x716
+
+
+def test_clients_without_notifications_leave_nothing_behind(client):
+    def kept():
+        gc.collect()
+        return sum(isinstance(each, Notifications) for each in gc.get_objects())
+
+    client.notify(0x4020, 0, 4, CYCLIC)
+    before = kept()
+    for port in range(40_100, 40_200):
+        client.port = port
+        assert client.request(4).result == 0
+        assert client.request(7, struct.pack("<I", 1)).result == 0x714
+    assert kept() == before
+    assert client.session.notifications == 1
 
 
 def test_sum_add_and_delete(client):

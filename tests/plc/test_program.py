@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from drivers.ads import layout
-from tests.plc.plc_bench import WALL_NS, Variables, make, parsed
+from sim_backend.plc.axes import Axes
+from tests.plc.plc_bench import WALL_NS, Variables, make, parsed, play, positions
 
 SPEED = 1.8  # limit of joint_1 [rad/s]
 
@@ -23,16 +24,14 @@ def variables(plc):
     return Variables(plc)
 
 
-def positions(variables):
-    """Present set positions of all axes."""
-    return [axis.fSetpoint for axis in variables.samples()[-1].aAxis]
-
-
-def play(variables, points, lead=20, sequence=1):
-    """Write points for cycles from `lead` cycles on; returns the first cycle."""
-    first = variables.head.nSamples + lead
-    variables.points(sequence, first, points)
-    return first
+def course(variables, cycles):
+    """Set positions of all axes in each cycle to come, (cycles - a few, axes); enabled, with a heartbeat."""
+    found = {}
+    first = variables.head.nSamples
+    for _ in range(cycles // 5):
+        variables.advance(5, enable=True)
+        found |= {each.nCounter: [axis.fSetpoint for axis in each.aAxis] for each in variables.samples()}
+    return np.array([found[k] for k in sorted(found) if k >= first])
 
 
 class TestSamples:
@@ -80,7 +79,7 @@ class TestSamples:
         variables.advance(10)
         samples = variables.samples()
         assert [sample.nCounter for sample in samples] == list(range(15))
-        assert np.diff([sample.nTime for sample in samples]).tolist() == [10_000] * 9 + [40_000] + [10_000] * 4
+        assert np.diff([sample.nTime for sample in samples]).tolist() == [10_000] * 10 + [40_000] + [10_000] * 3
         assert variables.head.nExceeded == 1
 
 
@@ -151,15 +150,35 @@ class TestSetPositions:
         np.testing.assert_allclose([axis.fPosition for axis in end], np.array(start) + 0.04, atol=3e-3)
         assert (variables.head.nUnderruns, variables.head.nState) == (0, layout.ENABLED)
 
-    def test_no_points_while_moving_is_counted_then_stops(self, variables):
+    def test_without_points_moving_axes_go_on_for_two_cycles_then_stop_along_their_way(self, variables):
+        variables.enable()
+        start = np.array(positions(variables))
+        step = np.array([1.0, 0.5] + [0.25] * 7) * 1e-3
+        play(variables, [list(start + step * k) for k in range(1, 31)])
+        way = course(variables, 250)
+        steps = np.diff(way, axis=0)
+        full = np.isclose(steps[:, 0], step[0], rtol=1e-6, atol=0.0)
+        assert np.flatnonzero(full).tolist() == list(
+            range(np.argmax(full), np.argmax(full) + 32)
+        )  # two more than points
+        ramp = steps[np.argmax(full) + 32 :]
+        ramp = ramp[: np.argmin(ramp[:, 0] > 0)]
+        assert len(ramp) > 20
+        assert np.all(np.diff(ramp[:, 0]) < 0)
+        np.testing.assert_allclose(ramp[:, 1:], ramp[:, :1] * (step[1:] / step[0]), atol=1e-9)
+        head = variables.head
+        assert (head.nState, head.nReason, head.nUnderruns) == (layout.OFF, 3, 3)
+
+    def test_points_that_come_back_after_two_cycles_are_used(self, variables):
         variables.enable()
         start = positions(variables)
-        first = play(variables, [[v + 1e-4 * (k + 1) for v in start] for k in range(10)])
-        variables.advance(130, enable=True)
+        first = play(variables, [[v + 1e-4 * k for v in start] for k in range(1, 11)])
+        variables.points(2, first + 12, [[v + 1e-4 * min(k, 20) for v in start] for k in range(13, 40)])
+        way = course(variables, 80)[:, 0]
+        np.testing.assert_allclose(way[-1], start[0] + 20e-4, atol=1e-12)
+        assert np.all(np.diff(way) < 1.01e-4)
         head = variables.head
-        assert (head.nState, head.nUnderruns) == (layout.ENABLED, head.nSamples - first - 10)
-        variables.advance(300, enable=True)
-        assert (variables.head.nState, variables.head.nReason) == (layout.OFF, 3)
+        assert (head.nState, head.nUnderruns, head.nReason) == (layout.ENABLED, 2, 0)
 
     def test_no_points_at_rest_is_nothing(self, variables):
         variables.enable()
@@ -172,7 +191,7 @@ class TestSetPositions:
         variables.enable()
         start = positions(variables)
         limit = 1.5 * SPEED * 1e-3
-        play(variables, [[start[0] + 0.99 * limit, *start[1:]], start])
+        play(variables, [[start[0] + 0.99 * limit, *start[1:]], start, start])
         variables.advance(50, enable=True)
         assert variables.head.nState == layout.ENABLED
         play(variables, [[start[0] + 1.01 * limit, *start[1:]], start], sequence=2)
@@ -186,8 +205,41 @@ class TestSetPositions:
         first = variables.head.nSamples + 20
         variables.points(1, first, [[v + 1e-4 for v in start]], **wrong)
         variables.advance(50, enable=True)
-        assert (variables.head.nRefused, variables.head.nSequence) == (1, 0)
+        assert (variables.head.nRefused, variables.head.nSequence) == (1, 1)  # the number has been seen
         assert positions(variables) == start
+
+    def test_what_was_skipped_when_arming_counts_as_seen(self, variables):
+        variables.advance(10, enable=False)
+        start = positions(variables)
+        play(variables, [start], sequence=7)
+        play(variables, [start], sequence=4)
+        assert variables.head.nSequence == 0
+        variables.enable()
+        assert (variables.head.nSequence, variables.head.nRefused) == (7, 0)
+
+    def test_buffers_in_reverse_order(self, variables):
+        variables.enable()
+        start = positions(variables)
+        first = variables.head.nSamples + 20
+        variables.points(2, first + 3, [[v + 4e-4 for v in start]] * 3)
+        variables.advance(5, enable=True)
+        variables.points(1, first, [[v + 1e-4 * k for v in start] for k in range(1, 6)])
+        way = course(variables, 40)[:, 0] - start[0]
+        np.testing.assert_allclose(way[way > 0][:7], np.array([1, 2, 3, 4, 4, 4, 4]) * 1e-4, atol=1e-9)
+        assert (variables.head.nSequence, variables.head.nUnderruns) == (2, 0)
+
+    def test_numbers_wrap_around(self, variables):
+        variables.enable()
+        start = positions(variables)
+        for sequence in (0x7FFFFFFF, 0xFFFFFFFE):
+            play(variables, [start] * 5, sequence=sequence)
+            variables.advance(30, enable=True)
+            assert variables.head.nSequence == sequence
+        first = play(variables, [[v + 1e-4 for v in start]] * 5, sequence=0xFFFFFFFF)
+        variables.points(0, first, [[v + 2e-4 for v in start]] * 5)
+        variables.advance(30, enable=True)
+        assert (variables.head.nSequence, variables.head.nRefused) == (0, 0)
+        assert positions(variables) == [v + 2e-4 for v in start]  # of the newer one
 
     def test_no_number_is_too_far(self, variables):
         variables.enable()
@@ -238,8 +290,9 @@ class TestFaultyAxes:
         variables.advance(200, enable=True)
         assert variables.head.nState == layout.ENABLING  # the fault cannot be reset
         plc.machine.failing[3] = False
-        variables.advance(20, enable=True)
-        assert variables.head.nState == layout.ENABLED
+        variables.advance(200, enable=True)
+        assert variables.head.nState == layout.ENABLING  # nor is it tried again
+        variables.enable()
 
     def test_a_fault_stays_until_it_is_reset(self, plc, variables):
         plc.machine.failing[3] = True
@@ -253,7 +306,20 @@ class TestFaultyAxes:
         plc.machine.failing[0] = True
         variables.advance(20, enable=False)
         variables.advance(5020, enable=True)
-        assert (variables.head.nState, variables.head.nReason) == (layout.FAULT, 5)
+        assert (variables.head.nState, variables.head.nReason) == (layout.FAULT, 6)
+        assert not plc.machine.power
+
+    def test_axes_that_are_on_hold_while_others_are_not(self, plc, variables):
+        plc.machine.failing[0] = True
+        variables.advance(20, enable=False)
+        variables.advance(200, enable=True)
+        assert plc.machine.enabled.tolist() == [False] + [True] * 8
+        before = positions(variables)
+        moved = [axis.model_copy(update={"offset_rad": 0.01}) for axis in plc.settings.axis]
+        plc.machine.axes = Axes(moved)  # the encoders say something else from now on
+        variables.advance(20, enable=True)
+        after = np.array(positions(variables))
+        np.testing.assert_allclose(after - before, [0.01] + [0.0] * 8, atol=1e-6)
 
     def test_an_axis_without_values_says_so(self, plc, variables):
         variables.advance(10)

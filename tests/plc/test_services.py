@@ -38,11 +38,13 @@ def test_values_by_handle_name_and_address_are_the_same(client):
 
 def test_a_handle_lasts_until_it_is_released(client):
     handle = client.handle("MAIN.nInt")
+    assert client.plc.services.handles.count == 1
     assert client.write(0xF005, handle, struct.pack("<h", 99)) == 0
     assert client.read(0xF005, handle, 2) == (0, struct.pack("<h", 99))
     assert client.write(0xF006, 0, struct.pack("<I", handle)) == 0
     assert client.read(0xF005, handle, 2) == (0x710, b"")
     assert client.write(0xF006, 0, struct.pack("<I", handle)) == 0x710
+    assert client.plc.services.handles.count == 0
 
 
 def test_a_handle_comes_with_its_type_where_there_is_room(client):
@@ -72,6 +74,12 @@ def test_members_and_elements_have_names(client):
 )  # fmt: skip
 def test_a_name_that_there_is_not(client, name):
     assert client.read_write(0xF003, 0, 4, name.encode() + b"\0") == (0x710, b"")
+
+
+def test_a_name_that_is_too_long_is_not_looked_up(client):
+    for zeros, code in ((200, 0), (300, 0x710)):
+        name = f"MAIN.aNumbers[{'0' * zeros}3]\0".encode()
+        assert client.read_write(0xF003, 0, 4, name)[0] == code
 
 
 def test_more_than_there_is_may_be_read_by_handle_but_not_written(client):

@@ -30,6 +30,7 @@ def test_the_shipped_one_has_the_axes_of_the_servo_drives():
         ({"axis": [{"joint": "joint_1", "torque_unit": "Nm", "gear": 3}]}, r"axis\[0\].gear: unknown key"),
         ({"axis": [{"joint": "a", "torque_unit": "Nm", "unit": "mm", "side": "motor"}]}, "needs a unit of angle"),
         ({"axis": [{"joint": j, "torque_unit": "Nm", "name": "A"} for j in JOINTS]}, "same name"),
+        ({"cycle_us": 10_000, "heartbeat_ms": 15}, "heartbeat_ms = 15 is less than two cycles"),
         ({"block_samples": 10_000, "blocks": 100_000}, "smaller blocks"),
     ],
 )  # fmt: skip

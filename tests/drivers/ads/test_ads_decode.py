@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.ads.config import AxisTable
-from drivers.ads.decode import Decoder, checksums
+from drivers.ads.decode import Decoder
+from drivers.ads.decode import checksum as compiled_checksum
 from drivers.ads.layout import CHANNEL_BITS, Sizes, checksum, structure
 from drivers.ads.scaling import AxisScaling
+from drivers.ads.stream import SampleStream
 
 SIZES = Sizes(axes=3, block_samples=4)
 ALL = sum(1 << bit for bit in CHANNEL_BITS.values())
@@ -99,10 +101,10 @@ def test_samples_half_old_half_new_are_noticed_wherever_they_are_torn() -> None:
 
 
 @given(st.binary(min_size=8, max_size=400))
-def test_checksum_of_arrays_is_that_of_the_layout(data: bytes) -> None:
+def test_compiled_checksum_is_that_of_the_layout(data: bytes) -> None:
     data = data[: len(data) // 4 * 4]
-    words = np.frombuffer(data, dtype=np.uint32)[np.newaxis, :-1]
-    assert checksums(words)[0] == checksum(data)
+    words = np.frombuffer(bytearray(data), dtype=np.uint32)[:-1]
+    assert compiled_checksum(words) == checksum(data)
 
 
 def test_invalid_axes_and_values_that_are_no_numbers() -> None:
@@ -115,6 +117,25 @@ def test_invalid_axes_and_values_that_are_no_numbers() -> None:
     found = Decoder(SIZES, ALL, [0, 1, 2], scaling({}, {}, {})).decode(raw)
     assert found.valid is not None
     np.testing.assert_array_equal(found.valid, [[True] * 3, [True, True, False], [False, True, True], [True] * 3])
+
+
+def test_samples_that_do_not_belong_to_the_block_are_left_out() -> None:
+    raw = block()
+    raw.aSample[2].nCounter += 4 * 8  # of one ring later, and whole
+    seal(raw.aSample[2])
+    found = Decoder(SIZES, ALL, [0, 1, 2], scaling({}, {}, {})).decode(raw)
+    assert found.intact.all()
+    assert SampleStream(1_000_000, dc=False)._usable(found) == [0, 1, 3]
+
+
+def test_a_block_that_waits_for_others_stays_the_first() -> None:
+    stream = SampleStream(1_000_000, dc=False)
+    for number in range(2):
+        stream.notified.put((number, bytes([number])))
+    for _ in range(2):
+        stream.wait_notified(0)
+    assert stream._first == (0, b"\0")
+    assert stream.notified.qsize() == 1
 
 
 def test_unaligned_bytes() -> None:

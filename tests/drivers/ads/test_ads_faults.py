@@ -145,6 +145,37 @@ def test_online_change_that_leaves_the_structures(own_plc: RunningPlc, keep_hand
         assert np.all(seqs(got) == 1)
 
 
+@pytest.mark.parametrize("keep_handles", [True, False])
+@pytest.mark.parametrize("transfer", ["poll", "notification"])
+def test_nothing_is_left_on_the_server(own_plc: RunningPlc, transfer: str, keep_handles: bool) -> None:
+    def taken() -> tuple[int, int]:
+        handles, notifications = own_plc.do(
+            lambda p: (p.services.handles.count, sum(session.notifications for session in p.sessions))
+        )
+        return handles, notifications
+
+    with AdsDriver(config(own_plc.address, transfer=transfer)) as driver:
+        more(driver, 50)
+        first = taken()
+        assert first[0] > 64  # blocks of the ring
+        assert first[1] == (1 if transfer == "notification" else 0)
+        for count in range(1, 4):
+            own_plc.do(lambda p: p.online_change([], keep_handles))
+            read_until(driver, lambda count=count: driver.report()["online_changes"] == count)  # type: ignore[misc]
+            more(driver, 50)
+            assert taken() == first
+    assert taken() == (0, 0)
+
+
+def test_what_piles_up_before_the_first_read_is_not_lost(own_plc: RunningPlc) -> None:
+    with AdsDriver(config(own_plc.address)) as driver:
+        time.sleep(1.5)  # longer than the ring
+        assert driver.read(5.0).seq == 0
+        report = driver.report()
+    assert report["ring_overruns"] == report["lost_blocks"] == report["lost_cycles"] == 0
+    assert report["block_ms"] == 10.0
+
+
 def test_online_change_of_a_structure_is_named_until_it_is_taken_back(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address)) as driver:
         got = more(driver, 100)

@@ -109,6 +109,7 @@ def test_check(shared_plc: RunningPlc) -> None:
     facts = check(config(shared_plc.address), 0.5)
     assert facts["compared"] == "data types"
     assert facts["axes"][0] == "Base"
+    assert facts["axes_state"] == "off"
     assert facts["nominal_hz"] == facts["rate_hz"] == pytest.approx(1000.0)
     assert facts["ring_s"] == pytest.approx(0.64)
     with pytest.raises(DriverConnectionError, match="TCP port 48898"):

@@ -15,7 +15,8 @@ from drivers.ads.setpoints import Buffer, SetpointStream, encode
 from drivers.driver import CommandRefusedError
 from rt_core.types import FloatArray
 
-LEAD, CAPACITY = 40, 100
+LEAD, CAPACITY, MARGIN = 40, 100, 8
+RUN = 1
 
 
 def point(value: float) -> FloatArray:
@@ -27,8 +28,8 @@ def written(steps: list[tuple[int, bool]]) -> tuple[dict[int, FloatArray], dict[
 
     Returns the points that the PLC would use, by cycle, and the targets that were given.
     """
-    stream = SetpointStream(LEAD, CAPACITY)
-    stream.begin(7)
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(7, RUN)
     used: dict[int, FloatArray] = {}
     given_: dict[int, float] = {}
     cycle = now = 1000
@@ -65,8 +66,8 @@ def test_each_target_is_the_point_of_its_cycle(steps: list[tuple[int, bool]]) ->
 
 
 def test_begins_along_a_line_from_where_the_axes_are() -> None:
-    stream = SetpointStream(LEAD, CAPACITY)
-    stream.begin(0)
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(0, RUN)
     stream.add(100, point(1.0), point(0.0), 105)
     buffer = stream.due(105, 10)
     assert buffer is not None
@@ -74,9 +75,43 @@ def test_begins_along_a_line_from_where_the_axes_are() -> None:
     np.testing.assert_allclose(buffer.points[:, 0], np.arange(1, 21) / 20.0)
 
 
+def test_first_points_are_those_that_the_plc_gets_in_time() -> None:
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(0, RUN)
+    stream.add(100, point(1.0), point(0.0), 125)  # its cycle is 140, and the PLC gets 133 at the earliest
+    buffer = stream.due(125, 40)
+    assert buffer is not None
+    assert buffer.first == 133
+    np.testing.assert_allclose(buffer.points[:, 0], np.arange(1, 9) / 8.0)
+
+
+@pytest.mark.parametrize(("now", "late"), [(132, 1), (140, 9)])
+def test_a_first_target_that_is_too_late_is_refused(now: int, late: int) -> None:
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(0, RUN)
+    with pytest.raises(CommandRefusedError, match=rf"{late} cycles too late.* longer lead_ms"):
+        stream.add(100, point(1.0), point(0.0), now)
+    assert not stream.active
+    assert stream.due(now, 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "of_plc", "run", "used"),
+    [(9, 4, RUN, 10), (9, 12, RUN, 13), (9, 4, RUN + 1, 5), (0xFFFFFFFE, 0xFFFFFFFF, RUN, 0), (0xFFFFFFFF, 1, RUN, 2)],
+)
+def test_no_number_is_used_twice_in_a_run(own: int, of_plc: int, run: int, used: int) -> None:
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(own, RUN)
+    stream.begin(of_plc, run)
+    stream.add(0, point(0.0), point(0.0), 0)
+    buffer = stream.due(0, 1000)
+    assert buffer is not None
+    assert buffer.sequence == used
+
+
 def test_sequence_goes_on_after_that_of_the_plc() -> None:
-    stream = SetpointStream(LEAD, CAPACITY)
-    stream.begin(41)
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(41, RUN)
     stream.add(0, point(0.0), point(0.0), 0)
     buffer = stream.due(0, 10)
     assert buffer is not None
@@ -84,8 +119,8 @@ def test_sequence_goes_on_after_that_of_the_plc() -> None:
 
 
 def test_a_target_after_the_last_point_ran_out_is_refused() -> None:
-    stream = SetpointStream(LEAD, CAPACITY)
-    stream.begin(0)
+    stream = SetpointStream(LEAD, CAPACITY, MARGIN)
+    stream.begin(0, RUN)
     stream.add(0, point(0.0), point(0.0), 0)
     stream.add(1, point(0.0), point(0.0), LEAD)
     with pytest.raises(CommandRefusedError, match=r"comes 1 cycles after .* longer lead_ms"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -120,12 +121,51 @@ def _axes(**changes: Any) -> list[dict[str, Any]]:
         ({"axis": _axes(name="Nose")}, "the PLC has no axis 'Nose'; it has: Base, Shoulder"),
         ({"axis": _axes()[:4]}, "list all axes"),
         ({"lead_ms": 395.0}, "holds 400 set positions"),
-        ({"lead_ms": 15.0}, "less than two blocks"),
+        ({"lead_ms": 15.0}, "less than two blocks of 10 samples and three times poll_ms"),
         ({"poll_ms": 150.0}, "heartbeat time of 200 ms"),
     ],
 )
 def test_configuration_that_does_not_fit(shared_plc: RunningPlc, changes: dict[str, Any], text: str) -> None:
     assert text in refusal(config(shared_plc.address, **changes), DriverConfigError)
+
+
+@pytest.mark.parametrize(
+    ("plc_changes", "changes", "text"),
+    [
+        ({"channels": ["q", "dq", "tau"]}, {}, "add CHANNEL_SETPOINT"),
+        ({"blocks": 2}, {}, "has 2 blocks, 3 are the least"),
+        ({"blocks": 4}, {"poll_ms": 25.0}, "longer than the 20 ms for which blocks stay"),
+        ({"cycle_us": 1000}, {"poll_ms": 50.0, "lead_ms": 100.0}, "three times poll_ms = 50, which are 172 ms"),
+    ],
+)
+def test_plc_that_does_not_fit(plc_changes: dict[str, Any], changes: dict[str, Any], text: str) -> None:
+    with running_plc(**plc_changes) as plc:
+        assert text in refusal(config(plc.address, **changes), DriverConfigError)
+        assert plc.do(lambda p: p.services.handles.count) == 0
+
+
+def test_positions_alone_can_be_listened_to() -> None:
+    with running_plc(channels=["q"]) as plc, AdsDriver(config(plc.address, mode="none")) as driver:
+        assert driver.read(5.0).setpoint is None
+
+
+@pytest.mark.parametrize(
+    ("time_100ns", "text"),
+    [
+        (lambda _: 0, "= 0 is not within the years 2000 to 2200"),
+        (lambda _: 133_000_000_000_000_000, "does not advance"),
+        (lambda t: t // 10_000, "is not within"),
+    ],
+)
+def test_time_that_is_none(own_plc: RunningPlc, time_100ns: Callable[[int], int], text: str) -> None:
+    def give(p: SimulatedPlc) -> None:
+        real = p.clock.time_100ns
+        p.clock.time_100ns = lambda cycle: time_100ns(real(cycle))  # type: ignore[method-assign]
+
+    own_plc.do(give)
+    found = refusal(config(own_plc.address), DriverConfigError)
+    assert "input nTime" in found
+    assert text in found
 
 
 def test_program_that_counts_nothing(own_plc: RunningPlc) -> None:

@@ -92,11 +92,30 @@ def test_a_clock_that_is_set_moves_no_sample() -> None:
 
 
 def test_cycles_left_out_by_the_task_are_lost() -> None:
+    """The time that passed here tells, also where a block comes later than others."""
+    line = Timeline(MS)
+    for k in range(20):
+        place(line, k, 10**18 + k * MS, k * MS + 3 * MS * (k % 5))
+    assert place(line, 20, 10**18 + 27 * MS, 27 * MS) == (27, 10**18 + 27 * MS)
+    assert place(line, 21, 10**18 + 28 * MS, 28 * MS) == (28, 10**18 + 28 * MS)
+    assert (line.lost, line.steps) == (7, 0)
+
+
+def test_the_count_of_exceeded_cycles_tells_too() -> None:
     line = Timeline(MS)
     place(line, 0, 10**18)
-    assert place(line, 1, 10**18 + 8 * MS) == (8, 10**18 + 8 * MS)
-    assert place(line, 2, 10**18 + 9 * MS) == (9, 10**18 + 9 * MS)
-    assert line.lost == 7
+    assert line.place(1, 10**18 + 8 * MS, 0, exceeded=True) == (8, 10**18 + 8 * MS)
+    assert (line.lost, line.steps) == (7, 0)
+
+
+@pytest.mark.parametrize("step", [MS, 50 * MS, 900 * MS])
+def test_a_clock_that_is_set_forward_loses_no_cycle(step: int) -> None:
+    line = Timeline(MS)
+    for k in range(20):
+        place(line, k, 10**18 + k * MS, k * MS)
+    for k in range(20, 40):
+        assert place(line, k, 10**18 + step + k * MS, k * MS) == (k, 10**18 + k * MS)
+    assert (line.lost, line.steps) == (0, 1)
 
 
 @given(st.lists(st.integers(-700_000, 700_000), min_size=2, max_size=50))

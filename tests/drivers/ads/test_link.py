@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from queue import SimpleQueue
+from queue import Queue
 
+import numpy as np
 import pyads
 import pyads.pyads_ex
 import pytest
@@ -16,7 +18,8 @@ import pytest
 from drivers.ads.driver import AdsDriver
 from drivers.ads.errors import AdsConnectionError, AdsError, AdsReplyError, AdsSymbolError
 from drivers.ads.link import VALUE_BY_HANDLE, Link
-from drivers.driver import DriverClosedError
+from drivers.ads.setpoints import Buffer
+from drivers.driver import DriverClosedError, DriverConfigError
 from tests.drivers.ads.ads_configs import config
 from tests.drivers.ads.conftest import RunningPlc
 from tests.drivers.ads.poor_server import SUMS, TYPES, VERSION, impoverish
@@ -127,7 +130,7 @@ def test_two_threads_do_not_mix_their_answers(link: Link) -> None:
 
 def test_callbacks_outlive_their_notifications(own_plc: RunningPlc) -> None:
     """Closing with samples in flight, many times: the library must find its callbacks."""
-    queue: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+    queue: Queue[tuple[int, bytes]] = Queue()
     link = Link(config(own_plc.address).target)
     for _ in range(15):
         link.open()
@@ -143,7 +146,7 @@ def test_callbacks_outlive_their_notifications(own_plc: RunningPlc) -> None:
 
 
 def test_notifications_of_a_server_that_went_away(own_plc: RunningPlc) -> None:
-    queue: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+    queue: Queue[tuple[int, bytes]] = Queue()
     link = Link(config(own_plc.address, timeout_ms=100.0).target)
     link.open()
     link.notify(*number(link, "MAIN.nCycles"), queue, 1.0)
@@ -156,6 +159,49 @@ def test_notifications_of_a_server_that_went_away(own_plc: RunningPlc) -> None:
         queue.get()
     queue.get(timeout=5.0)
     link.close()
+
+
+def test_notifications_that_nobody_takes_are_dropped(link: Link) -> None:
+    queue: Queue[tuple[int, bytes]] = Queue(3)
+    link.notify(*number(link, "MAIN.nCycles"), queue, 1.0)
+    first = [int.from_bytes(queue.get(timeout=5.0)[1], "little") for _ in range(3)]
+    until = time.monotonic() + 10.0
+    while not queue.full():
+        assert time.monotonic() < until
+    kept = list(queue.queue)
+    before = link.requests
+    for _ in range(50):
+        link.state()
+    assert link.requests == before + 50
+    assert list(queue.queue) == kept
+    assert first == sorted(first)
+    link.end_notifications()
+    assert not link._notifications
+
+
+def test_handles_are_given_back_together(own_plc: RunningPlc, link: Link) -> None:
+    handles = [link.handle("MAIN.nDint") for _ in range(300)]
+    assert own_plc.do(lambda p: p.services.handles.count) == 300
+    before = link.requests
+    link.release(*handles)
+    assert link.requests == before + 2
+    assert own_plc.do(lambda p: p.services.handles.count) == 0
+    link.release(*handles)  # they are gone: no error
+
+
+def test_a_name_is_looked_up_once(own_plc: RunningPlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def look_up(name: str) -> str:
+        asked.append(name)
+        return own_plc.address
+
+    monkeypatch.setattr(socket, "gethostbyname", look_up)
+    made = Link(config("controller.test").target)
+    for _ in range(3):
+        made.open()
+        made.close()
+    assert asked == ["controller.test"]
 
 
 @pytest.mark.parametrize(
@@ -181,3 +227,28 @@ def test_the_driver_does_with_what_a_server_has(
         assert driver.report()["sum_commands"] is (0xF080 not in lacking)
     assert [frame.seq for frame in frames] == list(range(300))
     assert found.matched.compared == compared
+
+
+def test_set_positions_do_not_go_to_an_address_that_nobody_watches(own_plc: RunningPlc) -> None:
+    own_plc.do(lambda p: impoverish(p, TYPES | VERSION, elements=False))
+    driver = AdsDriver(config(own_plc.address))
+    with pytest.raises(DriverConfigError, match=r'neither symbols for elements .* set mode = "none"'):
+        driver.open()
+    with AdsDriver(config(own_plc.address, mode="none")) as driver:
+        driver.read(5.0)
+
+
+def test_set_positions_by_address_notice_an_online_change(own_plc: RunningPlc) -> None:
+    own_plc.do(lambda p: impoverish(p, TYPES, elements=False))
+    with AdsDriver(config(own_plc.address)) as driver:
+        assert driver._attached is not None
+        program = driver._attached.program
+        assert program.by_address
+        buffer = Buffer(1, 10**6, np.zeros((1, 6)))
+        program.write(program.info.start, 1, False, buffer)
+        own_plc.do(lambda p: p.online_change([], keep_handles=True))
+        before = own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"]))
+        with pytest.raises(AdsError, match="an online change"):
+            program.write(program.info.start, before + 1, False, buffer)
+        after = own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"]))
+        assert after == before
