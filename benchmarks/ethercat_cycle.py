@@ -38,8 +38,8 @@ def robot_file(joints: int) -> str:
     for k in range(joints):
         lines += [
             "[[joint]]", f'name = "joint_{k + 1}"', "a = 0.1", f"alpha_deg = {90 if k % 2 else -90}", "d = 0.0",
-            "lower = -1.0", "upper = 1.0", "velocity = 1.0", "effort = 120", "mass = 1.0", "com = [0.05, 0.0, 0.0]",
-            "inertia = [0.001, 0.0, 0.002, 0.0, 0.0, 0.002]", "armature = 1.0", "viscous = 5.0", "coulomb = 3.0",
+            "lower = -1.0", "upper = 1.0", "velocity = 1.0", "effort = 120", "mass = 0.1", "com = [0.05, 0.0, 0.0]",
+            "inertia = [0.0001, 0.0, 0.0002, 0.0, 0.0, 0.0002]", "armature = 1.0", "viscous = 5.0", "coulomb = 3.0",
         ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
