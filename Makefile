@@ -52,7 +52,9 @@ coverage: $(DEV) ## Line coverage with kernels interpreted (slow)
 bench: $(BENCH) ## Speed and accuracy beside peers, percentiles, statistical coverage (BENCH_ARGS="..." is passed on)
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
-soak: $(DEV) ## Hours of estimation and of a running daemon: numbers and memory stay put (DURATION=seconds)
+soak: $(DEV) ## More arms and seeds, 100 kills of what runs jobs, hours of a running daemon (DURATION=seconds)
+	@THETAD_SOAK=1 $(BIN)/python -m pytest -q -m soak
+	@THETAD_KILLS=100 $(BIN)/python -m pytest -q -s tests/jobs/test_kills.py tests/jobs/test_daemon_kills.py
 	@$(BIN)/python benchmarks/soak.py $(SOAK_ARGS)
 
 hooks: $(DEV) ## Let git run the checks before each commit
@@ -99,9 +101,10 @@ $(DEV): requirements-dev.lock $(RUNTIME)
 	@$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@
 
-$(BENCH): requirements-bench.lock $(DEV)
+$(BENCH): requirements-bench.lock requirements-bench-without-dependencies.lock $(DEV)
 	@echo "thetad: installing the benchmarks' peers into $(VENV)" >&2
 	@$(PIP) install --require-hashes -r requirements-bench.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements-bench-without-dependencies.lock
 	@touch $@
 
 FORCE:

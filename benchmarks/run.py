@@ -25,19 +25,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import (
     ads_blocks,
+    calibration_speed,
     coverage,
     dyn,
+    elastic_arm,
+    elastic_tracking,
     ethercat_cycle,
+    excitation_search,
+    excitation_speed,
+    jobs_dask,
+    jobs_latency,
+    kin,
     latency,
     least_squares_speed,
     outliers,
+    temperature,
     torque_fit_speed,
+    zero_force,
 )
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
 from drivers.driver import DriverError
-from service.cli.common import plain
-from service.comparison import NETWORKS
+from service.methods import NETWORKS
+from service.plain import plain
 from service.rehearsal import RehearsalError
 
 MEMORY_GROWTH = 1.2  # of the streamed triangles' peak, for four times the samples
@@ -147,9 +157,33 @@ def outliers_section(quick: bool) -> Section:
     return r, lines, [x for (n, t), x in zip(r["targets"].items(), lines, strict=True) if r["reduction"][n] < t]
 
 
+def excitation_section(quick: bool) -> Section:
+    robots = ("arm9",) if quick else ("ur10", "arm7", "arm9")
+    # The target is for all limits, collisions among them; without, the peer has less to do in Python.
+    whole = [excitation_speed.beside_pinocchio(robot, collisions=True) for robot in robots]
+    part = [excitation_speed.beside_pinocchio(robot) for robot in robots]
+    lines = excitation_speed.table(whole) + excitation_speed.table(part)
+    return {"all_limits": whole, "without_collisions": part}, lines, excitation_speed.missed(whole)
+
+
+def excitation_search_section(quick: bool) -> Section:
+    r = excitation_search.run(2, 3.0, 20) if quick else excitation_search.run()
+    return r, excitation_search.table(r), excitation_search.missed(r)
+
+
 def dyn_section(quick: bool) -> Section:
     r = dyn.torque_fit(seeds=2 if quick else 20)
     return r, dyn.table(r), list(r["problems"])
+
+
+def kin_section(quick: bool) -> Section:
+    r = kin.run(3, 4) if quick else kin.run()
+    return r, kin.table(r), list(r["problems"])
+
+
+def calibration_section(quick: bool) -> Section:
+    r = calibration_speed.run(quick)
+    return r, calibration_speed.table(r), list(r["problems"])
 
 
 def figaroh_section(quick: bool) -> Section:
@@ -180,6 +214,16 @@ def latency_section(quick: bool) -> Section:
     return r, latency.table(r).splitlines(), list(r["problems"])
 
 
+def jobs_section(quick: bool) -> Section:
+    r = jobs_latency.run(1, 12, 15.0) if quick else jobs_latency.run()
+    return r, jobs_latency.table(r), list(r["problems"])
+
+
+def dask_section(quick: bool) -> Section:
+    r = jobs_dask.run(16 if quick else 64)
+    return r, jobs_dask.table(r), list(r["problems"])
+
+
 def ads_section(quick: bool) -> Section:
     try:
         r = ads_blocks.run(2.0 if quick else 6.0)
@@ -204,11 +248,21 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "torque_fit": torque_fit_section,
     "outliers": outliers_section,
     "dyn": dyn_section,
+    "kin": kin_section,
+    "calibration": calibration_section,
+    "excitation": excitation_section,
+    "excitation_search": excitation_search_section,
     "figaroh": figaroh_section,
     "networks": networks_section,
     "coverage": coverage_section,
     "latency": latency_section,
+    "jobs": jobs_section,
+    "dask": dask_section,
     "ads": ads_section,
+    "zero_force": zero_force.run,
+    "temperature": temperature.run,
+    "elastic": elastic_tracking.run,
+    "elastic_arm": elastic_arm.run,
     "ethercat": ethercat_section,
 }
 

@@ -4,6 +4,7 @@ make soak [DURATION=3600]        or: python benchmarks/soak.py [--only PART] [--
 
 Parts: `estimator`, ten million frames of online estimation on a simulated arm, as fast as they go: rich motion, an hour
 with one joint at rest, an hour with all at rest, rich motion again, and a step in one joint's friction;
+`elastic`, ten million frames of an elastic joint, most of them at rest or at one speed;
 `ethercat-frames`, a million bad frames to simulated drives, and a million with bad outputs and messages to drives in
 operation; `ethercat-decoding`, a million random images through the driver's decoding; `service`, the daemon at 1 kHz in
 real time for DURATION seconds.
@@ -26,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import estimator_soak, service_soak
+from benchmarks import elastic_soak, estimator_soak, service_soak
 from sim_backend.ethercat.registers import AL_STATUS
 from sim_backend.ethercat.wire import BRD, build_frame, parse_frame, physical
 from tests.drivers.ethercat import decoding_fuzzer
@@ -35,7 +36,7 @@ from tests.ethercat.segment_process import make_segment
 
 PHASES = estimator_soak.Phases(rich=1300.0, one_held=3600.0, all_held=3600.0, rich_again=1300.0, step=200.0)
 FRAMES, FRAMES_EACH, DRIVES = 1_000_000, 50_000, 6
-PARTS = ("estimator", "ethercat-frames", "ethercat-decoding", "service")
+PARTS = ("estimator", "elastic", "ethercat-frames", "ethercat-decoding", "service")
 IMAGES, IMAGES_EACH = 1_000_000, 50_000
 LONGEST_S = 600.0  # for FRAMES_EACH or IMAGES_EACH, which take some seconds: a hang ends with a traceback
 LIMIT_ERROR = 0.01  # of the parameters, in the torque-weighted norm
@@ -152,6 +153,9 @@ def main() -> int:
     if arguments.only in (None, "estimator"):
         results["estimator"] = run_estimator()
         tell(estimator_table(results["estimator"]))
+    if arguments.only in (None, "elastic"):
+        results["elastic"] = elastic_soak.run(tell)
+        tell(elastic_soak.table(results["elastic"]))
     if arguments.only in (None, "ethercat-frames"):
         results["ethercat-frames"] = run_frames()
         tell(frames_table(results["ethercat-frames"]))

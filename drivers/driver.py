@@ -6,12 +6,16 @@ the next frame is due; it never returns a frame twice and never invents one.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
+
+#: What drives follow: set positions (cyclic synchronous position) or set torques (cyclic synchronous torque).
+Mode: TypeAlias = Literal["csp", "cst"]
 
 
 class DriverError(Exception):
@@ -52,6 +56,7 @@ class DriverInfo:
     rate_hz: float  # nominal sample rate
     clock: str  # the clock of t_bus_ns: "recording", "sim", "dc", "plc"
     lossless: bool  # True if the source can wait for a slow consumer (a recording as fast as possible)
+    lead_s: float = 0.0  # from a frame to the cycle that a command given for it is for, if not the next one
 
     @property
     def n(self) -> int:
@@ -87,6 +92,28 @@ class Driver(Protocol):
     ) -> Literal[False] | None: ...
 
 
+class OpenedInWith(ABC):
+    """What every driver here shares: `with` opens it, and closes it at the end."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """See `Driver.open`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See `Driver.close`."""
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        self.close()
+        return False
+
+
 @runtime_checkable
 class Commandable(Protocol):
     """A driver that also moves the arm.  None of these calls waits; `read` carries them out."""
@@ -97,7 +124,7 @@ class Commandable(Protocol):
         ...
 
     def enable(self) -> None:
-        """Switch all drives on, over the next cycles; raises `DriverError` if it may not."""
+        """Switch all drives on, over the next cycles; raises `DriverError` if it may not, or they still stop."""
         ...
 
     def disable(self) -> None:
@@ -106,6 +133,24 @@ class Commandable(Protocol):
 
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) of the next cycle in SI units, joint side; raises `DriverError` if it is refused."""
+        ...
+
+
+@runtime_checkable
+class ModeChanging(Commandable, Protocol):
+    """A driver whose drives change between following positions and following torques while they are switched on."""
+
+    @property
+    def mode(self) -> Mode:
+        """What `command` sets: positions, or motor torques on the joint side as `JointFrame.tau`."""
+        ...
+
+    def change_mode(self, mode: Mode) -> None:
+        """Follow the other from the next cycle on; until a command comes, drives hold where they are.
+
+        In "cst" a command has to come in each cycle, or the drives stop by themselves; they are switched on in "csp".
+        Raises `DriverError` if it may not be.
+        """
         ...
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from drivers.driver import (
     DriverInfo,
     DriverTimeoutError,
     EndOfStream,
+    OpenedInWith,
 )
 from drivers.frame import JointFrame
 from drivers.recording import Recording, RecordingError, SpanError, read_recording
@@ -27,7 +27,7 @@ from rt_core.types import IntArray
 LOOP_PAUSE_S = 1.0
 
 
-class ReplayDriver:
+class ReplayDriver(OpenedInWith):
     """Plays a recording.
 
     Frames carry their recorded time and values.  `seq` starts at 0 and skips where cycles were lost in
@@ -156,15 +156,6 @@ class ReplayDriver:
         """Forget the recording; may be called more than once."""
         self._recording = None
         self._info = None
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _wait(self, due_ns: int, now_ns: int, timeout_s: float) -> None:
         limit_ns = now_ns + round(timeout_s * 1e9)

@@ -21,6 +21,7 @@ GRAVITY = 9.81
 _DIRECTIONS = {"floor": "-z", "ceiling": "+z"}
 _GEOMETRY = ("a", "alpha", "alpha_deg", "d", "theta", "theta_deg")
 _DRIVE = tuple(item.name for item in fields(JointDynamics))
+_SPRING = ("stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
 _LINK = ("mass", "com", "first_moment", "inertia", "inertia_about")
 
 
@@ -72,14 +73,26 @@ def _friction(table: RobotTable) -> Friction:
     ):
         if given.friction != law and getattr(given, key) != ModelTable.model_fields[key].default:
             raise BuildError(f"model.{key}", f'has no meaning with friction = "{given.friction}", only with "{law}"')
+    if given.friction_temperature != "none" and given.friction in ("none", "cyclic"):
+        raise BuildError(
+            "model.friction_temperature",
+            f'has no meaning with friction = "{given.friction}", which has no Coulomb friction',
+        )
+    vacuum = table.environment == "vacuum"
+    if vacuum and given.friction_quadratic == "even":
+        raise BuildError(
+            "model.friction_quadratic",
+            'is "even", but environment = "vacuum" has no quadratic term; leave one of the two out',
+        )
     return Friction(
         law=given.friction,
-        quadratic=given.friction_quadratic,
-        cubic=given.friction_cubic,
+        quadratic="none" if vacuum else given.friction_quadratic,
+        cubic=given.friction_cubic and not vacuum,
         delta=given.friction_delta,
         smoothing=given.friction_smoothing,
         load=given.friction_load,
         cyclic=given.friction_cyclic,
+        temperature=given.friction_temperature,
     )
 
 
@@ -167,6 +180,12 @@ def _drive(joint: JointTable, into: JointDynamics, i: int) -> None:
             getattr(into, key)[i] = value
     if joint.breakaway is None and joint.coulomb is not None:
         into.breakaway[i] = joint.coulomb
+    if joint.stiffness is None:
+        _refuse(joint, _SPRING, "is of a joint with a spring, and needs stiffness too")
+    elif not joint.armature:
+        raise BuildError(
+            f"{_where(joint)}.stiffness", "needs armature above 0 too: behind a spring the rotor moves by itself"
+        )
 
 
 def _tip(table: RobotTable, rotation: FloatArray, translation: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -262,6 +281,12 @@ def _from_urdf(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
 
 
 def _gravity(table: RobotTable) -> FloatArray:
+    if table.environment == "microgravity":
+        if table.gravity not in ("floor", "microgravity") and table.gravity != [0.0, 0.0, 0.0]:
+            raise BuildError(
+                "gravity", f'is {table.gravity}, but environment = "microgravity" has none; leave one of the two out'
+            )
+        return np.zeros(3)
     if isinstance(table.gravity, list):
         return np.array(table.gravity)
     vector = np.zeros(3)
@@ -297,4 +322,5 @@ def _transmission(table: RobotTable, n: int) -> Transmission | None:
             raise BuildError("transmission.matrix", "is singular: joint positions do not follow from motor positions")
     degrees = given.offset_deg
     offset = np.radians(degrees) if degrees is not None else np.array(given.offset or [0.0] * n)
-    return Transmission(matrix, offset, np.array(given.torque_constant or [1.0] * n))
+    constants = given.torque_constant
+    return Transmission(matrix, offset, np.array(constants or [1.0] * n), known=constants is not None)

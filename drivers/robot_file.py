@@ -168,6 +168,10 @@ def _robot(data: dict[str, Any], where: str, path: Path | None) -> RobotFile:
     hashed["model"] = {
         k: v for k, v in source["model"].items() if not (k.startswith("friction_") and v == fields[k].default)
     }
+    if table.environment == "ground":
+        del hashed["environment"]
+    if table.urdf_text is not None:
+        hashed["urdf_text"] = reduced_urdf(table.urdf_text)  # shapes say nothing of the dynamics
     canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return RobotFile(model, table.identification, digest, path, source, warnings)
@@ -195,7 +199,7 @@ def _with_urdf_text(table: RobotTable, where: str, path: Path | None) -> RobotTa
     if text is None:
         return table
     try:
-        reduced = reduced_urdf(text)
+        reduced = reduced_urdf(text, shapes=True)
     except UrdfError as error:
         raise RobotError(file, [("", str(error))]) from None
     return table.model_copy(update={"urdf": None, "urdf_text": reduced})

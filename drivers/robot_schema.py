@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat
 
 from drivers.table import Table
-from rt_core.model.friction import FrictionLaw, Quadratic
+from rt_core.model.friction import FollowsTemperature, FrictionLaw, Quadratic
 from rt_core.model.robot import JointKind
 
 Vector3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Vector6 = Annotated[list[float], Field(min_length=6, max_length=6)]
 NonNegative = Annotated[float, Field(ge=0.0)]
+Environment = Literal["ground", "vacuum", "microgravity"]
 Gravity = Literal["floor", "ceiling", "microgravity", "+x", "-x", "+y", "-y", "+z", "-z"]
 
 
@@ -74,6 +75,17 @@ class JointTable(Table):
     decay_velocity: NonNegative | None = None  # ws [rad/s]
     cyclic_sine: float | None = None  # A1 [N*m]
     cyclic_cosine: float | None = None  # A2 [N*m]
+    # how friction follows temperature, from 20 degC
+    coulomb_temperature: float | None = None  # alpha [N*m/K] or [N/K]
+    breakaway_temperature: float | None = None  # alphab [N*m/K] or [N/K]
+    viscous_temperature: float | None = None  # alphav [N*m*s/(rad*K)] or [N*s/(m*K)]
+    stribeck_velocity_temperature: float | None = None  # of vb [rad/(s*K)] or [m/(s*K)]; of a simulated arm only
+    # the spring between motor and link, of an elastic joint; all else of the drive is on the motor's side of it
+    stiffness: PositiveFloat | None = None  # k1 [N*m/rad] or [N/m]; rigid if left out
+    stiffness_cubic: NonNegative | None = None  # k2 [N*m/rad^3] or [N/m^3]
+    spring_damping: NonNegative | None = None  # [N*m*s/rad] or [N*s/m]
+    link_viscous: NonNegative | None = None  # friction behind the spring [N*m*s/rad] or [N*s/m]
+    link_coulomb: NonNegative | None = None  # [N*m] or [N]
 
 
 class TipTable(Table):
@@ -104,6 +116,7 @@ class ModelTable(Table):
     friction_smoothing: NonNegative = 0.0  # sgn(dq) becomes tanh(dq/smoothing) [rad/s or m/s]; 0 keeps sgn
     friction_load: bool = False  # k1*|tau_load|*sgn(dq) on top of the law
     friction_cyclic: bool = False  # A1*sin(q) + A2*cos(q) on top of the law
+    friction_temperature: FollowsTemperature = "none"  # which friction follows the joint's temperature
     armature: bool = True
     offset: bool = True
 
@@ -120,6 +133,7 @@ class RobotTable(Table):
     base_link: str | None = None
     tip_link: str | None = None
     gravity: Gravity | Vector3 = "floor"
+    environment: Environment = "ground"  # what it takes away: gravity, or the friction of the lubricant's shear
     joint: list[JointTable] = Field([])
     tip: TipTable = TipTable()
     transmission: TransmissionTable | None = None

@@ -4,6 +4,10 @@
 multiply-adds, which is what vectorises reductions, and still propagates NaN and infinity.
 Both release the GIL and cache on disk: a second start must not compile again.
 
+A `kernel` is always inlined into what calls it.  Left to LLVM, a call from another function may reach one of several
+copies, each with its sums in another order, and which one depends on whether the code was compiled or came from the
+cache: the last bits of a result would differ from the first start to the second.
+
 Numba renews a cached function when its own file changes, but not when a function or a constant that it
 takes from another file does: the old code would go on inside the new.  The cache is therefore tied to
 the sources of all modules that the function's own module imports, directly or through others.
@@ -81,6 +85,6 @@ def jit(function: F) -> F:
 
 def kernel(function: F) -> F:
     """Compile `function` with reassociated sums and fused multiply-adds; NaN still propagates."""
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_REORDER)(function)
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_REORDER, forceinline=True)(function)
     _tie_to_sources(dispatcher, function)
     return cast(F, dispatcher)

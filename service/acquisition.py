@@ -26,12 +26,13 @@ from drivers.driver import (
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
-from service.config import ArmConfig, BusConfig
+from service.config import ArmConfig, BusConfig, ReplayConfig
 from service.control import ControlError
 from service.feed import marker
 from service.motion import MotionPlayer
 from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, readable
 from service.realtime import RealtimeConfig, apply_realtime
+from service.run_requests import RunRequests, make_runs, refusing
 from service.sources import check_source, load_arm_robot, make_driver
 from service.wire import BodyMessage, Envelope, encode, encode_frame, topic
 
@@ -42,6 +43,7 @@ REPORT_NS = 1_000_000_000
 LOSSLESS_QUEUE = 1000
 STALL_S = 30.0  # longest wait of a source that can wait; then it goes on, and frames are lost
 READ_S = 0.1
+STOP_S = 1.5  # for a run to come to rest when the daemon stops; then drives stop by their own ramps
 _GRACE_S = 0.5  # after the longest start, before it is broken off
 MAX_CONTROL = 512  # bytes that a subscriber may send
 
@@ -52,15 +54,20 @@ class Acquisition:
     def __init__(self, child: Child) -> None:
         self.child = child
         arm = child.arm
-        model = load_arm_robot(arm, child.config.base).model
-        if isinstance(arm.driver, BusConfig) and child.restarts:
+        robot = load_arm_robot(arm, child.config.base)
+        model = robot.model
+        if not isinstance(arm.driver, ReplayConfig) and child.restarts:
             # Nobody who looked at the arm has asked for power since.
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
         self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also while nobody listens yet
         self.player: MotionPlayer | None = None
+        self.runs: RunRequests | None = None
         if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
             self.player = self._make_player(arm, model, arm.driver.cycle_hz, arm.driver.bridge_cycles)
+            self.runs = make_runs(child, arm, robot, self.driver, arm.driver.cycle_hz, arm.driver.bridge_cycles)
+        else:  # the rate of the others is not known yet; what is compiled for it is ready then
+            make_runs(child, arm, robot, self.driver, 1000.0)
         self._prepare(arm)
         if isinstance(arm.driver, EthercatConfig):
             within_s = arm.driver.start_timeout_s + _GRACE_S
@@ -78,8 +85,9 @@ class Acquisition:
         try:
             self.info = self.driver.info
             check_source(arm, model, self.info)
-            if self.player is None and isinstance(arm.driver, BusConfig):
+            if not isinstance(arm.driver, EthercatConfig):
                 self.player = self._make_player(arm, model, self.info.rate_hz)
+                self.runs = make_runs(child, arm, robot, self.driver, self.info.rate_hz, lead_s=self.info.lead_s)
             self._set_up(arm, model)
         except BaseException:
             self.driver.close()
@@ -105,6 +113,8 @@ class Acquisition:
 
     def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
         child = self.child
+        runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
+        self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
         self.robot = model.name
         self.joint_names = [joint.name for joint in model.joints]
@@ -122,6 +132,8 @@ class Acquisition:
         self._heard = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # newest t_ns and t_host_ns
         self._stalled = False
+        self._guided = False  # as it was published last
+        self._end_s = 0.0  # by then it ends, whatever moves
         self._next_tick_ns = 0
         self._next_report_ns = 0
         self._cost_ns = 0
@@ -151,11 +163,13 @@ class Acquisition:
         if not self.keeps_cycle:
             gc.collect()
             gc.freeze()
-        while not self.child.stopping and self.state == "running":
+        while self.state == "running" and not self._may_end():
             try:
                 frame = self.driver.read(READ_S)
             except DriverTimeoutError:
                 self.timeouts += 1
+                if self.runs is not None and self.runs.silent():
+                    self._next_report_ns = 0
                 self._tick(time.monotonic_ns())
                 continue
             except EndOfStream:
@@ -165,6 +179,8 @@ class Acquisition:
             if self.player is not None and not self._command(self.player, frame):
                 self._end()
                 break
+            if self.runs is not None:
+                self._move(self.runs, frame)
             self._publish_frame(frame)
             now_ns = time.monotonic_ns()
             cost_ns = now_ns - began_ns
@@ -174,6 +190,26 @@ class Acquisition:
             if now_ns >= self._next_tick_ns:
                 self._tick(now_ns)
         self._idle(until_running=False)
+
+    def _move(self, runs: RunRequests, frame: JointFrame) -> None:
+        """Let what moves the arm take a frame; whether a hand guides the arm is told before the frames it is so in."""
+        if runs.step(frame):
+            self._next_report_ns = 0
+        if runs.guided != self._guided:
+            self._guided = runs.guided
+            self._publish_status()
+
+    def _may_end(self) -> bool:
+        """Tell whether the process is to end, and a run that was under way has come to rest or takes too long."""
+        if not self.child.stopping:
+            return False
+        now_s = time.monotonic()
+        if self.runs is None or not self.runs.moving:
+            return True
+        if not self._end_s:
+            self._end_s = now_s + STOP_S
+            self.runs.stop("the daemon stops")
+        return now_s >= self._end_s
 
     def _idle(self, until_running: bool) -> None:
         while not self.child.stopping and not (until_running and self.state == "running"):
@@ -265,11 +301,13 @@ class Acquisition:
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
         self._read_subscriptions()
-        self.child.serve({"start": self._start, "enable": self._enable, "disable": self._disable})
+        self.child.serve(self._handlers)
         if self.child.beat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             if self.player is not None:
                 info |= {"motion": self.player.state, "motion_s": self.player.time_s}
+            if self.runs is not None:
+                info["safety"] = self.runs.report()["state"]
             self.child.beat(now_ns, info)
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
@@ -294,6 +332,8 @@ class Acquisition:
         driver = self._drives("disable")
         if self.player is not None:
             self.player.stop("the drives were switched off by request")
+        if self.runs is not None:
+            self.runs.off("the drives were switched off by request")
         driver.disable()
         return {"arm": args["arm"]}
 
@@ -333,17 +373,7 @@ class Acquisition:
                 "lossless": self.info.lossless,
             },
         )
-        self._publish(
-            "status",
-            {
-                "state": self.state,
-                "frames": self.frames,
-                "dropped": self.dropped,
-                "timeouts": self.timeouts,
-                "waiting_for": sorted(mark.decode() for mark in self.required - self.present),
-                **self._drive_status(),
-            },
-        )
+        self._publish_status()
         self._publish(
             "stats",
             {
@@ -355,6 +385,19 @@ class Acquisition:
         )
         self._cost_ns = self._cost_max_ns = 0
 
+    def _publish_status(self) -> None:
+        self._publish(
+            "status",
+            {
+                "state": self.state,
+                "frames": self.frames,
+                "dropped": self.dropped,
+                "timeouts": self.timeouts,
+                "waiting_for": sorted(mark.decode() for mark in self.required - self.present),
+                **self._drive_status(),
+            },
+        )
+
     def _drive_status(self) -> dict[str, Any]:
         """Whatever the source and the motion say of themselves."""
         status: dict[str, Any] = {}
@@ -362,6 +405,8 @@ class Acquisition:
             status["source"] = self._last_report if self.state == "ended" else self.driver.report()
         if self.player is not None:
             status["motion"] = {"state": self.player.state, "reason": self.player.reason}
+        if self.runs is not None:
+            status["safety"] = self.runs.report()
         return status
 
     def _publish(self, kind: str, body: dict[str, Any]) -> None:

@@ -6,6 +6,16 @@
         for message in subscriber:
             print(message.theta, message.std, subscriber.age_s(message))
 
+and let it work on jobs:
+
+    from service.client import Control, Jobs
+
+    with Control() as control:
+        jobs = Jobs(control)
+        queued = jobs.submit("identify", {"recording": Path("rec.mcap"), "robot": "franka_panda"})
+        job = jobs.wait(queued["id"])
+        print(job["state"], job["summary"] or job["reason"])
+
 Importing this module loads neither numba nor any estimator.
 """
 
@@ -14,15 +24,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from pathlib import Path
 
 import zmq
 
-from service.control import ControlError, Request, decode_reply, encode_request
+from service.control import ControlError
+from service.control_client import (
+    CONTROL,
+    ClientError,
+    ClientTimeoutError,
+    Connection,
+    Control,
+    NotAdmittedError,
+    UnreachableError,
+)
+from service.jobs.client import Jobs
+from service.run_client import Runs
+from service.security.keys import ClientKey, client_key
 from service.wire import (
     MAX_MESSAGE,
-    MAX_REPLY,
     BodyMessage,
     EstimateMessage,
     FrameMessage,
@@ -38,33 +58,25 @@ __all__ = [
     "FRAMES",
     "BodyMessage",
     "ClientError",
+    "ClientKey",
     "ClientTimeoutError",
     "Control",
     "ControlError",
     "EstimateMessage",
     "FrameMessage",
+    "Jobs",
     "Message",
+    "NotAdmittedError",
+    "Runs",
     "StreamCounts",
     "Subscriber",
     "TorqueMessage",
     "UnreachableError",
+    "client_key",
 ]
 
 FRAMES = "tcp://127.0.0.1:9870"
 ESTIMATES = "tcp://127.0.0.1:9871"
-CONTROL = "tcp://127.0.0.1:9873"
-
-
-class ClientError(RuntimeError):
-    """Any failure on the client's side."""
-
-
-class ClientTimeoutError(ClientError, TimeoutError):
-    """No message within the given time."""
-
-
-class UnreachableError(ClientError, ConnectionError):
-    """No daemon answers at this endpoint."""
 
 
 @dataclass
@@ -102,7 +114,7 @@ class StreamCounts:
         self.expected = seq + 1
 
 
-class Subscriber:
+class Subscriber(Connection):
     """Receives the messages of some topics.
 
     Parameters
@@ -115,6 +127,8 @@ class Subscriber:
         Longest wait of `receive` and of iteration for one message.
     queue : int
         Messages kept for a slow reader before the oldest undelivered are lost, and counted so.
+    key : ClientKey, str or Path, optional
+        The client's key or its file, for a daemon that asks for one.
 
     Attributes
     ----------
@@ -123,25 +137,21 @@ class Subscriber:
         Messages that could not be decoded; they are skipped.
     """
 
-    def __init__(self, endpoint: str, topics: Iterable[str], timeout_s: float = 5.0, queue: int = 20_000) -> None:
-        self.endpoint = endpoint
+    def __init__(
+        self,
+        endpoint: str,
+        topics: Iterable[str],
+        timeout_s: float = 5.0,
+        queue: int = 20_000,
+        key: ClientKey | str | Path | None = None,
+    ) -> None:
         self.timeout_s = timeout_s
         self.counts: dict[tuple[str, str], StreamCounts] = {}
         self.invalid = 0
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.SUB)
-        self._socket.setsockopt(zmq.RCVHWM, queue)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
-        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        try:
-            for topic in topics:
-                self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
-            self._socket.connect(endpoint)
-        except zmq.ZMQError as error:
-            self.close()
-            raise ClientError(f"{endpoint}: cannot connect: {error.strerror}") from error
+        options: list[tuple[int, int | bytes]] = [(zmq.RCVHWM, queue), (zmq.MAXMSGSIZE, MAX_MESSAGE)]
+        options += [(zmq.RECONNECT_IVL, 50), (zmq.RECONNECT_IVL_MAX, 500)]
+        options += [(zmq.SUBSCRIBE, topic.encode()) for topic in topics]
+        super().__init__(zmq.SUB, endpoint, key, tuple(options))
 
     def receive(self, timeout_s: float | None = None) -> Message:
         """Return the next message.
@@ -150,13 +160,14 @@ class Subscriber:
         ------
         ClientTimeoutError
             None came within `timeout_s` (None: as given at the start).
+        NotAdmittedError
+            The daemon does not let this client in.
         """
         limit = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit
         while True:
-            remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
-            if not self._socket.poll(remaining_ms):
-                raise ClientTimeoutError(f"{self.endpoint}: no message within {limit:g} s")
+            if not self._arrives(deadline):
+                raise ClientTimeoutError(f"{self.endpoint}: no message within {limit:g} s{self._doubt}")
             message = self._take()
             if message is not None:
                 return message
@@ -197,18 +208,6 @@ class Subscriber:
         counts.count(envelope.epoch, envelope.seq)
         return message
 
-    def close(self) -> None:
-        """Close the connection; may be called more than once."""
-        self._context.destroy(linger=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def _kind(message: Message) -> str:
     if isinstance(message, FrameMessage):
@@ -216,56 +215,3 @@ def _kind(message: Message) -> str:
     if isinstance(message, EstimateMessage):
         return "estimate"
     return "torque" if isinstance(message, TorqueMessage) else message.kind
-
-
-class Control:
-    """Makes requests of a daemon; not for use by several threads at once."""
-
-    def __init__(self, endpoint: str = CONTROL) -> None:
-        self.endpoint = endpoint
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._id = 0
-        try:
-            self._socket.connect(endpoint)
-        except zmq.ZMQError as error:
-            self.close()
-            raise ClientError(f"{endpoint}: cannot connect: {error.strerror}") from error
-
-    def request(self, verb: str, timeout_s: float = 5.0, **args: Any) -> dict[str, Any]:
-        """Make one request and return its result.
-
-        Raises
-        ------
-        ControlError
-            The daemon refused it; `type` and `message` say why.
-        UnreachableError
-            No answer within `timeout_s`.
-        """
-        self._id += 1
-        self._socket.send(encode_request(Request(self._id, verb, args)))
-        deadline = time.monotonic() + timeout_s
-        while True:
-            remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
-            if not self._socket.poll(remaining_ms):
-                raise UnreachableError(f"{self.endpoint}: no answer within {timeout_s:g} s; is the daemon running?")
-            reply = decode_reply(self._socket.recv_multipart()[-1])
-            if reply.id not in (self._id, 0):  # the late answer to a request that was given up
-                continue
-            if reply.error is not None:
-                raise reply.error
-            return reply.result
-
-    def close(self) -> None:
-        """Close the connection; may be called more than once."""
-        self._context.destroy(linger=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rt_core.batch.estimate import METHODS, EstimatorOptions, Method, disturb, estimate
+from rt_core.batch.estimate import EstimatorOptions, Method, disturb, estimate
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.batch.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
@@ -26,16 +26,9 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.types import BoolArray, FloatArray
 from service import comparators
+from service.methods import COMPARABLE, NETWORKS, ONLINE
 from sim_backend.robot import SimulatedArm
 from sim_backend.settings import MotionSettings, SegmentSettings, SimSettings
-
-#: Online methods, which take the training motion frame by frame.
-ONLINE = ("vff_rls", "rls")
-#: Networks; they need the extra `comparators`.
-NETWORKS = ("bp_nn", "kan")
-#: Searches that also run over all parameters at once, as the papers have them: `full:NAME`.
-FULL = tuple(f"full:{name}" for name in ("pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"))
-ALL_METHODS: tuple[str, ...] = (*METHODS, *FULL, *ONLINE, *NETWORKS)
 
 BURST = 30  # samples of one burst of outliers
 OUTLIER_SIZE = 10.0  # standard deviations of the noise
@@ -302,11 +295,68 @@ class Comparison:
 def check_methods(methods: Sequence[str]) -> None:
     """Raise `DataError` for an unknown method, `ComparatorUnavailableError` for a network that is not installed."""
     for name in methods:
-        if name not in ALL_METHODS:
-            raise DataError(f"unknown method {name!r}; known: {', '.join(ALL_METHODS)}")
+        if name not in COMPARABLE:
+            raise DataError(f"unknown method {name!r}; known: {', '.join(COMPARABLE)}")
         reason = comparators.available(name) if name in NETWORKS else None
         if reason is not None:
             raise comparators.ComparatorUnavailableError(reason)
+
+
+def check_conditions(model: RobotModel, methods: Sequence[str], conditions: Conditions) -> None:
+    """Raise `DataError` for what cannot be compared, `ComparatorUnavailableError` as `check_methods` does."""
+    check_methods(methods)
+    if not 0.0 <= conditions.outliers < 0.5:
+        raise DataError(f"the share of outliers must be at least 0 and below 0.5, not {conditions.outliers}")
+    if conditions.noise is not None and conditions.noise.shape != (model.n,):
+        raise DataError(f"the noise has {conditions.noise.size} values, robot {model.name} has {model.n} joints")
+    if conditions.noise is not None and not (np.isfinite(conditions.noise) & (conditions.noise > 0.0)).all():
+        raise DataError("the noise must be finite and above zero at every joint: errors are told in units of it")
+    if model.inertial is None:
+        raise DataError(f"robot {model.name} has no link parameters: a simulated truth needs them in its description")
+
+
+@dataclass(frozen=True)
+class SeedTrials:
+    """All methods on the scene of one seed; `noise` (n,) is that of its torque [N*m]."""
+
+    seed: int
+    noise: FloatArray
+    trials: tuple[Trial, ...]
+
+
+def compare_seed(
+    model: RobotModel,
+    methods: Sequence[str],
+    seed: int,
+    conditions: Conditions,
+    progress: Callable[[int, str], None] | None = None,
+) -> SeedTrials:
+    """Run all `methods` on one scene; `progress(done, method)` is called before each.
+
+    Raises
+    ------
+    DataError, ComparatorUnavailableError
+        As `check_conditions`.
+    """
+    check_conditions(model, methods, conditions)
+    if progress is not None:
+        progress(0, "motions")
+    model = model.at_reference_temperature  # methods are compared on one and the same friction
+    scene = Scene(model, base_parameters(model), conditions, seed)
+    trials: list[Trial] = []
+    for method in methods:
+        if progress is not None:
+            progress(len(trials), method)
+        trials.append(run_trial(scene, method))
+    return SeedTrials(seed, scene.noise, tuple(trials))
+
+
+def gather(model: RobotModel, conditions: Conditions, seeds: Sequence[SeedTrials]) -> Comparison:
+    """Put seeds together that were compared by themselves."""
+    noise = np.zeros(model.n)
+    for part in seeds:
+        noise = noise + part.noise / len(seeds)
+    return Comparison(model, conditions, noise, tuple(trial for part in seeds for trial in part.trials))
 
 
 def compare(
@@ -316,26 +366,37 @@ def compare(
     conditions: Conditions,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Comparison:
-    """Run all `methods` on `seeds` scenes; `progress(done, of, what)` is called before each trial."""
-    check_methods(methods)
+    """Run all `methods` on the scenes of seeds 1 to `seeds`; `progress(done, of, what)` is called before each trial.
+
+    Raises
+    ------
+    DataError, ComparatorUnavailableError
+        As `check_conditions`, or without a seed.
+    """
     if seeds < 1:
         raise DataError(f"at least one seed is needed, not {seeds}")
-    if not 0.0 <= conditions.outliers < 0.5:
-        raise DataError(f"the share of outliers must be at least 0 and below 0.5, not {conditions.outliers}")
-    if conditions.noise is not None and conditions.noise.shape != (model.n,):
-        raise DataError(f"the noise has {conditions.noise.size} values, robot {model.name} has {model.n} joints")
-    if conditions.noise is not None and not (np.isfinite(conditions.noise) & (conditions.noise > 0.0)).all():
-        raise DataError("the noise must be finite and above zero at every joint: errors are told in units of it")
-    if model.inertial is None:
-        raise DataError(f"robot {model.name} has no link parameters: a simulated truth needs them in its description")
-    base = base_parameters(model)
-    trials: list[Trial] = []
-    noise = np.zeros(model.n)
+    parts = []
     for seed in range(1, seeds + 1):
-        scene = Scene(model, base, conditions, seed)
-        noise = noise + scene.noise / seeds
-        for method in methods:
+
+        def told(done: int, what: str, seed: int = seed) -> None:
             if progress is not None:
-                progress(len(trials), seeds * len(methods), f"seed {seed}: {method}")
-            trials.append(run_trial(scene, method))
-    return Comparison(model, conditions, noise, tuple(trials))
+                progress((seed - 1) * len(methods) + done, seeds * len(methods), f"seed {seed}: {what}")
+
+        parts.append(compare_seed(model, methods, seed, conditions, told))
+    return gather(model, conditions, parts)
+
+
+def comparison_document(result: Comparison) -> dict[str, Any]:
+    """Return all of a comparison, for programs."""
+    return {
+        "robot": result.model.name,
+        "joints": [joint.name for joint in result.model.joints],
+        "conditions": {
+            "seconds": result.conditions.seconds,
+            "validation_s": result.conditions.validation_s,
+            "noise": result.noise,
+            "outliers": result.conditions.outliers,
+        },
+        "methods": [result.summary(name) for name in result.methods],
+        "trials": list(result.trials),
+    }

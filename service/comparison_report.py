@@ -44,7 +44,7 @@ def table_rows(result: Comparison) -> list[tuple[str, ...]]:
                 parameter,
                 constants,
                 f"{100 * s['success_rate']:.0f} %",
-                f"{s['seconds']:.2g} s",
+                "\u2013" if np.isnan(s["seconds"]) else f"{s['seconds']:.2g} s",
             )
         )
     return rows
@@ -56,23 +56,27 @@ def comparison_figure(result: Comparison) -> bytes:
     places = np.arange(len(names))
     with style():
         figure = Figure(figsize=(9.0, 1.2 + 0.32 * len(names)), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
+        timed = any(np.isfinite(t.seconds) for t in result.trials)  # where they ran elsewhere, times compare nothing
+        axes = figure.subplots(1, 2 if timed else 1, sharey=True, squeeze=False)[0]
+        left, right = axes[0], axes[-1]
         for k, name in enumerate(names):
             done = [t for t in result.of(name) if not t.failure]
             errors = [result.total_error(t) for t in done]
             left.plot(errors, np.full(len(errors), k), "o", ms=3.0, alpha=0.5, color=_COLOUR)
             if errors:
                 left.plot(np.median(errors), k, "|", ms=14.0, mew=2.0, color="black")
+            if errors and timed:
                 right.plot(np.median([t.seconds for t in done]), k, "o", ms=4.0, color="black")
         left.axvline(1.0, color="#D55E00", lw=0.8, ls="--")
-        for axis in (left, right):
+        for axis in axes:
             axis.set_xscale("log")
             plain_ticks(axis.xaxis)
             axis.grid(alpha=0.25)
         left.set_yticks(places, names)
         left.set_ylim(-0.6, len(names) - 0.4)
+        if timed:
+            right.set_xlabel("time [s]")
         left.set_xlabel("torque error, in units of the noise")
-        right.set_xlabel("time [s]")
         return png(figure)
 
 

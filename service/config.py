@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
+import ipaddress
 import json
 import os
 import tomllib
@@ -19,9 +21,22 @@ from pydantic_core import ErrorDetails
 
 from drivers.ads.config import AdsConfig, AxisTable
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from service.guiding_config import UNABLE, GuidingConfig
+from service.jobs.config import JobsConfig, ReidentifyConfig
 from service.realtime import RealtimeConfig
+from service.safety_config import SafetyConfig
+from service.security.files import SecretFileError
+from service.security.keys import server_pair
 from service.wire import WireError, check_arm_name
-from sim_backend.settings import DriveSettings, EventSettings, MotionSettings, SegmentSettings, SimSettings
+from sim_backend.settings import (
+    DriveSettings,
+    EventSettings,
+    FaultSettings,
+    MotionSettings,
+    SegmentSettings,
+    SimSettings,
+    WiringSettings,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -52,7 +67,10 @@ class DaemonConfig(_Table):
     name: str = Field("thetad", pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")
     state_dir: Path | None = None  # None: below the user's state directory
     runtime_dir: Path | None = None  # private sockets; None: below the user's runtime directory
-    bind: str = "127.0.0.1"
+    bind: str = "127.0.0.1"  # an IPv4 address; beyond loopback only with keys
+    require_keys: bool = False  # also on loopback: encrypt, and let in clients with a key alone
+    requests_per_s: float = Field(200.0, ge=1.0, le=1e6)  # of a client with a key; twice as many at once
+    keys_dir: Path | None = None  # the server's key and the clients'; None: keys/ in the state directory
     frames_port: Port = 9870  # 0: any free port, printed when ready
     estimates_port: Port = 9871
     control_port: Port = 9873
@@ -64,15 +82,19 @@ class DaemonConfig(_Table):
 
     @field_validator("bind")
     @classmethod
-    def _loopback(cls, value: str) -> str:
-        parts = value.split(".")
-        loopback = len(parts) == 4 and parts[0] == "127" and all(p.isdecimal() and int(p) < 256 for p in parts)
-        if not loopback:
+    def _address(cls, value: str) -> str:
+        try:
+            return str(ipaddress.IPv4Address(value))
+        except ValueError:
             raise ValueError(
-                f"{value!r} is not a loopback address (127.x.x.x); other addresses are refused "
-                "because the sockets have no encryption or authentication"
-            )
-        return value
+                f"{value!r} is no IPv4 address: give a loopback one (127.x.x.x), or, with keys, one of this "
+                "computer's, or 0.0.0.0 for all of them"
+            ) from None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the public sockets are encrypted, and only clients with a key are let in."""
+        return self.require_keys or not ipaddress.IPv4Address(self.bind).is_loopback
 
     @model_validator(mode="after")
     def _distinct_ports(self) -> DaemonConfig:
@@ -99,6 +121,24 @@ class SimConfig(_Table):
     pace: Speed = 1.0  # simulated seconds a second
     motion: MotionSettings = MotionSettings()
     settings: SimSettings = SimSettings()
+    mode: Literal["csp", "cst"] | None = None  # of drives that are commanded; None: they follow `motion` by themselves
+    start: tuple[float, ...] | None = None  # posture to begin with [rad or m], in a mode; None: mid-range
+    enable: bool = False  # switch the drives on at the start, in a mode
+    faults: tuple[FaultSettings, ...] = ()  # what goes wrong, in a mode
+    wiring: tuple[WiringSettings, ...] = ()  # channels that are wired or scaled wrongly, in a mode
+    robot: str | None = None  # robot file of what is simulated, where it is not as the arm's describes it
+
+    @model_validator(mode="after")
+    def _commanded(self) -> SimConfig:
+        if self.mode is None:
+            for key in ("start", "enable", "faults", "wiring"):
+                if getattr(self, key):
+                    raise ValueError(f'{key}: is of drives that are commanded: set mode = "csp" or "cst"')
+        elif self.motion != MotionSettings():
+            raise ValueError("motion: an arm with a mode moves as it is commanded: leave motion out, or mode")
+        elif self.pace == "max":
+            raise ValueError('pace: an arm with a mode is commanded in time: give a number, not "max"')
+        return self
 
 
 class ArmMotionSettings(MotionSettings):
@@ -133,6 +173,8 @@ class RecorderConfig(_Table):
     directory: Path | None = None  # None: recordings/ in the state directory
     chunk_bytes: int = Field(1 << 18, ge=1 << 10, le=1 << 26)  # a kill loses at most one chunk
     max_minutes: float = Field(10.0, gt=0.0, le=1440.0)  # of frames in one file; the next frame begins another
+    max_gb: float | None = Field(None, gt=0.0)  # of all recordings of the arm; the oldest are deleted
+    keep_days: float | None = Field(None, gt=0.0)  # older recordings are deleted
 
 
 class ArmConfig(_Table):
@@ -142,20 +184,41 @@ class ArmConfig(_Table):
     robot: str  # name of a robot file, or its path
     driver: Annotated[ReplayConfig | SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
     motion: ArmMotionSettings | None = None  # what the drives of a real arm follow once they are enabled
+    safety: SafetyConfig = SafetyConfig()  # limits of runs, see service.safety_config
+    guiding: GuidingConfig | None = None  # None: it is not guided by hand
     realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
     publish: PublishConfig = PublishConfig()
     state: StateConfig = StateConfig()
     recorder: RecorderConfig | None = None
+    reidentify: ReidentifyConfig | None = None  # None: only when somebody asks for it
     model: Path | None = None  # model file that predicts the torque; None: the running estimate
+    window_s: float = Field(120.0, ge=0.0, le=3600.0)  # newest frames that are kept for `set_aside`
     hold: bool = False  # wait for the control verb `start` before the first frame
+
+    @property
+    def driver_sha256(self) -> str:
+        """Hash of `[arm.driver]` where it is not as by default, by which another one is known."""
+        return hashlib.sha256(self.driver.model_dump_json(exclude_defaults=True).encode()).hexdigest()
 
     @model_validator(mode="after")
     def _motion_needs_drives(self) -> ArmConfig:
-        if self.motion is not None and not (isinstance(self.driver, BusConfig) and self.driver.mode == "csp"):
+        if self.motion is not None and getattr(self.driver, "mode", None) != "csp":
             raise ValueError(
                 'motion: only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _guiding_needs_positions(self) -> ArmConfig:
+        if self.guiding is None:
+            return self
+        if self.driver.kind in UNABLE:
+            raise ValueError(f"guiding: {UNABLE[self.driver.kind]}; take the table out")
+        if getattr(self.driver, "mode", None) != "csp":
+            raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
+        if self.motion is not None:
+            raise ValueError("guiding: [arm.motion] moves this arm: take one of the two tables out")
         return self
 
     @field_validator("name")
@@ -171,6 +234,7 @@ class Config(_Table):
     """A whole configuration file, its paths resolved."""
 
     daemon: DaemonConfig = DaemonConfig()
+    jobs: JobsConfig = JobsConfig()
     arm: tuple[ArmConfig, ...] = ()
     base: Path = Path()  # directory that relative paths start from
 
@@ -208,6 +272,11 @@ class Config(_Table):
         home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         return Path(home) / "thetad" / self.daemon.name
 
+    @property
+    def keys_dir(self) -> Path:
+        """Directory of the server's key and of the registry of clients."""
+        return self.daemon.keys_dir or self.state_dir / "keys"
+
     def recording_dir(self, arm: ArmConfig) -> Path:
         """Directory that recordings of `arm` go to."""
         if arm.recorder is not None and arm.recorder.directory is not None:
@@ -219,14 +288,18 @@ class Config(_Table):
 _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     (): Config,
     ("daemon",): DaemonConfig,
+    ("jobs",): JobsConfig,
     ("arm",): ArmConfig,
     ("arm", "publish"): PublishConfig,
     ("arm", "state"): StateConfig,
     ("arm", "recorder"): RecorderConfig,
+    ("arm", "reidentify"): ReidentifyConfig,
     ("arm", "driver", "replay"): ReplayConfig,
     ("arm", "motion"): ArmMotionSettings,
     ("arm", "motion", "segments"): SegmentSettings,
     ("arm", "realtime"): RealtimeConfig,
+    ("arm", "safety"): SafetyConfig,
+    ("arm", "guiding"): GuidingConfig,
     ("arm", "driver", "ads"): AdsConfig,
     ("arm", "driver", "ads", "axis"): AxisTable,
     ("arm", "driver", "ethercat"): EthercatConfig,
@@ -234,6 +307,8 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("arm", "driver", "ethercat", "device", "*"): DeviceTable,
     ("arm", "driver", "sim"): SimConfig,
     ("arm", "driver", "sim", "motion"): MotionSettings,
+    ("arm", "driver", "sim", "faults"): FaultSettings,
+    ("arm", "driver", "sim", "wiring"): WiringSettings,
     ("arm", "driver", "sim", "motion", "segments"): SegmentSettings,
     ("arm", "driver", "sim", "settings"): SimSettings,
     ("arm", "driver", "sim", "settings", "drive"): DriveSettings,
@@ -241,8 +316,14 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
 }
 
 
-def load_config(path: Path) -> Config:
+def load_config(path: Path, *, needs_key: bool = True) -> Config:
     """Read a configuration file, TOML or (ending in .json) JSON.
+
+    Parameters
+    ----------
+    path : Path
+    needs_key : bool
+        False: also without the server's key that the configuration asks for, as where no daemon is started.
 
     Raises
     ------
@@ -256,10 +337,10 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    return parse_config(table, str(path), path.resolve().parent)
+    return parse_config(table, str(path), path.resolve().parent, needs_key=needs_key)
 
 
-def parse_config(table: object, origin: str, base: Path) -> Config:
+def parse_config(table: object, origin: str, base: Path, *, needs_key: bool = True) -> Config:
     """Check a configuration given as a table; `origin` names it in errors, `base` is what paths are relative to."""
     if not isinstance(table, dict):
         raise ConfigError(f"{origin}: expected a table with [daemon] and [[arm]]")
@@ -269,11 +350,28 @@ def parse_config(table: object, origin: str, base: Path) -> Config:
         text = json.dumps(table)
     except TypeError as error:
         raise ConfigError(f"{origin}: dates and times are not used here: {error}") from error
+    if needs_key:
+        _check_server_key(table, origin, base)
     try:
         config = Config.model_validate_json(text)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {describe(error)}") from error
     return _resolve(config, base)
+
+
+def _check_server_key(table: Mapping[str, Any], origin: str, base: Path) -> None:
+    """Refuse to be reached from other computers, or to ask for keys, without a key of the server."""
+    try:
+        daemon = DaemonConfig.model_validate_json(json.dumps(table.get("daemon", {})))
+    except ValidationError:
+        return  # told with everything else that is wrong
+    if not daemon.keyed:
+        return
+    try:
+        server_pair(_resolve(Config.model_construct(daemon=daemon), base).keys_dir)
+    except SecretFileError as error:
+        why = "daemon.require_keys" if daemon.require_keys else f"daemon.bind: {daemon.bind} is not a loopback address"
+        raise ConfigError(f"{origin}: {why}, and this needs a key of the server: {error}") from error
 
 
 def check_settings(kind: type[T], table: Mapping[str, Any], where: str) -> T:
@@ -341,10 +439,14 @@ def _resolve(config: Config, base: Path) -> Config:
         update: dict[str, Any] = {"model": absolute(arm.model)}
         if isinstance(arm.driver, ReplayConfig):
             update["driver"] = arm.driver.model_copy(update={"recording": absolute(arm.driver.recording)})
+        elif isinstance(arm.driver, SimConfig) and (arm.driver.robot or "").endswith((".toml", ".urdf")):
+            update["driver"] = arm.driver.model_copy(update={"robot": str(absolute(Path(str(arm.driver.robot))))})
         if arm.recorder is not None:
             update["recorder"] = arm.recorder.model_copy(update={"directory": absolute(arm.recorder.directory)})
         arms.append(arm.model_copy(update=update))
     daemon = config.daemon.model_copy(
-        update={"state_dir": absolute(config.daemon.state_dir), "runtime_dir": absolute(config.daemon.runtime_dir)}
+        update={key: absolute(getattr(config.daemon, key)) for key in ("state_dir", "runtime_dir", "keys_dir")}
     )
-    return config.model_copy(update={"daemon": daemon, "arm": tuple(arms), "base": base})
+    folders = None if config.jobs.folders is None else tuple(absolute(folder) for folder in config.jobs.folders)
+    jobs = config.jobs.model_copy(update={"folders": folders})
+    return config.model_copy(update={"daemon": daemon, "jobs": jobs, "arm": tuple(arms), "base": base})

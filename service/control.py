@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from service.security.roles import Role
 from service.wire import MAX_REPLY, MAX_REQUEST, VERSION, WireError, WireVersionError, pack_map, unpack_map
 
-Target = Literal["supervisor", "acquisition", "estimator", "recorder"]
-ErrorType = Literal["bad_request", "unknown_verb", "bad_argument", "unavailable", "timeout", "failed"]
+Target = Literal["supervisor", "acquisition", "estimator", "recorder", "jobs"]
+ErrorType = Literal[
+    "bad_request", "unknown_verb", "bad_argument", "denied", "too_many", "unavailable", "timeout", "failed"
+]
 
 
 class ControlError(RuntimeError):
@@ -28,34 +31,105 @@ class ControlError(RuntimeError):
 
 @dataclass(frozen=True)
 class Verb:
-    """What a verb does, who answers it, and which arguments it knows beside `arm`.
+    """What a verb does, who answers it, which role a client needs, and which arguments it knows beside `arm`.
 
     A standing request holds until the next of its kind: a process that was restarted is told again.
     """
 
     target: Target
+    role: Role
     help: str
     arguments: tuple[str, ...] = ()
     standing: bool = False
 
 
 VERBS: Mapping[str, Verb] = {
-    "ping": Verb("supervisor", "answer at once"),
-    "status": Verb("supervisor", "state and counters of every process and arm"),
-    "start": Verb("acquisition", "let a held arm send its first frame", standing=True),
-    "enable": Verb("acquisition", "switch the drives of a real arm on; a motion that was stopped begins again"),
-    "disable": Verb("acquisition", "stop the drives of a real arm and switch them off"),
-    "snapshot": Verb("estimator", "save the estimator's state and return parameters, covariance and meta data"),
-    "reset_estimator": Verb("estimator", "forget everything that was estimated"),
-    "activate": Verb(
-        "estimator", "predict torque by a batch model; null: by the estimate", ("theta", "constants"), True
+    "ping": Verb("supervisor", "read", "answer at once"),
+    "status": Verb("supervisor", "read", "state and counters of every process and arm"),
+    "start": Verb("acquisition", "motion", "let a held arm send its first frame", standing=True),
+    "enable": Verb(
+        "acquisition", "motion", "switch the drives of a real arm on; a motion that was stopped begins again"
     ),
-    "record": Verb("recorder", "start or stop recording", ("action",), True),
-    "shutdown": Verb("supervisor", "stop the daemon in order"),
+    "disable": Verb("acquisition", "operate", "stop the drives of a real arm and switch them off"),
+    "arm": Verb(
+        "acquisition", "motion", "switch the drives on and grant a permit, for one use and a limited time", ("for_s",)
+    ),
+    "disarm": Verb("acquisition", "operate", "stop within the acceleration limits and switch the drives off"),
+    "run_trajectory": Verb(
+        "acquisition",
+        "motion",
+        "check a trajectory, approach its start, and run it so many times",
+        ("permit", "trajectory", "periods", "hold", "name", "changed_robot"),
+    ),
+    "zero_force": Verb(
+        "acquisition",
+        "motion",
+        "let an arm be guided by hand: drives in torque mode, by the active model or a given one",
+        ("permit", "for_s", "friction_share", "damping_time_s", "speed_share", "model"),
+    ),
+    "heartbeat": Verb(
+        "acquisition", "motion", "say that the client of a run is there; how far the run is", ("permit",)
+    ),
+    "abort": Verb(
+        "acquisition", "operate", "stop a run or guiding within the acceleration limits and switch the drives off"
+    ),
+    "snapshot": Verb(
+        "estimator", "operate", "save the estimator's state and return parameters, covariance and meta data"
+    ),
+    "reset_estimator": Verb("estimator", "operate", "forget everything that was estimated"),
+    "activate": Verb(
+        "estimator",
+        "motion",
+        "predict torque by a batch model, and watch for drift from it; null: by the estimate",
+        ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures"),
+        standing=True,
+    ),
+    "guiding_model": Verb(
+        "estimator",
+        "operate",
+        "the active model, or a given one, as zero-force control takes it",
+        ("theta", "constants", "robot", "name", "temperatures"),
+    ),
+    "validity": Verb(
+        "estimator",
+        "read",
+        "which model is active, and what speaks against it, or against a given one",
+        ("theta", "constants", "robot", "name", "temperatures", "started"),
+    ),
+    "set_aside": Verb("estimator", "operate", "write the last seconds of frames to a file", ("seconds", "path")),
+    "record": Verb("recorder", "operate", "start or stop recording", ("action", "owner"), True),
+    "submit": Verb(
+        "jobs",
+        "operate",
+        "queue a job: its kind and parameters",
+        ("kind", "parameters", "arm", "after", "priority", "due_s", "time_s", "memory_mb"),
+    ),
+    "reidentify": Verb(
+        "jobs", "operate", "identify an arm from its last frames, validate, and promote", ("arm", "promote")
+    ),
+    "jobs": Verb("jobs", "read", "the newest jobs", ("states", "arm", "kind", "limit")),
+    "job": Verb("jobs", "read", "one job, with its parts and the end of its log", ("id",)),
+    "cancel": Verb("jobs", "operate", "cancel a job", ("id",)),
+    "retry": Verb("jobs", "operate", "queue a job again that failed or was cancelled", ("id",)),
+    "events": Verb("jobs", "read", "what happened, oldest first", ("arm", "job", "limit", "after")),
+    "models": Verb("jobs", "read", "the models that are kept, and which are active", ("arm",)),
+    "robot": Verb("jobs", "read", "the description of an arm's robot", ("arm",)),
+    "rollback": Verb(
+        "jobs", "operate", "make the model active again that was before the present one", ("arm", "reason")
+    ),
+    "backup": Verb(
+        "jobs", "admin", "copy the state directory's database and models while they are in use", ("directory",)
+    ),
+    "shutdown": Verb("supervisor", "admin", "stop the daemon in order"),
 }
 
+#: Verbs that stop an arm.
+STOPPING = frozenset(("abort", "disarm", "disable"))
+#: Verbs that have no rate: those, and what keeps a run from being stopped, whatever else its client asks for.
+UNLIMITED = STOPPING | {"heartbeat"}
+
 #: Verbs that concern one arm and take `arm`; it may be left out where there is only one.
-ARM_VERBS = frozenset(name for name, verb in VERBS.items() if verb.target != "supervisor")
+ARM_VERBS = frozenset(name for name, verb in VERBS.items() if verb.target not in ("supervisor", "jobs"))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from service.config import Config, parse_config
 from service.identification import Validation, identify_recording, signal_settings, validate_recording
 from service.launch import DaemonProcess
 from service.listener import Listener
-from service.model_file import batch_document, online_document, write_model, write_text
+from service.model_file import batch_document, limits_of, online_document, write_model, write_text
 from service.realtime import RealtimeConfig
 from service.rehearsal import Bus, bus_configuration, empty_loop, own_network, simulated_drives, simulated_plc
 from service.report import html_report
@@ -267,6 +267,7 @@ def _write(
         np.asarray(snapshot["covariance"]),
         tuple(snapshot["status"]),
         source | {"settings": snapshot["meta"]["settings"]},
+        temperatures=limits_of(snapshot, robot.model.n),
     )
     write_model(online, paths["online_model"])
     facts = [("robot", robot.model.name), ("recording", paths["recording"].name), ("identified on", str(span))]

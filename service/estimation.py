@@ -10,27 +10,29 @@ import gc
 import os
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import zmq
 
 from drivers.frame import JointFrame
-from drivers.robot_file import RobotFile
+from drivers.recording_format import RecordingMeta
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
 from rt_core.types import BoolArray, FloatArray
-from service.config import ConfigError
+from service.active import ActiveModel, SavedModel
 from service.control import ControlError
 from service.feed import FrameFeed
-from service.process import Child, resident_mb
+from service.guiding_source import GuidingSource
+from service.process import Child, Handler, resident_mb
 from service.sources import load_arm_robot, online_settings
-from service.state import FILE_NAME, StateError, load_state, save_state, set_aside
+from service.state import FILE_NAME, StateError, StateWriter, load_state, set_aside
+from service.window import LEAST_SHARE, FrameWindow, request_of
 from service.wire import BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage, encode
 
 REPORT_NS = 1_000_000_000
+WATCH_NS = 1_000_000_000  # of the frames' own clock, between two looks for drift
+CHANGE_NS = 100_000_000  # and for sudden changes
 TICK_NS = 50_000_000
 RESULT_QUEUE = 10_000
 _NEVER = -(1 << 62)
@@ -58,21 +60,6 @@ class Inputs:
         return q, tau, frame.valid, frame.dq if self.has_dq else None
 
 
-def load_active(path: Path, robot: RobotFile) -> tuple[FloatArray, FloatArray]:
-    """Return parameters and friction constants of a model file, one each per base parameter.
-
-    Raises `ModelFileError`, or `ConfigError` if it is another robot's.
-    """
-    from service.model_file import load_model
-
-    model = load_model(path)
-    if model.robot.sha256 != robot.sha256:
-        raise ConfigError(
-            f"{path}: is a model of robot {model.robot.model.name!r}, not of {robot.model.name!r} as it is"
-        )
-    return model.theta, model.base.layout.shape[:, 0]
-
-
 class Estimation:
     """Runs one arm's estimator on its frames."""
 
@@ -93,25 +80,35 @@ class Estimation:
         directory = child.config.state_dir / self.arm.name
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
-        self.resumed = self._resume()
-        if self.arm.model is not None:  # after the state, which brings constants of its own
-            resets = int(self.estimator.report().resets)
-            self.estimator.set_active(*load_active(self.arm.model, robot))
-            if self.resumed and self.estimator.report().resets > resets:
-                child.log.warning("estimate_restarted", reason=f"{self.arm.model}: not the model of the saved state")
+        self.active = ActiveModel(self.estimator, robot, self._on_event)
+        self.resumed, saved = self._resume()
+        resets = int(self.estimator.report().resets)
+        self.active.start(self.arm.model, saved)  # after the state, which brings constants of its own
+        if self.resumed and self.estimator.report().resets > resets:
+            child.log.warning("estimate_restarted", reason=f"{self.arm.model}: not the model of the saved state")
+        self.window = FrameWindow(self.arm.window_s, self.estimator.rate_hz, model.n, self.source["channels"])
+        self._window_ns = 0  # time of the last frame in it
+        self._asides: list[tuple[int, Future[dict[str, Any]]]] = []  # windows being written, by their request
         self.unusable = 0  # frames without position or torque
-        self._writer = ThreadPoolExecutor(1, "state")
-        self._writing: Future[None] | None = None
-        self._save_failed = ""
+        self._writer = StateWriter(self.path, self.estimator.state_hash)
+        self._save_failed = ""  # as it was logged last
+        self._aside_writer = ThreadPoolExecutor(1, "window")
         self._next_save_ns = 0
-        self._seq = dict.fromkeys(("estimate", "torque", "meta", "status", "stats"), 0)
+        self._seq = dict.fromkeys(("estimate", "torque", "meta", "status", "stats", "event"), 0)
         self._time = (0, 0)
         self._estimate_ns = round(1e9 / self.arm.publish.estimate_hz)
         self._torque_ns = round(1e9 / self.arm.publish.torque_hz)
-        self._next_estimate_ns = self._next_torque_ns = _NEVER
+        self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
         self._renewed = False
         self._renewed_host_ns = 0
         self._drained = False
+        self._handlers: dict[str, Handler] = {
+            "snapshot": self._on_snapshot,
+            "reset_estimator": self._on_reset,
+            "activate": self._on_activate,
+            "set_aside": self._on_set_aside,
+            **GuidingSource(self.arm, self.active).handlers,
+        }
         self._next_report_ns = self._next_tick_ns = 0
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
         self.socket = child.context.socket(zmq.PUB)
@@ -136,23 +133,32 @@ class Estimation:
     def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
         if restart is not None:
             self.estimator.mark_gap(restart)
-            self._next_estimate_ns = self._next_torque_ns = _NEVER
+            self.window.clear()
+            self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
         frame = message.frame
+        began_ns = time.monotonic_ns()
+        guided = self.feed.guided  # torque of a hand is no change of the arm: nothing is learned from it
+        if not guided:
+            self.window.push(frame)
+            self._window_ns = frame.t_bus_ns
         self._drained = False
         self._time = (frame.t_bus_ns, frame.t_host_ns)
         values = self.inputs(frame)
         if values is None:
             self.unusable += 1
             return
-        began_ns = time.monotonic_ns()
         t_ns = frame.t_bus_ns
-        if self.estimator.step(t_ns, frame.seq, *values):
+        q, tau, valid, dq = values
+        temperature = frame.temperature
+        if temperature is not None and len(temperature) != len(q):
+            temperature = None
+        if self.estimator.step(t_ns, frame.seq, q, tau, valid, dq, temperature, masked=guided):
             self._renewed = True
             self._renewed_host_ns = frame.t_host_ns
-        if t_ns >= self._next_torque_ns:
+        if t_ns >= self._next_torque_ns and not guided:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
-        if t_ns >= self._next_estimate_ns and self._renewed:
+        if t_ns >= self._next_estimate_ns and (self._renewed or self._lacking):
             if self._next_estimate_ns == _NEVER:  # torque between two updates: then neither waits for the other
                 self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
@@ -173,17 +179,16 @@ class Estimation:
             self._next_report_ns = 0
             self.child.log.info("drained", **self.feed.counts())
             self.child.beat(now_ns, self._status())
-        self.child.serve(
-            {"snapshot": self._on_snapshot, "reset_estimator": self._on_reset, "activate": self._on_activate}
-        )
+        self.child.serve(self._handlers)
+        self._answer_asides()
         if self.child.beat_due(now_ns):
             self.child.beat(now_ns, self._status())
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
             self._report()
-        if now_ns >= self._next_save_ns:
+        if now_ns >= self._next_save_ns and self._writer.begin(self._state):  # while one is written: at a later tick
             self._next_save_ns = now_ns + int(self.arm.state.every_s * 1e9)
-            self._save()
+            self._log_save()
 
     # ------------------------------------------------------------ results
 
@@ -205,6 +210,12 @@ class Estimation:
     def _publish_estimate(self) -> None:
         self._renewed = False
         report = self.estimator.report()
+        if report.t_ns >= self._next_watch_ns:
+            self._next_watch_ns = report.t_ns + WATCH_NS
+            self.active.observe(report)
+        if report.t_ns >= self._next_change_ns:
+            self._next_change_ns = report.t_ns + CHANGE_NS
+            self.active.watch(report.t_ns)
         self._send(
             EstimateMessage(
                 self.arm.name,
@@ -233,13 +244,25 @@ class Estimation:
             t_ns, tau, predicted, residual = torque
             self._send(TorqueMessage(self.arm.name, self._envelope("torque", t_ns), tau, predicted, residual))
 
+    @property
+    def _lacking(self) -> bool:
+        """Whether the estimate stands still for want of temperatures, which subscribers are to know."""
+        return self.estimator.has_temperature and bool(self.estimator.lacks_temperature.any())
+
+    def _on_event(self, kind: str, text: str, data: dict[str, Any]) -> None:
+        """Tell the supervisor and the subscribers of an event."""
+        self.child.event(kind, text, **data)
+        body = {"event": kind, "text": text, "data": data}
+        self._send(BodyMessage(self.arm.name, "event", self._envelope("event", self._time[0]), body))
+
     def _status(self) -> dict[str, Any]:
         state = "drained" if self._drained else "running" if self.feed.received else "waiting"
         return {
             "state": state,
             "resumed": self.resumed,
             "unusable": self.unusable,
-            "save_error": self._save_failed,
+            "save_error": self._writer.error,
+            **self.active.status(),
             **self.feed.counts(),
         }
 
@@ -247,6 +270,7 @@ class Estimation:
         def send(kind: str, body: Mapping[str, Any]) -> None:
             self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
 
+        self.active.watch_temperature()
         source = {key: value for key, value in self.feed.meta.items() if key not in self.meta}
         send("meta", {**source, **self.meta})
         send("status", self._status())
@@ -265,59 +289,47 @@ class Estimation:
 
     # ------------------------------------------------------------ state
 
-    def _resume(self) -> bool:
+    def _resume(self) -> tuple[bool, SavedModel | None]:
+        """Go on from the saved state, if there is one that can be used; and return what it says of the active model."""
         if not self.path.exists():
-            return False
+            return False, None
         if not self.arm.state.resume:
             self.child.log.info("state_ignored", path=str(self.path))
-            return False
+            return False, None
         try:
             state = load_state(self.path, self.estimator.state_hash)
             position = int(state.pop("feed_epoch")), int(state.pop("feed_expected"))
+            saved = self.active.read(state)
             self.estimator.restore(state)
         except (StateError, ValueError, TypeError, KeyError) as error:
             bad = set_aside(self.path)
             self.estimator.reset()
             self.child.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
-            return False
+            return False, None
         self.feed.resume(*position)
         self.child.log.info("state_resumed", path=str(self.path), source_epoch=position[0], next_seq=position[1])
-        return True
+        return True, saved
 
     def _state(self) -> dict[str, Any]:
         epoch, expected = self.feed.position
-        return {**self.estimator.state(), "feed_epoch": epoch, "feed_expected": expected}
-
-    def _save(self) -> None:
-        """Save in the background: waiting for the disk must not delay frames."""
-        if self._writing is not None:
-            if not self._writing.done():
-                return
-            self._saved(self._writing)
-        self._writing = self._writer.submit(save_state, self.path, self._state(), self.estimator.state_hash)
-
-    def _saved(self, writing: Future[None]) -> None:
-        try:
-            writing.result()
-            self._save_failed = ""
-        except OSError as error:
-            self._save_failed = f"{self.path}: {error.strerror}"
-            self.child.log.error("state_not_saved", reason=self._save_failed)
+        return {**self.estimator.state(), **self.active.state(), "feed_epoch": epoch, "feed_expected": expected}
 
     def _save_now(self) -> None:
-        if self._writing is not None:
-            self._saved(self._writing)
-        self._writing = self._writer.submit(save_state, self.path, self._state(), self.estimator.state_hash)
-        self._saved(self._writing)
-        self._writing = None
+        self._writer.save(self._state())
+        self._log_save()
+
+    def _log_save(self) -> None:
+        failed, self._save_failed = self._save_failed, self._writer.error
+        if self._save_failed and self._save_failed != failed:
+            self.child.log.error("state_not_saved", reason=self._save_failed)
 
     # ------------------------------------------------------------ requests
 
     def _on_snapshot(self, args: dict[str, Any]) -> dict[str, Any]:
         self._save_now()
-        if self._save_failed:
-            raise ControlError("failed", self._save_failed)
-        report = self.estimator.report()
+        if self._writer.error:
+            raise ControlError("failed", self._writer.error)
+        report, temperatures = self.estimator.report(), self.estimator.temperatures
         return {
             "arm": args["arm"],
             "t_ns": report.t_ns,
@@ -334,6 +346,7 @@ class Estimation:
             "masked": report.masked,
             "lost": report.lost,
             "resets": report.resets,
+            "temperatures": None if temperatures is None else temperatures.plain,
             "meta": self.meta,
             "source": self.feed.meta,
             "path": str(self.path),
@@ -347,21 +360,51 @@ class Estimation:
         return {"arm": args["arm"]}
 
     def _on_activate(self, args: dict[str, Any]) -> dict[str, Any]:
-        theta, constants = (None if args.get(key) is None else args[key] for key in ("theta", "constants"))
-        try:
-            self.estimator.set_active(
-                None if theta is None else np.array(theta, np.float64),
-                None if constants is None else np.array(constants, np.float64),
-            )
-        except (ValueError, TypeError) as error:
-            raise ControlError("bad_argument", f"theta or constants: {error}") from error
+        answer = self.active.activate(args)
         self._next_report_ns = 0  # names and constants go out at once
-        return {"arm": args["arm"], "active": "estimate" if theta is None else "model"}
+        self._next_save_ns = 0  # or a restart would adopt it again
+        return {"arm": args["arm"], **answer}
+
+    def _on_set_aside(self, args: dict[str, Any]) -> None:
+        source = self.feed.meta
+        meta = RecordingMeta(
+            self.arm.name,
+            tuple(source["joint_names"]),
+            tuple(source["joint_units"]),
+            self.estimator.rate_hz,
+            str(source["clock"]),
+            str(source["source"]),
+        )
+        guided_s, seconds = 1e-9 * (self._time[0] - self._window_ns), args.get("seconds")
+        if self.feed.guided and isinstance(seconds, (int, float)) and guided_s > (1.0 - LEAST_SHARE) * seconds > 0.0:
+            raise ControlError(
+                "failed",
+                f"the arm has been guided by hand for {guided_s:.1f} s, and a model is not identified from that: end "
+                f"guiding, and wait for {seconds:g} s",
+            )
+        asked = request_of(args, self.window, self.child.config.state_dir, meta)
+        self._asides.append((self.child.request_id, self._aside_writer.submit(asked.write, self.window)))
+
+    def _answer_asides(self) -> None:
+        """Answer the requests whose window has been written."""
+        for entry in [entry for entry in self._asides if entry[1].done()]:
+            self._asides.remove(entry)
+            id, written = entry
+            try:
+                self.child.reply(id, written.result())
+            except ControlError as error:
+                self.child.refuse(id, error)
+            except (OSError, MemoryError) as error:
+                self.child.refuse(id, ControlError("failed", f"the frames cannot be set aside: {error!r:.200}"))
+            except CancelledError:
+                self.child.refuse(id, ControlError("unavailable", "the estimator is ending"))
 
     def close(self) -> None:
-        """Save the state and finish writing."""
+        """Save the state, and finish the window that is being written."""
         self._save_now()
-        self._writer.shutdown()
+        self._aside_writer.shutdown(cancel_futures=True)
+        self._answer_asides()
+        self._writer.close()
 
 
 def main(child: Child) -> None:

@@ -46,6 +46,7 @@ class FrameFeed:
         self.epochs = 0
         self.meta: dict[str, Any] = {}
         self.source = "unknown"  # state of the acquisition as it said last, in order with its frames
+        self.guided = False  # a hand moves the arm, in order with its frames
         self._meta_epoch = 0
         self._expected = 0
         self._fresh = True
@@ -148,6 +149,8 @@ class FrameFeed:
             self.meta = message.body | {"clock": message.envelope.clock}
         elif message.kind == "status":
             self.source = str(message.body.get("state", "unknown"))
+            guiding = (message.body.get("safety") or {}).get("guiding") or {}
+            self.guided = guiding.get("outcome") in ("guiding", "stopping")
 
     def log_losses(self, now_ns: int) -> None:
         """Write what was lost since the last time to the log, at most once a second."""

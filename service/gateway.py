@@ -15,6 +15,9 @@ import zmq
 
 from service.config import ConfigError
 from service.process import FRAME_QUEUE, POLL_MS, Child
+from service.security.authenticator import Authenticator, protect
+from service.security.keys import KeyPair, server_pair
+from service.security.registry import Registry
 from service.wire import MAX_MESSAGE
 
 MAX_SUBSCRIPTION = 512  # bytes of what a subscriber may send
@@ -25,6 +28,10 @@ class PortTakenError(ConfigError):
     """A port that the configuration names is in use."""
 
 
+class RevokedError(RuntimeError):
+    """A client that is connected has been revoked: only an end of the process hangs up on it."""
+
+
 @dataclass
 class Lane:
     """One public port and the private endpoints that it makes public."""
@@ -33,7 +40,7 @@ class Lane:
     port: int
     sources: list[str]
 
-    def open(self, context: zmq.Context[zmq.Socket[bytes]], address: str, queue: int) -> None:
+    def open(self, context: zmq.Context[zmq.Socket[bytes]], address: str, queue: int, pair: KeyPair | None) -> None:
         """Bind and connect; `port` becomes the real one; raises `PortTakenError`."""
         self.inner = context.socket(zmq.SUB)
         self.inner.setsockopt(zmq.SUBSCRIBE, b"")
@@ -45,6 +52,8 @@ class Lane:
         self.outer.setsockopt(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
         self.outer.setsockopt(zmq.SNDHWM, queue)
         self.outer.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+        if pair is not None:
+            protect(self.outer, pair)
         self.inner.setsockopt(zmq.LINGER, 0)
         self.outer.setsockopt(zmq.LINGER, 500)
         self.port = bind_tcp(self.outer, address, self.port, f"{self.name}_port", BIND_S)
@@ -89,21 +98,36 @@ def main(child: Child) -> None:
         if arm.recorder is not None:
             estimates.sources.append(child.runtime.results(arm.name, "recorder"))
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    pair = server_pair(child.config.keys_dir) if settings.keyed else None
+    authenticator = None
+    if pair is not None:
+        authenticator = Authenticator(context, Registry(child.config.keys_dir), child.log)
     threads = []
+    poller = zmq.Poller()
+    poller.register(child.socket, zmq.POLLIN)
+    if authenticator is not None:
+        poller.register(authenticator.socket, zmq.POLLIN)
     try:
         for lane in (frames, estimates):
-            lane.open(context, settings.bind, FRAME_QUEUE)
+            lane.open(context, settings.bind, FRAME_QUEUE, pair)
         for lane in (frames, estimates):
             threads.append(threading.Thread(target=lane.run, name=lane.name))
             threads[-1].start()
         child.ready(frames_port=frames.port, estimates_port=estimates.port)
         while not child.stopping and all(thread.is_alive() for thread in threads):
-            child.socket.poll(POLL_MS)
+            poller.poll(POLL_MS)
             now_ns = time.monotonic_ns()
             child.serve({})
+            if authenticator is not None:
+                authenticator.serve()
+                if names := authenticator.revoked():
+                    raise RevokedError(f"clients that were connected have been revoked: {', '.join(names)}")
             if child.beat_due(now_ns):
-                child.beat(now_ns, {"state": "running"})
+                counts = {} if authenticator is None else {"authenticator": authenticator.describe()}
+                child.beat(now_ns, {"state": "running", **counts})
     finally:
+        if authenticator is not None:
+            authenticator.close()
         if threads:
             context.term()
             for thread in threads:

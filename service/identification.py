@@ -5,8 +5,8 @@ The one place where files meet the numerics of `rt_core.batch`; commands and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +18,11 @@ from rt_core.batch.estimate import EstimatorOptions, disturb
 from rt_core.batch.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.batch.rows import Rows, build_rows
+from rt_core.batch.temperature import outside_reasons, share_outside
 from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.frames import inertial_in_frames_of
 from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
@@ -35,13 +38,13 @@ _SAME_SIGNAL = 0.9
 #: A validation error above this many times the identification's is called worse than the fit.
 WORSE_LIMIT = 2.5
 
-ValidationVerdict = Literal["ok", "worse_than_fit", "not_explained"]
+ValidationVerdict = Literal["ok", "worse_than_fit", "outside_temperatures", "not_explained"]
 
 
 def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
     """Return the settings of a robot file's `[identification]`, with `overrides` that are not None on top.
 
-    Where the file gives no `min_velocity`, samples at a standstill are left out.
+    Where the file gives no `min_velocity`, samples at a standstill are left out; see `slowest_velocity` to give one.
     """
     given = robot.identification
     table: dict[str, Any] = {
@@ -55,6 +58,27 @@ def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) ->
     }
     chosen = {k: v for k, v in (table | {k: v for k, v in overrides.items() if v is not None}).items() if v is not None}
     return SignalSettings(**chosen)
+
+
+def slowest_velocity(robot: RobotFile, given: Sequence[float] | None) -> FloatArray | None:
+    """(n,) slowest velocity of each joint [rad/s or m/s] from one value for all or one for each; None for None.
+
+    Raises
+    ------
+    DataError
+        If there are as many as neither, or one is negative or not finite.
+    """
+    if given is None:
+        return None
+    n = robot.model.n
+    if len(given) not in (1, n) or not all(0.0 <= v < np.inf for v in given):
+        raise DataError(f"the slowest velocity takes one value or {n}, finite and not negative")
+    return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,)).copy()
+
+
+def prior_model(model: RobotModel, given: RobotModel) -> RobotModel:
+    """Return `model` with the links and friction of the robot `given`, for `physical` to be drawn towards."""
+    return replace(model, name=given.name, inertial=inertial_in_frames_of(model, given), dynamics=given.dynamics)
 
 
 def check_recording(recording: Recording, model: RobotModel) -> None:
@@ -74,6 +98,11 @@ def check_recording(recording: Recording, model: RobotModel) -> None:
                 f"{where}: no channel {channel}; it has {', '.join(recording.channels)}. "
                 f"Identification needs joint position and torque: add [{channel}] to the mapping"
             )
+    if model.friction.temperature != "none" and "temperature" not in recording.channels:
+        raise DataError(
+            f"{where}: no channel temperature; it has {', '.join(recording.channels)}. Friction of robot {model.name} "
+            'follows temperature: add [temperature] to the mapping, or set friction_temperature = "none" in [model]'
+        )
     expected = tuple("rad" if joint.kind == "revolute" else "m" for joint in model.joints)
     if recording.units != expected:
         raise DataError(
@@ -123,31 +152,34 @@ def _check_velocity(recording: Recording, model: RobotModel, where: str) -> None
 def prepare_recording(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
     """Check a whole recording and filter its signals."""
     check_recording(recording, model)
-    return _prepare(recording, recording.channels, settings)
+    return _prepare(recording, recording.channels, model, settings)
 
 
-def _prepare(recording: Recording, channels: Mapping[str, FloatArray], settings: SignalSettings) -> Signals:
+def _prepare(
+    recording: Recording, channels: Mapping[str, FloatArray], model: RobotModel, settings: SignalSettings
+) -> Signals:
     valid = None if recording.valid is None else np.asarray(recording.valid.all(axis=1))
     dq = channels.get("dq")
+    temperature = None if model.friction.temperature == "none" else channels["temperature"]
     try:
         return prepare(
-            recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid, rate_hz=_rate(recording),
-            seq=recording.seq,
+            recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid,
+            rate_hz=nominal_rate_of(recording), seq=recording.seq, temperature=temperature,
         )  # fmt: skip
     except DataError as error:
         raise DataError(f"{recording.path or 'recording'}: {error}") from error
 
 
-def disturbed_signals(recording: Recording, settings: SignalSettings) -> Signals:
+def disturbed_signals(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
     """Filter a recording with as much noise again on its position and velocity, for `tls`."""
     channels = dict(recording.channels)
     for seed, name in enumerate(("q", "dq")):
         if name in channels:
             channels[name] = disturb(channels[name], seed)
-    return _prepare(recording, channels, settings)
+    return _prepare(recording, channels, model, settings)
 
 
-def _rate(recording: Recording) -> float | None:
+def nominal_rate_of(recording: Recording) -> float | None:
     """Nominal rate of a recording, unless its time stamps say otherwise."""
     if recording.samples < 2 or not recording.rate_hz > 0.0:
         return None
@@ -181,7 +213,7 @@ def identify_recording(
     """
     options = EstimatorOptions() if options is None else options
     signals = prepare_recording(recording, robot.model, settings)
-    disturbed = disturbed_signals(recording, settings) if options.method == "tls" else None
+    disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
     start, stop = span_bounds(recording, span)
     base = base_parameters(robot.model) if base is None else base
     return identify(
@@ -192,13 +224,17 @@ def identify_recording(
 
 @dataclass(frozen=True)
 class Validation:
-    """A model's prediction against a recording it was tested on."""
+    """A model's prediction against a recording it was tested on.
+
+    `outside` (n,) is the share of each joint's rows at temperatures at which the model was not identified.
+    """
 
     rows: Rows
     predicted: FloatArray
     metrics: Metrics
     verdict: ValidationVerdict
     reasons: tuple[str, ...]
+    outside: FloatArray
 
 
 def validate_recording(
@@ -210,10 +246,12 @@ def validate_recording(
     *,
     span: Span | None = None,
     fit_error: float | None = None,
+    temperatures: TemperatureRange | None = None,
 ) -> Validation:
     """Predict the torque of a span of a recording with base parameters `theta` and compare.
 
-    `fit_error` is the relative error of the identification, to judge how well the model carries over.
+    `fit_error` is the relative error of the identification, to judge how well the model carries over, `temperatures`
+    are those that its friction was identified at.
     """
     signals = prepare_recording(recording, model, settings)
     start, stop = span_bounds(recording, span)
@@ -233,12 +271,16 @@ def validate_recording(
             reasons.append(f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms")
     if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
         reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
+    colder = () if temperatures is None else outside_reasons(model, temperatures, rows)
     if reasons:
         verdict = "not_explained"
+    elif colder:
+        verdict = "outside_temperatures"
     elif fit_error is not None and fit_error > 0.0 and metrics.relative_error > WORSE_LIMIT * fit_error:
         verdict = "worse_than_fit"
         reasons.append(
             f"the relative torque error is {metrics.relative_error / fit_error:.1f} times that of the identification "
             f"({100 * fit_error:.2f} %): the model does not carry over to this motion"
         )
-    return Validation(rows, predicted, metrics, verdict, tuple(reasons))
+    outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
+    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder), outside)

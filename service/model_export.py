@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from rt_core.batch.physical.recovery import complete_parameters
+from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET
 from rt_core.model.inertia import is_physical
@@ -72,7 +73,7 @@ def standard_from_base(model: RobotModel, base: BaseParameters, theta: FloatArra
     element = np.where(base.standard.law == LAW_LINK, base.standard.source % 10, 4)
     unit = np.select([element == 0, element < 4], [0.1, 0.1], 0.01)  # the mass moves reluctantly
     scaled = base.mapping * unit
-    correction = np.linalg.lstsq(scaled, theta - base.mapping @ prior, rcond=None)[0]
+    correction = lstsq(scaled, theta - base.mapping @ prior)
     return np.asarray(prior + unit * correction)
 
 

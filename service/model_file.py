@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -25,10 +23,15 @@ from drivers.robot_file import RobotFile, robot_from_source
 from rt_core.batch.identify import Identification
 from rt_core.batch.joint_verdict import verdicts_of
 from rt_core.batch.preprocess import SignalSettings
-from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.base import BaseParameters, base_parameters, needing_gravity
+from rt_core.model.friction import REFERENCE_TEMPERATURE
 from rt_core.model.parameters import friction_constants, with_constants
+from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
-from service.model_schema import SIZE_LIMIT, SettingsTable, check_document, read_yaml
+from service.files import write_text as write_text
+from service.frame_marks import marks
+from service.model_schema import SIZE_LIMIT, SettingsTable, TemperatureTable, check_document, read_yaml
 
 FORMAT = "thetad-model/1"
 #: Statuses of a batch model whose value is not shown: the data do not support it.
@@ -57,6 +60,8 @@ class ModelFile:
         The whole file.
     standard : (P,) float64 or None
         A full set of standard parameters that is physically consistent link by link, where the method gives one.
+    temperatures : TemperatureRange or None
+        Temperatures that friction was identified at; None if it does not follow them.
     """
 
     path: Path
@@ -67,12 +72,18 @@ class ModelFile:
     settings: SignalSettings
     document: dict[str, Any]
     standard: FloatArray | None = None
+    temperatures: TemperatureRange | None = None
 
     @property
     def fit_error(self) -> float | None:
         """Relative torque error of the identification, None for an online model."""
         value = (self.document.get("metrics") or {}).get("relative_error")
         return None if value is None else float(value)
+
+    @property
+    def temperature_limits(self) -> dict[str, Any]:
+        """`temperatures` as an estimator takes them, in a map; an empty one where friction does not follow them."""
+        return {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
 
     @property
     def origin(self) -> str:
@@ -155,7 +166,7 @@ def estimator_document(result: Identification) -> dict[str, Any]:
             "formulation": options.formulation,
             "evaluations": int(search.evaluations),
             "stopped": search.stopped,
-            "converged": search.converged,
+            "converged": bool(search.converged),
             "cost": float(search.cost),
             "at_bound": list(search.at_bound),
         }
@@ -174,9 +185,14 @@ def estimator_document(result: Identification) -> dict[str, Any]:
 
 
 def batch_document(
-    result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None
+    result: Identification,
+    robot: RobotFile,
+    recording: Recording,
+    settings: SignalSettings,
+    span: Span | None,
+    created: str | None = None,
 ) -> dict[str, Any]:
-    """Make the model file of a batch identification, as plain data."""
+    """Make the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now if left out."""
     chosen = settings_document(settings)
     solution, method = result.solution, result.options.method
     consistent = result.estimate.consistent
@@ -185,7 +201,7 @@ def batch_document(
     return {
         "format": FORMAT,
         "kind": "batch",
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds") if created is None else created,
         "thetad": version("thetad"),
         "verdict": result.verdict,
         "reasons": list(result.reasons),
@@ -200,6 +216,7 @@ def batch_document(
             "band_hz": result.rows.band_hz,
             "first_s": float(result.rows.t[0]),
             "last_s": float(result.rows.t[-1]),
+            "frames": marks(recording, float(result.rows.t[0]), float(result.rows.t[-1])),
         },
         "settings": chosen,
         "settings_sha256": digest(chosen | {"method": method}),
@@ -230,10 +247,32 @@ def batch_document(
             for joint, v in zip(result.model.joints, verdicts_of(result), strict=True)
         ],
         "standard": None if consistent is None else [float(v) for v in consistent.phi],
+        **temperature_table(result.temperatures),
+        **_without_gravity(result.model, result.base),
         "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
         "theta": [float(v) for v in result.theta],
         "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
     }
+
+
+def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
+    """Entry of a model file that tells which temperatures friction was identified at; nothing for None."""
+    if seen is None:
+        return {}
+    lower, upper = seen.plain
+    return {"temperature": {"reference_c": REFERENCE_TEMPERATURE, "lower": lower, "upper": upper}}
+
+
+def limits_of(snapshot: Mapping[str, Any], n: int) -> TemperatureRange | None:
+    """Return the temperatures that an estimate was learned from, of the answer to the verb `snapshot`."""
+    limits = snapshot.get("temperatures")
+    return None if limits is None else TemperatureRange.from_plain(limits, n)
+
+
+def _without_gravity(model: RobotModel, base: BaseParameters) -> dict[str, Any]:
+    """Entry of a model file that names what only gravity would show, for an arm without it."""
+    names = needing_gravity(model, base)
+    return {"needs_gravity": list(names)} if names else {}
 
 
 def _constants_of(robot: RobotFile, base: BaseParameters, columns: FloatArray) -> Iterator[tuple[str, str, float]]:
@@ -256,10 +295,12 @@ def online_document(
     status: tuple[str, ...],
     source: dict[str, Any],
     constants: FloatArray | None = None,
+    temperatures: TemperatureRange | None = None,
 ) -> dict[str, Any]:
     """Make the model file of an online estimate; `source` tells arm, frames and settings it came from.
 
     `constants` (p,) are the friction constants it went on with, one per base parameter; those of `base` if left out.
+    `temperatures` are those that it has learned from, where friction follows them.
     """
     used = base.layout.shape[:, 0] if constants is None else constants
     chosen = settings_document(settings)
@@ -282,41 +323,21 @@ def online_document(
             {"name": name, "unit": unit, "value": None, "lower": None, "upper": None, "used": value, "status": "given"}
             for name, unit, value in _constants_of(robot, base, used)
         ],
+        **temperature_table(temperatures),
         "parameters": parameter_table(base, theta, std, status, hidden),
         "theta": [float(v) for v in theta],
         "covariance": [[float(v) for v in row] for row in covariance],
     }
 
 
+def model_text(document: dict[str, Any]) -> str:
+    """Return the text of a model file."""
+    return str(yaml.dump(document, Dumper=yaml.CSafeDumper, default_flow_style=None, sort_keys=False, width=2**16))
+
+
 def write_model(document: dict[str, Any], path: Path) -> None:
     """Write a model file; it appears whole or not at all."""
-    text = yaml.dump(document, Dumper=yaml.CSafeDumper, default_flow_style=None, sort_keys=False, width=2**16)
-    write_text(path, text)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file; see `write_bytes`."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file, which appears whole or not at all; folders are made; an `OSError` names `path`."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".thetad-")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
+    write_text(path, model_text(document))
 
 
 def load_model(path: str | Path) -> ModelFile:
@@ -380,4 +401,15 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
     standard = None if table.standard is None else np.array(table.standard)
     if standard is not None and standard.shape != (len(base.standard),):
         raise ValueError(f"standard has {standard.size} values, not {len(base.standard)}: the file is damaged")
-    return ModelFile(path, robot, base, theta, covariance, settings, document, standard)
+    temperatures = _temperatures(table.temperature, base, robot.model.n)
+    return ModelFile(path, robot, base, theta, covariance, settings, document, standard, temperatures)
+
+
+def _temperatures(table: TemperatureTable | None, base: BaseParameters, n: int) -> TemperatureRange | None:
+    if base.layout.has_temperature != (table is not None):
+        raise ValueError("temperature: it belongs to models whose friction follows temperature, and to all of those")
+    if table is None:
+        return None
+    if table.reference_c != REFERENCE_TEMPERATURE or len(table.lower) != n or len(table.upper) != n:
+        raise ValueError(f"temperature: expected {n} bounds each, about {REFERENCE_TEMPERATURE:g} degC; identify again")
+    return TemperatureRange.from_plain([table.lower, table.upper], n)

@@ -68,6 +68,14 @@ class ConstantEntry(_Table):
     status: str
 
 
+class TemperatureTable(_Table):
+    """Temperatures of each joint that friction was identified at [degC]; null of a joint that was not seen moving."""
+
+    reference_c: _Number
+    lower: list[_Number | None]
+    upper: list[_Number | None]
+
+
 class JointEntry(_Table):
     """How well one joint is determined."""
 
@@ -108,6 +116,8 @@ class ModelDocument(_Table):
     estimator: dict[str, JsonValue] = {}
     constants: list[ConstantEntry] = []
     joints: list[JointEntry] = []
+    temperature: TemperatureTable | None = None
+    needs_gravity: list[str] = []
     standard: list[_Number] | None = None
     parameters: list[ParameterEntry]
     theta: list[_Number]

@@ -2,7 +2,9 @@
 
 The motion is planned before the drives are switched on, within the joints' limits.  Its clock advances by one cycle for
 each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`bridge_cycles`), and
-otherwise waits: a set position that caught up with more than that would be a jump.
+otherwise waits: a set position that caught up with more than that would be a jump.  Where the drives have gone by
+themselves the motion has bent meanwhile: set positions come back to it at a small share of the velocity limits.  At
+once, it would be a jump, and the drives would take it for the speed to go on with where the next frames are lost, too.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
+from rt_core.safety import Approach, SafetyLimits, check_feedback, check_positions
 from rt_core.types import FloatArray
 from service.config import ArmMotionSettings
 from sim_backend.errors import MotionError
@@ -21,10 +24,9 @@ from sim_backend.trajectory import MotionLimits, plan_motion
 
 State = Literal["waiting", "approach", "running", "ended", "stopped"]
 
-#: Largest speed and acceleration of `10 x^3 - 15 x^4 + 6 x^5` over the unit interval.
-_PEAK_SPEED = 1.875
-_PEAK_ACCELERATION = 10.0 / np.sqrt(3.0)
 _LEAST_APPROACH_S = 0.5
+#: Share of the velocity limits at which set positions come back to the motion.
+_RETURN = 0.05
 
 
 class MotionPlayer:
@@ -61,17 +63,15 @@ class MotionPlayer:
         self.motion = plan_motion(model, MotionSettings(**plain))
         self.state: State = "waiting"
         self.reason = ""
-        self._names = [joint.name for joint in model.joints]
-        self._limits = MotionLimits.of(model, settings.acceleration)
+        self._limits = _limits(model, settings)
         self._share = settings.approach
-        self._following_error = settings.following_error
         self._period_s = period_s
         self._bridged = bridged
         self._seq = 0
         self._cycle = 0
-        self._approach_s = 0.0
-        self._from = np.zeros(model.n)
-        self._target = np.zeros(model.n)
+        self._approach: Approach | None = None
+        self._target = self._before = np.zeros(model.n)  # commanded last, and before that
+        self._off = np.zeros(model.n)  # of set positions from the motion
 
     def step(self, frame: JointFrame, enabled: bool) -> FloatArray | None:
         """Set position (n,) for the cycle after `frame`; None while there is nothing to command.
@@ -89,23 +89,55 @@ class MotionPlayer:
         elif not enabled:
             self.stop("the drives are no longer enabled")
             return None
-        elif frame.q is not None and (far := self._far(frame)) is not None:
-            self.stop(far)
-            return None
-        self._cycle += 1 + min(max(frame.seq - self._seq - 1, 0), self._bridged)
+        elif frame.q is not None:
+            # The command is the one that the frame states as that of its cycle, else the last target.
+            command = self._target if frame.setpoint is None else frame.setpoint
+            if found := check_feedback(self._limits, command, frame.q, frame.dq, valid=frame.valid):
+                self.stop(str(found))
+                return None
+        lost = self._gone(frame.seq - self._seq - 1)
         self._seq = frame.seq
+        if lost:
+            gone = self._target + lost * (self._target - self._before) if frame.setpoint is None else frame.setpoint
+            self._off, self._target = gone - self._advance(lost), gone
+        here = self._advance(1)
+        self._before, self._target = self._target, self._back_to(here)
+        if self._over and not self._off.any():
+            self.state = "ended"
+        if found := check_positions(self._limits, self._period_s, self._target[None]):
+            self.stop(str(found))
+            return None
+        return self._target
+
+    def _gone(self, missed: int) -> int:
+        """Cycles for which the drives have gone on by themselves while frames were missed, then held."""
+        return max(missed, 0) if missed <= self._bridged else max(self._bridged - 1, 0)
+
+    def _back_to(self, here: FloatArray) -> FloatArray:
+        """Set position (n,) on the way back to `here`, within the velocity limits."""
+        if not self._off.any():
+            return here
+        most = self._limits.velocity * self._period_s
+        off = np.copysign(np.maximum(np.abs(self._off) - _RETURN * most, 0.0), self._off)
+        step = here + off - self._target
+        self._off = np.where(np.abs(step) > most, self._target + np.copysign(most, step) - here, off)
+        return here + self._off
+
+    def _advance(self, cycles: int) -> FloatArray:
+        """Position (n,) on the way so many cycles later."""
+        self._cycle += cycles
         t = self._cycle * self._period_s
-        if self.state == "approach" and t >= self._approach_s:
+        if self._approach is not None and t >= self._approach.duration_s:
+            self._approach = None
             self.state = "running"
             self._cycle, t = 0, 0.0
-        if self.state == "approach":
-            x = t / self._approach_s
-            self._target = self._from + (self.motion.centre - self._from) * x**3 * (10.0 + x * (6.0 * x - 15.0))
-        else:
-            self._target = self.motion.sample(t)[0]
-            if t >= self.motion.duration_s and not np.isfinite(self.motion.period_s):
-                self.state = "ended"
-        return self._target
+        return self.motion.sample(t)[0] if self._approach is None else self._approach.at(t)
+
+    @property
+    def _over(self) -> bool:
+        """Whether the motion has come to its end."""
+        once = not np.isfinite(self.motion.period_s)
+        return self.state == "running" and once and self._cycle * self._period_s >= self.motion.duration_s
 
     @property
     def time_s(self) -> float:
@@ -123,28 +155,26 @@ class MotionPlayer:
         self.state, self.reason, self._cycle = "waiting", "", 0
 
     def _begin(self, q: FloatArray) -> None:
-        self._from = q.copy()
-        self._target = q.copy()
-        way = np.abs(self.motion.centre - q)
-        speed = _PEAK_SPEED * way / (self._share * self._limits.velocity)
-        acceleration = np.sqrt(_PEAK_ACCELERATION * way / (self._share * self._limits.acceleration))
-        self._approach_s = max(_LEAST_APPROACH_S, float(speed.max()), float(acceleration.max()))
+        self._target = self._before = q.copy()
+        self._off[:] = 0.0
+        self._approach = Approach(self._limits, q, self.motion.centre, self._share, _LEAST_APPROACH_S)
         self.state = "approach"
         self._cycle = 0
 
-    def _far(self, frame: JointFrame) -> str | None:
-        """Return what is wrong if a joint has lost its command; joints without valid values are not judged.
 
-        The command is the one that the frame states as that of its cycle, else the last target.
-        """
-        assert frame.q is not None
-        error = np.abs(frame.q - (self._target if frame.setpoint is None else frame.setpoint))
-        if frame.valid is not None:
-            error = np.where(frame.valid, error, 0.0)
-        joint = int(np.argmax(error))
-        if error[joint] <= self._following_error:
-            return None
-        return (
-            f"joint {self._names[joint]} is {error[joint]:.3g} from its command, more than following_error = "
-            f"{self._following_error:g}"
-        )
+def _limits(model: RobotModel, settings: ArmMotionSettings) -> SafetyLimits:
+    """Limits that are watched: the motion was planned within the others."""
+    plan, n = MotionLimits.of(model, settings.acceleration), model.n
+    free = np.full(n, np.inf)
+    return SafetyLimits(
+        joints=tuple(joint.name for joint in model.joints),
+        units=tuple("rad" if joint.kind == "revolute" else "m" for joint in model.joints),
+        lower=np.full(n, -np.inf),
+        upper=free,
+        velocity=plan.velocity,
+        acceleration=plan.acceleration,
+        overspeed=free,
+        effort=free,
+        following_error=np.full(n, settings.following_error),
+        temperature=free,
+    )

@@ -22,11 +22,11 @@ from rt_core.batch.payload import (
     PRESENT,
     RELATIVE_STD_LIMIT,
     Payload,
-    payload_columns,
     payload_from_change,
     payload_from_rows,
 )
 from rt_core.batch.physical.fit import noise_inflation
+from rt_core.model.base import payload_columns
 from rt_core.model.inertia import mass_com_inertia, six
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
@@ -104,6 +104,11 @@ class PayloadResult:
     identification: Identification | None = None
     errors: tuple[float, float | None, float] | None = None
     predicted: FloatArray | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a payload whose mass is determined, be it doubtful."""
+        return self.verdict in ("determined", "partly_determined", "doubtful")
 
 
 def payload_in_recording(

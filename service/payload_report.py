@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
+from drivers.span import Span
 from rt_core.model.inertia import mass_com_inertia
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.figures import torque_figure
-from service.payload import PayloadResult, Quantity
+from service.model_file import ModelFile
+from service.payload import PayloadResult, Quantity, payload_document
 from service.report import number
 
 VERDICT_TEXT = {
@@ -31,6 +34,38 @@ OWN_FIT_CAPTION = (
     "Measured torque of the recording with payload (black), a fit of its own with all parameters free (blue, dashed) "
     "and what is left over (orange). No payload leaves less."
 )
+
+
+def payload_facts(result: PayloadResult, before: ModelFile, loaded: Path) -> list[tuple[str, str]]:
+    """Tell what was compared, and how well it fits, as pairs of name and value for people."""
+    facts = [("without payload", str(before.path)), ("with payload", str(loaded))]
+    if result.errors is not None:
+        names = ("without payload", "with it", "of a fit of its own")
+        texts = [f"{100 * e:.2f} % {name}" for e, name in zip(result.errors, names, strict=True) if e is not None]
+        facts.append(("relative torque error", ", ".join(texts)))
+    if result.scatter is not None:
+        facts.append(("scatter", f"{result.scatter:.2f} times what noise explains"))
+    return facts
+
+
+def payload_summary(
+    result: PayloadResult, before: ModelFile, loaded: Path, span: Span | None, refit_effects: bool
+) -> dict[str, Any]:
+    """Return the `--json` result."""
+    return payload_document(result) | {
+        "robot": before.robot.model.name,
+        "model": str(before.path),
+        "loaded": str(loaded),
+        "span": None if span is None else str(span),
+        "refit_effects": refit_effects,
+    }
+
+
+def payload_page(result: PayloadResult, before: ModelFile, loaded: Path) -> str:
+    """Render the report of the payload between the model file `before`, without it, and `loaded`, with it."""
+    model = before.robot.model
+    facts = [("robot", model.name), *payload_facts(result, before, loaded)]
+    return payload_html(f"{model.name}: payload from {loaded.name}", result, model, facts)
 
 
 def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Sequence[tuple[str, str]]) -> str:

@@ -19,24 +19,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import zmq
 
 from service.config import ArmConfig, Config, ConfigError
 from service.control import ControlError
 from service.log import Log, configure, get_log
-from service.wire import MAX_REPLY, MAX_REQUEST, WireError, pack_map, unpack_map
+from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
 
-ROLES = ("gateway", "acquisition", "estimator", "recorder")
+ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs")
 #: The module of each role; its `main(child)` is what the process does.
 MODULES = {
     "gateway": "service.gateway",
     "acquisition": "service.acquisition",
     "estimator": "service.estimation",
     "recorder": "service.recording",
+    "jobs": "service.jobs.dispatch",
 }
 
+MESSAGES_A_TURN = 16
 BEAT_NS = 250_000_000
 POLL_MS = 100  # longest wait of a child's loop; how soon it notices that it is to stop
 
@@ -46,6 +48,11 @@ FRAME_QUEUE = 20_000
 _OWN = ("service.", "sim_backend.", "drivers.", "rt_core.")
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+#: Takes the arguments of a request; returns the result, or None to answer later.
+Handler: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | None]
+#: Takes the answer to a question: a result, or why there is none.
+Answer: TypeAlias = Callable[[Mapping[str, Any] | None, ControlError | None], None]
 
 
 class FatalError(Exception):
@@ -110,10 +117,14 @@ class Child:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.IDENTITY, f"{self.name}#{os.getpid()}".encode())
-        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
         self.socket.setsockopt(zmq.LINGER, 500)
         self.socket.connect(self.runtime.supervisor)
         self._next_beat_ns = 0
+        #: Of the request that a handler is at work on; a handler that answers later keeps it.
+        self.request_id = 0
+        self._asked: dict[int, Answer] = {}
+        self._next_ask = 1
 
     @property
     def arm(self) -> ArmConfig:
@@ -143,19 +154,58 @@ class Child:
         self._next_beat_ns = now_ns + BEAT_NS
         self._send({"type": "beat", "info": dict(info)})
 
-    def serve(self, handlers: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]]) -> None:
-        """Answer the requests that have arrived; a handler raises `ControlError` to refuse."""
-        while readable(self.socket):
-            request = unpack_map(self.socket.recv(), MAX_REQUEST)
-            answer: dict[str, Any] = {"type": "reply", "id": request["id"]}
+    def serve(self, handlers: Mapping[str, Handler], on_event: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Answer the requests that have arrived; a handler raises `ControlError` to refuse.
+
+        A handler that returns None answers later, with `reply` or `refuse` and the `request_id` of its call.
+        `on_event` takes what other processes have told of with `event`; only the jobs process is sent any.
+        """
+        for _ in range(MESSAGES_A_TURN):  # who asks without pause must not keep the process from its work
+            if not readable(self.socket):
+                return
+            request = unpack_map(self.socket.recv(), MAX_REPLY)
+            if request.get("type") == "event":
+                if on_event is not None:
+                    on_event(request)
+                continue
+            if request.get("type") == "answer":
+                self._on_answer(request)
+                continue
+            self.request_id = request["id"]
             try:
-                answer["result"] = dict(handlers[request["verb"]](request["args"]))
-                self._send(answer)
+                result = handlers[request["verb"]](request["args"])
             except ControlError as error:
-                self._send({**answer, "error": {"type": error.type, "message": error.message}})
-            except WireError as error:
-                answer.pop("result", None)
-                self._send({**answer, "error": {"type": "failed", "message": str(error)}})
+                self.refuse(request["id"], error)
+            else:
+                if result is not None:
+                    self.reply(request["id"], result)
+
+    def reply(self, id: int, result: Mapping[str, Any]) -> None:
+        """Answer the request `id` of the supervisor."""
+        try:
+            self._send({"type": "reply", "id": id, "result": dict(result)})
+        except WireError as error:
+            self.refuse(id, ControlError("failed", str(error)))
+
+    def refuse(self, id: int, error: ControlError) -> None:
+        """Answer the request `id` of the supervisor with an error."""
+        self._send({"type": "reply", "id": id, "error": {"type": error.type, "message": error.message}})
+
+    def ask(self, verb: str, args: Mapping[str, Any], then: Answer) -> None:
+        """Make a request of another process of this daemon; `then` is called by `serve` when the answer comes."""
+        self._asked[self._next_ask] = then
+        self._send({"type": "ask", "id": self._next_ask, "verb": verb, "args": dict(args)})
+        self._next_ask += 1
+
+    def _on_answer(self, message: Mapping[str, Any]) -> None:
+        then = self._asked.pop(message["id"], None)
+        if then is not None:
+            error = message.get("error")
+            then(message.get("result"), None if error is None else ControlError(error["type"], error["message"]))
+
+    def event(self, kind: str, text: str, **data: Any) -> None:
+        """Tell the supervisor of something that has happened: `text` for people, plain `data` for programs."""
+        self._send({"type": "event", "event": kind, "text": text, "data": data})
 
     def _send(self, message: Mapping[str, Any]) -> None:
         data = pack_map(message, MAX_REPLY)

@@ -25,6 +25,7 @@ from service.wire import BodyMessage, Envelope, FrameMessage, encode
 TICK_NS = 50_000_000
 REPORT_NS = 1_000_000_000
 PAUSE_S = 0.02  # frames gather meanwhile: a process that wakes for each delays those that are in a hurry
+MOST_OWNER = 100
 FLUSH_NS = 500_000_000  # a chunk of a source that pauses stays open no longer
 
 
@@ -45,6 +46,7 @@ class Recorder:
         self.recording = self.settings.enabled
         self.writer: RecordingWriter | None = None
         self.path = ""
+        self.owner = ""  # who has switched recording on, as they call themselves
         self.files = 0
         self.written = 0
         self.error = ""
@@ -167,6 +169,7 @@ class Recorder:
         return {
             "state": state,
             "path": self.path,
+            "owner": self.owner,
             "files": self.files,
             "written": self.written,
             "error": self.error,
@@ -174,14 +177,21 @@ class Recorder:
         }
 
     def _on_record(self, args: dict[str, Any]) -> dict[str, Any]:
-        action = args.get("action")
+        action, owner = args.get("action"), args.get("owner", "")
         if action not in ("start", "stop"):
             raise ControlError("bad_argument", f"record: action {str(action)[:40]!r}: use start or stop")
+        if type(owner) is not str or len(owner) > MOST_OWNER:
+            raise ControlError("bad_argument", f"record: owner: expected a text of at most {MOST_OWNER} characters")
         if action == "start":
             self.recording = True
-            self.error = ""
+            self.owner, self.error = owner, ""
+            if self.writer is None:
+                self.path = ""  # the next frame begins a file; the one before is not it
         else:
+            while self.feed.poll(0) >= BATCH:  # what has come by now belongs to it
+                pass
             self.recording = False
+            self.owner = ""
             self._close()
         return {"arm": args["arm"], "recording": self.recording, "path": self.path, "directory": str(self.directory)}
 

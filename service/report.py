@@ -17,10 +17,11 @@ from rt_core.batch.joint_verdict import verdicts_of
 from rt_core.batch.rows import Rows
 from rt_core.batch.status import ParameterStatus
 from rt_core.model.robot import RobotModel
-from rt_core.types import FloatArray
+from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics
 from service.figures import (
     friction_figure,
+    friction_temperature_figure,
     histogram_figure,
     history_figure,
     residual_figure,
@@ -32,6 +33,7 @@ VERDICT_TEXT = {
     "ok": "the model explains the torque",
     "weak_excitation": "the model explains the torque, but the data do not determine all of it",
     "doubtful": "the model explains most of the torque, but its parameters are not to be trusted",
+    "outside_temperatures": "joints are colder or hotter than when the model was identified: it is not known to hold",
     "worse_than_fit": "the model predicts this motion much worse than the one it was identified on",
     "not_explained": "the model does not explain the torque; no parameters are reported",
 }
@@ -47,6 +49,11 @@ FRICTION_CAPTION = (
     "joint's friction. Points should lie evenly on both sides of the curve at every velocity; where they do not, the "
     "law does not describe this joint. A wide band means few data at these velocities. The curve ends where the data "
     "do and leaves out standstill; friction that depends on load or position is not in it."
+)
+FRICTION_TEMPERATURE_CAPTION = (
+    "The fitted law with its 95 % band at the lowest, the middle and the highest temperature of each joint, and the "
+    "data in the colour of their temperature. Points should lie about the curve of their colour; curves that lie "
+    "within each other's bands show no influence of temperature. Nothing is known outside these temperatures."
 )
 VELOCITY_CAPTION = (
     "Residual against velocity. An even band around zero is noise. A slope, a step at zero or a bow is friction that "
@@ -137,7 +144,7 @@ def html_report(
         facts=facts,
         joints=[] if identification is None else _joints(identification),
         torques=_torques(model, metrics),
-        parameters=[_parameter(p) for p in parameters] if accepted else [],
+        parameters=[parameter_row(p) for p in parameters] if accepted else [],
         constants=[_constant(c) for c in constants] if accepted else [],
         statuses=statuses,
         counts=", ".join(f"{n} {status}" for status, n in statuses.items()),
@@ -182,7 +189,8 @@ def _torques(model: RobotModel, metrics: Metrics) -> list[dict[str, str]]:
     ]
 
 
-def _parameter(p: dict[str, Any]) -> dict[str, str]:
+def parameter_row(p: dict[str, Any]) -> dict[str, str]:
+    """Return a parameter of a model file as texts, with its 95 % interval."""
     # a dropped parameter is held at zero: that it has no spread is not knowledge
     open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
     half = None if open_ended else _QUANTILE_95 * p["std"]
@@ -212,6 +220,8 @@ def _friction(fit: Identification) -> list[dict[str, str]]:
     if search is not None and np.array_equal(search.covariance[:p, :p], covariance):
         # no later step has changed the parameters: theirs with the velocity constants is known, too
         covariance, constants = search.covariance, tuple(c.name for c in search.constants)
+    if fit.temperatures is not None:
+        return _friction_by_temperature(fit, covariance, known, constants)
     found = [
         friction_curve(fit.model, fit.base, fit.rows, fit.theta, covariance, known, joint, constants)
         for joint in range(fit.model.n)
@@ -222,6 +232,26 @@ def _friction(fit: Identification) -> list[dict[str, str]]:
         return []
     note = f" Without a curve, for lack of friction or of data: {', '.join(missing)}." if missing else ""
     return [_figure("Friction", FRICTION_CAPTION + note, friction_figure(fit.model, curves))]
+
+
+def _friction_by_temperature(
+    fit: Identification, covariance: FloatArray, known: BoolArray, constants: Sequence[str]
+) -> list[dict[str, str]]:
+    """Friction curves of all joints that have one, at the lowest, middle and highest temperature of each."""
+    seen = fit.temperatures
+    families = []
+    for joint in range(fit.model.n):
+        if seen is None or not np.isfinite(seen.lower[joint]):
+            continue
+        found = [
+            friction_curve(fit.model, fit.base, fit.rows, fit.theta, covariance, known, joint, constants, float(at))
+            for at in np.linspace(seen.lower[joint], seen.upper[joint], 3)
+        ]
+        if curves := [curve for curve in found if curve is not None]:
+            families.append(curves)
+    if not families:
+        return []
+    return [_figure("Friction", FRICTION_TEMPERATURE_CAPTION, friction_temperature_figure(fit.model, families))]
 
 
 def _figure(heading: str, caption: str, content: bytes) -> dict[str, str]:

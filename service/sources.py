@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from drivers.ads.config import AdsConfig
 from drivers.driver import Driver, DriverConfigError, DriverInfo
 from drivers.ethercat.config import EthercatConfig
@@ -62,9 +64,28 @@ def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
         from drivers.ads.driver import AdsDriver
 
         return AdsDriver(arm.driver)
+    sim = arm.driver
+    if sim.robot is not None:
+        model = _simulated(sim.robot, model)
+    if sim.mode is not None and sim.pace != "max":
+        from sim_backend.commanded import CommandedDriver
+
+        return CommandedDriver(model, sim.settings, sim.mode, sim.pace, sim.start, sim.enable, sim.faults, sim.wiring)
     from sim_backend.driver import SimDriver
 
-    return SimDriver(model, arm.driver.settings, arm.driver.motion, pace=arm.driver.pace)
+    return SimDriver(model, sim.settings, sim.motion, pace=sim.pace)
+
+
+def _simulated(ref: str, model: RobotModel) -> RobotModel:
+    """Load the robot that is simulated in place of `model`; raises `DriverConfigError` if it has other joints."""
+    truth = load_robot(ref).model
+    its, names = ([joint.name for joint in m.joints] for m in (truth, model))
+    if its != names:
+        raise DriverConfigError(
+            f"{ref}: the robot that is simulated has joints {', '.join(its)}, the arm "
+            f"{', '.join(names)}: they must be the same"
+        )
+    return truth
 
 
 def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
@@ -80,6 +101,20 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
             f"arm {arm.name}: the drives are those of joints {', '.join(info.joint_names)}, and robot {model.name!r} "
             f"has {', '.join(names)}; list one drive or axis a joint, in the robot's order"
         )
+    if isinstance(arm.driver, BusConfig) and not np.array_equal(model.coupling, np.diag(np.diag(model.coupling))):
+        motors = np.flatnonzero(np.count_nonzero(model.coupling, axis=1) > 1)
+        turning = ", ".join(names[motor] for motor in motors)
+        if isinstance(arm.driver, EthercatConfig):
+            raise DriverConfigError(
+                f"arm {arm.name}: motors of robot {model.name!r} turn with more than one joint ({turning}), and on "
+                "EtherCAT each drive is taken for one joint: put a controller that decouples them in between"
+            )
+        if not arm.driver.decoupled:
+            raise DriverConfigError(
+                f"arm {arm.name}: motors of robot {model.name!r} turn with more than one joint ({turning}): if the "
+                "PLC's axes are joints, not motors, say decoupled = true in [arm.driver]; if not, the PLC has to "
+                "decouple them"
+            )
     positions = {"q"} if model.transmission is None else {"q", "q_motor"}
     torques = {"tau"} if model.transmission is None else {"tau", "current"}
     for wanted, what in ((positions, "position"), (torques, "torque")):

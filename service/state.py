@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +27,7 @@ MAX_BYTES = 1 << 28
 FILE_NAME = "estimator.state"
 
 _DIGEST = 32
+_SLICE = 1 << 18  # bytes
 
 
 class StateError(ValueError):
@@ -49,10 +52,15 @@ def save_state(path: Path, state: State, owner: str) -> None:
         The file cannot be written.
     """
     values = {name: _packed(value) for name, value in state.items()}
-    body: bytes = msgpack.packb({"owner": owner, "saved_ns": time.time_ns(), "values": values})
+    digest = hashlib.sha256()
     temporary = path.with_name(path.name + ".new")
     with temporary.open("wb") as stream:
-        stream.write(MAGIC + hashlib.sha256(body).digest() + body)
+        stream.write(MAGIC + bytes(_DIGEST))
+        for piece in _pieces(values, owner):
+            digest.update(piece)
+            stream.write(piece)
+        stream.seek(len(MAGIC))
+        stream.write(digest.digest())
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(path)
@@ -99,13 +107,82 @@ def set_aside(path: Path) -> Path:
     return bad
 
 
-def _packed(value: NDArray[Any] | int | float | str) -> Any:
-    if isinstance(value, np.ndarray):
-        array = np.ascontiguousarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"an array of {array.dtype} cannot be saved")
-        return {"dtype": array.dtype.str, "shape": list(value.shape), "data": array.tobytes()}
-    return value.item() if isinstance(value, np.generic) else value
+class StateWriter:
+    """Saves one file's states in a thread of its own: waiting for the disk must not delay frames.
+
+    Parameters
+    ----------
+    path : Path
+    owner : str
+        As for `save_state`.
+
+    Attributes
+    ----------
+    error : str
+        Why the last state was not saved; empty if it was.
+    """
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self.path, self.owner = path, owner
+        self.error = ""
+        self._pool = ThreadPoolExecutor(1, "state")
+        self._writing: Future[None] | None = None
+
+    def begin(self, state: Callable[[], State]) -> bool:
+        """Begin to save what `state` returns; False, without a call, while another is being written."""
+        if self._writing is not None and not self._writing.done():
+            return False
+        self._finish()
+        self._writing = self._pool.submit(save_state, self.path, state(), self.owner)
+        return True
+
+    def save(self, state: State) -> None:
+        """Save, after what is being written, and return when it is on disk or `error` says why not."""
+        self._finish()
+        self._writing = self._pool.submit(save_state, self.path, state, self.owner)
+        self._finish()
+
+    def close(self) -> None:
+        """Finish writing."""
+        self._finish()
+        self._pool.shutdown()
+
+    def _finish(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        try:
+            writing.result()
+            self.error = ""
+        except OSError as error:
+            self.error = f"{self.path}: {error.strerror}"
+
+
+def _packed(value: NDArray[Any] | int | float | str) -> NDArray[Any] | int | float | str:
+    if not isinstance(value, np.ndarray):
+        return value.item() if isinstance(value, np.generic) else value
+    if value.dtype.kind not in "fiub":
+        raise TypeError(f"an array of {value.dtype} cannot be saved")
+    return value
+
+
+def _pieces(values: State, owner: str) -> Iterator[bytes | memoryview]:
+    """Yield the msgpack map of a state, arrays in slices: whoever writes them lets other threads go on between."""
+    packer = msgpack.Packer()
+    yield packer.pack_map_header(3) + packer.pack("owner") + packer.pack(owner)
+    yield packer.pack("saved_ns") + packer.pack(time.time_ns()) + packer.pack("values")
+    yield packer.pack_map_header(len(values))
+    for name, value in values.items():
+        yield packer.pack(name)
+        if not isinstance(value, np.ndarray):
+            yield packer.pack(value)
+            continue
+        yield packer.pack_map_header(3) + packer.pack("dtype") + packer.pack(value.dtype.str)
+        yield packer.pack("shape") + packer.pack(list(value.shape)) + packer.pack("data")
+        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+        yield b"\xc6" + struct.pack(">I", data.nbytes)  # msgpack's "bin 32"
+        for at in range(0, data.nbytes, _SLICE):
+            yield data[at : at + _SLICE]
 
 
 def _unpacked(value: Any) -> NDArray[Any] | int | float | str:

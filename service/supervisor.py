@@ -1,23 +1,21 @@
 """The supervisor: starts the processes, watches and restarts them, and answers on the control socket.
 
 It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
-than `daemon.hang_s`, is started again after a delay that grows with its failures.  What clients can
-make grow, because ZeroMQ limits the parts of a message but not their number, is the gateway and the
-control socket: beyond `daemon.memory_mb` the one is started again, the other opened anew.
+than `daemon.hang_s`, is started again after a delay that grows with its failures, and so is the gateway
+when clients have made it larger than `daemon.memory_mb`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -26,44 +24,25 @@ import zmq
 from drivers.driver import DriverError
 from service.children import MAX_START_FAILURES, Managed
 from service.config import Config
-from service.control import (
-    VERBS,
-    ControlError,
-    Request,
-    check_request,
-    decode_request,
-    encode_error,
-    encode_result,
-)
+from service.control import VERBS, Request, encode_result
+from service.control_socket import ControlSocket
 from service.directories import StateLock, make_runtime
-from service.gateway import bind_tcp
 from service.log import configure, get_log
 from service.process import readable, resident_mb
 from service.reachability import check_reachable
-from service.wire import MAX_REPLY, MAX_REQUEST, WireError, pack_map, unpack_map
+from service.routing import Routing
+from service.wire import MAX_REPLY, pack_map, unpack_map
 
 POLL_MS = 100
-REOPEN_S = 3.0  # a port that was closed is free after a moment
-REQUEST_S = 10.0  # longest wait for a process's answer
 LAST_WORDS_S = 0.5
-MESSAGES_A_TURN = 64
 MEMORY_NS = 500_000_000  # between two looks at the memory
-#: Who stops after whom, and how long each may take [s]; together under 5 s.
-STOP_STAGES = ((("acquisition",), 2.0), (("estimator", "recorder"), 2.0), (("gateway",), 0.9))
+#: Who stops after whom, and how long each may take [s].  An arm has to come to rest first, and its drives then.
+STOP_STAGES = ((("acquisition", "jobs"), 5.0), (("estimator", "recorder"), 2.0), (("gateway",), 0.9))
+MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
 
 
 class StartError(RuntimeError):
     """The daemon could not be started; the message is that of the process that failed."""
-
-
-@dataclass
-class Pending:
-    """A request that a process has not answered yet."""
-
-    route: list[bytes]  # where the reply goes: identity, and the empty part of a REQ socket; empty: nowhere
-    request: Request
-    process: Managed
-    deadline_ns: int
 
 
 class Supervisor:
@@ -80,16 +59,10 @@ class Supervisor:
         self.log = get_log("supervisor", daemon=config.daemon.name)
         self.config = config
         self.ready = False
-        self.requests = 0
-        self.garbage = 0
-        self.reopened = 0  # the control socket, because of its memory
-        self._memory_mb = config.daemon.memory_mb
         self._next_memory_ns = 0
         self._stop_reason = ""
         self._failure = ""
-        self._pending: dict[int, Pending] = {}
-        self._standing: dict[tuple[str, str | None, str], Request] = {}  # what a restarted process is told again
-        self._next_id = 1
+        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
         try:
@@ -99,27 +72,22 @@ class Supervisor:
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
             self._cleanup.callback(context.destroy, linger=500)
             self._context = context
-            self._control = self._open_control()
+            self._control = ControlSocket(context, config, self._dispatch, self.log)
+            self._set_ports(control_port=self._control.port)
             self._private = context.socket(zmq.ROUTER)
             self._private.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
             self._private.bind(self.runtime.supervisor)
         except BaseException:
             self._cleanup.close()
             raise
-        self.processes = [Managed("gateway", None)]
+        self.processes = [Managed("gateway", None), Managed("jobs", None)]
         for arm in config.arm:
             self.processes += [Managed("estimator", arm.name), Managed("acquisition", arm.name)]
             if arm.recorder is not None:
                 self.processes.append(Managed("recorder", arm.name))
-
-    def _open_control(self, patience_s: float = 0.0) -> zmq.Socket[bytes]:
-        control = self._context.socket(zmq.ROUTER)
-        for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, 100), (zmq.SNDHWM, 100)):
-            control.setsockopt(option, value)
-        control.setsockopt(zmq.HANDSHAKE_IVL, 2000)
-        daemon = self.config.daemon
-        self._set_ports(control_port=bind_tcp(control, daemon.bind, daemon.control_port, "control_port", patience_s))
-        return control
+        self._routing = Routing(
+            self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm)
+        )
 
     def _set_ports(self, **ports: int) -> None:
         """Fix the real ports, so that a gateway that is restarted binds the same."""
@@ -154,12 +122,15 @@ class Supervisor:
                 while not self._stop_reason:
                     self._keep_running()
                     self._limit_memory()
+                    self._control.limit_memory()
                     self._wait(wake)
-                    self._expire()
-                    if not self.ready and all(process.state == "ready" for process in self.processes):
+                    self._routing.expire()
+                    self._hand_on_events()
+                    if not self.ready and all(self._settled(process) for process in self.processes):
                         self.ready = True
                         seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
                         self.log.info("ready", endpoints=self.endpoints, seconds=seconds)
+                        self._note("daemon_ready", f"all processes ready after {seconds:.1f} s")
                         on_ready(self.endpoints)
                     if self.ready and self.config.daemon.exit_at_end and self._drained():
                         self._stop_reason = "all sources have ended"
@@ -167,6 +138,10 @@ class Supervisor:
                 self._stop_all()
         if self._failure:
             raise StartError(self._failure)
+
+    def _settled(self, process: Managed) -> bool:
+        """Tell whether the daemon need not wait for a process: batch jobs are not what estimation waits for."""
+        return process.state == "ready" or (process.role == "jobs" and process.restarts > 0)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[socket.socket]:
@@ -192,7 +167,7 @@ class Supervisor:
     def _wait(self, wake: socket.socket) -> None:
         poller = zmq.Poller()
         poller.register(wake, zmq.POLLIN)
-        poller.register(self._control, zmq.POLLIN)
+        self._control.register(poller)
         poller.register(self._private, zmq.POLLIN)
         for process in self.processes:
             if process.pidfd >= 0:
@@ -205,10 +180,7 @@ class Supervisor:
         for process in self.processes:
             if process.pidfd in events:
                 self._on_exit(process)
-        for _ in range(MESSAGES_A_TURN):
-            if not readable(self._control):
-                break
-            self._on_control(self._control.recv_multipart())
+        self._control.serve()
 
     def _receive_private(self) -> None:
         while readable(self._private):
@@ -240,7 +212,7 @@ class Supervisor:
             self._fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
 
     def _limit_memory(self) -> None:
-        """Take back the memory that clients occupy, by hanging up on them; they connect again by themselves."""
+        """Take back the memory that subscribers occupy, by hanging up on them; they connect again by themselves."""
         now_ns = time.monotonic_ns()
         if now_ns < self._next_memory_ns:
             return
@@ -249,13 +221,6 @@ class Supervisor:
         for process in self.processes:
             if process.role == "gateway" and process.state == "ready" and resident_mb(process.pid) > limit_mb:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
-        if resident_mb(os.getpid()) > self._memory_mb:
-            self.reopened += 1
-            self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
-            self._control.close(linger=0)
-            self._control = self._open_control(REOPEN_S)
-            ctypes.CDLL(None).malloc_trim(0)
-            self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
 
     def _kill(self, process: Managed, reason: str) -> None:
         process.words = reason
@@ -276,11 +241,10 @@ class Supervisor:
             "process_ended", name=process.name, pid=pid, reason=reason, last_error=process.last_error,
             restarts=process.restarts,
         )  # fmt: skip
-        if not self.ready and process.restarts >= MAX_START_FAILURES:
+        self._note("process_ended", f"{process.name} ended: {process.last_error}", process.arm)
+        if not self.ready and process.restarts >= MAX_START_FAILURES and process.role != "jobs":
             self._fail(f"{process.name} failed {process.restarts} times: {process.last_error}")
-        for id, pending in list(self._pending.items()):
-            if pending.process is process:
-                self._answer_error(id, "unavailable", f"{process.name} ended before it answered")
+        self._routing.on_exit(process)
 
     def _await_words(self, process: Managed) -> None:
         """Take the last words of a process that failed by itself: they were sent before it ended, and may come after.
@@ -305,24 +269,34 @@ class Supervisor:
             process.info.update(message["info"])
             if process.role == "gateway":
                 self._set_ports(**{key: message["info"][key] for key in ("frames_port", "estimates_port")})
-            for (role, arm, _), request in self._standing.items():
-                if (role, arm) == (process.role, process.arm):
-                    self._forward([], request, role)
+            self._routing.repeat(process)
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
         elif kind == "promise":
             process.promised_ns = now_ns + round(message["within_s"] * 1e9)
             process.otherwise = str(message["otherwise"])
+        elif kind == "event":
+            arm = process.arm or message["data"].get("arm")  # the jobs process tells of any arm
+            self._note(str(message["event"]), str(message["text"]), arm, message["data"])
+        elif kind == "ask":
+            self._routing.on_ask(process, message)
         elif kind in ("fatal", "crash"):
             process.words = str(message["message"])
             if kind == "fatal" and not self.ready:
                 self._fail(process.words)
         elif kind == "reply":
-            if "error" in message:
-                self._answer_error(message["id"], message["error"]["type"], message["error"]["message"])
-            elif (pending := self._pending.pop(message["id"], None)) is not None:
-                if VERBS[pending.request.verb].standing:
-                    self._standing[process.role, process.arm, pending.request.verb] = pending.request
-                self._reply(pending.route, encode_result(pending.request.id, message["result"]))
+            self._routing.on_reply(process, message)
+
+    def _note(self, kind: str, text: str, arm: str | None = None, data: dict[str, Any] | None = None) -> None:
+        """Keep an event for the history."""
+        self.log.info("event", event_kind=kind, text=text, arm=arm)
+        event = {"type": "event", "t_ns": time.time_ns(), "event": kind, "text": text, "arm": arm, "data": data or {}}
+        self._events.append(event)
+
+    def _hand_on_events(self) -> None:
+        """Give the events to the jobs process, which writes the history."""
+        jobs = next(process for process in self.processes if process.role == "jobs")
+        while self._events and jobs.state == "ready":
+            self._private.send_multipart([jobs.identity, pack_map(self._events.popleft(), MAX_REPLY)], zmq.NOBLOCK)
 
     def _drained(self) -> bool:
         """Whether every source has ended and every consumer has worked off its frames."""
@@ -337,6 +311,7 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         self.log.info("stopping", reason=self._stop_reason or "error")
+        self._routing.stop()
         for roles, seconds in STOP_STAGES:
             stage = [process for process in self.processes if process.role in roles]
             for process in stage:
@@ -360,28 +335,10 @@ class Supervisor:
 
     # ------------------------------------------------------------ control
 
-    def _on_control(self, parts: list[bytes]) -> None:
-        empty = len(parts) == 3 and parts[1] == b""
-        route = parts[: 2 if empty else 1]
-        try:
-            request = decode_request(parts[len(route)] if len(parts) == len(route) + 1 else b"")
-        except WireError as error:
-            self.garbage += 1
-            if self.garbage & (self.garbage - 1) == 0:
-                self.log.warning("request_refused", reason=str(error), count=self.garbage)
-            self._reply(route, encode_error(0, "bad_request", str(error)))
-            return
-        self.requests += 1
-        try:
-            request = check_request(request, tuple(arm.name for arm in self.config.arm))
-            self._dispatch(route, request)
-        except ControlError as error:
-            self._reply(route, encode_error(request.id, error.type, error.message))
-
     def _dispatch(self, route: list[bytes], request: Request) -> None:
         target = VERBS[request.verb].target
         if target != "supervisor":
-            self._forward(route, request, target)
+            self._routing.forward(request, target, route=route)
             return
         if request.verb == "ping":
             result: dict[str, Any] = {"pong": True, "t_host_ns": time.monotonic_ns()}
@@ -390,40 +347,7 @@ class Supervisor:
         else:
             self._stop_reason = "told to by the control socket"
             result = {"stopping": True}
-        self._reply(route, encode_result(request.id, result))
-
-    def _forward(self, route: list[bytes], request: Request, role: str) -> None:
-        arm = request.args["arm"]
-        process = next((p for p in self.processes if p.role == role and p.arm == arm), None)
-        if process is None:
-            raise ControlError(
-                "unavailable", f"arm {arm} has no {role}: add the table [arm.{role}] to its configuration"
-            )
-        if process.state != "ready":
-            raise ControlError("unavailable", f"{process.name} is {process.state}: {process.last_error or 'not ready'}")
-        id = self._next_id
-        self._next_id += 1
-        data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REQUEST)
-        deadline_ns = time.monotonic_ns() + int(REQUEST_S * 1e9)
-        self._pending[id] = Pending(route, request, process, deadline_ns)
-        self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
-
-    def _answer_error(self, id: int, type: str, message: str) -> None:
-        pending = self._pending.pop(id, None)
-        if pending is not None:
-            self._reply(pending.route, encode_error(pending.request.id, type, message))
-
-    def _expire(self) -> None:
-        now_ns = time.monotonic_ns()
-        for id, pending in list(self._pending.items()):
-            if now_ns > pending.deadline_ns:
-                self._answer_error(id, "timeout", f"{pending.process.name} did not answer within {REQUEST_S:g} s")
-
-    def _reply(self, route: list[bytes], payload: bytes) -> None:
-        if not route:
-            return
-        with contextlib.suppress(zmq.Again):  # who does not read replies gets none
-            self._control.send_multipart([*route, payload], zmq.NOBLOCK)
+        self._control.reply(route, encode_result(request.id, result))
 
     def _status(self) -> dict[str, Any]:
         now_ns = time.monotonic_ns()
@@ -438,6 +362,10 @@ class Supervisor:
                 "python": sys.version.split()[0],
             },
             "arms": [arm.name for arm in self.config.arm],
+            "configuration": {
+                arm.name: {"driver_sha256": arm.driver_sha256, "permit_max_s": arm.safety.permit_max_s}
+                for arm in self.config.arm
+            },
             "processes": [process.describe(now_ns) for process in self.processes],
-            "control": {"requests": self.requests, "garbage": self.garbage, "reopened": self.reopened},
+            "control": self._control.describe(),
         }

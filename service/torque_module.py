@@ -9,8 +9,10 @@ import numpy as np
 from rt_core.model.friction import (
     LAW_ARMATURE,
     LAW_BREAKAWAY,
+    LAW_BREAKAWAY_TEMPERATURE,
     LAW_COSINE,
     LAW_COULOMB,
+    LAW_COULOMB_TEMPERATURE,
     LAW_CUBIC,
     LAW_DECAYING_VISCOUS,
     LAW_LINK,
@@ -21,6 +23,8 @@ from rt_core.model.friction import (
     LAW_SINE,
     LAW_TANH,
     LAW_VISCOUS,
+    LAW_VISCOUS_TEMPERATURE,
+    TEMPERATURE,
 )
 from rt_core.types import FloatArray
 from service.model_export import plain_text
@@ -28,22 +32,22 @@ from service.model_file import ModelFile
 
 _PYTHON = '''"""Joint torque of {robot}, identified by thetad ({kind}, {method}) from {recording}.
 
-    tau = torque(q, dq, ddq)
+    tau = torque(q, dq, ddq{argument})
 
-takes and gives sequences of {n} numbers: position [rad or m], velocity, acceleration; torque [N*m or N].
+takes and gives sequences of {n} numbers: position [rad or m], velocity, acceleration{takes}; torque [N*m or N].
 Needs nothing but Python.  Verdict of the identification: {verdict}.
 """
 
 from math import cos, exp, sin, tanh
-
+{imports}
 GRAVITY = {gravity}
 # Per joint: rotation = A0 + cos(q)*A1 + sin(q)*A2 (row-major), origin = P + q*D, axis, revolute.
 JOINTS = {joints}
 # Per link, about its frame: m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz; {meaning}.
 LINKS = {links}
-# Joint effects: (law, value, weights of the joint coordinates, velocity constant, exponent, smoothing velocity).
+# Joint effects: (law, value, weights of the joint coordinates, velocity constant, exponent, smoothing velocity{field}).
 EFFECTS = {effects}
-
+{range}
 
 def _cross(a, b):
     return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
@@ -85,9 +89,9 @@ def _effect(law, position, speed, acceleration, load, constant, exponent, smooth
     return sign * {{"coulomb": 1.0 - decay, "breakaway": decay, "load": abs(load)}}[law]
 
 
-def torque(q, dq, ddq):
+def torque(q, dq, ddq{argument}):
     """Joint torques for one state: recursive Newton-Euler, then the joint effects."""
-    w = dw = (0.0, 0.0, 0.0)
+{check}    w = dw = (0.0, 0.0, 0.0)
     a = _times(-1.0, GRAVITY)
     frames = []
     for i, (A0, A1, A2, P, D, axis, revolute) in enumerate(JOINTS):
@@ -118,13 +122,30 @@ def torque(q, dq, ddq):
             frames[i - 1][2] = _add(frames[i - 1][2], force)
             frames[i - 1][3] = _add(frames[i - 1][3], moment, _cross(p, force))
     load = list(tau)
-    for law, value, weights, constant, exponent, smoothing in EFFECTS:
+    for law, value, weights, constant, exponent, smoothing{field} in EFFECTS:
         states = (_dot(weights, x) for x in (q, dq, ddq, load))
         size = _effect(law, *states, constant, exponent, smoothing)
-        for j, weight in enumerate(weights):
+{warm}        for j, weight in enumerate(weights):
             tau[j] += weight * value * size
     return tau
 '''
+
+# What a model has in addition whose friction follows temperature.
+_WITH_TEMPERATURE = {
+    "argument": ", temperature",
+    "takes": ", temperature [degC]",
+    "imports": "from warnings import warn\n",
+    "field": ", warm",
+    "check": """    if len(temperature) != len(JOINTS):
+        raise ValueError(f"temperature has {len(temperature)} values: expected {len(JOINTS)}, one for each joint")
+    for joint, (t, low, high) in enumerate(zip(temperature, *TEMPERATURES)):
+        if low is None or not low - 1.0 <= t <= high + 1.0:  # the same text each time: it is shown once
+            warn(f"joint {joint + 1} is outside {low} to {high} degC, where its friction was identified")
+""",
+    "warm": """        if warm is not None:  # per kelvin above 20 degC
+            size *= temperature[warm] - 20.0
+""",
+}
 
 _BODIES = "each a possible body"
 _NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
@@ -142,13 +163,27 @@ _LAW_WORDS = {
     LAW_SINE: "sine",
     LAW_COSINE: "cosine",
     LAW_LOAD: "load",
+    LAW_COULOMB_TEMPERATURE: "coulomb",
+    LAW_VISCOUS_TEMPERATURE: "viscous",
+    LAW_BREAKAWAY_TEMPERATURE: "breakaway",
 }
 
 
 def to_python(model_file: ModelFile) -> str:
-    """Source of a module with `torque(q, dq, ddq)` that needs nothing but Python."""
+    """Source of a module with `torque(q, dq, ddq)` that needs nothing but Python.
+
+    It takes the temperatures of the joints, too, where friction follows them.
+    """
     model, base = model_file.robot.model, model_file.base
     phi = base.phi(model_file.theta) if model_file.standard is None else model_file.standard
+    seen = model_file.temperatures
+    words = dict.fromkeys((*_WITH_TEMPERATURE, "range"), "")
+    if seen is not None:
+        lower, upper = seen.plain
+        words = {
+            **_WITH_TEMPERATURE,
+            "range": f"# Per joint, what friction was identified at [degC].\nTEMPERATURES = {(lower, upper)!r}\n",
+        }
     links = np.zeros((model.n, 10))
     effects: list[tuple[object, ...]] = []
     for c in range(len(base.standard)):
@@ -157,7 +192,10 @@ def to_python(model_file: ModelFile) -> str:
             links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
         elif phi[c] != 0.0:
             weights = _numbers(base.standard.motor[c])
-            effects.append((_LAW_WORDS[law], float(phi[c]), weights, *_numbers(base.standard.shape[c])))
+            effect: tuple[object, ...] = (_LAW_WORDS[law], float(phi[c]), weights, *_numbers(base.standard.shape[c]))
+            if seen is not None:
+                effect += (int(base.standard.source[c]) if law in TEMPERATURE else None,)
+            effects.append(effect)
     joints = [
         (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))
         for row in model.geometry
@@ -179,6 +217,7 @@ def to_python(model_file: ModelFile) -> str:
         meaning=_NOT_BODIES if model_file.standard is None else _BODIES,
         links=block([_numbers(row) for row in links]),
         effects=block(list(effects)),
+        **words,
     )
 
 

@@ -22,7 +22,7 @@ from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 VERSION = 1
-KINDS = ("frame", "estimate", "torque", "status", "stats", "meta")
+KINDS = ("frame", "estimate", "torque", "status", "stats", "meta", "event")
 
 MAX_MESSAGE = 1 << 20  # bytes of a payload; also the MAXMSGSIZE of the sockets that carry them
 MAX_REPLY = 1 << 24  # of a reply on the control socket, which may hold a covariance matrix
@@ -123,7 +123,7 @@ class TorqueMessage:
 
 @dataclass(slots=True)
 class BodyMessage:
-    """A status, stats or meta message: `body` is a map of plain values, documented in docs/wire.md."""
+    """A status, stats, meta or event message: `body` is a map of plain values, documented in docs/wire.md."""
 
     arm: str
     kind: str
@@ -424,4 +424,5 @@ _DECODERS: dict[str, Callable[[str, Envelope, dict[str, Any]], Message]] = {
     "status": _decode_body,
     "stats": _decode_body,
     "meta": _decode_body,
+    "event": _decode_body,
 }

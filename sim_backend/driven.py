@@ -34,6 +34,7 @@ from sim_backend.layout import (
     FEEDFORWARD,
     INTEGRAL,
     KP,
+    LEVEL,
     PERIOD,
     SUBSTEPS,
     V_SET,
@@ -45,7 +46,8 @@ from sim_backend.layout import (
 from sim_backend.modes import BRAKED, CSP, CST, CSV
 from sim_backend.packed import PackedArm, torque_scale
 from sim_backend.settings import DriveSettings, SimSettings
-from sim_backend.stepper import SCRATCH, control, measure, settle
+from sim_backend.stepper import SCRATCH, control, is_finite, measure
+from sim_backend.temperature import warm
 from sim_backend.trajectory import MotionLimits
 
 #: Ideal sensors, since a drive quantises by itself; loops as fast as a servo drive's, which holds the arm's weight.
@@ -170,6 +172,7 @@ def advance_driven(
     h = scalars[PERIOD] / substeps
     error, target, jump, scratch = vectors[16], vectors[17], vectors[19], vectors[SCRATCH:]
     _begin_period(scalars, command, state)
+    warm(parameters, terms[0], scalars, state, scratch[LEVEL])
     for s in range(substeps):
         for i in range(n):
             error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
@@ -184,7 +187,7 @@ def advance_driven(
             return False
         for i in range(n):
             _let_go(command[MODE_WANTED, i], state, i)
-    if not settle(parameters, scalars, state):
+    if not is_finite(state):
         return False
     measure(parameters, coupling, scalars, state, noise, out)
     return True
@@ -226,6 +229,11 @@ class DrivenArm(PackedArm):
                 "drive.feedforward of a driven arm must be 'gravity' or 'none': set values have no accelerations"
             )
         self._brakes = np.zeros(model.n)
+        if model.dynamics is not None and model.dynamics.elastic.any():
+            raise SimulationConfigError(
+                f"robot '{model.name}' has elastic joints: an arm that is commanded has rigid ones only; leave out "
+                "stiffness and what belongs to it"
+            )
         super().__init__(model, settings)
         n = model.n
         self._longest_s = 1.0 / (settings.rate_hz * self.substeps)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
-from typing import Literal, Self
+from collections.abc import Callable
+from typing import Literal
 
 from drivers.driver import (
     DriverClosedError,
     DriverConfigError,
     DriverError,
     DriverInfo,
-    DriverTimeoutError,
     EndOfStream,
+    OpenedInWith,
 )
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from sim_backend.errors import SimulationConfigError, SimulationDivergedError
+from sim_backend.pace import Pace
 from sim_backend.robot import SimulatedArm
 from sim_backend.settings import MotionSettings, SimSettings
 from sim_backend.trajectory import Motion
 
 
-class SimDriver:
+class SimDriver(OpenedInWith):
     """Frames of a `SimulatedArm`.
 
     Sample `k` is due `k * period / pace` after the first `read`, on absolute deadlines of
@@ -56,7 +57,7 @@ class SimDriver:
         self._arm: SimulatedArm | None = None
         self._seq = 0
         self._last = math.inf
-        self._start_ns: int | None = None
+        self._wait: Callable[[int, float], None] | None = None
 
     @property
     def arm(self) -> SimulatedArm:
@@ -93,7 +94,7 @@ class SimDriver:
             raise DriverConfigError(str(error)) from error
         self._arm = arm
         self._seq = 0
-        self._start_ns = None
+        self._wait = None if self._pace == "max" else Pace(self._model.name, arm.settings.rate_hz, self._pace).wait
         self._last = math.inf
         if math.isinf(arm.motion.period_s) and math.isfinite(arm.motion.duration_s):
             self._last = math.floor(arm.motion.duration_s * self._settings.rate_hz + 1e-9)
@@ -115,8 +116,8 @@ class SimDriver:
         arm = self.arm
         if self._seq > self._last:
             raise EndOfStream(f"the motion of simulated arm '{self._model.name}' has ended after {self._seq} samples")
-        if self._pace != "max":
-            self._wait(self._pace, timeout_s)
+        if self._wait is not None:
+            self._wait(self._seq, timeout_s)
         try:
             frame = arm.step()
         except SimulationDivergedError as error:
@@ -125,31 +126,6 @@ class SimDriver:
         self._seq += 1
         return frame
 
-    def _wait(self, pace: float, timeout_s: float) -> None:
-        """Sleep until the next sample is due."""
-        now = time.monotonic_ns()
-        if self._start_ns is None:
-            self._start_ns = now
-        left_s = (self._start_ns - now) * 1e-9 + self._seq / (self._settings.rate_hz * pace)
-        if left_s > timeout_s:
-            time.sleep(max(timeout_s, 0.0))
-            raise DriverTimeoutError(
-                f"the next sample of simulated arm '{self._model.name}' is due in {left_s:.3g} s, "
-                f"after the time-out of {timeout_s:g} s"
-            )
-        if left_s > 0.0:
-            time.sleep(left_s)
-
     def close(self) -> None:
         """Release the arm; may be called more than once."""
         self._arm = None
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        self.close()
-        return False

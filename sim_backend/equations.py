@@ -4,9 +4,10 @@ Everything is integrated in `x = C q`, the motors' coordinates referred to the j
 side (`C` is `RobotModel.coupling`; `x = q` for an uncoupled arm), in which rotor inertia, friction
 and motor torque `u` of each joint stand alone:
 
-    (Ci' M Ci + diag(Ia)) ddx + Ci' b + drag + dry friction + Ci' offset = u,     Ci = inverse of C
+    (Ci' M Ci + diag(Ia)) ddx + Ci' (b - J' f) + drag + dry friction + Ci' offset = u,     Ci = inverse of C
 
-`drag` is all friction that is a smooth function of position and velocity (see `sim_backend.friction`).
+`drag` is all friction that is a smooth function of position and velocity (see `sim_backend.friction`), `f` are the
+outside forces (`sim_backend.outside`).
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from sim_backend.layout import (
     PLAIN_END,
     POSITION,
     PRODUCT,
+    PUSHED,
     SMOOTH_END,
     TORQUE,
     VELOCITY,
     VISCOUS,
 )
+from sim_backend.outside import take_outside_torque
 
 
 @kernel
@@ -84,6 +87,8 @@ def equations(
         times(inverse, x, position)
         times(inverse, v, velocity)
         mass_and_bias(geometry, gravity, inertial, position, velocity, mass, torque, work)
+        if scalars[PUSHED] != 0.0:
+            take_outside_torque(geometry, parameters, work, torque)
         times_transposed(inverse, torque, force)
         for i in range(n):
             for j in range(n):
@@ -99,6 +104,8 @@ def equations(
                 mass[i, j] = total
     else:
         mass_and_bias(geometry, gravity, inertial, x, v, mass, force, work)
+        if scalars[PUSHED] != 0.0:
+            take_outside_torque(geometry, parameters, work, force)
     for i in range(n):
         scratch[DRAG, i] = parameters[VISCOUS, i] * v[i]
     if scalars[LOADED] != 0.0:

@@ -9,6 +9,9 @@ regressor: what is simulated is what a fit assumes.  Terms are sorted by how the
     load     `k1*|tau_load|*s`, which depends on acceleration   `t >= DRY_END`
 
 With a smoothing velocity `sgn` is `tanh`, the dry terms count as smooth, and no joint ever sticks.
+
+Friction that follows temperature has no terms of its own here: values and constants are renewed as temperature changes
+(`sim_backend.temperature`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 
 from rt_core.jit import kernel
 from rt_core.model.friction import (
+    FOLLOWING,
     LAW_BREAKAWAY,
     LAW_COULOMB,
     LAW_CUBIC,
@@ -28,17 +32,34 @@ from rt_core.model.friction import (
     LAW_QUADRATIC_ODD,
     LAW_TANH,
     LAW_VISCOUS,
+    TEMPERATURE,
     friction_effect,
 )
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
 from sim_backend.errors import SimulationConfigError
-from sim_backend.layout import CODE, CONSTANT, EXPONENT, RATE, REACH, SMOOTHING, TERM_ROWS, VALUE, WIDTH
+from sim_backend.layout import (
+    CODE,
+    CONSTANT,
+    CONSTANT_AT_REFERENCE,
+    CONSTANT_SLOPE,
+    EXPONENT,
+    RATE,
+    REACH,
+    SMOOTHING,
+    TERM_ROWS,
+    VALUE,
+    VALUE_AT_REFERENCE,
+    VALUE_SLOPE,
+    WIDTH,
+)
 
 #: Stands for a velocity of zero on the side to which a joint slides: its sign counts, its size does not.
 _CREEP = 1e-300
 #: Widths from zero within which an exponential and a hyperbolic tangent are steep.
-_GAUSSIAN_REACH, _TANH_REACH = 3.0, 4.0
+GAUSSIAN_REACH, _TANH_REACH = 3.0, 4.0
+#: How far from the reference temperature bounds on slopes hold [K].
+_WARMTH = 80.0
 #: Stand-ins for limits that a robot leaves open, in bounds on slopes [rad/s, N*m].
 _TOP_SPEED, _TOP_LOAD = 2.0, 100.0
 #: Steepest slope of `exp(-x^2)`.
@@ -117,6 +138,11 @@ class FrictionTerms:
         return bool(np.any(self.values[self.smooth_end : self.dry_end, CONSTANT] > 0.0))
 
     @property
+    def warm(self) -> bool:
+        """Whether friction follows the temperature."""
+        return bool(np.any(self.values[:, [VALUE_SLOPE, CONSTANT_SLOPE]] != 0.0))
+
+    @property
     def loaded(self) -> bool:
         """Whether friction depends on the load of the joint."""
         return bool(np.any(self.values[self.dry_end :, VALUE] != 0.0))
@@ -145,7 +171,11 @@ def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
     law = model.friction
     smoothed = law.smoothing > 0.0
     dry_codes = () if smoothed else (LAW_COULOMB, LAW_BREAKAWAY)
-    order = sorted(law.terms, key=lambda term: (term[1] == LAW_LOAD, term[1] in dry_codes, term[1] != LAW_VISCOUS))
+    followed = {code: field for _, code, field in law.terms if code in TEMPERATURE}
+    order = sorted(
+        (term for term in law.terms if term[1] not in TEMPERATURE),
+        key=lambda term: (term[1] == LAW_LOAD, term[1] in dry_codes, term[1] != LAW_VISCOUS),
+    )
     constants = {code: field for _, field, codes in law.constants for code in codes}
     values = np.zeros((len(order), TERM_ROWS, model.n))
     for row, (_, code, field) in zip(values, order, strict=True):
@@ -155,6 +185,11 @@ def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
             _check_load(model, row[VALUE])
         if code in constants:
             row[CONSTANT] = getattr(dynamics, constants[code])
+            if followed and constants[code] == "stribeck_velocity":
+                row[CONSTANT_SLOPE] = np.where(row[CONSTANT] > 0.0, dynamics.stribeck_velocity_temperature, 0.0)
+        if FOLLOWING.get(code) in followed:
+            row[VALUE_SLOPE] = getattr(dynamics, followed[FOLLOWING[code]])
+        row[VALUE_AT_REFERENCE], row[CONSTANT_AT_REFERENCE] = row[VALUE], row[CONSTANT]
     codes = [code for _, code, _ in order]
     dry_end = len(codes) - codes.count(LAW_LOAD)
     smooth_end = dry_end - sum(code in dry_codes for code in codes)
@@ -180,17 +215,20 @@ def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) 
     speed = np.array([j.velocity if np.isfinite(j.velocity) else _TOP_SPEED for j in model.joints])
     effort = np.array([j.effort if np.isfinite(j.effort) else _TOP_LOAD for j in model.joints])
     breaking = np.where(dynamics.stribeck_velocity > 0.0, dynamics.breakaway, 0.0)
-    largest = np.maximum(dynamics.coulomb, breaking if model.friction.law == "stribeck" else 0.0)
     slope = np.zeros(model.n)
+    hottest = {int(row[CODE, 0]): np.abs(row[VALUE]) + _WARMTH * np.abs(row[VALUE_SLOPE]) for row in values}
+    coulomb = hottest.get(LAW_COULOMB, dynamics.coulomb)
+    largest = np.maximum(coulomb, breaking if model.friction.law == "stribeck" else 0.0)
     for row in values:
-        code, value = int(row[CODE, 0]), np.abs(row[VALUE])
+        code = int(row[CODE, 0])
+        value = hottest[code]
         shaped = np.where(row[CONSTANT] > 0.0, row[CONSTANT], np.inf)
         steepest = np.zeros(model.n)
         if code == LAW_TANH:
             row[WIDTH], row[REACH] = row[CONSTANT], _TANH_REACH * row[CONSTANT]
             steepest = value / shaped
         elif code == LAW_BREAKAWAY:
-            row[WIDTH], row[REACH] = row[CONSTANT], _GAUSSIAN_REACH * row[CONSTANT]
+            row[WIDTH], row[REACH] = row[CONSTANT], GAUSSIAN_REACH * row[CONSTANT]
             steepest = _GAUSSIAN_SLOPE * np.abs(value - dynamics.coulomb) / shaped
         elif code in (LAW_COULOMB, LAW_LOAD) and model.friction.smoothing > 0.0:
             row[WIDTH], row[REACH] = model.friction.smoothing, _TANH_REACH * model.friction.smoothing

@@ -118,7 +118,7 @@ def resolve(
 
 
 @kernel
-def _first_zero(v0: float, slope: float, v1: float) -> float:
+def first_zero(v0: float, slope: float, v1: float) -> float:
     """Fraction of a step at which `v0 + slope*s + (v1 - v0 - slope)*s^2` reaches zero; v0 and v1 differ in sign."""
     c = v1 - v0 - slope
     root = np.sqrt(max(slope * slope - 4.0 * c * v0, 0.0))
@@ -266,7 +266,7 @@ def substep(
             if (mode[i] == 1.0 or mode[i] == -1.0) and mode[i] * v1[i] < 0.0:
                 share = 0.0
                 if mode[i] * state[V, i] > 0.0 or mode[i] * state[A, i] > 0.0:
-                    share = _first_zero(state[V, i], part * h * state[A, i], v1[i])
+                    share = first_zero(state[V, i], part * h * state[A, i], v1[i])
                 if share < first:
                     first, which = share, i
         if which >= 0 and events < _MAX_EVENTS:

@@ -12,17 +12,21 @@ FEED_ARMATURE, FEED_VISCOUS, FEED_HOLD, FEED_OFFSET = 5, 6, 7, 8  # the drive's 
 LIMIT, KD, KP, KI = 9, 10, 11, 12
 RESOLUTION, MOTOR_RESOLUTION, RATIO, MOTOR_OFFSET, CURRENT = 13, 14, 15, 16, 17
 TAU_NOISE, CURRENT_NOISE, VELOCITY_NOISE, HEATING = 18, 19, 20, 21
-PARAMETER_ROWS = 22
+PUSH_POINT, PUSH_FORCE, PUSH_MOMENT = 22, 25, 28  # three rows each: link, base and base coordinates
+PARAMETER_ROWS = 31
 
 # Rows of one friction term in the terms (2, T, TERM_ROWS, n): of the arm itself, and of the drive's model of it.
 CODE, VALUE, CONSTANT, EXPONENT, SMOOTHING, WIDTH, REACH, RATE = range(8)
-TERM_ROWS = 8
+VALUE_AT_REFERENCE, VALUE_SLOPE, CONSTANT_AT_REFERENCE, CONSTANT_SLOPE = range(8, 12)  # by temperature, per kelvin
+TERM_ROWS = 12
 
 # Scalars (SCALARS,).
 PERIOD, SUBSTEPS, FEEDFORWARD, COUPLED, AMBIENT, COOLING = 0, 1, 2, 3, 4, 5
 PLAIN_END, SMOOTH_END, DRY_END = 6, 7, 8  # which of the friction terms are what; see `friction`
 VARYING, FEED_VARYING, LOADED, STEEP, BASE_RATE = 9, 10, 11, 12, 13
-SCALARS = 14
+PUSHED = 14  # whether outside forces act
+WARM, FRICTION_HEATING = 15, 16  # whether friction follows temperature; kelvins a watt
+SCALARS = 17
 
 # Rows of the integrator's scratch (SCRATCH_ROWS, n).
 POSITION, VELOCITY, TORQUE = 0, 1, 2  # joint coordinates

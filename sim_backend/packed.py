@@ -6,7 +6,9 @@ settings, or by `PackedArm.set_dynamics`.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -15,15 +17,66 @@ from rt_core.model.friction import LAW_BREAKAWAY, LAW_TANH
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
 from sim_backend import layout
+from sim_backend.elastic.springs import SPRING_FIELDS, Springs
+from sim_backend.elastic.stepper import refresh_elastic
 from sim_backend.errors import SimulationConfigError, SimulationDivergedError
 from sim_backend.friction import FrictionTerms, friction_terms
 from sim_backend.integrate import MAX_PIECES, STABLE
-from sim_backend.settings import SIGNED_DYNAMICS, DynamicsParameter, SimSettings
-from sim_backend.stepper import SCRATCH_VECTORS, refresh
+from sim_backend.outside import TIP, OutsideForces
+from sim_backend.settings import SIGNED_DYNAMICS, DynamicsParameter, EventSettings, SimSettings
+from sim_backend.stepper import SCRATCH, SCRATCH_VECTORS, refresh
+from sim_backend.temperature import follow_temperature
 from sim_backend.trajectory import MotionLimits, motor_torque
 
+#: Longest step of a value that changes over a time.
+RAMP_STEP_S = 0.1
 _LONGEST_SUBSTEP_S = 0.5e-3
 _FEEDFORWARD = {"none": 0.0, "gravity": 1.0, "full": 2.0}
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One of the equal steps that an event is made of, at the first sample that is not before its time."""
+
+    sample: int
+    joint: int
+    event: EventSettings
+    number: int = 1
+    count: int = 1
+
+
+def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
+    """Return the steps of all events in the order of time.
+
+    Raises
+    ------
+    SimulationConfigError
+        An unknown joint, or a value that is to change while it still does.
+    """
+    names = [joint.name for joint in model.joints]
+    steps: list[_Step] = []
+    changing: dict[tuple[int, str], float] = {}
+    for event in sorted(settings.events, key=lambda event: event.time_s):
+        if event.joint not in (*names, "*"):
+            raise SimulationConfigError(
+                f"event at {event.time_s:g} s: '{event.joint}' is not a joint of robot '{model.name}': "
+                + ", ".join(names)
+            )
+        duration_s = event.duration_s or 0.0
+        count = max(1, math.ceil(duration_s / RAMP_STEP_S - 1e-9))
+        for joint in range(model.n) if event.joint == "*" else (names.index(event.joint),):
+            until_s = changing.get((joint, event.parameter), -1.0)
+            if event.time_s < until_s:
+                raise SimulationConfigError(
+                    f"event at {event.time_s:g} s: {event.parameter} of joint '{names[joint]}' still changes until "
+                    f"{until_s:g} s, by an event before"
+                )
+            changing[joint, event.parameter] = event.time_s + duration_s
+            for number in range(1, count + 1):
+                time_s = event.time_s + duration_s * number / count
+                sample = math.ceil(time_s * settings.rate_hz - 1e-9)
+                steps.append(_Step(sample, joint, event, number, count))
+    return sorted(steps, key=lambda step: step.sample)
 
 
 class PackedArm:
@@ -50,20 +103,23 @@ class PackedArm:
             )
         self._truth = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics
         self._dynamics = self._truth
+        #: Springs and link motion of an arm with elastic joints, None for a rigid one.
+        self._springs: Springs | None = None
         self._check_dynamics()
+        if self._truth.elastic.any():
+            step_s = 1.0 / (settings.rate_hz * self._substeps_of(settings))
+            self._springs = Springs(model, self._truth, behind=settings.torque_sensor == "link", step_s=step_s)
+        elif settings.torque_sensor == "link":
+            raise SimulationConfigError(
+                f"torque_sensor = 'link' needs a joint with stiffness; robot '{model.name}' has none"
+            )
         s, n = self.settings, model.n
-        self.substeps = s.substeps or int(np.ceil(1.0 / s.rate_hz / _LONGEST_SUBSTEP_S - 1e-9))
-        names = [joint.name for joint in model.joints]
-        self._events: list[tuple[int, int, DynamicsParameter, float | None, float | None]] = []
-        for event in s.events:
-            if event.joint not in names:
-                raise SimulationConfigError(
-                    f"event at {event.time_s:g} s: '{event.joint}' is not a joint of robot '{model.name}': "
-                    + ", ".join(names)
-                )
-            sample = int(np.ceil(event.time_s * s.rate_hz - 1e-9))
-            self._events.append((sample, names.index(event.joint), event.parameter, event.factor, event.value))
-        self._events.sort(key=lambda event: event[0])
+        self.substeps = self._substeps_of(s)
+        self._events = _steps(model, s)
+        points = [(0.0, s.ambient_c), *((point.time_s, point.ambient_c) for point in s.ambient)]
+        self._ambient: FloatArray = np.array(points).T
+        self._ambient_every = max(1, round(RAMP_STEP_S * s.rate_hz))  # samples between two of its steps
+        self._ramps: dict[tuple[int, DynamicsParameter], tuple[float, float]] = {}  # first value and last
         self._next = 0
         self._event = 0
         self._arm = np.ascontiguousarray(np.hstack((model.geometry, model.inertial)))
@@ -76,6 +132,7 @@ class PackedArm:
         self._vectors = np.zeros((SCRATCH_VECTORS, n))
         self._matrices = np.zeros((layout.MATRICES, n, n))
         self._work = np.zeros((n, FORWARD_WORK))
+        self._outside = OutsideForces(model, s.forces, s.rate_hz, self._parameters, self._scalars)
         self._fill_scalars()
         self._fill_sensors(model.inertial)
         self._fill_drive(model.inertial)
@@ -108,21 +165,53 @@ class PackedArm:
         """
         if (factor is None) == (value is None):
             raise SimulationConfigError(f"change of {parameter}: give either factor or value")
-        known = ("armature", "offset", *_friction_fields(self.model))
-        if parameter not in known:
-            raise SimulationConfigError(
-                f"{parameter} means nothing to robot '{self.model.name}', whose friction law is "
-                f"'{self.model.friction.law}'; it has {', '.join(known)}"
-            )
-        values = np.array(getattr(self._dynamics, parameter))
+        self._check_parameter(parameter)
+        self._take(self._changed(self._dynamics, joint, parameter, factor, value))
+
+    def set_outside_force(
+        self,
+        force: Sequence[float] | FloatArray,
+        moment: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
+        *,
+        link: str = TIP,
+        point: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
+    ) -> None:
+        """Push a link from now on, in place of what pushed it before; zero lets go of it.
+
+        Parameters
+        ----------
+        force, moment : (3,) float
+            [N] and [N*m], in the directions of the base frame.
+        link : str, optional
+            Name of the joint that moves the link; by default the flange.
+        point : (3,) float, optional
+            Where the force acts [m], in the frame of the link or the flange; by default its origin.
+
+        Raises
+        ------
+        SimulationConfigError
+            An unknown link, or a vector that has not three finite components; then nothing has changed.
+        """
+        self._outside.set(link, point, force, moment)
+        self._refresh()
+
+    def _changed(
+        self, before: JointDynamics, joint: int, parameter: DynamicsParameter, factor: float | None, value: float | None
+    ) -> JointDynamics:
+        """Return `before` with one value changed; raises `SimulationConfigError` if it would become negative."""
+        values = np.array(getattr(before, parameter))
         values[joint] = value if value is not None else values[joint] * (1.0 if factor is None else factor)
         if parameter not in SIGNED_DYNAMICS and values[joint] < 0.0:
             raise SimulationConfigError(
                 f"{parameter} of joint '{self.model.joints[joint].name}' would become {values[joint]:g}: "
                 "it cannot be negative"
             )
+        return replace(before, **{parameter: values})
+
+    def _take(self, dynamics: JointDynamics) -> None:
+        """Let the truth be `dynamics`; raises `SimulationConfigError` and changes nothing if it cannot be."""
         before = self._dynamics
-        self._dynamics = replace(before, **{parameter: values})
+        self._dynamics = dynamics
         try:
             self._check_dynamics()
             self._fill_dynamics()
@@ -132,19 +221,61 @@ class PackedArm:
             raise
         self._refresh()
 
+    def _check_parameter(self, parameter: DynamicsParameter) -> None:
+        springs = SPRING_FIELDS if self._springs is not None else ()
+        known = ("armature", "offset", *_friction_fields(self.model), *springs)
+        if parameter not in known:
+            raise SimulationConfigError(
+                f"{parameter} means nothing to robot '{self.model.name}', whose friction law is "
+                f"'{self.model.friction.law}'; it has {', '.join(known)}"
+            )
+
     def _apply_events(self) -> None:
-        """Make the changes of the settings that are due before the next sample."""
-        while self._event < len(self._events) and self._events[self._event][0] < self._next:
-            _, joint, parameter, factor, value = self._events[self._event]
+        """Make the changes of the settings that are due before the next sample, all at once: each time costs."""
+        self._follow_ambient()
+        dynamics = self._dynamics
+        while self._event < len(self._events) and self._events[self._event].sample < self._next:
+            step = self._events[self._event]
             self._event += 1
-            self.set_dynamics(joint, parameter, factor=factor, value=value)
+            self._check_parameter(step.event.parameter)
+            dynamics = self._step(dynamics, step)
+        pushed = self._outside.apply(self._next)
+        if dynamics is not self._dynamics:
+            self._take(dynamics)
+        elif pushed:
+            self._refresh()
+
+    def _follow_ambient(self) -> None:
+        """Set the ambient temperature, in steps as long as those of a value that changes over a time."""
+        if self._ambient.shape[1] > 1:
+            at = self._next // self._ambient_every * self._ambient_every / self.settings.rate_hz
+            self._scalars[layout.AMBIENT] = np.interp(at, *self._ambient)
+
+    def _step(self, dynamics: JointDynamics, step: _Step) -> JointDynamics:
+        event, joint, share = step.event, step.joint, step.number / step.count
+        if step.count == 1:
+            return self._changed(dynamics, joint, event.parameter, event.factor, event.value)
+        if step.number == 1:
+            first = float(getattr(dynamics, event.parameter)[joint])
+            last = event.value if event.value is not None else first * (event.factor or 0.0)
+            self._ramps[joint, event.parameter] = first, last
+        first, last = self._ramps[joint, event.parameter]
+        return self._changed(dynamics, joint, event.parameter, None, (1.0 - share) * first + share * last)
 
     def _refresh(self) -> None:
         """Modes and accelerations of the present state, after a change of the truth."""
-        if not refresh(
-            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self._state,
-            self._vectors, self._matrices, self._work,
-        ):  # fmt: skip
+        springs = self._springs
+        if springs is None:
+            good = refresh(
+                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self._state,
+                self._vectors, self._matrices, self._work,
+            )  # fmt: skip
+        else:
+            good = refresh_elastic(
+                self._arm, self._gravity, self._parameters, springs.values, self._terms, self._scalars, self._state,
+                springs.motion, self._vectors, self._matrices, self._work,
+            )  # fmt: skip
+        if not good:
             raise self._diverged()
 
     def _friction(self) -> FrictionTerms:
@@ -157,6 +288,11 @@ class PackedArm:
             "parameters are physical (positive definite mass matrix) and the drive bandwidths suit the rate"
         )
 
+    @staticmethod
+    def _substeps_of(settings: SimSettings) -> int:
+        """Integration steps a sample."""
+        return settings.substeps or int(np.ceil(1.0 / settings.rate_hz / _LONGEST_SUBSTEP_S - 1e-9))
+
     def _fill_scalars(self) -> None:
         s = self.settings
         self._scalars[layout.PERIOD] = 1.0 / s.rate_hz
@@ -164,6 +300,7 @@ class PackedArm:
         self._scalars[layout.FEEDFORWARD] = _FEEDFORWARD[s.drive.feedforward]
         self._scalars[layout.COUPLED] = float(not np.array_equal(self.model.coupling, np.eye(self.n)))
         self._scalars[layout.AMBIENT] = s.ambient_c
+        self._scalars[layout.FRICTION_HEATING] = s.friction_heating_k_per_w
         self._scalars[layout.COOLING] = np.exp(-1.0 / (s.rate_hz * s.thermal_time_s))
 
     def _check_dynamics(self) -> None:
@@ -173,21 +310,28 @@ class PackedArm:
             if values.shape != (self.n,) or not np.all(np.isfinite(values) & (signed | (values >= 0.0))):
                 kind = "finite values" if signed else "finite values >= 0"
                 raise SimulationConfigError(f"{item.name} of robot '{self.model.name}' must be {self.n} {kind}")
+        if self._springs is not None:
+            self._springs.check(self._dynamics)
 
     def _fill_dynamics(self) -> None:
         p, s, d = self._parameters, self._scalars, self._dynamics
+        if self._springs is not None:
+            self._springs.fill(d)
         friction = self._friction()
         p[layout.ARMATURE], p[layout.OFFSET] = d.armature, self._coupling[1].T @ d.offset
         p[layout.VISCOUS], p[layout.HOLD], p[layout.DRY] = friction.viscous, friction.hold, friction.dry
         s[layout.PLAIN_END], s[layout.SMOOTH_END] = friction.plain_end, friction.smooth_end
         s[layout.DRY_END] = friction.dry_end
         s[layout.VARYING], s[layout.LOADED], s[layout.STEEP] = friction.varying, friction.loaded, friction.steep
+        s[layout.WARM] = friction.warm
         self._terms[0] = friction.values
         if friction.steep:
             inertia = _smallest_inertia(self._masses, d.armature)
             self._terms[0, :, layout.RATE] /= inertia
             s[layout.BASE_RATE] = np.sum(friction.slope / inertia)
             self._check_steepness()
+        if friction.warm:
+            follow_temperature(p, self._terms[0], s, self._state, self._vectors[SCRATCH + layout.LEVEL])
 
     def _check_steepness(self) -> None:
         """Refuse friction so steep that no step is short enough.  Stribeck's exponential falls, and is harmless."""
@@ -259,7 +403,10 @@ class PackedArm:
 def _friction_fields(model: RobotModel) -> list[str]:
     """Fields of `JointDynamics` that the friction of `model` uses."""
     law = model.friction
-    return [field for _, _, field in law.terms] + [field for _, field, _ in law.constants]
+    constants = [field for _, field, _ in law.constants]
+    if law.temperature != "none" and "stribeck_velocity" in constants:
+        constants.append("stribeck_velocity_temperature")
+    return [field for _, _, field in law.terms] + constants
 
 
 def _smallest_inertia(masses: FloatArray, armature: FloatArray) -> FloatArray:

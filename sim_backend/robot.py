@@ -2,11 +2,12 @@
 
 The truth is the model's own `inertial` and `dynamics`; at every sample instant the exact values obey
 
-    tau = M(q) ddq + b(q, dq) + C' (Ia * C ddq + friction) + offset
+    tau + J' f = M(q) ddq + b(q, dq) + C' (Ia * C ddq + friction) + offset
 
-with `C` the coupling of the transmission (identity for most arms).  Friction is that of the model's law
-(`rt_core.model.friction`, the same function that a fit uses) while a motor turns; while it stands, its dry part is
-anything up to the breakaway torque.  Measured torque is motor torque on the joint side, before friction.
+with `C` the coupling of the transmission (identity for most arms) and `f` the outside forces, none unless asked for.
+Friction is that of the model's law (`rt_core.model.friction`, the same function that a fit uses) while a motor turns;
+while it stands, its dry part is anything up to the breakaway torque.  Measured torque is motor torque on the joint
+side, before friction.
 See `sim_backend.friction`, `sim_backend.integrate` and `sim_backend.stepper`.
 """
 
@@ -20,6 +21,8 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from sim_backend import layout
+from sim_backend.elastic.layout import ELASTIC_OUT_ROWS
+from sim_backend.elastic.stepper import advance_elastic
 from sim_backend.errors import SimulationConfigError
 from sim_backend.packed import PackedArm
 from sim_backend.settings import MotionSettings, SimSettings
@@ -39,6 +42,29 @@ _ROWS = {
 
 
 @dataclass(frozen=True)
+class ElasticData:
+    """Exact values (N, n) of an arm with elastic joints, on the joint side; those of a rigid joint's motor are its own.
+
+    Attributes
+    ----------
+    q_motor, dq_motor, ddq_motor : (N, n) float64
+        Of the motors [rad or m].
+    spring : (N, n) float64
+        Torque of the springs on the links.
+    sensor : (N, n) float64
+        Torque behind the springs and the links' friction: what the rigid links ask for.
+    link_friction : (N, n) float64
+    """
+
+    q_motor: FloatArray
+    dq_motor: FloatArray
+    ddq_motor: FloatArray
+    spring: FloatArray
+    sensor: FloatArray
+    link_friction: FloatArray
+
+
+@dataclass(frozen=True)
 class SimulatedData:
     """Samples of a simulated arm, measured and exact; units as in `drivers.frame.JointFrame`.
 
@@ -49,7 +75,10 @@ class SimulatedData:
     channels : dict of str to (N, n) float64
         What the sensors deliver, by the names of `drivers.frame.CHANNELS`.
     q, dq, ddq, tau, friction : (N, n) float64
-        Exact values on the joint side; `tau` is motor torque, `friction` is part of it.
+        Exact values on the joint side; `tau` is motor torque, `friction` is part of it.  Of an arm with elastic joints
+        `q, dq, ddq` are the links', `friction` is the motors'.
+    elastic : ElasticData, optional
+        The other sides of the springs; None for a rigid arm.
     """
 
     t: FloatArray
@@ -59,6 +88,7 @@ class SimulatedData:
     ddq: FloatArray
     tau: FloatArray
     friction: FloatArray
+    elastic: ElasticData | None = None
 
 
 class SimulatedArm(PackedArm):
@@ -96,8 +126,10 @@ class SimulatedArm(PackedArm):
             raise SimulationConfigError(f"the motion has {self.motion.n} joints, robot '{model.name}' has {model.n}")
         asked, geared = self.settings.channels, model.transmission is not None
         #: Channels delivered: those asked for that the arm has.
-        self.channels = tuple(c for c in _ROWS if c in asked and (geared or c not in ("current", "q_motor")))
-        self._sample_out = np.zeros((1, layout.OUT_ROWS, model.n))
+        absent = [] if geared else ["current"] if self._springs is not None else ["current", "q_motor"]
+        self.channels = tuple(c for c in _ROWS if c in asked and c not in absent)
+        self._rows = layout.OUT_ROWS if self._springs is None else ELASTIC_OUT_ROWS
+        self._sample_out = np.zeros((1, self._rows, model.n))
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
@@ -110,6 +142,8 @@ class SimulatedArm(PackedArm):
         self._next = 0
         self._event = 0
         self._dynamics = self._truth
+        self._outside.clear()
+        self._scalars[layout.AMBIENT] = self.settings.ambient_c
         self._fill_dynamics()
         started = begin(
             self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self.motion.table,
@@ -118,6 +152,9 @@ class SimulatedArm(PackedArm):
         )  # fmt: skip
         if not started:
             raise self._diverged()
+        if self._springs is not None:
+            self._springs.begin(self._state)
+            self._refresh()
 
     def step(self) -> JointFrame:
         """Return the next sample; its times are those of the simulation [ns].
@@ -143,10 +180,13 @@ class SimulatedArm(PackedArm):
         """
         count = round(duration_s * self.settings.rate_hz)
         t = (self._next + np.arange(count)) / self.settings.rate_hz
-        out = np.empty((count, layout.OUT_ROWS, self.n))
+        out = np.empty((count, self._rows, self.n))
         self._run(out)
-        exact = (np.ascontiguousarray(out[:, row]) for row in range(layout.OUT_TRUE_Q, layout.OUT_ROWS))
-        return SimulatedData(t, {c: np.ascontiguousarray(out[:, _ROWS[c]]) for c in self.channels}, *exact)
+        exact = (np.ascontiguousarray(out[:, row]) for row in range(layout.OUT_TRUE_Q, self._rows))
+        q, dq, ddq, tau, friction, *sides = exact
+        elastic = None if self._springs is None else ElasticData(*sides)
+        channels: dict[str, FloatArray] = {c: np.ascontiguousarray(out[:, _ROWS[c]]) for c in self.channels}
+        return SimulatedData(t, channels, q, dq, ddq, tau, friction, elastic)
 
     def _run(self, out: FloatArray) -> None:
         """Fill `out` (N, OUT_ROWS, n) with the next samples, block by block of noise and from event to event."""
@@ -158,15 +198,30 @@ class SimulatedArm(PackedArm):
                 self._used = 0
             count = min(out.shape[0] - done, self._noise.shape[0] - self._used)
             if self._event < len(self._events):
-                count = min(count, self._events[self._event][0] + 1 - self._next)
-            good = advance(
-                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars,
-                self.motion.table, self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state,
-                self._vectors, self._matrices, self._work, self._next, self._noise[self._used : self._used + count],
-                out[done : done + count],
-            )  # fmt: skip
+                count = min(count, self._events[self._event].sample + 1 - self._next)
+            if self._ambient.shape[1] > 1:
+                count = min(count, self._ambient_every - self._next % self._ambient_every)
+            if self._outside.next_sample is not None:
+                count = min(count, self._outside.next_sample + 1 - self._next)
+            good = self._advance(self._noise[self._used : self._used + count], out[done : done + count])
             self._next += good
             self._used += good
             done += good
             if good < count:
                 raise self._diverged()
+
+    def _advance(self, noise: FloatArray, out: FloatArray) -> int:
+        """Fill `out` with the next samples as far as the arm goes; returns how many."""
+        springs, motion = self._springs, self.motion
+        if springs is None:
+            return advance(
+                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, motion.table,
+                motion.centre, motion.coefficients, motion.period_s, self._state, self._vectors, self._matrices,
+                self._work, self._next, noise, out,
+            )  # fmt: skip
+        return advance_elastic(
+            self._arm, self._gravity, self._parameters, springs.values, self._terms, self._coupling, self._scalars,
+            motion.table, motion.centre, motion.coefficients, motion.period_s, self._state, springs.motion,
+            self._vectors, self._matrices, springs.stages, springs.blocks, springs.system, springs.pivots,
+            springs.right, self._work, self._next, noise, out,
+        )  # fmt: skip

@@ -6,6 +6,7 @@ Joints are named as in the robot file.
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -14,6 +15,7 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=-273.15, le=1000.0, allow_inf_nan=False)]
 
 
 DynamicsParameter = Literal[
@@ -32,6 +34,15 @@ DynamicsParameter = Literal[
     "decay_velocity",
     "cyclic_sine",
     "cyclic_cosine",
+    "coulomb_temperature",
+    "breakaway_temperature",
+    "viscous_temperature",
+    "stribeck_velocity_temperature",
+    "stiffness",
+    "stiffness_cubic",
+    "spring_damping",
+    "link_viscous",
+    "link_coulomb",
 ]
 """What can change in an arm: the fields of `rt_core.model.robot.JointDynamics`."""
 #: Those of them that may be negative.
@@ -43,6 +54,10 @@ SIGNED_DYNAMICS = (
     "decaying_viscous",
     "cyclic_sine",
     "cyclic_cosine",
+    "coulomb_temperature",
+    "breakaway_temperature",
+    "viscous_temperature",
+    "stribeck_velocity_temperature",
 )
 
 
@@ -55,7 +70,7 @@ class Table(BaseModel):
 class SegmentSettings(Table):
     """One piece of a schedule; what is not given is taken from the motion."""
 
-    kind: Literal["fourier", "hold"] = "fourier"
+    kind: Literal["fourier", "paul", "hold"] = "fourier"
     duration_s: Positive | None = None
     """Length [s]; None, allowed in the last piece only, means without end."""
     seed: Annotated[int, Field(ge=0)] | None = None
@@ -63,6 +78,9 @@ class SegmentSettings(Table):
     amplitude: Fraction | None = None
     harmonics: Annotated[int, Field(ge=1, le=20)] | None = None
     base_frequency_hz: Positive | None = None
+    speed: Fraction | None = None
+    ramp_s: Positive | None = None
+    """Of a `paul` piece."""
     held: tuple[str, ...] = ()
     """Joints that stand still during this piece, in addition to the motion's."""
 
@@ -70,18 +88,23 @@ class SegmentSettings(Table):
 class MotionSettings(Table):
     """The set trajectory of a simulated arm."""
 
-    kind: Literal["fourier", "hold", "schedule"] = "fourier"
+    kind: Literal["fourier", "paul", "hold", "schedule"] = "fourier"
     seed: Annotated[int, Field(ge=0)] = 1
     duration_s: Positive | None = None
-    """Length [s] of a `fourier` or `hold` motion; None means without end."""
+    """Length [s] of a motion that is no schedule; None means without end."""
     amplitude: Fraction = 0.7
-    """Share of the position, velocity and acceleration limits that the motion uses."""
+    """Share of the position, velocity and acceleration limits that a series uses; of `paul`, of the way to the nearer
+    position limit that it goes to both sides."""
+    speed: Fraction = 0.5
+    """Share of the velocity and acceleration limits that the joint next to its own uses in `paul`: there and back at
+    constant speed, all joints together."""
     effort_fraction: Fraction = 0.8
     """Share of the joints' effort limits that the motion may need, where the robot's inertia is known."""
     harmonics: Annotated[int, Field(ge=1, le=20)] = 5
     base_frequency_hz: Positive = 0.1
     ramp_s: Positive | None = None
-    """Time over which a series fades in and out [s]; None: a quarter of its base period."""
+    """Time over which a series fades in and out [s]; None: a quarter of its base period.  Of `paul`, the time up to
+    constant speed; None: what the acceleration allows."""
     acceleration: tuple[Positive, ...] | None = None
     """Acceleration limit per joint [rad/s^2 or m/s^2]; None: five times the velocity limit per second."""
     centre: tuple[Finite, ...] | None = None
@@ -112,15 +135,19 @@ class MotionSettings(Table):
 
 
 class EventSettings(Table):
-    """A sudden change of one joint's dynamics."""
+    """A change of a joint's dynamics, sudden or over a time."""
 
     time_s: NonNegative
     joint: str
+    """Name of a joint, or "*" for all of them."""
     parameter: DynamicsParameter
     factor: Finite | None = None
     """Multiplies the present value."""
     value: Finite | None = None
     """Replaces it (SI units)."""
+    duration_s: NonNegative | None = None
+    """The value goes linearly from the present to the new one over this time [s], in equal steps of at most 0.1 s;
+    None or 0: at once."""
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
@@ -130,6 +157,40 @@ class EventSettings(Table):
         if self.parameter not in SIGNED_DYNAMICS and change is not None and change < 0.0:
             raise ValueError(f"{self.parameter} cannot become negative")
         return self
+
+
+Vector = tuple[Finite, Finite, Finite]
+
+
+class ForceSettings(Table):
+    """A force and a moment from outside on a point of a link, in the directions of the base frame."""
+
+    time_s: NonNegative
+    duration_s: Positive | None = None
+    """None: without end."""
+    ramp_s: NonNegative = 0.0
+    """Time of rise, and of fall before the end [s], in equal steps of at most 10 ms."""
+    link: str = "tip"
+    """Name of the joint that moves the link, or "tip" for the flange."""
+    point: Vector = (0.0, 0.0, 0.0)
+    """Where it acts [m], in the frame of the link or the flange."""
+    force: Vector = (0.0, 0.0, 0.0)
+    """[N]"""
+    moment: Vector = (0.0, 0.0, 0.0)
+    """[N*m]"""
+
+    @model_validator(mode="after")
+    def _check_ramps(self) -> Self:
+        if self.duration_s is not None and self.duration_s < 2.0 * self.ramp_s:
+            raise ValueError(f"duration_s must leave room for both ramps: at least {2.0 * self.ramp_s:g}")
+        return self
+
+
+class AmbientSettings(Table):
+    """Ambient temperature at a time; between two of them it changes linearly."""
+
+    time_s: NonNegative
+    ambient_c: Temperature
 
 
 class DriveSettings(Table):
@@ -157,12 +218,21 @@ class SimSettings(Table):
     at its limits takes if that is unknown); a list is in N*m or N."""
     current_noise: NonNegative | tuple[NonNegative, ...] = 0.002
     """Standard deviation: one number is a share of the current at the torque scale; a list is in A."""
+    torque_sensor: Literal["motor", "link"] = "motor"
+    """Where `tau` is measured: "motor", before friction; "link", of an arm with elastic joints, behind the springs."""
     velocity_noise: NonNegative | tuple[NonNegative, ...] = 1e-3
     """Standard deviation [rad/s or m/s] of the drive's own velocity, for all joints or each."""
-    ambient_c: Finite = 20.0
+    ambient_c: Temperature = 20.0
+    """Ambient temperature, and that of the joints at the start."""
+    ambient: tuple[AmbientSettings, ...] = ()
+    """How the ambient temperature changes, in the order of time, from `ambient_c` on; after the last it stays."""
     temperature_rise_k: NonNegative = 40.0
-    """Final rise of a joint's temperature under its torque scale held for ever; it grows with the torque squared."""
+    """Final rise of a joint's temperature under its torque scale held for ever, by the motor's copper loss: it grows
+    with the torque squared."""
+    friction_heating_k_per_w: NonNegative = 0.0
+    """Final rise for each watt that friction turns into heat; 0 to leave it out."""
     thermal_time_s: Positive = 600.0
+    """Time constant with which a joint's temperature follows the heat and the ambient temperature."""
     channels: tuple[Literal["q", "dq", "current", "tau", "q_motor", "temperature", "setpoint"], ...] = (
         "q",
         "dq",
@@ -172,6 +242,55 @@ class SimSettings(Table):
         "temperature",
         "setpoint",
     )
-    """What the arm delivers; `current` and `q_motor` only where the robot has a transmission."""
+    """What the arm delivers; `current` only where the robot has a transmission, `q_motor` there or where a joint is
+    elastic."""
     drive: DriveSettings = DriveSettings()
     events: tuple[EventSettings, ...] = ()
+    forces: tuple[ForceSettings, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_ambient(self) -> Self:
+        times = [0.0, *(point.time_s for point in self.ambient)]
+        if any(after <= before for before, after in itertools.pairwise(times)):
+            raise ValueError("ambient: times must increase, from above 0 (ambient_c is the temperature at 0)")
+        return self
+
+
+class WiringSettings(Table):
+    """A channel of a joint that is wired or scaled wrongly, for as long as the arm is simulated."""
+
+    joint: Annotated[str, Field(min_length=1)]
+    channel: Literal["q", "dq", "current", "tau", "q_motor", "setpoint"]
+    factor: Finite = 1.0
+    """-1: its sign is inverted; 57.3: degrees for radians."""
+    source: Annotated[str, Field(min_length=1)] | None = None
+    """Joint whose values the channel shows instead of its own; for two that are swapped give both."""
+
+
+class FaultSettings(Table):
+    """What goes wrong with an arm that is commanded, once for each time that it is switched on; a `jam` stays."""
+
+    kind: Literal["drive_fault", "stuck_encoder", "encoder_jump", "jam", "heat", "silence", "push"]
+    """The drive trips; its position stays where it is, or is off by `value` from now on; something holds the joint with
+    a torque of `value`; it is `value` hot; nobody answers for `duration_s`; a hand pushes the flange
+    with `force` for `duration_s`."""
+    after_s: NonNegative
+    """Time in motion [s]."""
+    joint: Annotated[str, Field(min_length=1)] | None = None
+    value: Finite | None = None
+    """[rad or m], [N*m or N], [degC]"""
+    duration_s: Positive | None = None
+    force: Vector | None = None
+    """[N], in the directions of the base frame."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.joint is None) != (self.kind in ("silence", "push")):
+            raise ValueError(f"{self.kind}: {'is of no joint' if self.joint else 'name the joint'}")
+        if (self.value is None) == (self.kind in ("encoder_jump", "jam", "heat")):
+            raise ValueError(f"{self.kind}: {'needs' if self.value is None else 'has no'} value")
+        if (self.duration_s is None) == (self.kind in ("silence", "push")):
+            raise ValueError(f"{self.kind}: {'needs' if self.duration_s is None else 'has no'} duration_s")
+        if (self.force is None) == (self.kind == "push"):
+            raise ValueError(f"{self.kind}: {'needs' if self.force is None else 'has no'} force")
+        return self

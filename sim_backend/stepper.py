@@ -21,7 +21,6 @@ from sim_backend.friction import dry_level, effect
 from sim_backend.integrate import resolve, substep
 from sim_backend.layout import (
     AMBIENT,
-    COOLING,
     COUPLED,
     CURRENT,
     CURRENT_NOISE,
@@ -34,7 +33,6 @@ from sim_backend.layout import (
     FEED_VISCOUS,
     FEEDFORWARD,
     FRICTION,
-    HEATING,
     INTEGRAL,
     KD,
     KI,
@@ -68,12 +66,14 @@ from sim_backend.layout import (
     TEMPERATURE,
     V_SET,
     VELOCITY_NOISE,
+    WARM,
     X_SET,
     A,
     U,
     V,
     X,
 )
+from sim_backend.temperature import follow_temperature, warm
 from sim_backend.trajectory import motion_at
 
 #: Where the integrator's scratch begins in the rows (SCRATCH_VECTORS, n) of `advance`.
@@ -82,7 +82,7 @@ SCRATCH_VECTORS = SCRATCH + SCRATCH_ROWS
 
 
 @kernel
-def _setpoint(
+def setpoint(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
@@ -184,7 +184,7 @@ def begin(
     n = centre.shape[0]
     for i in range(n):
         state[V_SET, i] = 0.0
-    _setpoint(
+    setpoint(
         arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, 0.0, state, vectors, work
     )
     for i in range(n):
@@ -194,6 +194,8 @@ def begin(
         state[MODE, i] = np.sign(state[V, i])
         state[INTEGRAL, i] = 0.0
         state[TEMPERATURE, i] = scalars[AMBIENT]
+    if scalars[WARM] != 0.0:
+        follow_temperature(parameters, terms[0], scalars, state, vectors[SCRATCH + LEVEL])
     return refresh(arm, gravity, parameters, terms, coupling, scalars, state, vectors, matrices, work)
 
 
@@ -275,13 +277,10 @@ def measure(
 
 
 @kernel
-def settle(parameters: FloatArray, scalars: FloatArray, state: FloatArray) -> bool:
-    """Temperatures at the end of a sample period; False if the state is no longer finite."""
+def is_finite(state: FloatArray) -> bool:
+    """Whether positions, velocities and accelerations are finite."""
     finite = 0.0
     for i in range(state.shape[1]):
-        heat = parameters[HEATING, i] * state[U, i] * state[U, i]
-        goal = scalars[AMBIENT] + heat
-        state[TEMPERATURE, i] = goal + (state[TEMPERATURE, i] - goal) * scalars[COOLING]
         finite += state[X, i] + state[V, i] + state[A, i]
     return bool(np.isfinite(finite))
 
@@ -320,11 +319,12 @@ def advance(
     for k in range(out.shape[0]):
         index = sample + k
         if index > 0:
+            warm(parameters, terms[0], scalars, state, scratch[LEVEL])
             for s in range(substeps):
                 for i in range(n):
                     error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
                 t = ((index - 1) * substeps + s + 1) * h
-                _setpoint(
+                setpoint(
                     arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,
                     vectors, work,
                 )  # fmt: skip
@@ -334,7 +334,7 @@ def advance(
                     matrices, scratch, work,
                 ):  # fmt: skip
                     return k
-            if not settle(parameters, scalars, state):
+            if not is_finite(state):
                 return k
         measure(parameters, coupling, scalars, state, noise[k], out[k])
     return int(out.shape[0])

@@ -1,12 +1,13 @@
-"""Set trajectories: finite Fourier series, rest, and schedules of both.
+"""Set trajectories: finite Fourier series, Paul profiles, rest, and schedules of these.
 
 Within one piece of a motion joint `i` follows, with `w = 2 pi f0` and the time `s` since its start,
 
     q_i = c_i + e(s) * sum_k [ a_ik/(k w) sin(k w s) - b_ik/(k w) cos(k w s) ]      (Swevers et al., 1997)
 
 where the envelope `e` rises from 0 to 1 over the ramp time and falls again at a finite end, by the
-quintic `10 x^3 - 15 x^4 + 6 x^5`.  Every piece therefore starts and ends in the posture `c` with zero
-velocity and acceleration, and pieces join smoothly.  Derivatives are exact.
+quintic `10 x^3 - 15 x^4 + 6 x^5`.  In a piece of Paul profiles all joints go there and back together at
+constant speed, `q_i = c_i + A_i p(s)` with the `p` of `sim_backend.paul`.  Every piece starts and ends in the
+posture `c` with zero velocity and acceleration, and pieces join smoothly.  Derivatives are exact.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from sim_backend.errors import MotionError
 from sim_backend.friction import friction_batch, friction_terms
+from sim_backend.paul import strokes_within, there_and_back
 from sim_backend.settings import MotionSettings, SegmentSettings
 
 #: Stand-ins for limits that a robot description leaves open, by joint kind.
@@ -32,6 +34,9 @@ _RANGE = {"revolute": np.pi / 2, "prismatic": 0.3}
 _SPEED = {"revolute": 2.0, "prismatic": 0.5}
 #: A seed moves the centre of motion by up to this share of half the range.
 _CENTRE_SPREAD = 0.15
+#: Kinds of pieces, in the table of a motion.
+REST, SERIES, PAUL = 0.0, 1.0, 2.0
+_KINDS = {"hold": REST, "fourier": SERIES, "paul": PAUL}
 
 
 @jit
@@ -47,9 +52,9 @@ def motion_at(
 ) -> None:
     """One sample of a motion into `q, dq, ddq` (n,).
 
-    `table` (S, 4) has a row of start, duration, ramp time [s] and `2 pi f0` [rad/s] for each piece;
-    `coefficients` (S, n, H, 2) are `a/(k w)` and `b/(k w)`; `period` is the time after which a
-    schedule repeats (infinite: never).
+    `table` (S, 6) has a row of start, duration, ramp time [s], rate, kind (REST, SERIES, PAUL) and strokes for each
+    piece, the rate being `2 pi f0` [rad/s] or the speed of `p` [1/s]; `coefficients` (S, n, H, 2) are `a/(k w)` and
+    `b/(k w)`, or the first of them `A`; `period` is the time after which a schedule repeats (infinite: never).
     """
     n = centre.shape[0]
     for i in range(n):
@@ -62,10 +67,18 @@ def motion_at(
     for k in range(table.shape[0]):
         if table[k, 0] <= t < table[k, 0] + table[k, 1]:
             piece = k
-    if piece < 0 or table[piece, 3] == 0.0:
+    if piece < 0 or table[piece, 4] == REST:
         return
     s = t - table[piece, 0]
     ramp = table[piece, 2]
+    if table[piece, 4] == PAUL:
+        p, v, a = there_and_back(s, table[piece, 3], ramp, table[piece, 5])
+        for i in range(n):
+            reach = coefficients[piece, i, 0, 0]
+            q[i] += reach * p
+            dq[i] = reach * v
+            ddq[i] = reach * a
+        return
     left = table[piece, 1] - s
     e0, e1, e2 = 1.0, 0.0, 0.0
     if s < ramp or left < ramp:
@@ -80,9 +93,9 @@ def motion_at(
         kw = (k + 1) * w
         sine, cosine = np.sin(kw * s), np.cos(kw * s)
         for i in range(n):
-            a, b = coefficients[piece, i, k, 0], coefficients[piece, i, k, 1]
-            p = a * sine - b * cosine
-            v = kw * (a * cosine + b * sine)
+            c, d = coefficients[piece, i, k, 0], coefficients[piece, i, k, 1]
+            p = c * sine - d * cosine
+            v = kw * (c * cosine + d * sine)
             q[i] += e0 * p
             dq[i] += e0 * v + e1 * p
             ddq[i] += (e2 - e0 * kw * kw) * p + 2.0 * e1 * v
@@ -109,7 +122,7 @@ class Motion:
 
     Attributes
     ----------
-    table, centre, coefficients : (S, 4), (n,), (S, n, H, 2)
+    table, centre, coefficients : (S, 6), (n,), (S, n, H, 2)
         See `motion_at`.
     duration_s : float
         Total length; infinite for an endless motion.  Outside `[0, duration_s]` the arm rests at `centre`.
@@ -187,31 +200,34 @@ def plan_motion(model: RobotModel, settings: MotionSettings | None = None) -> Mo
         more than the allowed share of a joint's effort.
     """
     settings = MotionSettings() if settings is None else settings
+    model = model.at_reference_temperature  # a motion is planned for one temperature
     limits = MotionLimits.of(model, settings.acceleration)
-    layout = base_parameters(model).layout if settings.candidates > 1 and settings.kind != "hold" else None
+    drawn = settings.kind in ("fourier", "schedule") and settings.candidates > 1
+    layout = base_parameters(model).layout if drawn else None
     if layout is not None and model.inertial is None:
         layout = layout.take(np.flatnonzero(layout.law != LAW_LOAD))  # without links the load is not known
     task = _Task(model, settings, limits, _centre(model, settings, limits), layout)
-    pieces = settings.segments or (
-        SegmentSettings(
-            kind="hold" if settings.kind == "hold" else "fourier", duration_s=settings.duration_s, seed=settings.seed
-        ),
-    )
+    pieces = settings.segments
+    if settings.kind != "schedule":
+        pieces = (SegmentSettings(kind=settings.kind, duration_s=settings.duration_s, seed=settings.seed),)
     harmonics = max(piece.harmonics or settings.harmonics for piece in pieces)
-    table = np.zeros((len(pieces), 4))
+    table = np.zeros((len(pieces), 6))
     coefficients = np.zeros((len(pieces), model.n, harmonics, 2))
     start = 0.0
     for index, piece in enumerate(pieces):
         duration = np.inf if piece.duration_s is None else piece.duration_s
         table[index, :2] = start, duration
+        table[index, 4] = _KINDS[piece.kind]
         start += duration
         held = _held(model, settings.held + piece.held)
         if piece.kind == "fourier":
             frequency = piece.base_frequency_hz or settings.base_frequency_hz
             ramp = settings.ramp_s or 0.25 / frequency
-            table[index, 2:] = min(ramp, 0.5 * duration), 2.0 * np.pi * frequency
+            table[index, 2:4] = min(ramp, 0.5 * duration), 2.0 * np.pi * frequency
             seed = [settings.seed, index] if piece.seed is None else piece.seed
             _draw(task, piece, held, np.random.default_rng(seed), table[index], coefficients[index])
+        elif piece.kind == "paul":
+            _profile(task, piece, held, table[index], coefficients[index])
     return Motion(table, task.centre, coefficients, start, start if settings.repeat else np.inf)
 
 
@@ -263,6 +279,39 @@ def _draw(
             out[:] = series
 
 
+def _profile(task: _Task, piece: SegmentSettings, held: list[int], row: FloatArray, out: FloatArray) -> None:
+    """Reach, speed, ramp and strokes of a piece of Paul profiles, into `out` (n, H, 2) and `row` (6,)."""
+    settings, limits = task.settings, task.limits
+    room = np.minimum(limits.upper - task.centre, task.centre - limits.lower)
+    reach = (piece.amplitude or settings.amplitude) * room
+    reach[held] = 0.0
+    if not reach.any():
+        raise MotionError("a Paul profile moves no joint: all are held, or the centre is at their limits")
+    share = piece.speed or settings.speed
+    with np.errstate(divide="ignore"):
+        speed = float((share * limits.velocity / reach).min())
+        sharpest = float((share * limits.acceleration / reach).min())
+    # The ramp takes 1.5 v/a, and no longer than a stroke to one side does: at least an instant has constant speed.
+    ramp = piece.ramp_s or settings.ramp_s
+    speed = min(speed, (sharpest / 1.5) ** 0.5) if ramp is None else min(speed, 1.0 / ramp, ramp * sharpest / 1.5)
+    row[2], row[3] = 1.5 * speed / sharpest if ramp is None else ramp, speed
+    row[5] = strokes_within(row[1], row[3], row[2])
+    if row[5] < 0.0:
+        least = 2.0 * (1.0 / speed + row[2])
+        raise MotionError(
+            f"a Paul profile within duration_s = {row[1]:g} is not possible: there and back take {least:.3g} s; "
+            "make it longer, amplitude smaller, or speed larger"
+        )
+    series = np.zeros_like(out)
+    series[:, 0, 0] = reach
+    out[:] = _fit_effort(task, row, series, _stroke_times(row))
+
+
+def _stroke_times(row: FloatArray) -> FloatArray:
+    """Return times that cover the way out and the first stroke."""
+    return np.linspace(0.0, min(row[1], 3.0 / row[3] + 2.0 * row[2]), 2000)
+
+
 def _single(row: FloatArray, centre: FloatArray, series: FloatArray) -> Motion:
     """Make a motion of one piece, starting at zero."""
     table = row[None].copy()
@@ -283,7 +332,7 @@ def _check_times(row: FloatArray, harmonics: int) -> FloatArray:
 
 def _fit_limits(task: _Task, amplitude: float, row: FloatArray, series: FloatArray) -> FloatArray:
     """Scale each joint to `amplitude` of its tightest limit, then all joints to the allowed effort."""
-    model, limits, centre = task.model, task.limits, task.centre
+    limits, centre = task.limits, task.centre
     times = _check_times(row, series.shape[1])
     q, dq, ddq = _single(row, centre, series).sample(times)
     excess = np.maximum.reduce(
@@ -295,6 +344,12 @@ def _fit_limits(task: _Task, amplitude: float, row: FloatArray, series: FloatArr
         ]
     )
     series = series * np.where(excess > 0.0, amplitude / np.maximum(excess, 1e-300), 0.0)[:, None, None]
+    return _fit_effort(task, row, series, times)
+
+
+def _fit_effort(task: _Task, row: FloatArray, series: FloatArray, times: FloatArray) -> FloatArray:
+    """Scale all joints to the allowed effort at `times` (N,)."""
+    model, limits, centre = task.model, task.limits, task.centre
     if model.inertial is None:
         return series
     allowed = task.settings.effort_fraction * limits.effort

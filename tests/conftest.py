@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
 
@@ -13,7 +16,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / ".ci"))
+from stalls import starved  # noqa: E402
+
 GRACE_S = 2.0
+STARVED = "starved"
+#: When the present try of a test began, on CLOCK_MONOTONIC [s]; whether one failed while the machine was there.
+BEGAN = pytest.StashKey[float]()
+FAILED = pytest.StashKey[bool]()
 #: Where tests put a master and drives on a virtual cable, or a driver and a PLC on loopback, in real time.
 BUS = (
     "drivers/ads/test_*.py",
@@ -22,6 +32,70 @@ BUS = (
     "ethercat/test_services.py",
     "ethercat/test_peers.py",
     "service/test_ethercat_*.py",
+)
+#: Where tests run whole daemons in real time, and want the machine for themselves.
+DAEMON = (
+    "service/test_ads_daemon.py",
+    "service/test_commission_*.py",
+    "service/test_daemon.py",
+    "service/test_demo.py",
+    "service/test_drift_*.py",
+    "service/test_fuzz_daemon.py",
+    "service/test_guiding_daemon.py",
+    "service/test_hostile.py",
+    "service/test_jobs_commands.py",
+    "service/test_jobs_daemon.py",
+    "service/test_keyed_daemon.py",
+    "service/test_memory.py",
+    "service/test_real_replay.py",
+    "service/test_restart.py",
+    "service/test_run_*.py",
+    "service/test_windows.py",
+    "temperature/test_replay.py",
+)
+
+#: Where tests wait for processes of their own, if not in real time.
+PROCESSES = (
+    "drivers/test_recovery.py",
+    "jobs/test_*.py",
+    "plc/test_*.py",
+    "service/test_commands.py",
+    "service/test_realtime.py",
+    "sim/test_simulated_driver.py",
+    "test_examples.py",
+)
+#: What shows once more, on another arm, seed or fault, what another test shows: for `make soak`, not for each change.
+SOAK = re.compile(
+    r"calibration/test_random_arms.py::test_random_arms\[[2-9]0\]"
+    r"|calibration/test_points.py::test_few_poses_in_a_test_socket_do_not_flatter\[(2|15)"
+    r"|calibration/test_points.py::test_a_ball_in_sockets_gives_the_arm"
+    r"|calibration/test_bad_input.py::(test_units\[(1.0|57)|test_good_measurements_raise_no_doubt)"
+    r"|calibration/test_verdict.py::test_data_of_another_kind_are_not_explained\[(sign|millimetres)"
+    r"|batch/test_coverage.py::test_batch_and_online_intervals_hold_the_truth"
+    r"|batch/test_uncertainty.py::test_intervals_cover_as_often_as_they_say\[(white|filtered)"
+    r"|control/test_guiding.py::test_full_friction_compensation_asked_for_does_not_limit_cycle\[.*-1-(ideal|coarse)\]"
+    r"|control/test_energy.py::test_no_energy_comes_from_the_controller\[ideal-.-arm9\]"
+    r"|control/test_guiding.py::test_it_hovers_at_twenty_poses"
+    r"|jobs/test_dask.py::test_(a_run_ends_at_its_limits|a_failure_of_other_code|runs_and_checks_end_on_a_worker_that)"
+    r"|jobs/test_reidentify.py::test_(by_schedule|a_report_survives)"
+    r"|jobs/test_runner.py::test_the_run_takes_little_and_stops_when_told"
+    r"|jobs/test_trouble.py::test_a_queue_that_is_damaged_while_it_is_in_use"
+    r"|jobs/test_kinds.py::test_identify_is_the_command\[stribeck2-parameters[45]"
+    r"|online/test_soak.py::(test_300_000_frames|test_other_arms_and_joints\[arm9\])"
+    r"|batch/test_robust.py::test_bursts_in_the_torque_of_a_nine_joint_arm"
+    r"|physical/test_fit.py::test_a_poor_motion_carries_over_three_times_better.*\[arm7\]"
+    r"|physical/test_payload.py::test_intervals_hold_the_truth\[arm7\]"
+    r"|physical/test_real.py::test_lwr4_with_each_prior\[kuka_lwr4_(gaz|cogimon)\]"
+    r"|physical/test_turned_torque.py::.*\[(un)?known-[2-5]\]"
+    r"|physical/test_real.py::test_tx40_with_coupled_wrist"
+    r"|service/test_drift_story.py"
+    r"|service/test_commission_rehearsal.py::test_(8|9)_"
+    r"|service/test_payload_command.py::test_intervals_(of_poor_motions_hold|hold)_the_truth"
+    r"|service/test_real_replay.py::.*staubli"
+    r"|service/test_identify_commands.py::test_wrong_mounting_direction\[.*-space6\]"
+    r"|service/test_real_data_commands.py::test_wrong_mounting_direction\[(staubli_tx40-\+y|kuka_lwr4-ceiling|franka_panda--x)\]"
+    r"|service/test_real_data_commands.py::test_torque_channel_without_signal\[noise-"
+    r"|temperature/test_environment.py::test_an_arm_is_identified_in_its_environment\[microgravity\]"
 )
 
 # Before anything imports NumPy: results and timings must not depend on how many cores the machine has.
@@ -35,13 +109,56 @@ settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, d
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests on real recordings and on a bus, so that `-m "not real_data"` or `-m "not bus"` leaves them out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests on real recordings, on a bus and of daemons, so that `-m "not bus"` and the like leave them out.
+
+    Those of a soak are there only if THETAD_SOAK is set.
+    What runs in real time fails where the machine takes its processors away for long: it gets two more tries.
+    """
     for item in items:
-        if any(item.path.match(f"tests/{pattern}") for pattern in BUS):
-            item.add_marker("bus")
+        for marker, patterns in (("bus", BUS), ("daemon", DAEMON)):
+            if any(item.path.match(f"tests/{pattern}") for pattern in patterns):
+                item.add_marker(marker)
+                item.add_marker(pytest.mark.flaky(reruns=2))
+        if any(item.path.match(f"tests/{pattern}") for pattern in PROCESSES):
+            item.add_marker("processes")
         if "data_dir" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
+        if SOAK.search(item.nodeid):
+            item.add_marker("soak")
+    if not os.environ.get("THETAD_SOAK"):
+        left_out = [item for item in items if item.get_closest_marker("soak")]
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Take note of when a try begins."""
+    item.stash[BEGAN] = time.monotonic()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note in the results if the machine was elsewhere in each try of a test that failed and waits for others.
+
+    THETAD_STALLS names the file of .ci/stall_watch.py; without it nothing is noted.
+    """
+    report = yield
+    stalls = os.environ.get("THETAD_STALLS")
+    if not stalls or not any(item.get_closest_marker(marker) for marker in ("bus", "daemon", "processes")):
+        return report
+    if report.when == "teardown":
+        if report.failed:  # what is left behind is no matter of time
+            report.user_properties = [each for each in report.user_properties if each[0] != STARVED]
+        return report
+    item.user_properties[:] = [each for each in item.user_properties if each[0] != STARVED]
+    if report.failed:
+        said = starved(Path(stalls), item.stash[BEGAN], time.monotonic())
+        item.stash[FAILED] = item.stash.get(FAILED, False) or not said
+        if not item.stash[FAILED]:
+            item.user_properties.append((STARVED, said))
+    return report
 
 
 @pytest.fixture(scope="session")

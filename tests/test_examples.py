@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from drivers.robot_file import load_robot
 from service.client import Control
 from service.config import parse_config
 from service.launch import DaemonProcess
+from tests.service.command_line import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -25,30 +27,41 @@ PATTERNS = {
 }
 
 
+#: Examples with tests of their own: one that ends by itself; one with a key, in tests/service/test_keyed_daemon.py.
+SINGLE = {"submit_job.py", "subscribe_keyed.py"}
+
+
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Estimates of a running daemon whose arm is called "demo"."""
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Endpoints of a running daemon whose arm is called "demo"."""
     folder = tmp_path_factory.mktemp("examples")
     ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
     arm = {"name": "demo", "robot": "space6", "driver": {"kind": "sim"}, "state": {"resume": False}}
-    table = {"daemon": {"name": "examples", "state_dir": str(folder / "state"), **ports}, "arm": [arm]}
+    table = {
+        "daemon": {"name": "examples", "state_dir": str(folder / "state"), **ports},
+        "jobs": {"priority": "normal"},  # of the lowest, a job waits for the other tests
+        "arm": [arm],
+    }
     with DaemonProcess(parse_config(table, "test", folder), folder / "log").start(timeout_s=240.0) as daemon:
         with Control(daemon.endpoints["control"]) as control:
             assert control.request("status")["processes"]
-        yield daemon.endpoints["estimates"]
+        yield daemon.endpoints
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PATTERNS)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PATTERNS) | SINGLE
+
+
+def environment() -> dict[str, str]:
+    """Surroundings in which an example finds the packages."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": path}
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_example_prints_estimates(name: str, endpoint: str) -> None:
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-u", str(EXAMPLES / name), endpoint, "demo"]
-    process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def test_example_prints_estimates(name: str, endpoints: dict[str, str]) -> None:
+    command = [sys.executable, "-u", str(EXAMPLES / name), endpoints["estimates"], "demo"]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline().rstrip("\n") for _ in range(LINES)]
@@ -59,6 +72,24 @@ def test_example_prints_estimates(name: str, endpoint: str) -> None:
         assert re.fullmatch(PATTERNS[name], line), (line, errors)
     times = [float(line.split()[0]) for line in lines]
     assert times == sorted(times)
+
+
+def test_example_identifies_in_a_job(endpoints: dict[str, str], tmp_path: Path) -> None:
+    """The friction that it prints is that of the simulated arm, within three times the stated interval."""
+    simulate(tmp_path / "rec.mcap", "space6", seconds=15.0)
+    command = [sys.executable, str(EXAMPLES / "submit_job.py"), "rec.mcap", "space6", endpoints["control"]]
+    done = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=600.0)
+    assert done.returncode == 0, done
+    first, second, *parameters, last = done.stdout.splitlines()
+    assert re.fullmatch(r"job \d+ is queued", first)
+    assert re.fullmatch(r"succeeded: ok: relative torque error 0\.\d+ %", second)
+    assert Path(last.removeprefix("model file: ")).is_file()
+    truth = load_robot("space6").model.dynamics
+    assert truth is not None
+    for joint in range(6):
+        found = next(line for line in parameters if line.startswith(f"fc{joint + 1} = "))
+        value, half = re.fullmatch(r"fc\d = (\S+) ± (\S+) N\*m", found).groups()  # type: ignore[union-attr]
+        assert abs(float(value) - truth.coulomb[joint]) < 3.0 * float(half)
 
 
 def test_the_plain_one_is_short_and_needs_two_packages() -> None:

@@ -108,6 +108,8 @@ class Arm:
             raise CommandRefusedError("axes cannot be enabled: the PLC does not answer")
         if self._phase is _Phase.ON:
             return
+        if self._phase is _Phase.LEAVING:  # a stop that was ordered takes place
+            raise CommandRefusedError("axes cannot be enabled: they are still stopping; try again in a moment")
         if self._phase is _Phase.IDLE and self._head.state in (ENABLING, ENABLED):
             raise CommandRefusedError(
                 "axes cannot be enabled: they are on, so another program commands them; stop it first"

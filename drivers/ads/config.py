@@ -101,6 +101,7 @@ class AdsConfig(Table):
     reconnect_max_s: Annotated[float, Field(ge=0.1, le=60.0)] = 2.0  # longest wait between two tries
     mode: Literal["csp", "none"] = "csp"  # "none": listen, never enable
     lead_ms: Annotated[float, Field(ge=5.0, le=2000.0)] = 100.0  # from a frame to the cycle that its command is for
+    decoupled: bool = False  # axes are joints though motors of the arm turn with more than one: the PLC sees to it
     enable: bool = False  # switch the axes on at start
     enable_timeout_ms: PositiveFloat = 5000.0
     axis: Annotated[list[AxisTable], Field(min_length=1, max_length=64)]

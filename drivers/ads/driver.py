@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any
 
 from drivers.ads.arm import Arm
 from drivers.ads.config import AdsConfig
@@ -13,7 +12,14 @@ from drivers.ads.errors import MOVED, AdsError
 from drivers.ads.layout import REASONS
 from drivers.ads.link import RUN, STATES, Link
 from drivers.ads.stream import SampleStream
-from drivers.driver import DriverClosedError, DriverConfigError, DriverError, DriverInfo, DriverTimeoutError
+from drivers.driver import (
+    DriverClosedError,
+    DriverConfigError,
+    DriverError,
+    DriverInfo,
+    DriverTimeoutError,
+    OpenedInWith,
+)
 from drivers.ethercat.cycle import now_ns, sleep_until
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
@@ -30,7 +36,7 @@ _HEAD_NS = 100_000_000
 _STOP_NS = 1_000_000_000
 
 
-class AdsDriver:
+class AdsDriver(OpenedInWith):
     """An arm behind a TwinCAT PLC that runs `FB_Theta` (`deploy/twincat`).
 
     `read` does everything: it fetches blocks of samples when they are due, writes heartbeat and set positions, and
@@ -105,6 +111,7 @@ class AdsDriver:
             rate_hz=1e9 / cycle_ns,
             clock="dc" if attached.dc else "plc",
             lossless=False,
+            lead_s=self.config.lead_ms * 1e-3,
         )
         if self.config.enable:
             try:
@@ -183,16 +190,6 @@ class AdsDriver:
         attached, self._attached = self._attached, None
         if attached is not None:
             attached.program.close()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        self.close()
-        return False
 
     # --- the protocols Commandable and Reporting
 

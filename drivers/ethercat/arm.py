@@ -86,9 +86,11 @@ class Arm:
         )
 
     def enable(self, at_ns: int) -> None:
-        """Ask all drives for operation; raises `CommandRefusedError` if no mode is configured."""
+        """Ask all drives for operation; raises `CommandRefusedError` if no mode is configured, or they still stop."""
         if self._config.mode == "none":
             raise CommandRefusedError('drives cannot be enabled with mode = "none": set a mode in the configuration')
+        if any(control.stopping for control in self._controls):  # a stop that was ordered takes place
+            raise CommandRefusedError("drives cannot be enabled: they are still stopping; try again in a moment")
         for control in self._controls:
             control.enable()
         self.failure = ""
@@ -202,9 +204,13 @@ class Arm:
 
         After as many cycles as the drives bridge they hold, and so does the set position.
         """
-        if self._answered or self._commanded_at is None or self._step is None or self.setpoint is None:
+        if self._answered or not self.enabled:
             return self.images
-        late = min(cycle - self._commanded_at - 1, self._config.bridge_cycles)
+        if self._commanded_at is None or self._step is None or self.setpoint is None:
+            return self.images
+        late, bridged = cycle - self._commanded_at - 1, self._config.bridge_cycles
+        if late > bridged:  # they hold, and count from the set position before the last, which was not sent in time
+            late = bridged - 1
         if late <= 0:
             return self.images
         wanted = np.clip(self.setpoint + late * self._step, self._low, self._high)

@@ -116,6 +116,11 @@ class DriveControl:
         return self.goal is Goal.ENABLED and self.state is DriveState.ENABLED and self._right_mode
 
     @property
+    def stopping(self) -> bool:
+        """A stop has been asked for, and the drive is not known to be off yet."""
+        return self.goal is Goal.STOPPED
+
+    @property
     def right_mode(self) -> bool:
         """Whether the drive shows the mode that it was given, or does not say."""
         return self._right_mode

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 
-from drivers.driver import CommandRefusedError, DriverClosedError, DriverError, DriverInfo, DriverTimeoutError
+from drivers.driver import (
+    CommandRefusedError,
+    DriverClosedError,
+    DriverError,
+    DriverInfo,
+    DriverTimeoutError,
+    OpenedInWith,
+)
 from drivers.ethercat.arm import Arm
 from drivers.ethercat.bus import Bus
 from drivers.ethercat.cia402 import DriveState
@@ -33,7 +39,7 @@ _CHECK_NS = 10_000_000
 _AFTER_STOP_NS = 200_000_000
 
 
-class EthercatDriver:
+class EthercatDriver(OpenedInWith):
     """Servo drives on EtherCAT.
 
     `read` keeps the cycle: it sleeps to the deadline, exchanges process data, decodes, and between two cycles looks
@@ -151,16 +157,6 @@ class EthercatDriver:
         """Stop the drives, bring them to INIT and release the bus; may be called more than once."""
         self._info = None
         self._release()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        self.close()
-        return False
 
     # --- the protocols Commandable and Reporting
 

@@ -21,6 +21,7 @@ from scipy import stats
 
 from rt_core.batch.least_squares import JointTriangle, Solution, Stack
 from rt_core.batch.uncertainty import Uncertainty
+from rt_core.linear_algebra import lstsq
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.05
@@ -170,7 +171,7 @@ def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int]
     d = offset[members]
     block = covariance[np.ix_(members, members)]
     scale = np.sqrt(np.maximum(np.diag(block), np.finfo(np.float64).tiny))
-    statistic = float(d / scale @ la.lstsq(block / np.outer(scale, scale), d / scale)[0])
+    statistic = float(d / scale @ lstsq(block / np.outer(scale, scale), d / scale))
     return float(stats.f.sf(statistic / len(members), len(members), freedom))
 
 

@@ -31,7 +31,13 @@ from rt_core.batch.status import parameter_status
 from rt_core.batch.total_least_squares import encoder_noise, noise_covariance, solve_total
 from rt_core.batch.uncertainty import Uncertainty, estimate_covariance
 from rt_core.model.base import BaseParameters
-from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_OFFSET
+from rt_core.model.friction import (
+    LAW_BREAKAWAY,
+    LAW_BREAKAWAY_TEMPERATURE,
+    LAW_COULOMB,
+    LAW_COULOMB_TEMPERATURE,
+    LAW_OFFSET,
+)
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.registry import Name
 from rt_core.optimise.run import Callback
@@ -43,6 +49,8 @@ LINEAR: tuple[LinearMethod, ...] = get_args(LinearMethod)
 SEARCHES: tuple[Name, ...] = get_args(Name)
 METHODS: tuple[Method, ...] = (*LINEAR, *SEARCHES)
 
+# Columns that noise of position and velocity leaves alone, away from reversals.
+_EXACT = (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
 _LEAST_SIGMA = 1e-9  # of the largest: a joint without rows is left without any error
 _LOAD_ROUNDS = 8
 _LOAD_TOLERANCE = 1e-4  # change of a parameter in its standard deviations
@@ -300,7 +308,7 @@ class _Job:
             whole = replace(self, settings=replace(self.settings, min_velocity=None))
             plain, other = (whole.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
             use = rows.use & other.use
-            exact = np.isin(base.layout.law, (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY))
+            exact = np.isin(base.layout.law, _EXACT)
             rows = replace(rows, use=use)
             solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact)).solution
             uncertainty = estimate_covariance(rows, solution)

@@ -8,6 +8,8 @@ explains otherwise ("component-plus-residual plot", Larsen and McCleary 1972).  
 is the measured torque less all other columns.  In filtered rows it also undoes what the filter makes of a step in
 friction, so that a point lies off the curve by its residual and by nothing else.
 
+Friction that follows temperature has a curve for each temperature; a data point is that of its own row.
+
 Where a motor turns with several joints, its friction shows at each of them: the curve is what a joint feels while the
 others stand still.
 """
@@ -22,7 +24,15 @@ import numpy as np
 from rt_core.batch.rows import Rows
 from rt_core.jit import jit
 from rt_core.model.base import BaseParameters
-from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET, friction_effect
+from rt_core.model.friction import (
+    CYCLIC,
+    LAW_ARMATURE,
+    LAW_LINK,
+    LAW_LOAD,
+    LAW_OFFSET,
+    REFERENCE_TEMPERATURE,
+    friction_effect,
+)
 from rt_core.model.parameters import ParameterLayout, friction_constants
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
@@ -46,6 +56,10 @@ class FrictionCurve:
     grid, fitted, lower, upper : (G,) float64
         The curve and its 95 % band, ascending in velocity, within the velocities seen; one NaN where the joint
         stands.
+    temperature : float or None
+        Of the curve [degC], where friction follows it.
+    temperatures : (K,) float64 or None
+        Of the data points.
     """
 
     joint: int
@@ -56,6 +70,8 @@ class FrictionCurve:
     fitted: FloatArray
     lower: FloatArray
     upper: FloatArray
+    temperature: float | None = None
+    temperatures: FloatArray | None = None
 
 
 @jit
@@ -102,6 +118,7 @@ def friction_curve(
     supported: BoolArray,
     joint: int,
     constants: Sequence[str] = (),
+    temperature: float | None = None,
 ) -> FrictionCurve | None:
     """Friction of `joint` by base parameters `theta` (p,), fitted to `rows`.
 
@@ -114,6 +131,8 @@ def friction_curve(
     joint : int
     constants : sequence of str
         Names (m,) of the velocity constants whose uncertainty counts; the others are taken as known.
+    temperature : float or None
+        Of the joint [degC], where friction follows it; None for the median of the rows in use.
 
     Returns
     -------
@@ -130,20 +149,31 @@ def friction_curve(
     if grid.size == 0 or (layout.law[columns] == LAW_OFFSET).all():
         return None
 
-    def effects(v: FloatArray, shape: FloatArray) -> FloatArray:
+    warm = layout.follows_temperature[columns]
+    seen, own = None, np.zeros(0)
+    if warm.any() and rows.temperature is not None:
+        seen = rows.temperature[use][:, layout.joint[columns]]  # of each column's own motor
+        own = rows.temperature[use, joint]
+        temperature = float(np.median(own)) if temperature is None else temperature
+    else:
+        temperature = None
+
+    def effects(v: FloatArray, shape: FloatArray, at: FloatArray | float | None) -> FloatArray:
         out = np.zeros((v.size, columns.size))
         weight = np.ascontiguousarray(layout.motor[columns, joint])
         _effects(layout.law[columns], shape, weight, np.ascontiguousarray(v), out)
+        if at is not None:
+            out *= np.where(warm, at - REFERENCE_TEMPERATURE, 1.0)
         return out
 
     shape = layout.shape[columns]
-    at_rows = effects(velocity, shape)
+    at_rows = effects(velocity, shape, seen)
     active = at_rows.any(axis=0)  # a term that an unknown velocity constant switches off asks nothing of the data
     if not supported[columns[active]].all():
         return None
     residual = rows.tau[use, joint] - rows.Y[joint][:, use].T @ theta
     there = np.nan_to_num(grid)
-    at_grid = effects(there, shape)
+    at_grid = effects(there, shape, temperature)
     fitted = at_grid @ theta[columns]
     moved = [columns[active]]
     gradient = [at_grid[:, active]]
@@ -153,7 +183,8 @@ def friction_curve(
             above, below = shape.copy(), shape.copy()
             above[shaped, 0] *= np.exp(_STEP)
             below[shaped, 0] *= np.exp(-_STEP)
-            slope = (effects(there, above) - effects(there, below)) @ theta[columns] / (2.0 * _STEP)
+            change = effects(there, above, temperature) - effects(there, below, temperature)
+            slope = change @ theta[columns] / (2.0 * _STEP)
             moved.append(np.array([k], dtype=np.int64))
             gradient.append(slope[:, None])
     index, J = np.concatenate(moved), np.hstack(gradient)
@@ -163,5 +194,6 @@ def friction_curve(
     fitted[gap] = half[gap] = np.nan
     coupled = bool((np.count_nonzero(layout.motor[columns], axis=1) > 1).any())
     return FrictionCurve(
-        joint, coupled, velocity, at_rows @ theta[columns] + residual, grid, fitted, fitted - half, fitted + half
-    )
+        joint, coupled, velocity, at_rows @ theta[columns] + residual, grid, fitted, fitted - half, fitted + half,
+        temperature, None if seen is None else own,
+    )  # fmt: skip

@@ -15,6 +15,7 @@ import scipy.linalg as la
 
 from rt_core.batch.preprocess import Signals, SignalSettings
 from rt_core.batch.rows import build_rows
+from rt_core.linear_algebra import svd
 from rt_core.model.base import BaseParameters
 from rt_core.model.parameters import ParameterLayout, standard_layout
 from rt_core.model.robot import RobotModel
@@ -99,7 +100,7 @@ def check_gravity(
         scale = np.linalg.norm(Y, axis=0)
         Y = Y[:, scale > 0.0] / scale[scale > 0.0]
         R = la.qr(np.column_stack((Y, tau)), mode="r", check_finite=False)[0][: Y.shape[1] + 1]
-        U, values, _ = la.svd(R[: Y.shape[1], :-1], full_matrices=False, check_finite=False)
+        U, values, _ = svd(R[: Y.shape[1], :-1])
         z = R[: Y.shape[1], -1]
         z_in = U[:, values > _TRUNCATION * values[0]].T @ z
         left = max(float(tau @ tau) - float(z_in @ z_in), 0.0)

@@ -20,9 +20,11 @@ from rt_core.batch.preprocess import Signals, SignalSettings
 from rt_core.batch.robust import OUTLYING_WEIGHT
 from rt_core.batch.rows import Rows, build_rows
 from rt_core.batch.status import ParameterStatus, parameter_status
+from rt_core.batch.temperature import narrow_reasons, temperatures_of, unseen
 from rt_core.batch.uncertainty import Uncertainty
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
@@ -52,6 +54,7 @@ class Identification:
     """A fitted model and what is known about it.
 
     `status` is per base parameter, `reasons` explains the verdict in sentences; the rest is in `estimate`.
+    `impossible_temperatures` were told but cannot be, and were left out.
     """
 
     options: EstimatorOptions
@@ -62,6 +65,7 @@ class Identification:
     plausibility: Plausibility
     verdict: Verdict
     reasons: tuple[str, ...]
+    impossible_temperatures: int = 0
 
     @property
     def model(self) -> RobotModel:
@@ -97,6 +101,11 @@ class Identification:
     def theta(self) -> FloatArray:
         """(p,) base parameters."""
         return self.estimate.theta
+
+    @property
+    def temperatures(self) -> TemperatureRange | None:
+        """Temperatures at which the friction of each joint was seen; None if the model does not follow them."""
+        return temperatures_of(self.model, self.rows)
 
 
 def identify(
@@ -146,6 +155,8 @@ def _judged(
     """Score an estimate on its own data, and judge it."""
     model, base, rows, solution = found.model, found.base, found.rows, found.solution
     status = parameter_status(rows, solution, found.std)
+    cold = unseen(base.layout, temperatures_of(model, rows))
+    status = tuple("undetermined" if c else s for s, c in zip(status, cold, strict=True))
     if found.consistent is not None:
         share = found.consistent.data_share
         status = tuple("prior" if x < DATA_SHARE_LIMIT else s for s, x in zip(status, share, strict=True))
@@ -166,7 +177,10 @@ def _judged(
         model, base, rows, signals, settings, basis.theta, basis.uncertainty.covariance, basis.solution.sigma
     )
     verdict, reasons = judge(found, signals, status, metrics, free, gravity, plausibility)
-    return Identification(options, found, _doubted(status, verdict), metrics, gravity, plausibility, verdict, reasons)
+    return Identification(
+        options, found, _doubted(status, verdict), metrics, gravity, plausibility, verdict, reasons,
+        signals.impossible_temperatures,
+    )  # fmt: skip
 
 
 def _doubted(status: tuple[ParameterStatus, ...], verdict: Verdict) -> tuple[ParameterStatus, ...]:
@@ -286,6 +300,7 @@ def judge(
         for c in found.constants
         if c.status == "undetermined"
     )
+    reasons.extend(narrow_reasons(model, found.base.layout, temperatures_of(model, rows)))
     if solution.scaled_condition_number > CONDITION_LIMIT:
         reasons.append(
             f"the condition number of the scaled regressor is {solution.scaled_condition_number:.0f} "

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg as la
 
 from rt_core.batch.least_squares import (
     RANK_TOLERANCE,
@@ -27,6 +26,7 @@ from rt_core.batch.least_squares import (
     compress,
 )
 from rt_core.batch.preprocess import Signals, SignalSettings, central_difference, zero_phase
+from rt_core.linear_algebra import singular_values, svd
 from rt_core.types import BoolArray, FloatArray
 
 #: Instruments whose squared correlation with a direction of the regressor, over what chance gives, is below this are
@@ -130,16 +130,16 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
     Rz, cross, z = triangle[:p, :p], triangle[:p, p : 2 * p], triangle[:p, 2 * p]
     # An orthonormal basis of the span of Z alone: columns without data, or that repeat others, are no instruments.
     scale = np.linalg.norm(Rz, axis=0)
-    U, values, Vt = la.svd(Rz / np.where(scale > 0.0, scale, 1.0), check_finite=False)
+    U, values, Vt = svd(Rz / np.where(scale > 0.0, scale, 1.0))
     spanned = values > RANK_TOLERANCE * max(values[0], np.finfo(np.float64).tiny)
     U = U[:, spanned]
     weighted = np.vstack((cross, triangle[p : 2 * p, p : 2 * p]))
     length = np.linalg.norm(weighted, axis=0)
     safe = np.where(length > 0.0, length, 1.0)
-    _, size, axes = la.svd(weighted / safe, full_matrices=False, check_finite=False)
+    _, size, axes = svd(weighted / safe)
     kept = size > RANK_TOLERANCE * max(size[0], np.finfo(np.float64).tiny)
     basis = (axes[kept].T / size[kept]) / safe[:, None]  # the regressor times this is orthonormal
-    left, correlation, right = la.svd(U.T @ cross @ basis, full_matrices=False, check_finite=False)
+    left, correlation, right = svd(U.T @ cross @ basis)
     rows = int(stack.count.sum())
     squared = np.minimum(correlation**2, 1.0 - 1e-15)
     strong = rows * squared / (1.0 - squared) >= LEAST_F * int(spanned.sum())
@@ -157,7 +157,7 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
     leverage = stack.per_joint(np.einsum("ij,ij->i", shares, shares)) / sigma**2
     leverage *= strong.sum() / max(float(leverage.sum()), 1.0)
     spread = stack.spread(np.concatenate((np.zeros(p), step)), leverage)
-    raw = la.svdvals(weighted, check_finite=False)
+    raw = singular_values(weighted)
     solution = Solution(
         theta,
         spread,

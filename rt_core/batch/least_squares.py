@@ -17,6 +17,7 @@ import scipy.linalg as la
 from scipy.linalg import lapack
 
 from rt_core.jit import jit
+from rt_core.linear_algebra import singular_values, svd
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 Method = Literal["ols", "wls", "iwls"]
@@ -304,13 +305,13 @@ class Stack:
         R, z = triangle[:p, :p], triangle[:p, p]
         scale = np.linalg.norm(R, axis=0)
         safe = np.where(scale > 0.0, scale, 1.0)
-        U, values, Vt = la.svd(R / safe, full_matrices=False, check_finite=False)
+        U, values, Vt = svd(R / safe)
         kept = values > RANK_TOLERANCE * values[0]
         rank = int(kept.sum())
         supported = (Vt[~kept] ** 2).sum(axis=0) < 1e-8 if rank < p else np.ones(p, dtype=bool)
         inverse_root = (Vt[kept].T / values[kept]) / safe[:, None]
         step = inverse_root @ (U[:, kept].T @ z)
-        raw = la.svdvals(R, check_finite=False)
+        raw = singular_values(R)
         shares = self.rows[: self.used, :p] @ inverse_root
         leverage = self.per_joint(np.einsum("ij,ij->i", shares, shares)) / sigma**2
         return Solution(

@@ -25,8 +25,9 @@ from rt_core.batch.physical.fit import weighted_rows
 from rt_core.batch.physical.newton import descend
 from rt_core.batch.physical.prior import Blocks, ConsistencyError
 from rt_core.batch.physical.whitening import whitening
-from rt_core.model.base import BaseParameters
-from rt_core.model.inertia import inertial_vector, mass_com_inertia, transform_inertial
+from rt_core.linear_algebra import svd
+from rt_core.model.base import BaseParameters, payload_columns
+from rt_core.model.inertia import inertial_vector, mass_com_inertia
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
@@ -89,14 +90,6 @@ class Payload:
         if self.phi is None:
             raise ValueError("no payload: its mass is not significantly above zero")
         return mass_com_inertia(self.phi)
-
-
-def payload_columns(base: BaseParameters, model: RobotModel) -> FloatArray:
-    """(p, 10) change of the base parameters by the parameters of a payload about the flange frame."""
-    link = np.flatnonzero(np.asarray(base.standard.is_link) & (base.standard.source // 10 == model.n - 1))
-    link = link[np.argsort(base.standard.source[link])]
-    moved = [transform_inertial(unit, model.tip_rotation, model.tip_translation) for unit in np.eye(10)]
-    return np.asarray(base.mapping[:, link] @ np.stack(moved, axis=1))
 
 
 def payload_from_rows(
@@ -189,7 +182,7 @@ def _estimate(
         A, b = A - Q @ (Q.T @ A), b - Q @ (Q.T @ b)
     scale = np.linalg.norm(A, axis=0)
     safe = np.where(scale > 0.0, scale, 1.0)
-    U, values, Vt = la.svd(A / safe, full_matrices=False, check_finite=False)
+    U, values, Vt = svd(A / safe)
     kept = values > _RANK * max(float(values[0]), 1e-300)
     root = (Vt[kept].T / values[kept]) / safe[:, None]
     estimate, spread = root @ (U[:, kept].T @ b), root @ root.T

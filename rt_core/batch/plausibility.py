@@ -14,6 +14,7 @@ from scipy import signal
 
 from rt_core.batch.preprocess import Signals, SignalSettings
 from rt_core.batch.rows import Rows, row_filter, standing_velocity
+from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_VISCOUS
 from rt_core.model.regressor import regressor
@@ -150,7 +151,7 @@ def _delay(
     if A.shape[0] <= A.shape[1]:
         return 0.0, 1.0
     scale = np.linalg.norm(A, axis=0)
-    solution = np.linalg.lstsq(A / np.where(scale > 0.0, scale, 1.0), B, rcond=1e-10)[0]
+    solution = lstsq(A / np.where(scale > 0.0, scale, 1.0), B, rcond=1e-10)
     left = np.linalg.norm(B - (A / np.where(scale > 0.0, scale, 1.0)) @ solution, axis=0)
     left = left / np.maximum(np.linalg.norm(B, axis=0), 1e-300)
     k = int(np.argmin(left))

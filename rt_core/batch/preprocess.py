@@ -22,6 +22,7 @@ import numpy as np
 from scipy import signal
 from scipy.interpolate import CubicSpline
 
+from rt_core.model.temperature import HOLD_S, possible_of
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Position and velocity are kept up to this many times the cut-off frequency.
@@ -90,7 +91,7 @@ class SignalPiece:
     """A stretch without long gaps, on a uniform grid.
 
     `t` (N,) [s]; `q, dq, ddq` (N, n) filtered, `tau` (N, n) as measured; `bridged` (N,) is true too near to a lost
-    sample for rows to take part, None means nowhere.
+    sample for rows to take part, None means nowhere; `temperature` (N, n) [degC] of the joints, None if not known.
     """
 
     t: FloatArray
@@ -99,6 +100,7 @@ class SignalPiece:
     ddq: FloatArray
     tau: FloatArray
     bridged: BoolArray | None = None
+    temperature: FloatArray | None = None
 
     @property
     def row_velocity(self) -> FloatArray:
@@ -119,6 +121,7 @@ class Signals:
     gaps: int
     unused: int
     measured_velocity: bool
+    impossible_temperatures: int = 0
 
 
 def nominal_rate(t: FloatArray) -> float:
@@ -178,6 +181,8 @@ def prepare(
     valid: BoolArray | None = None,
     rate_hz: float | None = None,
     seq: IntArray | None = None,
+    temperature: FloatArray | None = None,
+    noise: FloatArray | None = None,
 ) -> Signals:
     """Uniform filtered signals of a recording.
 
@@ -193,6 +198,12 @@ def prepare(
         Nominal rate; None to take it from the time stamps.
     seq : (N,) int64 or None
         The source's count of its cycles: a jump means lost samples, too few perhaps to be seen in the time stamps.
+    temperature : (N, n) float64 or None
+        Of the joints [degC], NaN where it was not told: it is interpolated where values are at most `HOLD_S` apart.
+        Of samples that are not `valid`, and where it cannot be (`rt_core.model.temperature.possible`), it counts as
+        not told.
+    noise : (N, n) float64 or None
+        Added to the positions once samples that repeat the one before have been left out, to see what noise does.
 
     Raises
     ------
@@ -207,9 +218,12 @@ def prepare(
     number = np.arange(total) if seq is None else np.asarray(seq)
     if number.shape != (total,):
         raise DataError(f"{number.size} cycle numbers for {total} samples")
+    if temperature is not None and temperature.shape != q.shape:
+        raise DataError(f"temperature has shape {temperature.shape}, the positions have {q.shape}")
     t, q, tau, number = t[use], q[use], tau[use], number[use]
     dq = None if dq is None else dq[use]
     check_channels(t, q, tau, dq)
+    warm, impossible = (None, 0) if temperature is None else _without_gaps(t, temperature[use])
     rate = nominal_rate(t) if rate_hz is None else rate_hz
     if settings.cutoff_hz >= 0.45 * rate:
         raise DataError(
@@ -219,8 +233,9 @@ def prepare(
     if dq is not None:
         same &= (np.diff(dq, axis=0) == 0.0).all(axis=1)
     fresh = np.concatenate(([True], ~same))
-    t, q, tau = t[fresh], q[fresh], tau[fresh]
+    t, q, tau = t[fresh], q[fresh] if noise is None else (q + noise[use])[fresh], tau[fresh]
     dq = None if dq is None else dq[fresh]
+    warm = None if warm is None else warm[fresh]
     repeats = np.diff(np.cumsum(~fresh)[fresh])  # a sample that repeats the one before is none that was lost
     jumps = np.diff(number[fresh]) - repeats > 1
     if t.size < 16:
@@ -240,9 +255,10 @@ def prepare(
             continue
         pieces.append(
             _filter_piece(
-                t[part], q[part], tau[part], None if dq is None else dq[part], rate, settings, lost[part[:-1]]
+                t[part], q[part], tau[part], None if dq is None else dq[part], rate, settings, lost[part[:-1]],
+                None if warm is None else warm[part],
             )
-        )
+        )  # fmt: skip
     if not pieces:
         raise DataError(
             f"no stretch of {_SHORTEST_PERIODS / settings.cutoff_hz:g} s without a gap longer than "
@@ -258,7 +274,42 @@ def prepare(
         int(cuts.size),
         unused,
         dq is not None,
+        impossible,
     )
+
+
+def _without_gaps(t: FloatArray, temperature: FloatArray) -> tuple[FloatArray, int]:
+    """Temperatures (N, n) at all samples, from those that were told, and how many of these cannot be.
+
+    `DataError` where none was told for too long.
+    """
+    out, impossible = np.empty(temperature.shape), 0
+    for j in range(temperature.shape[1]):
+        said = np.flatnonzero(~np.isnan(temperature[:, j]))
+        if not said.size:
+            raise DataError(f"channel temperature, joint {j + 1}: there is no value at all")
+        good = possible_of(t[said], temperature[said, j])
+        impossible += int(np.count_nonzero(~good))
+        known = said[good]
+        if not known.size:
+            raise DataError(
+                f"channel temperature, joint {j + 1}: no value that can be, the first is {temperature[said[0], j]:g} "
+                "degC: check its unit in the mapping, and the sensor"
+            )
+        told = t[known]
+        after = np.searchsorted(told, t)
+        earlier, later = told[np.maximum(after - 1, 0)], told[np.minimum(after, told.size - 1)]
+        # between two values how far they are apart, at the ends how far the sample is from the one there is
+        apart = np.where(after == 0, later - t, np.where(after == told.size, t - earlier, later - earlier))
+        apart[later == t] = 0.0
+        worst = int(np.argmax(apart))
+        if apart[worst] > HOLD_S:
+            raise DataError(
+                f"channel temperature, joint {j + 1}: at {t[worst]:.6g} s there has been no value for more than "
+                f"{HOLD_S:g} s, and friction that follows temperature needs it: cut the recording"
+            )
+        out[:, j] = np.interp(t, told, temperature[known, j])
+    return out, impossible
 
 
 def _worst(t: FloatArray, lost: BoolArray, guard: float) -> BoolArray:
@@ -285,6 +336,7 @@ def _filter_piece(
     rate: float,
     settings: SignalSettings,
     lost: BoolArray,
+    temperature: FloatArray | None,
 ) -> SignalPiece:
     step = 1.0 / rate
     count = int(np.floor((t[-1] - t[0]) * rate * (1.0 + 1e-12))) + 1
@@ -309,4 +361,5 @@ def _filter_piece(
         for k in np.flatnonzero(lost):
             after = t[k + 1] + guard + SETTLING * (t[k + 1] - t[k])
             bridged |= (grid > t[k] - guard) & (grid < after)
-    return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau), bridged)
+    warm = None if temperature is None else linear(temperature)
+    return SignalPiece(grid, q_f, dq_f, ddq_f, linear(tau), bridged, warm)

@@ -22,8 +22,8 @@ from scipy import signal
 from rt_core.batch.preprocess import DataError, SignalPiece, Signals, SignalSettings, zero_phase
 from rt_core.jit import kernel
 from rt_core.model.base import BaseParameters, link_torque
-from rt_core.model.friction import LAW_LINK
-from rt_core.model.regressor import BLOCK, joint_column, link_columns
+from rt_core.model.friction import LAW_LINK, REFERENCE_TEMPERATURE
+from rt_core.model.regressor import BLOCK, joint_column, link_columns, warm_column
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -57,6 +57,8 @@ class Rows:
         Which stretch without gaps the row belongs to.
     rate_hz, band_hz : float
         Rate of the rows, and the frequency up to which both sides were kept.
+    temperature : (K, n) float64 or None
+        Of the joints [degC], where friction follows it.
     """
 
     t: FloatArray
@@ -69,6 +71,7 @@ class Rows:
     piece: IntArray
     rate_hz: float
     band_hz: float
+    temperature: FloatArray | None = None
 
     def select(self, start: float, stop: float) -> Rows:
         """Select the rows with `start <= t < stop`."""
@@ -84,6 +87,7 @@ class Rows:
             self.piece[keep],
             self.rate_hz,
             self.band_hz,
+            None if self.temperature is None else self.temperature[keep],
         )
 
     def predict(self, theta: FloatArray) -> FloatArray:
@@ -145,6 +149,7 @@ def decimated_rows(
     dq: FloatArray,
     ddq: FloatArray,
     load: FloatArray,
+    warmth: FloatArray,
     tau: FloatArray,
     standing: FloatArray,
     taps: FloatArray,
@@ -155,16 +160,17 @@ def decimated_rows(
 ) -> None:
     """Build filtered base regressor and torque at the samples `centres` (K,), ascending.
 
-    `q, dq, ddq, load, tau` (N, n), `load` without rows if no column asks for it; `taps` of odd length; the
-    support of every centre must lie within the samples.  Row `j` averages only the samples with
-    `|dq_j| >= standing[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share` (K, n), the weight of the samples
-    that took part, start at zero.
+    `q, dq, ddq, load, warmth, tau` (N, n); `load`, and `warmth` of the joints above the reference temperature, have no
+    rows if no column asks for them; `taps` of odd length; the support of every centre must lie within the samples.
+    Row `j` averages only the samples with `|dq_j| >= standing[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share`
+    (K, n), the weight of the samples that took part, start at zero.
     """
     count, n = q.shape
     columns = law.shape[0]
     half = taps.shape[0] // 2
     loaded = load.shape[0] == count
-    state = np.zeros((4, n, BLOCK))
+    warmed = warmth.shape[0] == count
+    state = np.zeros((5, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
     weight = np.zeros((n, BLOCK))
@@ -184,6 +190,8 @@ def decimated_rows(
                 state[2, i, b] = ddq[start + b, i]
                 if loaded:
                     state[3, i, b] = load[start + b, i]
+                if warmed:
+                    state[4, i, b] = warmth[start + b, i]
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for r in range(first, centres.shape[0]):
             if centres[r] - half >= start + BLOCK:
@@ -210,6 +218,7 @@ def decimated_rows(
                         row[j, c] += total
                 else:
                     joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
+                    warm_column(law[c], state[4, source[c]], value)
                     for j in range(n):
                         if motor[c, j] != 0.0:
                             w = weight[j]
@@ -238,9 +247,17 @@ def _piece_rows(
     load = np.zeros((0, model.n))
     if layout.has_load:
         load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
+    warmth = np.zeros((0, model.n))
+    if layout.has_temperature:
+        if piece.temperature is None:
+            raise DataError(
+                "friction follows temperature in this model, and the data have none: add a channel temperature, or set "
+                'friction_temperature = "none" in [model] of the robot file'
+            )
+        warmth = piece.temperature - REFERENCE_TEMPERATURE
     decimated_rows(
         model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, channels[0], channels[1],
-        channels[2], load, channels[3], standing, taps, centres, Y, tau, share,
+        channels[2], load, warmth, channels[3], standing, taps, centres, Y, tau, share,
     )  # fmt: skip
     use = (share > _LEAST_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
     return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use
@@ -277,6 +294,7 @@ def build_rows(
     blocks: list[FloatArray] = []
     states: list[list[FloatArray]] = []
     used: list[BoolArray] = []
+    warm: list[FloatArray] = []
     numbers: list[IntArray] = []
     for number, piece in enumerate(signals.pieces):
         centres = np.arange(half, piece.t.size - half, factor, dtype=np.int64)
@@ -288,6 +306,8 @@ def build_rows(
         blocks.append(Y)
         states.append([piece.q[centres], piece.dq[centres], piece.ddq[centres], tau])
         used.append(use)
+        if base.layout.has_temperature and piece.temperature is not None:
+            warm.append(piece.temperature[centres])
         numbers.append(np.full(centres.size, number, dtype=np.int64))
     if not times:
         raise DataError(
@@ -308,4 +328,5 @@ def build_rows(
         np.concatenate(numbers),
         rate,
         band,
+        np.concatenate(warm) if warm else None,
     )

@@ -13,8 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+from rt_core.linear_algebra import lstsq
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK
+from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK, REFERENCE_TEMPERATURE
+from rt_core.model.inertia import transform_inertial
 from rt_core.model.parameters import ParameterLayout, standard_layout
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
@@ -24,6 +26,8 @@ from rt_core.types import FloatArray, IntArray
 TOLERANCE = 1e-8
 _COEFFICIENT_FLOOR = 1e-9  # regrouping coefficients below this are rounding
 _PROBE_VELOCITY = 0.5  # friction's velocity constants while columns are compared: the rank must not depend on them
+_STRAIGHT_DOWN = (1.0, -2.0, -9.0)  # gravity that no axis of an arm is parallel to, to find what any would show
+_PROBE_WARMTH = 40.0  # temperatures meanwhile, about the reference [K]
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,16 @@ def random_states(model: RobotModel, count: int, seed: int = 0) -> tuple[FloatAr
 def probe_regressor(model: RobotModel, layout: ParameterLayout, count: int, seed: int = 0) -> FloatArray:
     """Regressor (count, n, P) at random feasible states, with the structure of the model and nothing else.
 
-    Velocity constants of friction are set so that every term shows, and loads are random: what cannot be told apart
-    here cannot be told apart by any motion.
+    Velocity constants of friction are set so that every term shows, and loads and temperatures are random: what cannot
+    be told apart here cannot be told apart by any motion.
     """
     states = random_states(model, count, seed)
     shape = layout.shape.copy()
     shape[np.isin(layout.law, model.friction.shaped), 0] = _PROBE_VELOCITY
     load = np.random.default_rng(seed + 1).standard_normal(states[0].shape)
-    return regressor(model, replace(layout, shape=shape), *states, load=load)
+    warmth = np.random.default_rng(seed + 2).uniform(-_PROBE_WARMTH, _PROBE_WARMTH, states[0].shape)
+    temperature = REFERENCE_TEMPERATURE + warmth
+    return regressor(model, replace(layout, shape=shape), *states, load=load, temperature=temperature)
 
 
 def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: int = 0) -> BaseParameters:
@@ -154,12 +160,23 @@ def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: in
     mapping = np.zeros((independent.size, total))
     mapping[np.arange(independent.size), independent] = 1.0
     if dependent.size:
-        beta = np.linalg.lstsq(scaled[:, independent], scaled[:, dependent], rcond=None)[0]
+        beta = lstsq(scaled[:, independent], scaled[:, dependent])
         beta *= norms[dependent] / norms[independent][:, None]
         nearest = np.round(beta)
         beta = np.where(np.abs(beta - nearest) < _COEFFICIENT_FLOOR, nearest, beta)
         mapping[:, dependent] = beta
     return BaseParameters(layout, independent, mapping, smallest_kept, largest_dropped)
+
+
+def needing_gravity(model: RobotModel, base: BaseParameters) -> tuple[str, ...]:
+    """Names of the parameters that gravity would show, of an arm without it; nothing for an arm with gravity.
+
+    `base` are its base parameters.  Without gravity fewer can be told apart: these are the ones that are missing.
+    """
+    if model.gravity.any():
+        return ()
+    falling = base_parameters(replace(model, gravity=np.array(_STRAIGHT_DOWN)))
+    return tuple(name for name in falling.names if name not in base.names)
 
 
 def link_torque(
@@ -174,3 +191,11 @@ def link_torque(
     link = base.standard.is_link
     inertial.ravel()[base.standard.source[link]] = phi[link]
     return inverse_dynamics(model.geometry, model.gravity, inertial, q, dq, ddq)
+
+
+def payload_columns(base: BaseParameters, model: RobotModel) -> FloatArray:
+    """(p, 10) change of the base parameters by the parameters of a payload about the flange frame."""
+    link = np.flatnonzero(np.asarray(base.standard.is_link) & (base.standard.source // 10 == model.n - 1))
+    link = link[np.argsort(base.standard.source[link])]
+    moved = [transform_inertial(unit, model.tip_rotation, model.tip_translation) for unit in np.eye(10)]
+    return np.asarray(base.mapping[:, link] @ np.stack(moved, axis=1))

@@ -16,6 +16,13 @@ term `k1*|tau_load|*s`, with `tau_load` the torque that the rigid links ask of t
 
 All laws are linear in their torques and nonlinear in the velocities `vb`, `w1`, `ws`: those are called
 constants here.  A constant of zero (unknown) switches off the term that it shapes.
+
+With `temperature` Coulomb friction, and on demand viscous friction, follow the temperature `T` of the joint:
+
+    fc(T) = fc + alpha*(T - T0)          fv(T) = fv + alphav*(T - T0)          T0 = 20 degC
+
+(Jing et al. eq. 3), so that `fc` is the friction at `T0`; with Stribeck's law also `fb(T) = fb + alphab*(T - T0)`.  The
+terms of `alpha`, `alphab` and `alphav` are those of `fc`, `fb` and `fv`, times `T - T0`: linear, too.
 """
 
 from __future__ import annotations
@@ -29,6 +36,10 @@ from rt_core.jit import jit
 
 FrictionLaw = Literal["none", "coulomb_viscous", "coulomb_viscous_offset", "stribeck", "harmonic_drive_input", "cyclic"]
 Quadratic = Literal["odd", "even", "none"]
+FollowsTemperature = Literal["none", "coulomb", "coulomb_viscous"]
+
+#: `T0`, at which friction has the values that a model states without its temperature terms [degC].
+REFERENCE_TEMPERATURE = 20.0
 
 # What a column of the regressor is.
 LAW_LINK = 0
@@ -45,7 +56,17 @@ LAW_DECAYING_VISCOUS = 10  # v*exp(-|v/ws|^delta)
 LAW_SINE = 11
 LAW_COSINE = 12
 LAW_LOAD = 13
+LAW_COULOMB_TEMPERATURE = 14  # as LAW_COULOMB, LAW_VISCOUS, LAW_BREAKAWAY, per kelvin above the reference
+LAW_VISCOUS_TEMPERATURE = 15
+LAW_BREAKAWAY_TEMPERATURE = 16
 
+#: Laws of columns that are proportional to the joint's temperature above the reference, by the law of that at it.
+FOLLOWING = {
+    LAW_COULOMB: LAW_COULOMB_TEMPERATURE,
+    LAW_VISCOUS: LAW_VISCOUS_TEMPERATURE,
+    LAW_BREAKAWAY: LAW_BREAKAWAY_TEMPERATURE,
+}
+TEMPERATURE = tuple(FOLLOWING.values())
 #: Laws of torques that oppose motion: negative values make no sense.
 DISSIPATIVE = (LAW_VISCOUS, LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
 #: Laws of the position only, which gravity may look like.
@@ -70,6 +91,8 @@ class Friction:
         `eps` of `tanh(v/eps)` [rad/s or m/s]; zero for the sign itself.
     load, cyclic : bool
         The load-dependent and the cyclic term, on top of the law.
+    temperature : {"none", "coulomb", "coulomb_viscous"}
+        Which friction follows the temperature of its joint.
     """
 
     law: FrictionLaw = "coulomb_viscous"
@@ -79,6 +102,7 @@ class Friction:
     smoothing: float = 0.0
     load: bool = False
     cyclic: bool = False
+    temperature: FollowsTemperature = "none"
 
     @property
     def terms(self) -> tuple[tuple[str, int, str], ...]:
@@ -101,6 +125,12 @@ class Friction:
                 ("C2", LAW_DECAYING_VISCOUS, "decaying_viscous"),
                 ("fc", LAW_COULOMB, "coulomb"),
             ]
+        if self.temperature != "none":
+            base.append(("alpha", LAW_COULOMB_TEMPERATURE, "coulomb_temperature"))
+            if self.law == "stribeck":
+                base.append(("alphab", LAW_BREAKAWAY_TEMPERATURE, "breakaway_temperature"))
+        if self.temperature == "coulomb_viscous":
+            base.append(("alphav", LAW_VISCOUS_TEMPERATURE, "viscous_temperature"))
         if self.load:
             base.append(("k1", LAW_LOAD, "load_friction"))
         if self.cyclic or self.law == "cyclic":
@@ -111,7 +141,8 @@ class Friction:
     def constants(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
         """Nonlinear constants: symbol, field of `JointDynamics`, and the law codes of the columns they shape."""
         if self.law == "stribeck":
-            return (("vb", "stribeck_velocity", (LAW_COULOMB, LAW_BREAKAWAY)),)
+            warm = () if self.temperature == "none" else (LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
+            return (("vb", "stribeck_velocity", (LAW_COULOMB, LAW_BREAKAWAY, *warm)),)
         if self.law == "harmonic_drive_input":
             return (("w1", "tanh_velocity", (LAW_TANH,)), ("ws", "decay_velocity", (LAW_DECAYING_VISCOUS,)))
         return ()
@@ -136,12 +167,12 @@ def smooth_sign(v: float, smoothing: float) -> float:
 def friction_effect(
     law: int, constant: float, exponent: float, smoothing: float, q: float, v: float, load: float
 ) -> float:
-    """Torque of a friction term per unit of its parameter.
+    """Torque of a friction term per unit of its parameter; of a temperature term also per kelvin above the reference.
 
     `constant` [rad/s or m/s] and `exponent` shape the exponential, `q` and `v` are position and velocity on the
     side where the friction acts, `load` is the torque that the links ask of the joint.
     """
-    if law == LAW_VISCOUS:
+    if law in (LAW_VISCOUS, LAW_VISCOUS_TEMPERATURE):
         return v
     if law == LAW_SINE:
         return float(np.sin(q))
@@ -162,10 +193,57 @@ def friction_effect(
     if law == LAW_DECAYING_VISCOUS:
         return v * decay
     sign = smooth_sign(v, smoothing)
-    if law == LAW_COULOMB:
+    if law in (LAW_COULOMB, LAW_COULOMB_TEMPERATURE):
         return sign * (1.0 - decay)
-    if law == LAW_BREAKAWAY:
+    if law in (LAW_BREAKAWAY, LAW_BREAKAWAY_TEMPERATURE):
         return sign * decay
     if law == LAW_LOAD:
         return sign * abs(load)
     return 1.0  # LAW_OFFSET
+
+
+@jit
+def friction_slopes(
+    law: int, constant: float, exponent: float, smoothing: float, q: float, v: float, load: float
+) -> tuple[float, float, float]:
+    """Return the derivatives of `friction_effect` by `q`, `v` and `load`.
+
+    A sign that is not smoothed counts as constant, and `|load|` has the slope of its side: both are derivatives
+    everywhere but at the jump and the corner.
+    """
+    if law in (LAW_VISCOUS, LAW_VISCOUS_TEMPERATURE):
+        return 0.0, 1.0, 0.0
+    if law == LAW_SINE:
+        return float(np.cos(q)), 0.0, 0.0
+    if law == LAW_COSINE:
+        return -float(np.sin(q)), 0.0, 0.0
+    if law == LAW_QUADRATIC_ODD:
+        return 0.0, 2.0 * abs(v), 0.0
+    if law == LAW_QUADRATIC_EVEN:
+        return 0.0, 2.0 * v, 0.0
+    if law == LAW_CUBIC:
+        return 0.0, 3.0 * v * v, 0.0
+    if law == LAW_TANH:
+        if not constant > 0.0:
+            return 0.0, 0.0, 0.0
+        t = float(np.tanh(v / constant))
+        return 0.0, (1.0 - t * t) / constant, 0.0
+    decay = slope = 0.0  # of the exponential, and by v
+    if constant > 0.0 and v != 0.0:
+        x = abs(v) / constant
+        power = x * x if exponent == 2.0 else x**exponent
+        decay = float(np.exp(-power))
+        slope = -exponent * power / v * decay
+    elif constant > 0.0:
+        decay = 1.0
+    if law == LAW_DECAYING_VISCOUS:
+        return 0.0, decay + v * slope, 0.0
+    sign = smooth_sign(v, smoothing)
+    turn = (1.0 - sign * sign) / smoothing if smoothing > 0.0 else 0.0
+    if law in (LAW_COULOMB, LAW_COULOMB_TEMPERATURE):
+        return 0.0, turn * (1.0 - decay) - sign * slope, 0.0
+    if law in (LAW_BREAKAWAY, LAW_BREAKAWAY_TEMPERATURE):
+        return 0.0, turn * decay + sign * slope, 0.0
+    if law == LAW_LOAD:
+        return 0.0, turn * abs(load), sign * float(np.sign(load))
+    return 0.0, 0.0, 0.0  # LAW_OFFSET

@@ -6,6 +6,7 @@ Per joint `i` (counted from 1):
 
     Iai fvi fci offi          rotor inertia, viscous and Coulomb friction, offset; as the model asks
     kv1_i kv2_i kv3_i fci fbi and so on: the terms of the model's friction law (`rt_core.model.friction`)
+    alphai alphabi alphavi    how Coulomb, breakaway and viscous friction follow the joint's temperature
     Iami fvmi fcmi            the same at motor `i`, where the transmission couples it to another joint
     mi mxi myi mzi Ixxi Ixyi Iyyi Ixzi Iyzi Izzi
 """
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET
+from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET, TEMPERATURE
 from rt_core.model.robot import JointDynamics, RobotModel
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 
 LINK_NAMES = ("m", "mx", "my", "mz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 _LINK_UNITS = ("kg", "kg*m", "kg*m", "kg*m") + 6 * ("kg*m^2",)
@@ -78,6 +80,16 @@ class ParameterLayout:
         """Whether a column depends on the torque that the links ask of a joint."""
         return bool((self.law == LAW_LOAD).any())
 
+    @cached_property
+    def follows_temperature(self) -> BoolArray:
+        """(P,) True for columns that are proportional to a joint's temperature above the reference."""
+        return np.isin(self.law, TEMPERATURE)
+
+    @property
+    def has_temperature(self) -> bool:
+        """Whether a column depends on the temperature of a joint."""
+        return bool(self.follows_temperature.any())
+
 
 _FRICTION_UNITS = {  # by the field of `JointDynamics`, revolute and prismatic
     "viscous": ("N*m*s/rad", "N*s/m"),
@@ -90,6 +102,9 @@ _FRICTION_UNITS = {  # by the field of `JointDynamics`, revolute and prismatic
     "decaying_viscous": ("N*m*s/rad", "N*s/m"),
     "cyclic_sine": ("N*m", "N"),
     "cyclic_cosine": ("N*m", "N"),
+    "coulomb_temperature": ("N*m/K", "N/K"),
+    "breakaway_temperature": ("N*m/K", "N/K"),
+    "viscous_temperature": ("N*m*s/(rad*K)", "N*s/(m*K)"),
 }
 
 

@@ -17,7 +17,16 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS, friction_effect
+from rt_core.model.friction import (
+    LAW_ARMATURE,
+    LAW_COULOMB,
+    LAW_COULOMB_TEMPERATURE,
+    LAW_LINK,
+    LAW_OFFSET,
+    LAW_VISCOUS,
+    REFERENCE_TEMPERATURE,
+    friction_effect,
+)
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
@@ -233,7 +242,8 @@ def joint_column(
 ) -> None:
     """One joint effect for one block, before it is distributed to the rows: `value` (BLOCK,).
 
-    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).
+    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).  Of a
+    temperature term it is the effect per kelvin: `warm_column` goes with it.
     """
     n = motor.shape[0]
     for b in range(BLOCK):
@@ -262,10 +272,18 @@ def joint_column(
 
 
 @kernel
+def warm_column(law: int, warmth: FloatArray, value: FloatArray) -> None:
+    """Turn `value` (BLOCK,) of `joint_column` into that at `warmth` (BLOCK,) [K] of the joint above the reference."""
+    if law >= LAW_COULOMB_TEMPERATURE:
+        for b in range(BLOCK):
+            value[b] *= warmth[b]
+
+
+@kernel
 def joint_effect(
     law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray
 ) -> float:
-    """One joint effect of one sample, as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
+    """One joint effect of one sample, per kelvin as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
     if law == LAW_OFFSET:
         return 1.0
     value = 0.0
@@ -296,12 +314,14 @@ def _regressor_batch(
     dq: FloatArray,
     ddq: FloatArray,
     load: FloatArray,
+    warmth: FloatArray,
     out: FloatArray,
 ) -> None:
     count, n = q.shape
     columns = law.shape[0]
     loaded = load.shape[0] == count
-    state = np.zeros((4, n, BLOCK))
+    warmed = warmth.shape[0] == count
+    state = np.zeros((5, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
     # Flat arrays and unsigned offsets: no view is made per column and no index is checked for its sign.
@@ -322,6 +342,8 @@ def _regressor_batch(
                 state[2, i, b] = ddq[start + b, i]
                 if loaded:
                     state[3, i, b] = load[start + b, i]
+                if warmed:
+                    state[4, i, b] = warmth[start + b, i]
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for c in range(columns):
             if law[c] == LAW_LINK:
@@ -350,6 +372,7 @@ def _regressor_batch(
                         flat[target + b] = rate[b]
             else:
                 joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
+                warm_column(law[c], state[4, source[c]], value)
                 for j in range(n):
                     weight = motor[c, j]
                     if weight != 0.0:
@@ -367,10 +390,12 @@ def regressor_columns(
     out: FloatArray | None = None,
     *,
     load: FloatArray | None = None,
+    temperature: FloatArray | None = None,
 ) -> FloatArray:
     """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
 
-    A layout with load-dependent friction needs `load` (N, n), the torque that the links ask of each joint;
+    A layout with load-dependent friction needs `load` (N, n), the torque that the links ask of each joint, and one with
+    friction that follows temperature needs `temperature` (N, n) [degC];
     `ValueError` if it is missing or of another shape than `q`.
     Going through a long recording in chunks, give the same `out` (n, P, N) each time: entries that are zero
     by the arm's structure are not written, so it must come from an earlier call or be zero.
@@ -383,17 +408,20 @@ def regressor_columns(
         raise ValueError(f"out must be a C-ordered float64 array of shape {shape}, not {out.dtype} {out.shape}")
     if layout.has_load and load is None:
         raise ValueError("load-dependent friction needs the load torque of each joint")
-    if load is None:
-        load = np.zeros((0, model.n))
-    else:
-        load = np.ascontiguousarray(np.atleast_2d(load), dtype=np.float64)
-        if load.shape != q.shape:
+    if layout.has_temperature and temperature is None:
+        raise ValueError("friction that follows temperature needs the temperature of each joint")
+    given = []
+    for name, values in (("load", load), ("temperature", temperature)):
+        x = np.zeros((0, model.n)) if values is None else np.atleast_2d(np.asarray(values, dtype=np.float64))
+        if values is not None and x.shape != q.shape:
             raise ValueError(
-                f"load has shape {load.shape}, the states have {q.shape}: give one torque a joint and sample"
+                f"{name} has shape {x.shape}, the states have {q.shape}: give one value a joint and sample"
             )
+        given.append(np.ascontiguousarray(x))
     _regressor_batch(
-        model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, load, out
-    )
+        model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, given[0],
+        given[1] - REFERENCE_TEMPERATURE, out,
+    )  # fmt: skip
     return out
 
 
@@ -405,6 +433,7 @@ def regressor(
     ddq: FloatArray,
     *,
     load: FloatArray | None = None,
+    temperature: FloatArray | None = None,
 ) -> FloatArray:
     """Regressor (N, n, P) of the columns of `layout` for states `q, dq, ddq` (N, n), a view by columns."""
-    return regressor_columns(model, layout, q, dq, ddq, load=load).transpose(2, 0, 1)
+    return regressor_columns(model, layout, q, dq, ddq, load=load, temperature=temperature).transpose(2, 0, 1)

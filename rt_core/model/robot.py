@@ -13,14 +13,14 @@ SI units: rad or m, rad/s, N*m or N, kg.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from rt_core.model.friction import Friction
-from rt_core.types import FloatArray
+from rt_core.types import BoolArray, FloatArray
 
 JointKind = Literal["revolute", "prismatic"]
 
@@ -55,6 +55,10 @@ class JointDynamics:
 
     They are the truth of a simulated arm and a prior elsewhere.  Which of the friction values count is for
     `RobotModel.friction` to say (`rt_core.model.friction`); those left out are zero, `breakaway` equals `coulomb`.
+
+    A joint with `stiffness` is elastic: rotor inertia, offset and the friction of that law are on the motor's side of
+    its spring, `link_viscous` and `link_coulomb` on the link's; the spring's torque on the link is
+    `stiffness*d + stiffness_cubic*d^3 + spring_damping*dd`, with `d` motor minus link.
     """
 
     armature: FloatArray  # reflected rotor inertia [kg*m^2] or [kg]
@@ -72,12 +76,26 @@ class JointDynamics:
     decay_velocity: FloatArray = field(default_factory=_unset)  # ws [rad/s]
     cyclic_sine: FloatArray = field(default_factory=_unset)  # A1 [N*m]
     cyclic_cosine: FloatArray = field(default_factory=_unset)  # A2 [N*m]
+    coulomb_temperature: FloatArray = field(default_factory=_unset)  # alpha, of fc [N*m/K]
+    breakaway_temperature: FloatArray = field(default_factory=_unset)  # alphab, of fb [N*m/K]
+    viscous_temperature: FloatArray = field(default_factory=_unset)  # alphav, of fv, kv1 [N*m*s/(rad*K)]
+    stribeck_velocity_temperature: FloatArray = field(default_factory=_unset)  # of vb [rad/(s*K)], of a simulated arm
+    stiffness: FloatArray = field(default_factory=_unset)  # k1 of a joint's spring [N*m/rad]; zero where it is rigid
+    stiffness_cubic: FloatArray = field(default_factory=_unset)  # k2 [N*m/rad^3]
+    spring_damping: FloatArray = field(default_factory=_unset)  # [N*m*s/rad]
+    link_viscous: FloatArray = field(default_factory=_unset)  # b_out, behind the spring [N*m*s/rad]
+    link_coulomb: FloatArray = field(default_factory=_unset)  # b_outC [N*m]
 
     def __post_init__(self) -> None:
         for item in fields(self):
             if getattr(self, item.name) is _UNSET:
                 value = self.coulomb.copy() if item.name == "breakaway" else np.zeros_like(self.coulomb)
                 object.__setattr__(self, item.name, value)
+
+    @property
+    def elastic(self) -> BoolArray:
+        """(n,) which joints have a spring between motor and link."""
+        return np.asarray(self.stiffness > 0.0)
 
     @classmethod
     def zeros(cls, n: int) -> JointDynamics:
@@ -91,12 +109,14 @@ class Transmission:
 
     The diagonal of `matrix` holds the gear ratios with their signs; off-diagonal entries are
     couplings, such as a wrist motor that also turns with the joint before it.
-    `torque_constant` [N*m/A] turns motor current into motor torque.
+    `torque_constant` [N*m/A] turns motor current into motor torque; ones that stand for what nobody has given are
+    not `known`.
     """
 
     matrix: FloatArray  # (n, n)
     offset: FloatArray  # (n,) [rad], motor side
     torque_constant: FloatArray  # (n,)
+    known: bool = True  # torque_constant
 
     @classmethod
     def direct(cls, n: int) -> Transmission:
@@ -149,6 +169,13 @@ class RobotModel:
         Friction at rest is whatever holds the joint, not a function of its velocity.
         """
         return np.array([0.005 * j.velocity if np.isfinite(j.velocity) else 0.01 for j in self.joints])
+
+    @cached_property
+    def at_reference_temperature(self) -> RobotModel:
+        """The arm as it is at the reference temperature: without the terms of friction that follow temperature."""
+        if self.friction.temperature == "none":
+            return self
+        return replace(self, friction=replace(self.friction, temperature="none"))
 
     @cached_property
     def coupling(self) -> FloatArray:

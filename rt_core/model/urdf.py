@@ -24,12 +24,17 @@ from rt_core.model.robot import Joint, JointDynamics, JointKind
 from rt_core.types import FloatArray
 
 _KINDS: dict[str, JointKind] = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic"}
-#: What `reduced_urdf` keeps inside each element; shapes, colours and simulator settings go.
+#: What `reduced_urdf` keeps inside each element; what is only seen, colours and simulator settings go.
 _KEPT = {
     "robot": {"link", "joint"},
     "link": {"inertial"},
     "inertial": {"origin", "mass", "inertia"},
     "joint": {"origin", "parent", "child", "axis", "limit", "dynamics", "mimic"},
+}
+_KEPT_WITH_SHAPES = _KEPT | {
+    "link": {"inertial", "collision"},
+    "collision": {"origin", "geometry"},
+    "geometry": {"box", "cylinder", "sphere", "mesh", "capsule"},
 }
 
 
@@ -52,6 +57,29 @@ class UrdfChain:
     tip_rotation: FloatArray  # (3, 3) tip frame in the last link frame
     tip_translation: FloatArray  # (3,) [m]
     unphysical: tuple[str, ...]  # links whose <inertial> no body can have (negative mass, not positive definite)
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where a link of a URDF is.
+
+    Attributes
+    ----------
+    link : int
+        The moving link that carries it, from 0 as in `chain_from_urdf`; -1 for what stands still.
+    rotation, origin : (3, 3), (3,) float64
+        Of its frame in that of this link; in that of the base for what stands still.
+    moves : bool
+        It moves against that link, on a joint off the chain, and is placed as in its zero position.
+    base : bool
+        It carries the arm: the base itself, and what is fixed between it and the first moving joint.
+    """
+
+    link: int
+    rotation: FloatArray
+    origin: FloatArray
+    moves: bool
+    base: bool
 
 
 @dataclass(frozen=True)
@@ -284,6 +312,56 @@ def _compose(
     return outer[0] @ inner[0], outer[0] @ inner[1] + outer[1]
 
 
+def _ends(tree: _Tree, base_link: str | None, tip_link: str | None) -> tuple[str, str, list[_UrdfJoint]]:
+    """Return base, tip, and the moving joints between them."""
+    for given, option in ((base_link, "base_link"), (tip_link, "tip_link")):
+        if given is not None and given not in tree.links:
+            raise UrdfError(f'{option} "{given}" does not exist; links are {_quoted(tree.links)}')
+    base = base_link or tree.root
+    tip = tip_link or tree.find_tip(base)
+    chain = [joint for joint in tree.path(base, tip) if not joint.fixed]
+    if not chain:
+        raise UrdfError(f'no joint moves between "{base}" and "{tip}"')
+    return base, tip, chain
+
+
+def link_placements(text: str, *, base_link: str | None = None, tip_link: str | None = None) -> dict[str, Placement]:
+    """Where each link of the tree is: those above the base and beside it, too.
+
+    Raises
+    ------
+    UrdfError
+        As `chain_from_urdf`.
+    """
+    tree = _Tree(_root(text))
+    base, tip, chain = _ends(tree, base_link, tip_link)
+    index = {joint.joint.name: i for i, joint in enumerate(chain)}
+    placed = {base: Placement(-1, np.eye(3), np.zeros(3), moves=False, base=True)}
+    link = base
+    while link in tree.above:
+        above, below = tree.above[link], placed[link]
+        back = above.joint.rotation.T
+        rotation, origin = _compose((below.rotation, below.origin), (back, -back @ above.joint.translation))
+        link = above.parent
+        placed[link] = Placement(-1, rotation, origin, below.moves or not above.fixed, base=False)
+    carrying = {base}
+    for joint in tree.path(base, tip):
+        if not joint.fixed:
+            break
+        carrying.add(joint.child)
+    for entry in tree.subtree(tree.root):
+        if entry.child in placed:
+            continue
+        carrier = placed[entry.parent]
+        if entry.joint.name in index:
+            placed[entry.child] = Placement(index[entry.joint.name], np.eye(3), np.zeros(3), moves=False, base=False)
+            continue
+        rotation, origin = _compose((carrier.rotation, carrier.origin), (entry.joint.rotation, entry.joint.translation))
+        moves = carrier.moves or not entry.fixed
+        placed[entry.child] = Placement(carrier.link, rotation, origin, moves, base=entry.child in carrying)
+    return placed
+
+
 def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | None = None) -> UrdfChain:
     """Read the serial arm between two links of a URDF.
 
@@ -304,14 +382,7 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
     """
     root = _root(text)
     tree = _Tree(root)
-    for given, option in ((base_link, "base_link"), (tip_link, "tip_link")):
-        if given is not None and given not in tree.links:
-            raise UrdfError(f'{option} "{given}" does not exist; links are {_quoted(tree.links)}')
-    base = base_link or tree.root
-    tip = tip_link or tree.find_tip(base)
-    chain = [joint for joint in tree.path(base, tip) if not joint.fixed]
-    if not chain:
-        raise UrdfError(f'no joint moves between "{base}" and "{tip}"')
+    base, tip, chain = _ends(tree, base_link, tip_link)
     for joint in chain:
         if joint.mimic:
             raise UrdfError(
@@ -362,21 +433,24 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
     )
 
 
-def reduced_urdf(text: str) -> str:
-    """Only what `chain_from_urdf` reads, in canonical XML: the same for files that differ in shapes or layout.
+def reduced_urdf(text: str, *, shapes: bool = False) -> str:
+    """Only what `chain_from_urdf` reads, in canonical XML: the same for files that differ in looks or layout.
+
+    With `shapes` collision shapes are kept too.
 
     Raises
     ------
     UrdfError
         If the text is not a URDF.
     """
+    kept = _KEPT_WITH_SHAPES if shapes else _KEPT
     root = _root(text)
     stack = [root]
     while stack:
         element = stack.pop()
         element.text = element.tail = None
         for child in list(element):
-            if child.tag not in _KEPT.get(element.tag, ()):
+            if child.tag not in kept.get(element.tag, ()):
                 element.remove(child)
         stack.extend(element)
     return ET.canonicalize(ET.tostring(root, encoding="unicode"))

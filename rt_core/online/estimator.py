@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
-from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS
+from rt_core.model.friction import REFERENCE_TEMPERATURE
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
 from rt_core.online import memory as m
+from rt_core.online.description import describe
+from rt_core.online.evidence import Evidence
 from rt_core.online.filters import filter_bank, low_pass
+from rt_core.online.information import root_of_covariance, triangle_inverse
+from rt_core.online.leak import hold_on, root_of, row_inflation
 from rt_core.online.pipeline import restart_stream, take_frame
-from rt_core.online.report import EstimateReport, EstimateStatus
+from rt_core.online.report import EstimateReport
+from rt_core.online.saved_state import STATE_FORMAT, take_saved
 from rt_core.online.settings import OnlineSettings
 from rt_core.online.start import start_memory
-from rt_core.types import BoolArray, FloatArray, IntArray
+from rt_core.online.status import BELIEVED, EXCITED_LIMIT, FROZEN_S, STATUS, judge, supported
+from rt_core.online.temperatures import JointTemperatures
+from rt_core.types import BoolArray, FloatArray
 
-_STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")
-_BELIEVED = 3  # the first three of them
-
-#: Format of the saved state.
-STATE_FORMAT = 4
-#: As in the batch verdicts: a value is supported if its standard deviation is at most this share of it ...
-RELATIVE_STD_LIMIT = 0.3
-#: ... or moves the torque by less than this much of the noise.
-TORQUE_EFFECT_LIMIT = 1.0
-#: The same for what the last few seconds alone would determine.
-EXCITED_LIMIT = 2.0
-#: Frozen: no joint has moved for this long [s].
-_FROZEN_S = 2.0
-#: A joint whose mean squared innovation exceeds this share of its torque's is not explained by the model.
-_UNEXPLAINED = 0.5
-_LEAK_EFFECT = 0.3  # what is known to this much of the noise stays known
 _ROUNDING = 1e-9  # of the largest parameter: as far apart, and two models are the same
-# Fields of a saved state that are finite at any time; innovations of joints at rest are not.
-_LEARNED = (
-    "theta", "R", "short", "leak", "power", "power_count", "shape", "load_theta", "sigma_sum", "sigma_count", "sigma2",
-    "inflation_sum", "inflation_count", "weight2", "innovation2", "torque2", "torque_mean2", "moved", "forgetting",
-    "excess", "block_sum", "block_count",
-)  # fmt: skip
 
 
 class OnlineEstimator:
@@ -86,6 +69,8 @@ class OnlineEstimator:
         self.rate_hz = float(rate_hz)
         self.base = base_parameters(model) if base is None else base
         self.has_dq = has_dq
+        #: Friction follows temperature: frames need the temperature of the joints.
+        self.has_temperature = self.base.layout.has_temperature
         self.factor = max(1, round(rate_hz / settings.update_hz))
         self.bank = filter_bank(settings.cutoff_hz, rate_hz)
         self.parallel = low_pass(settings.cutoff_hz, rate_hz) if self.factor > 1 else np.ones(1)
@@ -96,11 +81,13 @@ class OnlineEstimator:
         self._describe()
         self._origin_ns: int | None = None
         self._seq: int | None = None
+        self._begun = False
         self._lost = 0
         self._resets = 0
-        self._masked_row = 0
         self._active: FloatArray | None = None
-        self._frame = np.zeros(model.n * (3 if has_dq else 2))
+        self._frame = np.zeros(model.n * (2 + has_dq + self.has_temperature))
+        self._warmth = JointTemperatures(model.n)
+        self._turned_by = model.coupling != 0.0  # motors by joints
         self._initialise()
 
     # -- construction ---------------------------------------------------------------------------
@@ -110,41 +97,29 @@ class OnlineEstimator:
 
         The velocity constants of friction are part of the first only: a state brings its own.
         """
-        names = {
-            "robot": self.model.name,
-            "joints": [j.name for j in self.model.joints],
-            "torque_units": ["N*m" if j.kind == "revolute" else "N" for j in self.model.joints],
-            "parameters": list(self.base.names),
-            "units": list(self.base.layout.units),
-            "expressions": list(self.base.expressions),
-            "standard": list(self.base.standard.names),
-            "base_map": self.base.mapping.tolist(),
-            "friction": asdict(self.model.friction),
-            "settings": asdict(self.settings),
-            "rate_hz": self.rate_hz,
-            "update_hz": self.rate_hz / self.factor,
-            "has_dq": self.has_dq,
-            "delay_s": self.delay_s,
-        }
-        content = json.dumps(names, sort_keys=True) + self.model.geometry.tobytes().hex() + str(self.model.gravity)
-        constants = self.base.layout.shape[:, 0].tolist()
-        self.state_hash = hashlib.sha256(content.encode()).hexdigest()
-        full = hashlib.sha256((content + json.dumps(constants)).encode()).hexdigest()
-        self.meta: dict[str, Any] = names | {"constants": constants, "hash": full}
+        self.state_hash, self.meta = describe(
+            self.model, self.base, self.settings, self.rate_hz, self.factor, self.has_dq, self.delay_s
+        )
 
     @property
     def delay_s(self) -> float:
         """Group delay of an estimate [s]: both filters and one frame of interpolation."""
         return (self.bank.delay + self.parallel.size // 2 + 1) / self.rate_hz
 
-    def _initialise(self) -> None:
-        self._memory, self._start = start_memory(
+    def _fresh(self) -> tuple[m.Memory, FloatArray]:
+        return start_memory(
             self.model, self.base, self.settings, self.rate_hz, self.has_dq, self.bank, self.parallel, self.factor,
             self.prior,
         )  # fmt: skip
+
+    def _initialise(self) -> None:
+        self._memory, self._start = self._fresh()
         p = len(self.base)
         self._validated = np.full(p, np.nan)
         self._excited_at = np.full(p, -np.inf)
+        self._moved = self._memory["moved"].copy()
+        self._warmth.learned_at(None)
+        self._watch_active()
 
     def warm_up(self) -> None:
         """Compile every kernel, without touching the estimate."""
@@ -154,7 +129,7 @@ class OnlineEstimator:
         rng = np.random.default_rng(0)
         for k in range(self.bank.smooth.size + self.parallel.size + 3 * self.factor + 8):
             q, dq, tau = rng.standard_normal((3, self.model.n))
-            copy.step(int(k * 1e9 / self.rate_hz), k, q, tau, None, dq if self.has_dq else None)
+            copy.step(int(k * 1e9 / self.rate_hz), k, q, tau, None, dq if self.has_dq else None, np.full(q.size, 25.0))
         copy.report()
         copy.torque()
         copy.mark_gap(1)
@@ -169,16 +144,22 @@ class OnlineEstimator:
         tau: FloatArray,
         valid: BoolArray | None = None,
         dq: FloatArray | None = None,
+        temperature: FloatArray | None = None,
+        masked: bool = False,
     ) -> bool:
         """Take one frame; True if the parameters were renewed.
 
-        A frame with an invalid joint or a value that is not finite is masked: it is counted and left
-        out, and bridged like a missing one.  `dq` (n,) is required if `has_dq`.
+        A frame with an invalid joint or a value that is not finite is masked, and so is one that is `masked`: it is
+        counted and left out, and bridged like a missing one.  `dq` (n,) is required if `has_dq`.
+
+        `temperature` (n,) [degC] counts if `has_temperature`.  Drives tell it seldom: one that is None or NaN, cannot
+        be (`rt_core.model.temperature.possible`) or is of an invalid joint is that of the frame before, for 10 s.
+        After that frames are masked, and friction is invalid, until one comes.
         """
         if self._seq is not None and seq > self._seq + 1:
             self._lost += seq - self._seq - 1
             self._memory.ints[m.LOSS] = 1
-        self._seq = seq
+        self._seq, self._begun = seq, True
         if self._origin_ns is None:
             self._origin_ns = t_ns
         n = self.model.n
@@ -188,72 +169,75 @@ class OnlineEstimator:
         if self.has_dq:
             if dq is None:
                 raise ValueError("this estimator was made for frames with a measured velocity, and the frame has none")
-            frame[2 * n :] = dq
+            frame[2 * n : 3 * n] = dq
         memory = self._memory
-        if valid is not None and not valid.all():
+        known = True
+        if self.has_temperature:
+            if temperature is not None and valid is not None:
+                temperature = np.where(valid, temperature, np.nan)
+            known = self._warmth.take(t_ns, temperature)
+            frame[-n:] = self._warmth.values
+        if masked or not known or (valid is not None and not valid.all()):
             memory.ints[m.MASKED] += 1
             memory.ints[m.LOSS] = 1
             return False
         t = (t_ns - self._origin_ns) * 1e-9
         renewed = bool(take_frame(memory.floats, memory.ints, t, frame))
+        if renewed and self.has_temperature:
+            self._learn_temperatures()
         if renewed and memory.ints[m.UPDATES] - memory.ints[m.LEAK_SET] >= memory.ints[m.LEAK_EVERY]:
-            self._hold_on()
+            hold_on(memory, self._start)
         return renewed
+
+    def _learn_temperatures(self) -> None:
+        """Count the present temperatures of the motors that a row of this update tells of."""
+        moved = self._memory["moved"]
+        rows = moved != self._moved
+        self._moved = moved.copy()
+        self._warmth.learned((self._turned_by & rows).any(axis=1))
+
+    @property
+    def lacks_temperature(self) -> BoolArray:
+        """(n,) joints whose temperature is needed and not known."""
+        return self._warmth.lacking if self.has_temperature else np.zeros(self.model.n, dtype=np.bool_)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether a frame has come since the start."""
+        return self._begun
+
+    @property
+    def refused_temperatures(self) -> int:
+        """How many temperatures cannot be, and were left out."""
+        return self._warmth.refused
+
+    @property
+    def temperature(self) -> FloatArray | None:
+        """(n,) present temperatures [degC], NaN where they are not known; None if the model does not follow them."""
+        return np.where(self._warmth.lacking, np.nan, self._warmth.values) if self.has_temperature else None
+
+    @property
+    def temperatures(self) -> TemperatureRange | None:
+        """Temperatures of the frames that the estimate has learned from; None if the model does not follow them."""
+        return self._warmth.range if self.has_temperature else None
 
     def mark_gap(self, lost: int = 0) -> None:
         """Restart the stream, with a new clock: filters start anew, parameters stay."""
         self._lost += lost
         self._seq = None
         self._origin_ns = None
+        self._warmth.restart()
         restart_stream(self._memory.floats, self._memory.ints)
         self._memory["scalars"][m.LAST_MOTION] = -np.inf
         self._excited_at[:] = np.where(np.isfinite(self._excited_at), 0.0, -np.inf)
 
     def reset(self) -> None:
         """Forget everything that was learned."""
-        counters = self._memory.ints[m.FRAMES : m.UPDATES + 1].copy()
+        counters = self._memory.ints[m.FRAMES : m.UPDATES].copy()
         self._initialise()
-        self._memory.ints[m.FRAMES : m.UPDATES] = counters[:-1]
+        self._memory.ints[m.FRAMES : m.UPDATES] = counters
         self._resets += 1
         self._origin_ns = None
-
-    def _hold_on(self) -> None:
-        """Renew the information that the leak replaces: the present one, up to a share of the noise.
-
-        Both limits hold for every combination of parameters, not only for each by itself: several that are unknown
-        together would otherwise be held several times over, and pass for known.
-        """
-        memory = self._memory
-        memory.ints[m.LEAK_SET] = memory.ints[m.UPDATES]
-        # what was known at the start stays, for parameters that nothing has shown yet
-        unit = np.maximum(np.sqrt(memory["power"] * self._inflation()) / _LEAK_EFFECT, self._start)
-        scaled = self._root() / unit
-        with np.errstate(over="ignore", invalid="ignore"):
-            gram = scaled.T @ scaled
-        if not np.isfinite(gram).all():
-            return
-        try:
-            # parameters that no row has shown stay apart: rounding would make them follow the others
-            shown = np.flatnonzero(np.count_nonzero(gram, axis=1) > 1)
-            known, vectors = np.linalg.eigh(gram[np.ix_(shown, shown)])
-        except np.linalg.LinAlgError:  # no convergence: the leak stays as it is until the next renewal
-            return
-        # the symmetric root: where variances are alike the vectors are arbitrary, and it is not
-        root = np.diag(np.sqrt(np.clip(np.diag(gram), 0.0, 1.0)))
-        root[np.ix_(shown, shown)] = (vectors * np.sqrt(np.clip(known, 0.0, 1.0))) @ vectors.T
-        memory["leak"][:] = root * unit
-
-    def _root(self) -> FloatArray:
-        """(p, p) square root of the information, a copy without the padding."""
-        return np.asarray(self._memory["R"][:, : len(self.base)] * self._memory["scalars"][m.ROOT_SCALE])
-
-    def _inflation(self) -> float:
-        """Weight of a row in units of plain noise, over the joints that have moved."""
-        memory = self._memory
-        moved = memory["moved"] > 0.0
-        if not moved.any():
-            return float(memory["scalars"][m.INFLATION])
-        return float(np.mean(memory["weight2"][moved] / memory["sigma2"][moved]))
 
     # -- results --------------------------------------------------------------------------------
 
@@ -265,35 +249,39 @@ class OnlineEstimator:
     @property
     def information_root(self) -> FloatArray:
         """(p, p) upper triangle `R` with `R'R` the information matrix, a copy."""
-        return np.triu(self._root())
+        return np.triu(root_of(self._memory, len(self.base)))
 
     def report(self) -> EstimateReport:
         """Return the present estimate with uncertainties."""
         memory = self._memory
         s = memory["scalars"]
-        inverse = _triangle_inverse(self._root())
+        inverse = triangle_inverse(root_of(memory, len(self.base)))
         variance = (inverse**2).sum(axis=1)
         std = np.sqrt(variance)
-        scale = np.sqrt(memory["power"] * self._inflation())  # one row's weight in units of plain noise
-        short_variance = _triangle_inverse(memory["short"][0, :, : len(self.base)])
+        scale = np.sqrt(memory["power"] * row_inflation(memory))  # one row's weight in units of plain noise
+        short_variance = triangle_inverse(memory["short"][0, :, : len(self.base)])
         short_std = np.sqrt((short_variance**2).sum(axis=1))
         with np.errstate(invalid="ignore"):
             effect = np.where(scale > 0.0, std * scale, np.inf)
             excited = (short_std * scale <= EXCITED_LIMIT) & (scale > 0.0)
         theta = memory["theta"].copy()
-        supported = (std <= RELATIVE_STD_LIMIT * np.abs(theta)) | (effect <= TORQUE_EFFECT_LIMIT)
         now = float(s[m.ORIGIN] + (memory.ints[m.GRID] - 1) * s[m.STEP]) if memory.ints[m.BUFFERED] == 4 else 0.0
         self._excited_at[excited] = now
-        status = self._status(supported, now)
-        self._validated = np.where(status < _BELIEVED, theta, self._validated)
+        status = judge(
+            memory, self.base, self.model.friction, self._warmth, supported(theta, std, effect),
+            stale=now - self._excited_at > self.settings.stale_s,
+            frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s),
+        )  # fmt: skip
+        self._validated = np.where(status < BELIEVED, theta, self._validated)
         origin = 0 if self._origin_ns is None else self._origin_ns
         return EstimateReport(
             t_ns=origin + round(float(s[m.TIME]) * 1e9),
             theta=theta,
             validated=self._validated.copy(),
             std=std,
-            status=tuple(_STATUS[k] for k in status.tolist()),
+            status=tuple(STATUS[k] for k in status.tolist()),
             excited=np.asarray(excited),
+            scale=scale,
             lam=memory["forgetting"].copy(),
             innovation=memory["innovation"].copy(),
             sigma=np.sqrt(memory["sigma2"]),
@@ -307,35 +295,10 @@ class OnlineEstimator:
             updates=int(memory.ints[m.UPDATES]),
         )
 
-    def _status(self, supported: BoolArray, now: float) -> IntArray:
-        """(p,) places in `_STATUS`."""
-        memory = self._memory
-        touches = memory["touches"] > 0.0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            unexplained = memory["innovation2"] > _UNEXPLAINED * memory["torque2"]
-        unexplained &= memory["moved"] >= memory["scalars"][m.SETTLE_ROWS]
-        frozen = now - memory["scalars"][m.LAST_MOTION] > _FROZEN_S + self.delay_s
-        stale = now - self._excited_at > self.settings.stale_s
-        status = np.full(supported.size, _STATUS.index("frozen")) if frozen else stale.astype(np.int64)
-        status[~supported | self._lacks_constants()] = _STATUS.index("unestimated")
-        status[(touches & unexplained).any(axis=1) | ~np.isfinite(memory["theta"])] = _STATUS.index("invalid")
-        return status
-
-    def _lacks_constants(self) -> BoolArray:
-        """(p,) which columns are friction of a joint with an unknown velocity constant.
-
-        Without its shaped terms the others take up what those would explain: a torque that predicts, but values that
-        are not those of the names.
-        """
-        layout = self.base.layout
-        unknown = np.isin(layout.law, self.model.friction.shaped) & (layout.shape[:, 0] == 0.0)
-        friction = (layout.law >= LAW_VISCOUS) & (layout.law != LAW_OFFSET)
-        return np.asarray(friction & np.isin(layout.source, layout.source[unknown]))
-
     @property
     def covariance(self) -> FloatArray:
         """(p, p) covariance of the present estimate."""
-        inverse = _triangle_inverse(self._root())
+        inverse = triangle_inverse(root_of(self._memory, len(self.base)))
         return np.asarray(inverse @ inverse.T)
 
     def set_active(self, theta: FloatArray | None, constants: FloatArray | None = None) -> None:
@@ -346,6 +309,51 @@ class OnlineEstimator:
         friction takes its load from `theta`: another load changes what its rows mean, and starts it anew as well.
         Otherwise the estimate goes on; a later `reset` starts from `theta`.
         """
+        if self._predict_by(theta, constants):
+            self.reset()
+
+    def adopt(
+        self,
+        theta: FloatArray,
+        covariance: FloatArray,
+        constants: FloatArray | None = None,
+        temperatures: TemperatureRange | None = None,
+    ) -> None:
+        """Let the batch model predict, and go on estimating from what it knows.
+
+        The estimate becomes `theta` (p,) and its covariance that of the model, `covariance` (p, p), in place of what
+        was learned and not in addition: both come from the same data.  Of a parameter with a variance of zero or one
+        that is not finite nothing is known, as at the start.  Counters go on, and so do noise levels and filters unless
+        the model changes what rows mean (see `set_active`).  `temperatures` are those that the model was identified at.
+
+        Raises
+        ------
+        ValueError
+            If a shape or value does not fit, or `covariance` is none; then nothing has changed.
+        """
+        covariance = np.asarray(covariance, dtype=np.float64)
+        root = root_of_covariance(covariance, self._start)
+        if self._predict_by(theta, constants):  # rows and columns of another meaning, and noise of another model
+            counters = self._memory.ints[m.FRAMES : m.UPDATES + 1].copy()
+            time = self._memory["scalars"][m.TIME]
+            self._initialise()
+            self._memory.ints[m.FRAMES : m.UPDATES + 1] = counters
+            self._memory["scalars"][m.TIME] = time
+            root = root_of_covariance(covariance, self._start)
+        memory, p = self._memory, len(self.base)
+        self._warmth.learned_at(temperatures)
+        memory["theta"][:] = self.prior
+        memory["R"][:, :p] = root
+        memory["scalars"][m.ROOT_SCALE] = 1.0
+        # what was in excess were innovations of the estimate that is gone
+        memory["innovation2"][:] = np.minimum(memory["innovation2"], memory["sigma2"])
+        memory["excess"][:] = 0.0
+        memory["forgetting"][:] = memory["scalars"][m.LAMBDA]
+        memory["leak"][:] = 0.0
+        hold_on(memory, self._start)
+
+    def _predict_by(self, theta: FloatArray | None, constants: FloatArray | None) -> bool:
+        """Take the active model; True if with it rows mean something else than before."""
         p = len(self.base)
         for name, given in (("theta", theta), ("constants", constants)):
             if given is not None and (np.shape(given) != (p,) or not np.isfinite(given).all()):
@@ -356,6 +364,7 @@ class OnlineEstimator:
             if (constants < 0.0).any():
                 raise ValueError("constants of the active model must not be negative: they are velocities")
         self._active = None if theta is None else np.asarray(theta, dtype=np.float64).copy()
+        self._watch_active()
         anew = False
         if theta is not None:
             self.prior = np.asarray(theta, dtype=np.float64).copy()
@@ -366,8 +375,31 @@ class OnlineEstimator:
         if constants is not None and not np.array_equal(constants, shape):
             self._take_constants(np.column_stack((constants, self.base.layout.shape[:, 1:])))
             anew = True
-        if anew:
-            self.reset()
+        return anew
+
+    def _watch_active(self) -> None:
+        """Let updates add up squared residuals and evidence of the active model, if there is one."""
+        self._memory["active"][:] = np.nan if self._active is None else self._active
+        self.take_evidence()
+
+    @property
+    def misfit(self) -> tuple[FloatArray, FloatArray]:
+        """(n,) squared residuals of the active model [(N*m)^2] and the rows they are from, both summed since the start.
+
+        Of rows that are clean of reversals.  Zero without an active model; differences of two moments tell its level.
+        """
+        return self._memory["misfit"].copy(), self._memory["misfit_count"].copy()
+
+    def take_evidence(self) -> Evidence:
+        """Return what the residual of the active model has shown since this was called last; see `Evidence`.
+
+        Features are those of `friction_places(base.layout, n)`; without an active model there are no rows.
+        """
+        gram, rows = self._memory["evidence"], self._memory["evidence_rows"]
+        lower = np.tril(gram)
+        found = Evidence(lower + np.swapaxes(np.tril(gram, -1), 1, 2), rows.copy())
+        gram[:] = rows[:] = 0.0
+        return found
 
     def _take_constants(self, columns: FloatArray) -> None:
         """Let names, predictions and the description follow the shapes `columns` (p, 3) of the base regressor."""
@@ -380,10 +412,10 @@ class OnlineEstimator:
         """Measured, predicted and residual torque (n,) [N*m] of the newest filtered sample, and its time [ns].
 
         The residual is the torque that the active model does not account for: an estimate of
-        external torque.  None until the filters are full.
+        external torque.  None until the filters are full, and while a temperature that it takes is not known.
         """
         memory = self._memory
-        if memory.ints[m.SAMPLES] == 0:
+        if memory.ints[m.SAMPLES] == 0 or self.lacks_temperature.any():
             return None
         lane = int(memory.ints[m.LAST_LANE])
         q, dq, ddq = (memory["state"][k, :, lane].copy() for k in range(3))
@@ -392,7 +424,8 @@ class OnlineEstimator:
         theta = memory["theta"] if self._active is None else self._active
         state = (q[None], dq[None], ddq[None])
         load = link_torque(self.model, self.base, memory["load_theta"], *state) if self.base.layout.has_load else None
-        predicted = regressor(self.model, self.base.layout, *state, load=load)[0] @ theta
+        warm = memory["state"][4:, :, lane] + REFERENCE_TEMPERATURE if self.has_temperature else None
+        predicted = regressor(self.model, self.base.layout, *state, load=load, temperature=warm)[0] @ theta
         s = memory["scalars"]
         t = s[m.ORIGIN] + (memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
         return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted
@@ -410,6 +443,7 @@ class OnlineEstimator:
             "excited_at": self._excited_at.copy(),
             "lost": self._lost,
             "resets": self._resets,
+            **({"temperatures": self._warmth.seen.copy()} if self.has_temperature else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -420,49 +454,13 @@ class OnlineEstimator:
         ValueError
             If the state is of another format, model or settings, or damaged.
         """
-        if state.get("format") != STATE_FORMAT:
-            raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
-        if state.get("hash") != self.state_hash:
-            raise ValueError("the saved state belongs to another robot or other settings")
-        missing = [key for key in ("floats", "ints", "validated", "excited_at") if state.get(key) is None]
-        if missing:
-            raise ValueError(f"the saved state lacks {', '.join(missing)}")
-        floats, validated, excited_at = (
-            np.asarray(state[key], dtype=np.float64) for key in ("floats", "validated", "excited_at")
-        )
-        ints = np.asarray(state["ints"], dtype=np.int64)
-        p = len(self.base)
-        if floats.shape != self._memory.floats.shape or ints.shape != self._memory.ints.shape:
-            raise ValueError("the saved state has another size")
-        if validated.shape != (p,) or excited_at.shape != (p,):
-            raise ValueError("the saved state has another number of parameters")
-        if not np.array_equal(ints[: m.FRAMES], self._memory.ints[: m.FRAMES]):
-            raise ValueError("the saved state has other sizes")
-        fresh = self._memory.ints[m.HEAD :]
-        if not np.array_equal(ints[m.HEAD :], fresh):
-            raise ValueError("the saved state has another layout")
-        lost, resets = int(state.get("lost", 0)), int(state.get("resets", 0))
-        backup = self._memory.floats.copy(), self._memory.ints.copy()
-        self._memory.floats[:] = floats
-        self._memory.ints[:] = ints
-        bad = [name for name in _LEARNED if not np.isfinite(self._memory[name]).all()]
-        if bad or not np.diag(self._root()).all():
-            self._memory.floats[:], self._memory.ints[:] = backup
-            what = f"values that are not finite in {', '.join(bad)}" if bad else "a singular information matrix"
-            raise ValueError(f"the saved state holds {what}")
-        self._take_constants(self._memory["shape"])
-        self._validated = validated.copy()
-        self._excited_at = excited_at.copy()
-        self._lost, self._resets = lost, resets
+        saved = take_saved(state, self.state_hash, self._memory, len(self.base))
+        self._watch_active()
+        if not np.array_equal(self._memory["shape"], self.base.layout.shape):
+            self._take_constants(self._memory["shape"])
+            self._start = self._fresh()[1]
+        self._validated, self._excited_at = saved.validated, saved.excited_at
+        self._lost, self._resets = saved.lost, saved.resets
+        self._warmth.seen[:] = saved.temperatures
+        self._moved = self._memory["moved"].copy()
         self.mark_gap(0)
-
-
-def _triangle_inverse(R: FloatArray) -> FloatArray:
-    """Inverse of an upper triangle; a pivot that vanishes against the largest gives a huge variance instead."""
-    diagonal = np.abs(np.diag(R))
-    floor = max(1e-30 * float(diagonal.max()), 1e-100)
-    safe = np.asfortranarray(R)
-    weak = np.flatnonzero(diagonal < floor)
-    safe[weak, weak] = floor
-    inverse, _ = dtrtri(safe, overwrite_c=1)
-    return np.triu(np.asarray(inverse))

@@ -19,7 +19,7 @@ N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, EDGE, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
 LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, HAS_LOAD = range(24, 32)
-GUARD, LAST_BRIDGED, BRIDGED, LOSS, LAST_LOST = 32, 33, 34, 35, 36
+GUARD, LAST_BRIDGED, BRIDGED, LOSS, LAST_LOST, HAS_TEMPERATURE, TERMS = range(32, 39)
 HEAD = 40
 
 # Scalars, in the field "scalars".
@@ -34,12 +34,13 @@ FIELDS = (
     "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation", "torque2",
     "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "leak", "power", "min_velocity",
     "changed", "top_velocity", "top_torque", "shape", "load", "load_theta",
-    "power_count", "bridged", "frame_lost",
+    "power_count", "bridged", "frame_lost", "active", "misfit", "misfit_count",
+    "payload", "features", "evidence", "evidence_rows",
 )  # fmt: skip
 _PER_JOINT = (
     "sigma_sum", "sigma_count", "sigma2", "inflation_sum", "inflation_count", "weight2", "innovation2", "innovation",
     "torque2", "torque_mean2", "moved", "forgetting", "excess", "block_sum", "block_count", "min_velocity",
-    "changed", "top_velocity", "top_torque",
+    "changed", "top_velocity", "top_torque", "misfit", "misfit_count", "evidence_rows",
 )  # fmt: skip
 INT_FIELDS = ("law", "source", "first", "order")
 _FIELD = {name: HEAD + k for k, name in enumerate(FIELDS)}
@@ -52,11 +53,19 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
     F_INNOVATION, F_TORQUE2, F_TORQUE_MEAN2, F_MOVED, F_FORGETTING, F_EXCESS, F_BLOCK_SUM, F_BLOCK_COUNT,
     F_LEAK, F_POWER, F_MIN_VELOCITY, F_CHANGED, F_TOP_VELOCITY,
     F_TOP_TORQUE, F_SHAPE, F_LOAD, F_LOAD_THETA, F_POWER_COUNT, F_BRIDGED, F_FRAME_LOST,
+    F_ACTIVE, F_MISFIT, F_MISFIT_COUNT, F_PAYLOAD, F_FEATURES, F_EVIDENCE, F_EVIDENCE_ROWS,
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
+#: Parameters of a payload; the first of the features that `evidence` is about.
+PAYLOAD = 10
+#: Features of a row in "evidence": those of a payload, friction terms, sensor gain, sensor offset, and the residual.
+EXTRA = PAYLOAD + 3
 
-def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int) -> dict[str, tuple[int, ...]]:
+
+def shapes(
+    n: int, p: int, channels: int, length: int, length2: int, slots: int, states: int, terms: int
+) -> dict[str, tuple[int, ...]]:
     """Shapes of the float fields."""
     width = padded(p)
     per_joint: dict[str, tuple[int, ...]] = dict.fromkeys(_PER_JOINT, (n,))
@@ -72,8 +81,8 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "bridged": (length,),  # newest samples that stand for a lost frame: 1 by time stamps, 2 by the count
         "frame_lost": (4,),  # whether frames were lost just before
         "frame_t": (4,),
-        "frame_x": (5, channels),  # four frames and the one interpolated from them
-        "state": (4, n, BLOCK),
+        "frame_x": (5, channels),  # four frames and the one interpolated from them: q, tau, and dq, temperature if any
+        "state": (states, n, BLOCK),  # q, dq, ddq, tau, and where friction follows it the warmth of the joints
         "links": (n, n, 10 * BLOCK),
         "shape": (p, 3),
         "load": (n, BLOCK),  # torque that the links ask of the joints, by "load_theta"
@@ -91,20 +100,35 @@ def shapes(n: int, p: int, channels: int, length: int, length2: int, slots: int)
         "leak": (p, p),  # root of the information that forgetting may not take
         "power": (p,),
         "power_count": (p,),
+        "active": (p,),  # the active model, NaN without one; squares of its residuals are summed in "misfit"
+        "payload": (p, PAYLOAD),  # base parameters of a payload's parameters
+        "features": (EXTRA + terms,),
+        "evidence": (n, EXTRA + terms, EXTRA + terms),  # products of features, summed
     }
 
 
 class Memory:
     """The two arrays of an estimator and views of their fields by name."""
 
-    def __init__(self, n: int, p: int, has_dq: bool, length: int, length2: int, factor: int) -> None:
-        channels = n * (3 if has_dq else 2)
+    def __init__(
+        self,
+        n: int,
+        p: int,
+        has_dq: bool,
+        length: int,
+        length2: int,
+        factor: int,
+        terms: int,
+        has_temperature: bool = False,
+    ) -> None:
+        channels = n * (2 + has_dq + has_temperature)
         slots = -(-length2 // factor)
-        sizes = shapes(n, p, channels, length, length2, slots)
+        sizes = shapes(n, p, channels, length, length2, slots, 4 + has_temperature, terms)
         head = np.zeros(HEAD + len(FIELDS) + len(INT_FIELDS), dtype=np.int64)
-        head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ, WIDTH]] = (
-            n, p, channels, length, length2, factor, slots, has_dq, padded(p),
+        head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ, WIDTH, TERMS]] = (
+            n, p, channels, length, length2, factor, slots, has_dq, padded(p), terms,
         )  # fmt: skip
+        head[HAS_TEMPERATURE] = has_temperature
         at = 0
         for name in FIELDS:
             head[_FIELD[name]] = at

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import LAW_LINK
-from rt_core.model.regressor import BLOCK, joint_column, joint_effect, link_columns
+from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_LINK, REFERENCE_TEMPERATURE
+from rt_core.model.regressor import BLOCK, joint_column, joint_effect, link_columns, warm_column
 from rt_core.online import memory as m
 from rt_core.online.square_root import dot
 from rt_core.online.update import update
@@ -42,7 +42,7 @@ def restart_stream(floats: FloatArray, ints: IntArray) -> None:
     ints[m.LAST_LOST] = -ints[m.LENGTH]
     slots = vector_slots(floats, ints)
     slots[:] = 0.0
-    state = m.vector(floats, ints, m.F_STATE, 4 * n * BLOCK)
+    state = m.vector(floats, ints, m.F_STATE, (4 + ints[m.HAS_TEMPERATURE]) * n * BLOCK)
     state[:] = 0.0
     block_sum = m.vector(floats, ints, m.F_BLOCK_SUM, n)
     block_count = m.vector(floats, ints, m.F_BLOCK_COUNT, n)
@@ -58,7 +58,7 @@ def vector_slots(floats: FloatArray, ints: IntArray) -> FloatArray:
 
 @jit
 def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) -> int:
-    """Take one frame at `t` [s]; `values` is (channels,): q, tau, then dq where it is measured.
+    """Take one frame at `t` [s]; `values` is (channels,): q, tau, dq where it is measured, temperature where it counts.
 
     Returns the number of parameter updates made.  A frame that no arm could deliver is masked.
     """
@@ -74,7 +74,7 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
     ints[m.FRAMES] += 1
     if held > 0:
         same = True
-        for c in range(channels):
+        for c in range(channels - ints[m.HAS_TEMPERATURE] * ints[m.N]):
             if values[c] != frame_x[3, c]:
                 same = False
                 break
@@ -205,7 +205,8 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: float)
     if ints[m.RING_COUNT] < length:
         return 0
     taps = m.matrix(floats, ints, m.F_TAPS, 3, length)
-    state = floats[ints[m.F_STATE] : ints[m.F_STATE] + 4 * n * BLOCK].reshape((4, n, BLOCK))
+    warm = ints[m.HAS_TEMPERATURE]
+    state = floats[ints[m.F_STATE] : ints[m.F_STATE] + (4 + warm) * n * BLOCK].reshape((4 + warm, n, BLOCK))
     lane = ints[m.LANES]
     edge = ints[m.EDGE]  # the wide kernels are zero up to here, at both ends
     smooth, first = taps[0, edge : length - edge], taps[1, edge : length - edge]
@@ -221,6 +222,8 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: float)
             state[1, j, lane] = dot(first, inner)
             state[2, j, lane] = dot(taps[2], window)
         state[3, j, lane] = ring[n + j, at + length // 2]  # delayed only: see `filters`
+        if warm == 1:
+            state[4, j, lane] = ring[channels - n + j, at + length // 2] - REFERENCE_TEMPERATURE
         if near:
             state[1, j, lane] = 0.0  # left out, as a joint at rest is
     sample = ints[m.SAMPLES]
@@ -249,7 +252,9 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
     shape = m.matrix(floats, ints, m.F_SHAPE, p, 3)
     load = m.matrix(floats, ints, m.F_LOAD, n, BLOCK)
     taps2 = m.vector(floats, ints, m.F_TAPS2, length2)
-    state = floats[ints[m.F_STATE] : ints[m.F_STATE] + 4 * n * BLOCK].reshape((4, n, BLOCK))
+    rows = 4 + ints[m.HAS_TEMPERATURE]
+    state = floats[ints[m.F_STATE] : ints[m.F_STATE] + rows * n * BLOCK].reshape((rows, n, BLOCK))
+    warmth = state[rows - 1]  # of use to columns that follow temperature only
     links = floats[ints[m.F_LINKS] : ints[m.F_LINKS] + n * n * 10 * BLOCK].reshape((n, n, 10 * BLOCK))
     value = m.vector(floats, ints, m.F_VALUE, BLOCK)
     weight = m.matrix(floats, ints, m.F_WEIGHT, n, BLOCK)
@@ -258,7 +263,7 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
     law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
     lanes = 1 if size == 1 else BLOCK
-    for k in range(4):
+    for k in range(rows):
         for j in range(n):
             for b in range(size, lanes):
                 state[k, j, b] = 0.0
@@ -303,11 +308,14 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
                 effect = joint_effect(
                     law[c], shape[c], motor[c], state[0, :, 0], state[1, :, 0], state[2, :, 0], load[:, 0]
                 )
+                if law[c] >= LAW_COULOMB_TEMPERATURE:
+                    effect *= warmth[source[c], 0]
                 for j in range(n):
                     if motor[c, j] != 0.0:
                         out[j, c] += motor[c, j] * weight[j, 0] * effect
             else:
                 joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], load, value)
+                warm_column(law[c], warmth[source[c]], value)
                 for j in range(n):
                     if motor[c, j] != 0.0:
                         w = weight[j]

@@ -26,6 +26,9 @@ class EstimateReport:
         "unestimated", "estimated", "stale", "frozen" or "invalid" per parameter.
     excited : (p,) bool
         Which parameters the last few seconds alone would determine.
+    scale : (p,) float64
+        Torque by which a unit of each parameter moves its joints, root mean square, in units of their noise; 0 before
+        any of them has moved.
     lam : (n,) float64
         Forgetting factor per update and joint.
     innovation : (n,) float64
@@ -42,6 +45,7 @@ class EstimateReport:
     std: FloatArray
     status: tuple[EstimateStatus, ...]
     excited: BoolArray
+    scale: FloatArray
     lam: FloatArray
     innovation: FloatArray
     sigma: FloatArray

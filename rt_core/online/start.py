@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rt_core.model.base import BaseParameters, probe_regressor
+from rt_core.model.base import BaseParameters, payload_columns, probe_regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import memory as m
+from rt_core.online.evidence import friction_places
 from rt_core.online.filters import FilterBank
 from rt_core.online.memory import Memory
 from rt_core.online.pipeline import GUARD_PERIODS
@@ -46,11 +47,13 @@ def start_memory(
     """
     n, p = model.n, len(base)
     layout = base.layout
-    memory = Memory(n, p, has_dq, bank.smooth.size, parallel.size, factor)
+    terms = friction_places(layout, n).shape[1]
+    memory = Memory(n, p, has_dq, bank.smooth.size, parallel.size, factor, terms, layout.has_temperature)
     memory["geometry"][:] = model.geometry
     memory["gravity"][:] = model.gravity
     memory["motor"][:] = layout.motor
     memory["shape"][:] = layout.shape
+    memory["payload"][:] = payload_columns(base, model)
     memory["load_theta"][:] = prior  # load-dependent friction takes its load from the last batch model
     memory.ints[m.HAS_LOAD] = int(layout.has_load)
     memory["taps"][:] = (bank.smooth, bank.first, bank.slope if has_dq else bank.second)
@@ -75,7 +78,7 @@ def start_memory(
     start = np.where(size > 0.0, size, 1.0) / _START_EFFORTS  # root of the information
     np.fill_diagonal(memory["R"], start)
     updates_hz = rate_hz / factor
-    inflation = max(1.0, _theoretical_inflation(parallel, factor))
+    inflation = max(1.0, theoretical_inflation(parallel, factor))
     s = memory["scalars"]
     s[m.STEP] = 1.0 / rate_hz
     s[m.ROOT_SCALE] = 1.0
@@ -117,7 +120,7 @@ def _min_velocity(model: RobotModel, settings: OnlineSettings) -> FloatArray:
     return np.maximum(np.asarray(given, dtype=np.float64), standstill)
 
 
-def _theoretical_inflation(taps: FloatArray, factor: int) -> float:
+def theoretical_inflation(taps: FloatArray, factor: int) -> float:
     """Long-run over instantaneous variance of white torque noise at the update rate."""
     correlation = np.correlate(taps, taps, mode="full")
     centre = taps.size - 1

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS
+from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_OFFSET, LAW_VISCOUS
 from rt_core.online import memory as m
+from rt_core.online.evidence import CLEAN, gather
 from rt_core.online.square_root import add_variance, back_substitute, dot, scale_columns, triangularise
 from rt_core.types import FloatArray, IntArray
 
@@ -17,9 +18,6 @@ _SHARE = 0.5  # a row counts where most of its average comes from samples at whi
 _CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
 _START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
 _SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
-# Around a reversal filtered friction is not the friction at the filtered velocity: these innovations tell nothing
-# about a change.  A row is free of it where the samples left out for low velocity weigh less than this.
-_CLEAN = 0.01
 _OFFSET_SHARE = 0.01  # of the variance that dry friction is freed by
 _SMALL_SCALE = 1e-3
 _SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
@@ -131,6 +129,8 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     triangularise(R, D[0], begin, count, work)
     back_substitute(R, work[0], step)
     _noise(floats, ints, rows, step)
+    _misfit(floats, ints, rows)
+    gather(floats, ints, rows)
     for c in range(p):
         theta[c] += step[c]
     rows[:] = 0.0
@@ -203,7 +203,8 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
 
     What changes suddenly in one joint alone is its friction.  Forgetting by the relative error is slow where
     gravity makes up most of the torque, and would give up the link parameters as well.  An offset is not
-    expected to move as much: while the joint turns one way only, it looks the same as dry friction.
+    expected to move as much: while the joint turns one way only, it looks the same as dry friction.  How friction
+    follows temperature is left as it was: at one temperature a change of it looks the same as one of the friction.
     """
     n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
     R = m.matrix(floats, ints, m.F_R, p, width)
@@ -214,7 +215,7 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
     scale2 = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.ROOT_SCALE] ** 2
     for c in range(p):
-        own = law[c] >= LAW_VISCOUS  # friction of any law, and the offset
+        own = LAW_VISCOUS <= law[c] < LAW_COULOMB_TEMPERATURE  # friction of any law, and the offset
         if own and source[c] == j and power[c] > 0.0:
             share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
             add_variance(R, c, scale2 * share * innovation2[j] / (power[c] * weight2[j]))
@@ -342,7 +343,7 @@ def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArra
         counted = min(square, _CLIP * sigma2[j] * free) if settled else square
         total[j] += counted - s[m.A_SIGMA] * total[j]
         count[j] += free - s[m.A_SIGMA] * count[j]
-        if np.abs(rows[j, p + 1] - 1.0) < _CLEAN:
+        if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
             innovation2[j] += s[m.A_INNOVATION] * (min(square, 100.0 * sigma2[j]) - innovation2[j])
         block_sum[j] += np.sign(e) * np.sqrt(square)
         block_count[j] += 1.0
@@ -354,3 +355,19 @@ def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArra
             block_sum[j] = 0.0
             block_count[j] = 0.0
             _noise_level(floats, ints, j)
+
+
+@kernel
+def _misfit(floats: FloatArray, ints: IntArray, rows: FloatArray) -> None:
+    """Add up what the active model leaves of the torque, squared, of the rows in use that are clean."""
+    n, p = ints[m.N], ints[m.P]
+    active = m.vector(floats, ints, m.F_ACTIVE, p)
+    misfit = m.vector(floats, ints, m.F_MISFIT, n)
+    count = m.vector(floats, ints, m.F_MISFIT_COUNT, n)
+    if np.isnan(active[0]):
+        return
+    for j in range(n):
+        if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
+            residual = rows[j, p] - dot(rows[j, :p], active)
+            misfit[j] += residual * residual
+            count[j] += 1.0

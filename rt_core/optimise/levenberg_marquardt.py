@@ -34,12 +34,13 @@ def damped_step(
     damped[np.diag_indices_from(damped)] += damping
     while not held.all():
         free: BoolArray = ~held
-        right = -(gradient[free] + normal[np.ix_(free, held)] @ step[held])
-        try:
-            factor = la.cho_factor(damped[np.ix_(free, free)], check_finite=False)
-        except la.LinAlgError:
+        whole = not held.any()
+        right = -gradient if whole else -(gradient[free] + normal[np.ix_(free, held)] @ step[held])
+        # LAPACK itself: the wrappers cost more than the factorisation of so small a matrix.
+        factor, info = la.lapack.dpotrf(damped if whole else damped[np.ix_(free, free)])
+        if info != 0:
             return None
-        step[free] = la.cho_solve(factor, right, check_finite=False)
+        step[free] = la.lapack.dpotrs(factor, right)[0]
         if not np.isfinite(step).all():
             return None
         crossed = free & ((step < to_lower) | (step > to_upper))

@@ -12,7 +12,7 @@ from rt_core.optimise.problem import ObjectiveError, Problem
 from rt_core.optimise.settings import Budget
 from rt_core.types import BoolArray, FloatArray
 
-Stage = Literal["pso", "ga", "lm"]
+Stage = Literal["pso", "ga", "lm", "gradient"]
 Stopped = Literal["iterations", "tolerance", "evaluations", "damping", "cancelled"]
 
 #: A parameter within this share of its range from a bound is reported to be at it.
@@ -28,7 +28,7 @@ class Progress:
     iteration, of : int
         Iterations done, all stages together, 0 after the first evaluation; and how many are planned.  The plan
         grows when `pso_lm` returns to the swarm and shrinks when it leaves it early.
-    stage : {"pso", "ga", "lm"}
+    stage : {"pso", "ga", "lm", "gradient"}
     cost : float
         Lowest so far.
     x : (d,) float64

@@ -90,7 +90,7 @@ def _configured(arguments: argparse.Namespace) -> AdsConfig:
     from drivers.ads.config import AdsConfig
     from service.config import load_config
 
-    config = load_config(arguments.config)
+    config = load_config(arguments.config, needs_key=False)
     arms = {arm.name: arm.driver for arm in config.arm if isinstance(arm.driver, AdsConfig)}
     if arguments.arm is not None:
         config.find(arguments.arm)

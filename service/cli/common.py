@@ -7,13 +7,12 @@ Exit codes: 0 done; 1 done, and the result says no (a model is not trusted, noth
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import math
 import os
 import sys
-from pathlib import Path
 from typing import Any
+
+from service.plain import plain
 
 EXIT_OK = 0
 EXIT_NO = 1
@@ -48,26 +47,20 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
 
 
+def whole_number(text: str) -> int:
+    """Whole number of at least 0, as the type of an argument."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+    return value
+
+
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--json`: the result is one JSON object on stdout, for programs."""
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on stdout")
-
-
-def plain(value: Any) -> Any:
-    """Return `value` as plain JSON types: arrays to lists, dataclasses to maps, NaN and infinity to null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):  # arrays and scalars of NumPy, which is not imported for this
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Path):
-        return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
-    return value
 
 
 def print_json(value: Any) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.methods import COMPARED
 
 if TYPE_CHECKING:
     from service.comparison import Comparison
-
-DEFAULT_METHODS = ("ols", "wls", "iwls", "pso_lm", "physical", "full:lm", "full:pso_linear", "full:pso_lm", "vff_rls")
 
 EXAMPLES = """\
 Examples:
@@ -41,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("--robot", metavar="R", default="space6_stribeck", help="robot file or name (the truth)")
-    parser.add_argument("--methods", metavar="M", nargs="+", default=DEFAULT_METHODS, help="what to compare")
+    parser.add_argument("--methods", metavar="M", nargs="+", default=COMPARED, help="what to compare")
     parser.add_argument("--seeds", metavar="N", type=int, default=3, help="motions and noises (default: 3)")
     parser.add_argument("--seconds", metavar="S", type=float, default=40.0, help="length of the exciting motion")
     parser.add_argument("--noise", metavar="SD", type=float, nargs="+", help="torque noise per joint [N*m]")
@@ -58,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
 
     from drivers.robot_file import load_robot
     from service.cli.progress import Progress
-    from service.comparison import Conditions, compare
+    from service.comparison import Conditions, compare, comparison_document
     from service.comparison_report import comparison_figure, comparison_html
-    from service.model_file import write_bytes, write_text
+    from service.files import write_bytes, write_text
 
     model = load_robot(args.robot).model
     if not 2.0 <= args.seconds < 1e5:
@@ -78,26 +77,10 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         write_text(args.report, comparison_html(result))
     if args.json:
-        print_json(document(result))
+        print_json(comparison_document(result))
     else:
         print_table(result)
     return EXIT_NO if any(result.summary(m)["failed"] == args.seeds for m in result.methods) else EXIT_OK
-
-
-def document(result: Comparison) -> dict[str, Any]:
-    """Return the `--json` result."""
-    return {
-        "robot": result.model.name,
-        "joints": [joint.name for joint in result.model.joints],
-        "conditions": {
-            "seconds": result.conditions.seconds,
-            "validation_s": result.conditions.validation_s,
-            "noise": result.noise,
-            "outliers": result.conditions.outliers,
-        },
-        "methods": [result.summary(name) for name in result.methods],
-        "trials": list(result.trials),
-    }
 
 
 def print_table(result: Comparison) -> None:

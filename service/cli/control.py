@@ -18,6 +18,9 @@ verbs:
   reset_estimator         forget everything that was estimated
   activate model=FILE     predict torque by this model file; theta=null: by the estimate
   enable, disable         switch the drives of a real arm on, or stop them and switch them off
+  arm for_s=120           switch the drives on; prints the permit that `thetad run` and
+                          `thetad guide` need
+  disarm, abort           stop within the acceleration limits, and switch the drives off
   record action=start     start (or stop) recording
   shutdown                stop the daemon in order
 
@@ -70,13 +73,14 @@ def run_control(arguments: argparse.Namespace) -> int:
         model = load_model(str(values.pop("model")))
         values["theta"] = model.theta.tolist()
         values["constants"] = model.base.layout.shape[:, 0].tolist()
-    print_json(request(arguments.control, arguments.verb, arguments.timeout, **values))
+        values |= model.temperature_limits
+    print_json(request(arguments, arguments.verb, **values))
     return EXIT_OK
 
 
 def run_status(arguments: argparse.Namespace) -> int:
     """Print the state of every process."""
-    status = request(arguments.control, "status", arguments.timeout)
+    status = request(arguments, "status")
     code = EXIT_OK if all(process["state"] == "ready" for process in status["processes"]) else EXIT_NO
     if arguments.json:
         print_json(status)

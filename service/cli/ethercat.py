@@ -139,7 +139,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from drivers.ethercat.visit import Visit
     from service.config import load_config
 
-    config = load_config(arguments.config)
+    config = load_config(arguments.config, needs_key=False)
     arms = {arm.name: arm.driver for arm in config.arm if isinstance(arm.driver, EthercatConfig)}
     if arguments.arm is not None:
         config.find(arguments.arm)

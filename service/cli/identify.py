@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, fail, print_json
+from service.cli.identify_arm import FOREIGN, check_joints, choose_joints, finish_elastic
+from service.cli.identify_elastic import ELASTIC_OPTIONS, add_elastic_options, run_elastic
+from service.methods import METHODS
 
 if TYPE_CHECKING:
-    from drivers.recording import Recording, Span
     from drivers.robot_file import RobotFile
     from rt_core.batch.estimate import EstimatorOptions
-    from rt_core.batch.identify import Identification
     from rt_core.batch.preprocess import SignalSettings
     from rt_core.model.robot import RobotModel
-
-METHODS = ("ols", "wls", "iwls", "tls", "iv", "physical", "pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm")
+    from service.identification_report import IdentificationReport
 
 EXAMPLES = """\
 Examples:
@@ -26,6 +26,8 @@ Examples:
   thetad identify rec.mcap --robot my_arm.toml --span 0.1s:4.91s --cutoff 100 --json
   thetad identify rec.mcap --robot my_arm.toml --method physical --prior cad.toml -o model.yaml
   thetad identify rec.mcap --robot my_arm.toml --method pso_lm --formulation full --seed 3
+  thetad identify rec.mcap --robot my_arm.toml --joints auto --json
+  thetad identify rec.mcap --model elastic_joint --joint elbow --robot my_arm.toml --sensor --report joint.html
 
 How the signals are prepared (cut-off, rate of the rows, trimming, slowest velocity) comes from the
 [identification] table of the robot file, or from the options below.
@@ -36,9 +38,23 @@ links where the data leave it open).  Velocity constants of friction are searche
 first; pso, pso_linear, tcs_pso, ga, lm and pso_lm search for them by that optimiser instead, or with
 --formulation full for all parameters at once.
 
-Exit codes: 0 identified; 1 the model does not explain the recording (no model is written, unless
---force); 2 wrong input.
+--joints elastic needs an encoder on motor and link of every joint: rotors and friction then move with the motors,
+and each joint has a stiffness, where the data tell it. --joints auto takes elastic joints only where they predict
+held-out torque better than rigid ones beyond chance, else the result is that of rigid joints. -o writes JSON for
+elastic joints, which other commands do not read. See docs/elastic-joint.md.
+
+--model elastic_joint is stiffness and friction of one joint with encoders on motor and link; see
+docs/elastic-joint.md.
+
+Exit codes: 0 identified; 1 the model does not explain the recording, or these data tell no stiffness (no model
+is written, unless --force); 2 wrong input.
 """
+
+#: Options of the whole arm's model, by their names in the parsed arguments; those of one joint do without.
+_RIGID_OPTIONS = (
+    "method", "plot", "essential", "loss", "constants", "formulation", "seed", "starts", "bounds", "prior", "weight",
+    "rate", "trim", "period", "joints",
+)  # fmt: skip
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -51,7 +67,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("recording", metavar="REC", type=Path, help="a recording (.mcap); see `thetad import`")
-    parser.add_argument("--robot", metavar="R", required=True, help="robot file, or the name of one in configs/robots")
+    parser.add_argument("--robot", metavar="R", help="robot file, or the name of one in configs/robots")
+    parser.add_argument(
+        "--model", choices=("rigid", "elastic_joint"), default="rigid", help="the whole arm, or one joint's spring"
+    )
+    parser.add_argument(
+        "--joints", choices=("rigid", "elastic", "auto"), default="rigid",
+        help="whether the whole arm's joints give way, see below (default: rigid)",
+    )  # fmt: skip
     parser.add_argument("--method", choices=METHODS, default="wls", help="estimator, see below (default: wls)")
     parser.add_argument("--span", metavar="A:B", help="part to use: fractions (0:0.6) or seconds (0.1s:4.91s)")
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write the model file here (.yaml)")
@@ -60,8 +83,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--force", action="store_true", help="write the model file even if the verdict is bad")
     add_estimator_options(parser)
     add_signal_options(parser)
+    parser.add_argument(
+        "--period", metavar="S", type=positive, help="average over the periods of a motion that was repeated first"
+    )
+    add_elastic_options(parser)
     add_json_flag(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def add_estimator_options(parser: argparse.ArgumentParser) -> None:
@@ -92,11 +119,9 @@ def add_estimator_options(parser: argparse.ArgumentParser) -> None:
 
 def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
     """Estimator options of a command line, for the robot `model`."""
-    from dataclasses import replace
-
     from drivers.robot_file import load_robot
     from rt_core.batch.estimate import EstimatorOptions
-    from rt_core.model.frames import inertial_in_frames_of
+    from service.identification import prior_model
 
     bounds: dict[str, tuple[float, float]] = {}
     for text in args.bounds:
@@ -108,10 +133,6 @@ def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
             equals = ""
         if not (equals and colon and name):
             raise CliError(f"--bounds {text}: write NAME=LOW:HIGH, for example vb2=0.01:0.2")
-    prior = None
-    if args.prior is not None:
-        given = load_robot(args.prior).model
-        prior = replace(model, name=given.name, inertial=inertial_in_frames_of(model, given), dynamics=given.dynamics)
     return EstimatorOptions(
         method=args.method,
         formulation=args.formulation,
@@ -121,7 +142,7 @@ def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
         seed=args.seed,
         starts=args.starts,
         bounds=bounds or None,
-        prior=prior,
+        prior=None if args.prior is None else prior_model(model, load_robot(args.prior).model),
         weight=args.weight,
     )
 
@@ -151,135 +172,85 @@ def positive(text: str) -> float:
 
 def settings_of(args: argparse.Namespace, robot: RobotFile) -> SignalSettings:
     """Signal settings of a robot file with the command line's options on top."""
-    import numpy as np
+    import math
 
-    from service.identification import signal_settings
+    from service.identification import signal_settings, slowest_velocity
 
-    speeds = None
-    if args.min_velocity is not None:
-        n = robot.model.n
-        if len(args.min_velocity) not in (1, n) or not all(0.0 <= v < np.inf for v in args.min_velocity):
-            raise CliError(f"--min-velocity takes one value or {n}, finite and not negative")
-        speeds = np.broadcast_to(np.asarray(args.min_velocity, dtype=np.float64), (n,)).copy()
-    if args.trim is not None and not 0.0 <= args.trim < np.inf:
+    if args.trim is not None and not 0.0 <= args.trim < math.inf:
         raise CliError("--trim must be finite and not negative")
-    return signal_settings(robot, cutoff_hz=args.cutoff, rate_hz=args.rate, trim_s=args.trim, min_velocity=speeds)
+    slowest = slowest_velocity(robot, args.min_velocity)
+    return signal_settings(robot, cutoff_hz=args.cutoff, rate_hz=args.rate, trim_s=args.trim, min_velocity=slowest)
 
 
 def run(args: argparse.Namespace) -> int:
     """Identify, report, write."""
+    elastic = args.model == "elastic_joint"
+    foreign = [name for name in (_RIGID_OPTIONS if elastic else ELASTIC_OPTIONS) if _given(args, name)]
+    if foreign:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
+        raise CliError(f"{options}: not for --model {args.model}; see `thetad identify --help`")
+    if args.joints != "rigid" and (foreign := [name for name in FOREIGN if _given(args, name)]):
+        options = ", ".join(f"--{name}" for name in foreign)
+        raise CliError(f"{options}: not with --joints {args.joints}; see `thetad identify --help`")
+    return run_elastic(args) if elastic else run_rigid(args)
+
+
+def _given(args: argparse.Namespace, name: str) -> bool:
+    """Whether an option differs from its default."""
+    return bool(getattr(args, name) != args.parser.get_default(name))
+
+
+def run_rigid(args: argparse.Namespace) -> int:
+    """Identify the model of the whole arm."""
+    if args.robot is None:
+        raise CliError("--robot is missing: name a robot file, or one in configs/robots")
     from drivers.recording import Span, read_recording
     from drivers.robot_file import load_robot
     from service.cli.progress import Progress
     from service.figures import torque_figure
-    from service.identification import identify_recording
-    from service.model_file import batch_document, write_bytes, write_model, write_text
-    from service.report import html_report
+    from service.files import write_bytes, write_text
+    from service.identification_report import report_identification
+    from service.model_file import write_model
 
     robot = load_robot(args.robot)
     span = None if args.span is None else Span.parse(args.span)
     settings = settings_of(args, robot)
     options = options_of(args, robot.model)
     recording = read_recording(args.recording)
+    if args.period is not None:
+        from service.averaging import average_recording
+
+        recording = average_recording(recording, args.period)
+    check_joints(args.joints, recording, robot.model)
     with Progress("identify") as progress:
-        result = identify_recording(recording, robot, settings, options=options, span=span, callback=progress.search)
-    document = batch_document(result, robot, recording, settings, span)
-    accepted = result.verdict != "not_explained"
-    if not accepted:
-        for row in document["parameters"]:
-            row.update(value=None, status="invalid")
-        for row in document["constants"]:
-            row.update(value=None, lower=None, upper=None, status="invalid")
-        for row in document["joints"]:
-            row.update(counts={})
+        report = report_identification(recording, robot, settings, options=options, span=span, callback=progress.search)
+        choice = None if args.joints == "rigid" else choose_joints(args.joints, report)
+    if choice is not None and choice.arm is not None:
+        return finish_elastic(args, choice, choice.arm)
     written = None
     if args.output is not None:
-        if accepted or args.force:
-            write_model(document, args.output)
+        if report.accepted or args.force:
+            write_model(report.document, args.output)
             written = str(args.output)
         else:
             fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
-    predicted = result.rows.predict(result.theta)
     if args.plot is not None:
         title = f"{robot.model.name}: {args.recording}"
-        write_bytes(args.plot, torque_figure(robot.model, result.rows, predicted, title))
-    facts = describe(result, robot, recording, settings, span)
+        write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))
     if args.report is not None:
-        text = html_report(
-            f"{robot.model.name}: identification from {args.recording.name}",
-            robot.model,
-            result.rows,
-            predicted,
-            result.metrics,
-            result.verdict,
-            result.reasons,
-            facts,
-            document["parameters"] if accepted else (),
-            identification=result,
-            constants=document["constants"] if accepted else (),
-            history=[] if result.estimate.search is None else [result.estimate.search.history],
-        )
-        write_text(args.report, text)
+        write_text(args.report, report.html())
     if args.json:
-        print_json(summary(document) | {"model": written})
+        print_json(
+            report.summary() | {"model": written} | ({} if choice is None else {"joint_model": choice.document()})
+        )
     else:
-        print_result(document, facts, result)
-    return EXIT_OK if accepted else EXIT_NO
+        print_result(report)
+        if choice is not None:
+            sys.stdout.write(f"joints: rigid; {choice.reason}\n")
+    return EXIT_OK if report.accepted else EXIT_NO
 
 
-def summary(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the `--json` result: the model file without the bulk, metrics on top."""
-    bulk = ("theta", "covariance", "robot", "metrics", "format")
-    kept = {k: v for k, v in document.items() if k not in bulk}
-    if document["verdict"] == "not_explained":
-        kept["standard"] = None
-    robot = {k: v for k, v in document["robot"].items() if k != "source"}
-    metrics: dict[str, Any] = document["metrics"]
-    return metrics | kept | {"robot": robot}
-
-
-def describe(
-    result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None
-) -> list[tuple[str, str]]:
-    """Tell what was done, as pairs of name and value for people."""
-    rows = result.rows
-    facts = [
-        ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
-        ("recording", f"{recording.path}, span {'0:1' if span is None else span}, sha256 {recording.sha256[:12]}"),
-        ("method", f"{result.options.method}, {len(result.base)} base parameters"),
-        ("band", band_text(settings, rows.rate_hz, rows.band_hz)),
-        (
-            "window",
-            f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({settings.trim:.3g} s cut at both ends of the recording)",
-        ),
-        ("rows", ", ".join(str(int(c)) for c in result.metrics.count) + f" per joint{selection_text(settings)}"),
-        (
-            "condition number",
-            f"{result.solution.condition_number:.0f}, {result.solution.scaled_condition_number:.0f} with unit columns",
-        ),
-        ("relative torque error", f"{100 * result.metrics.relative_error:.2f} %"),
-    ]
-    if not result.gravity.sensitive:
-        facts.append(("gravity", "these data fit equally well with any mounting direction: it is not verified"))
-    return facts
-
-
-def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
-    """How signals were filtered, in words."""
-    return (
-        f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
-        f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
-    )
-
-
-def selection_text(settings: SignalSettings) -> str:
-    """Which samples were left out for being slow, in words."""
-    if settings.min_velocity is None or not settings.min_velocity.any():
-        return ", all samples"
-    return ", samples with |dq| of at least " + " ".join(f"{v:g}" for v in settings.min_velocity)
-
-
-def print_result(document: dict[str, Any], facts: list[tuple[str, str]], result: Identification) -> None:
+def print_result(report: IdentificationReport) -> None:
     """Print the result for people: verdict first."""
     from rich.console import Console
     from rich.table import Table
@@ -287,11 +258,12 @@ def print_result(document: dict[str, Any], facts: list[tuple[str, str]], result:
 
     from service.report import VERDICT_TEXT, number
 
+    result, document = report.result, report.document
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     console.print(Text(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}", style="bold"))
     for reason in result.reasons:
         console.print(f"  - {reason}", markup=False)
-    for name, value in facts:
+    for name, value in report.facts():
         console.print(f"{name:22s}{value}", markup=False)
     table = Table("joint", "verdict", "RMSE", "max", "R", "because", box=None, pad_edge=False)
     for j, row in enumerate(document["joints"]):

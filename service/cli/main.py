@@ -29,21 +29,31 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 #: Modules of `service.cli` in the order of the help; each registers its commands with `add_parser(subparsers)`.
 COMMANDS = (
     "demo",
+    "commission",
     "serve",
     "watch",
     "replay",
     "record",
     "control",
+    "keys",
+    "run",
+    "guide",
     "ethercat",
     "ads",
     "sim",
     "importing",
     "recordings",
+    "excite",
     "identify",
     "validate",
     "compare",
     "payload",
+    "poses",
+    "calibrate",
+    "compensate",
     "models",
+    "jobs",
+    "events",
 )
 
 DESCRIPTION = """\
@@ -51,6 +61,7 @@ Real-time identification of robot-arm dynamics: live parameters with honest unce
 
 Typical sequences:
   thetad demo                                         everything once, with a simulated arm
+  thetad commission arm7                              from a robot file to a validated model, simulated
   thetad serve -c configs/demo.toml                   run the daemon; then, elsewhere: thetad watch
   thetad import log.csv --mapping my.toml -o rec.mcap
   thetad identify rec.mcap --robot my.toml -o model.yaml

@@ -26,8 +26,6 @@ must have forgotten the time before the payload was attached: reset the estimato
 Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing is determined; 2 wrong input.
 """
 
-_KNOWN = ("determined", "partly_determined", "doubtful")
-
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the command."""
@@ -52,49 +50,28 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Find the payload and report."""
     from drivers.recording import Span, read_recording
-    from service.model_file import load_model, write_text
-    from service.payload import load_after, payload_between, payload_document, payload_in_recording
-    from service.payload_report import payload_html
+    from service.files import write_text
+    from service.model_file import load_model
+    from service.payload import load_after, payload_between, payload_in_recording
+    from service.payload_report import payload_facts, payload_page, payload_summary
 
     before = load_model(args.model)
+    span = None if args.span is None else Span.parse(args.span)
     if args.loaded.suffix in (".yaml", ".yml", ".json"):
         if args.span is not None:
             raise CliError(f"--span is for a recording, and {args.loaded} is an estimate")
         theta, covariance = load_after(args.loaded, before)
         result = payload_between(before, theta, covariance, refit_effects=args.refit_effects)
     else:
-        span = None if args.span is None else Span.parse(args.span)
         recording = read_recording(args.loaded)
         result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
-    facts = describe(result, args.model, args.loaded)
     if args.report is not None:
-        model = before.robot.model
-        title = f"{model.name}: payload from {args.loaded.name}"
-        write_text(args.report, payload_html(title, result, model, [("robot", model.name), *facts]))
+        write_text(args.report, payload_page(result, before, args.loaded))
     if args.json:
-        given = {
-            "robot": before.robot.model.name,
-            "model": str(args.model),
-            "loaded": str(args.loaded),
-            "span": None if args.span is None else str(span),
-            "refit_effects": args.refit_effects,
-        }
-        print_json(payload_document(result) | given)
+        print_json(payload_summary(result, before, args.loaded, span, args.refit_effects))
     else:
-        print_result(result, facts)
-    return EXIT_OK if result.verdict in _KNOWN else EXIT_NO
-
-
-def describe(result: PayloadResult, model: Path, loaded: Path) -> list[tuple[str, str]]:
-    """Tell what was compared, and how well it fits, as pairs of name and value for people."""
-    facts = [("without payload", str(model)), ("with payload", str(loaded))]
-    if result.errors is not None:
-        names = ("without payload", "with it", "of a fit of its own")
-        texts = [f"{100 * e:.2f} % {name}" for e, name in zip(result.errors, names, strict=True) if e is not None]
-        facts.append(("relative torque error", ", ".join(texts)))
-    if result.scatter is not None:
-        facts.append(("scatter", f"{result.scatter:.2f} times what noise explains"))
-    return facts
+        print_result(result, payload_facts(result, before, args.loaded))
+    return EXIT_OK if result.known else EXIT_NO
 
 
 def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:

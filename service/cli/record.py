@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, UnavailableError, add_json_flag, fail, print_json
-from service.cli.remote import add_control_flags, request
+from service.cli.remote import add_control_flags, add_key_flags, key_of, request
 
 EPILOG = """\
 examples:
@@ -42,6 +42,7 @@ def add_parser(subparsers: Any) -> None:
         default="tcp://127.0.0.1:9870",
         help="frames endpoint of the daemon (default: %(default)s)",
     )
+    add_key_flags(to)
     to.add_argument("--timeout", type=float, default=10.0, metavar="S", help="longest silence (default: %(default)s)")
     add_json_flag(to)
     to.set_defaults(run=run_to)
@@ -50,7 +51,7 @@ def add_parser(subparsers: Any) -> None:
 def run_switch(arguments: argparse.Namespace) -> int:
     """Start or stop the daemon's recorder."""
     arm = {} if arguments.arm is None else {"arm": arguments.arm}
-    result = request(arguments.control, "record", arguments.timeout, action=arguments.action, **arm)
+    result = request(arguments, "record", action=arguments.action, **arm)
     if arguments.json:
         print_json(result)
     else:
@@ -67,9 +68,8 @@ def run_to(arguments: argparse.Namespace) -> int:
     arm = arguments.arm
     writer: RecordingWriter | None = None
     frames = 0
-    with Subscriber(
-        arguments.endpoint, [f"{arm}/{kind}" for kind in ("meta", "status", "frame")], arguments.timeout
-    ) as stream:
+    topics = [f"{arm}/{kind}" for kind in ("meta", "status", "frame")]
+    with Subscriber(arguments.endpoint, topics, arguments.timeout, key=key_of(arguments)) as stream:
         began = time.monotonic()
         try:
             while arguments.seconds is None or time.monotonic() - began < arguments.seconds:

@@ -145,7 +145,7 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
     from drivers.robot_file import load_robot
     from rt_core.model.base import base_parameters
     from service.identification import signal_settings
-    from service.model_file import online_document, write_model
+    from service.model_file import limits_of, online_document, write_model
 
     robot = load_robot(arguments.robot, Path.cwd())
     source = {key: snapshot[key] for key in ("t_ns", "frames", "used", "masked", "lost", "resets")}
@@ -166,6 +166,7 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
         tuple(snapshot["status"]),
         source,
         np.asarray(snapshot["meta"]["constants"], dtype=np.float64),
+        limits_of(snapshot, robot.model.n),
     )
     write_model(document, arguments.model_out)
 
@@ -204,6 +205,7 @@ def _result(
         },
         "t": snapshot["t_ns"] * 1e-9,
         "hash": meta["hash"],
+        "temperature": received.get("temperature"),
         "parameters": parameters,
     }
 
@@ -217,6 +219,8 @@ def _show(result: dict[str, Any]) -> None:
     table = Table(
         title=f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost",
         title_justify="left",
+        caption=(result["temperature"] or {}).get("reason") or None,
+        caption_justify="left",
     )
     for name in ("parameter", "value", "± (95 %)", "unit", "status"):
         table.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")

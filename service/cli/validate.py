@@ -41,64 +41,29 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Validate and report."""
     from drivers.recording import Span, read_recording
-    from service.cli.identify import band_text, selection_text
     from service.figures import torque_figure
-    from service.identification import validate_recording
-    from service.model_file import load_model, settings_document, write_bytes, write_text
-    from service.report import VERDICT_TEXT, html_report, number
+    from service.files import write_bytes, write_text
+    from service.model_file import load_model
+    from service.report import VERDICT_TEXT, number
+    from service.validation_report import report_validation
 
     model_file = load_model(args.model)
     robot = model_file.robot.model
     span = None if args.span is None else Span.parse(args.span)
-    recording = read_recording(args.recording)
-    result = validate_recording(
-        recording,
-        robot,
-        model_file.base,
-        model_file.theta,
-        model_file.settings,
-        span=span,
-        fit_error=model_file.fit_error,
-    )
-    metrics, rows = result.metrics, result.rows
-    facts = [
-        (
-            "model",
-            f"{args.model}, {model_file.document['method']} from {model_file.origin}",
-        ),
-        ("recording", f"{args.recording}, span {'0:1' if span is None else span}"),
-        ("band", band_text(model_file.settings, rows.rate_hz, rows.band_hz)),
-        ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s"),
-        ("rows", ", ".join(str(int(c)) for c in metrics.count) + f" per joint{selection_text(model_file.settings)}"),
-        ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
-    ]
+    report = report_validation(model_file, read_recording(args.recording), span)
+    result = report.result
+    metrics = result.metrics
     if args.plot is not None:
-        write_bytes(args.plot, torque_figure(robot, rows, result.predicted, f"{robot.name}: {args.recording}"))
+        write_bytes(args.plot, torque_figure(robot, result.rows, result.predicted, f"{robot.name}: {args.recording}"))
     if args.report is not None:
-        title = f"{robot.name}: validation on {args.recording.name}"
-        text = html_report(title, robot, rows, result.predicted, metrics, result.verdict, result.reasons, facts)
-        write_text(args.report, text)
+        write_text(args.report, report.html())
     if args.json:
-        data = {
-            "verdict": result.verdict,
-            "reasons": result.reasons,
-            "model": str(args.model),
-            "recording": str(args.recording),
-            "span": "0:1" if span is None else str(span),
-            "rows": metrics.count.astype(int),
-            "row_rate_hz": rows.rate_hz,
-            "band_hz": rows.band_hz,
-            "first_s": float(rows.t[0]),
-            "last_s": float(rows.t[-1]),
-            "fit_relative_error": model_file.fit_error,
-            "settings": settings_document(model_file.settings),
-        }
-        print_json(metrics.as_dict() | data)
+        print_json(report.summary())
     else:
         print(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}")
         for reason in result.reasons:
             print(f"  - {reason}")
-        for name, value in facts:
+        for name, value in report.facts():
             print(f"{name:22s}{value}")
         print(f"{'joint':16s}{'RMSE':>10s}{'mean abs.':>11s}{'maximum':>10s}{'R':>9s}")
         for j, joint in enumerate(robot.joints):

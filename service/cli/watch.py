@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import deque
+from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.common import EXIT_OK, UnavailableError, add_json_flag, print_json
+from service.cli.common import EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli.remote import add_key_flags, key_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from service.client import BodyMessage, EstimateMessage, Message, Subscriber
+    from service.trend import Trend
 
 DESCRIPTION = """\
 Show each parameter with its 95 % interval, its status, and whether it is excited now.
@@ -22,6 +27,7 @@ examples:
   thetad watch                  live, until Ctrl-C
   thetad watch --arm panda --once
   thetad watch --json           one object: parameters, rate, loss, age
+  thetad watch --report trend.html --seconds 600      estimates over time with events, as a page
 """
 
 #: Half width of a 95 % interval in standard deviations.
@@ -38,13 +44,28 @@ def add_parser(subparsers: Any) -> None:
         default="tcp://127.0.0.1:9871",
         help="estimates endpoint of the daemon (default: %(default)s)",
     )
+    add_key_flags(parser)
     parser.add_argument("--arm", help="which arm (default: the first one heard)")
     parser.add_argument("--once", action="store_true", help="print the table once")
     parser.add_argument(
         "--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)"
     )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="write estimates over time and events here as a self-contained HTML page, at the end",
+    )
+    parser.add_argument("--seconds", type=_seconds, metavar="S", help="watch for so long (default: until Ctrl-C)")
     add_json_flag(parser)
     parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be above zero and finite")
+    return value
 
 
 class View:
@@ -55,6 +76,7 @@ class View:
         self.estimate: EstimateMessage | None = None
         self.meta: dict[str, Any] = {}
         self.status: dict[str, Any] = {}
+        self.trend: Trend | None = None
         self._arrivals: deque[float] = deque(maxlen=100)
 
     def add(self, message: Message) -> None:
@@ -67,11 +89,15 @@ class View:
             return
         if isinstance(message, EstimateMessage):
             self.estimate = message
+            if self.trend is not None:
+                self.trend.estimate(message)
             self._arrivals.append(time.monotonic())
         elif isinstance(message, BodyMessage):
             self._body(message)
 
     def _body(self, message: BodyMessage) -> None:
+        if self.trend is not None:
+            self.trend.body(message)
         if message.kind == "meta":
             self.meta = message.body
         elif message.kind == "status":
@@ -123,6 +149,7 @@ class View:
             },
             "messages_lost": stream.lost,
             "source": self.status.get("source", "unknown"),
+            "temperature": self.status.get("temperature"),
             "hash": estimate.hash,
             "parameters": parameters,
         }
@@ -132,25 +159,49 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from service.client import ClientTimeoutError, Subscriber
 
-    arm = arguments.arm
-    topics = [""] if arm is None else [f"{arm}/{kind}" for kind in ("estimate", "meta", "status")]
+    arm, kinds = arguments.arm, ["estimate", "meta", "status"]
     view = View(arm)
-    with Subscriber(arguments.endpoint, topics, arguments.timeout) as stream:
+    if arguments.report is not None:
+        from service.trend import Trend
+
+        kinds.append("event")
+        view.trend = Trend()
+    topics = [""] if arm is None else [f"{arm}/{kind}" for kind in kinds]
+    with Subscriber(arguments.endpoint, topics, arguments.timeout, key=key_of(arguments)) as stream:
         deadline = time.monotonic() + arguments.timeout
         while not view.complete:
             try:
                 view.add(stream.receive(max(0.0, deadline - time.monotonic())))
             except ClientTimeoutError as error:
                 raise UnavailableError(_nothing(view, arguments)) from error
+        shown = not (arguments.json or arguments.once)
+        if shown or arguments.seconds is not None or view.trend is not None:
+            try:
+                follow(view, stream, arguments.seconds, shown=shown)
+            except KeyboardInterrupt:
+                if view.trend is None:
+                    raise
         if arguments.json:
             print_json(view.summary(stream))
         elif arguments.once:
             from rich.console import Console
 
             Console().print(table(view, stream))
-        else:
-            live(view, stream)
+    if view.trend is not None:
+        _write_report(arguments.report, view)
     return EXIT_OK
+
+
+def _write_report(path: Path, view: View) -> None:
+    from service.files import write_text
+    from service.trend_report import trend_page
+
+    assert view.trend is not None
+    try:
+        write_text(path, trend_page(str(view.arm), view.trend))
+    except OSError as error:
+        raise CliError(f"--report {path}: {error.strerror or error}") from error
+    print(f"estimates of {view.arm} over time: {path}", file=sys.stderr)
 
 
 def _nothing(view: View, arguments: argparse.Namespace) -> str:
@@ -162,21 +213,23 @@ def _nothing(view: View, arguments: argparse.Namespace) -> str:
     return f"{what}; is the daemon running{', and is there such an arm' if arguments.arm else ''}?"
 
 
-def live(view: View, stream: Subscriber) -> None:
-    """Redraw the table until interrupted."""
+def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool) -> None:
+    """Take in what comes, until interrupted or for some seconds; redraw the table if it is `shown`."""
     from rich.live import Live
 
     from service.client import ClientTimeoutError
 
-    with Live(table(view, stream), refresh_per_second=5, screen=False) as display:
-        while True:
-            until = time.monotonic() + 0.2
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    with Live(table(view, stream), refresh_per_second=5, screen=False) if shown else nullcontext() as display:
+        while (now := time.monotonic()) < end:
+            until = min(now + 0.2, end)
             while (remaining := until - time.monotonic()) > 0.0:
                 try:
                     view.add(stream.receive(remaining))
                 except ClientTimeoutError:
                     break
-            display.update(table(view, stream))
+            if display is not None:
+                display.update(table(view, stream))
 
 
 def table(view: View, stream: Subscriber) -> Table:
@@ -192,7 +245,8 @@ def table(view: View, stream: Subscriber) -> Table:
         f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
         f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
     )
-    result = Table(title=title, title_justify="left")
+    told = (summary["temperature"] or {}).get("reason") or None
+    result = Table(title=title, title_justify="left", caption=told and Text(told, style="red"), caption_justify="left")
     for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):
         result.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
     colours = {"estimated": "green", "invalid": "red", "stale": "yellow"}

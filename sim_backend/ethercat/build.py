@@ -7,6 +7,7 @@ from functools import partial
 
 from drivers.robot_file import RobotError, load_robot
 from rt_core.model.robot import RobotModel
+from sim_backend.drive import DriveOptions
 from sim_backend.driven import DRIVEN
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat.axis import Mounting
@@ -54,7 +55,8 @@ class SimulatedSegment:
                 f"the drives are those of {', '.join(drive.joint for drive in settings.drive)}, and robot "
                 f"'{self.model.name}' has {', '.join(names)}: list one drive for each, in this order"
             )
-        fittings = [_fitting(drive) for drive in settings.drive]
+        options = DriveOptions(extrapolated=settings.bridge_cycles)
+        fittings = [_fitting(drive, options) for drive in settings.drive]
         sim = DRIVEN.model_copy(update={"seed": settings.seed, "torque_noise": settings.torque_noise})
         self.machine = Machine(self.model, fittings, sim, settings.start)
         factories: list[Callable[[UInt8Array], SlaveController]] = [
@@ -85,7 +87,7 @@ class SimulatedSegment:
             action.apply(self.segment, self.machine)
 
 
-def _fitting(drive: DriveSettings) -> DriveFitting:
+def _fitting(drive: DriveSettings, options: DriveOptions) -> DriveFitting:
     profile = load_profile(drive.device)
     dictionary = build_dictionary(profile, drive.serial)
     constants = {}
@@ -95,7 +97,7 @@ def _fitting(drive: DriveSettings) -> DriveFitting:
         constants["rated_current_ma"] = _rate(dictionary, RATED_CURRENT, drive.rated_current_a, drive)
     if constants:
         profile = profile.model_copy(update={"drive": profile.drive.model_copy(update=constants)})
-    return DriveFitting(profile, dictionary, Mounting(drive.gear_ratio, drive.sign, drive.offset_rad))
+    return DriveFitting(profile, dictionary, Mounting(drive.gear_ratio, drive.sign, drive.offset_rad), options)
 
 
 def _rate(dictionary: ObjectDictionary, index: int, value: float, drive: DriveSettings) -> int:

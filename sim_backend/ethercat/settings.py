@@ -65,6 +65,8 @@ class SegmentSettings(Table):
     """Standard deviation of the measured torque as a share of each joint's torque scale, besides its rounding."""
     hop_ns: Annotated[int, Field(ge=0, le=1_000_000)] = 600
     """Delay from a slave to the next."""
+    bridge_cycles: Annotated[int, Field(ge=0, le=50)] = 8
+    """Cycles without a new set position that the drives bridge by extrapolation, before they hold."""
     ring: bool = False
     """A cable leads from the last drive back to a second interface."""
     drive: Annotated[tuple[DriveSettings, ...], Field(min_length=1)]

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.importing import load_data
-from drivers.robot_file import RobotFile, load_robot
+from drivers.robot_file import load_robot
 from rt_core.batch.identify import Identification, identify
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.batch.rows import build_rows
@@ -19,6 +18,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.validation import Metrics, torque_metrics
 from sim_backend.robot import SimulatedArm, SimulatedData
 from sim_backend.settings import MotionSettings, SimSettings
+from tests.batch.real_sets import load_set
 
 SIMULATED = ("space6", "arm7", "arm9")
 
@@ -166,29 +166,14 @@ def test_metrics_by_hand() -> None:
 # -- real recordings: the figures of their READMEs, or better ------------------------------------
 
 
-def loaded(folder: Path, file: str, mapping: str) -> tuple[RobotFile, SignalSettings, Signals]:
-    robot = load_robot(mapping)
-    given = robot.identification
-    velocity = robot.model.standstill_velocity if given.min_velocity is None else np.asarray(given.min_velocity)
-    settings = SignalSettings(
-        10.0 if given.cutoff_hz is None else given.cutoff_hz,
-        given.rate_hz,
-        trim_s=given.trim_s,
-        min_velocity=velocity,
-    )
-    recording = load_data(folder / file, mapping)[0]
-    channels = recording.channels
-    signals = prepare(recording.t, channels["q"], channels["tau"], settings, dq=channels.get("dq"))
-    return robot, settings, signals
-
-
 def validated(found: Identification, signals: Signals, settings: SignalSettings, start: float, stop: float) -> Metrics:
     rows = build_rows(found.model, found.base, signals, settings, slow=False).select(start, stop)
     return torque_metrics(rows.tau, rows.predict(found.theta), rows.use)
 
 
 def test_emps(data_dir: Path) -> None:
-    robot, settings, signals = loaded(data_dir, "emps/emps.npz", "emps")
+    real = load_set(data_dir, "emps/emps.npz", "emps")
+    robot, settings, signals = real.robot, real.settings, real.signals
     found = identify(robot.model, base_parameters(robot.model), signals, settings)
     values = dict(zip(found.base.names, found.theta, strict=True))
     for name, published in (("m1", 95.1089), ("fv1", 203.5034), ("fc1", 20.3935), ("off1", -3.1648)):
@@ -198,7 +183,8 @@ def test_emps(data_dir: Path) -> None:
 
 
 def test_staubli_tx40(data_dir: Path) -> None:
-    robot, settings, signals = loaded(data_dir, "staubli_tx40/tx40.npz", "staubli_tx40")
+    real = load_set(data_dir, "staubli_tx40/tx40.npz", "staubli_tx40")
+    robot, settings, signals = real.robot, real.settings, real.signals
     base = base_parameters(robot.model)
     found = identify(robot.model, base, signals, settings, start_s=0.1, stop_s=7.5)
     assert found.metrics.relative_error <= 0.047
@@ -208,7 +194,8 @@ def test_staubli_tx40(data_dir: Path) -> None:
 
 
 def test_franka_panda(data_dir: Path) -> None:
-    robot, settings, signals = loaded(data_dir, "franka_panda/panda_exciting.npz", "franka_panda")
+    real = load_set(data_dir, "franka_panda/panda_exciting.npz", "franka_panda")
+    robot, settings, signals = real.robot, real.settings, real.signals
     base = base_parameters(robot.model)
     split = signals.t_first + 0.6 * (signals.t_last - signals.t_first)
     found = identify(robot.model, base, signals, settings, stop_s=split)
@@ -218,9 +205,10 @@ def test_franka_panda(data_dir: Path) -> None:
 
 
 def test_kuka_lwr4(data_dir: Path) -> None:
-    robot, settings, signals = loaded(data_dir, "kuka_lwr4/measurements_1.npz", "kuka_lwr4")
+    real = load_set(data_dir, "kuka_lwr4/measurements_1.npz", "kuka_lwr4")
+    robot, settings, signals = real.robot, real.settings, real.signals
     found = identify(robot.model, base_parameters(robot.model), signals, settings)
-    _, _, second = loaded(data_dir, "kuka_lwr4/measurements_2.npz", "kuka_lwr4")
+    second = load_set(data_dir, "kuka_lwr4/measurements_2.npz", "kuka_lwr4").signals
     assert validated(found, second, settings, -np.inf, np.inf).relative_error <= 0.020
     assert not found.gravity.suspicious
 
@@ -230,7 +218,8 @@ def test_kuka_lwr4(data_dir: Path) -> None:
     [("franka_panda/panda_exciting.npz", "franka_panda"), ("kuka_lwr4/measurements_1.npz", "kuka_lwr4")],
 )
 def test_real_arms_on_the_ceiling_are_flagged(data_dir: Path, file: str, mapping: str) -> None:
-    robot, settings, signals = loaded(data_dir, file, mapping)
+    real = load_set(data_dir, file, mapping)
+    robot, settings, signals = real.robot, real.settings, real.signals
     model = replace(robot.model, gravity=-robot.model.gravity)
     found = identify(model, base_parameters(model), signals, settings)
     assert found.verdict == "not_explained"

@@ -17,6 +17,7 @@ SETS = {
     "franka_panda": ("franka_panda/panda_exciting.npz", 7, 20544, ("q", "dq", "tau")),
     "kuka_lwr4": ("kuka_lwr4/measurements_1.npz", 7, 5027, ("q", "dq", "tau")),
     "kuka_kr300_elastic": ("kuka_kr300_elastic/trajectory_A.npz", 6, 2501, ("q", "dq", "tau", "setpoint")),
+    "kuka_kr300_encoders": ("kuka_kr300_elastic/trajectory_A.npz", 3, 2501, ("q", "q_motor", "tau")),
     "franka_joint_friction": ("franka_joint_friction/case3_slow.npz", 1, 25390, ("q", "dq", "tau")),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from drivers.robot_file import (
 )
 from drivers.robot_schema import TABLES
 from rt_core.model.inertia import is_physical, mass_com_inertia
+from rt_core.model.robot import JointDynamics
 from rt_core.model.urdf import chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 
 SHIPPED = [
     "arm7",
+    "arm7_elastic",
     "arm9",
     "emps",
     "franka_panda",
@@ -36,6 +39,7 @@ SHIPPED = [
     "space6",
     "space6_dyn",
     "space6_stribeck",
+    "space6_temperature",
     "staubli_tx40",
     "ur10",
 ]
@@ -84,7 +88,7 @@ def test_shipped_robot_survives_its_source(name: str) -> None:
     assert_same(robot, again)
 
 
-@pytest.mark.parametrize(("name", "n"), [("space6", 6), ("arm7", 7), ("arm9", 9)])
+@pytest.mark.parametrize(("name", "n"), [("space6", 6), ("arm7", 7), ("arm7_elastic", 7), ("arm9", 9)])
 def test_simulated_arms_are_complete(name: str, n: int) -> None:
     model = load_robot(name).model
     assert model.n == n
@@ -96,6 +100,22 @@ def test_simulated_arms_are_complete(name: str, n: int) -> None:
     for effect in (model.dynamics.armature, model.dynamics.viscous, model.dynamics.coulomb):
         assert np.all(effect > 0)
     assert np.all(model.dynamics.offset != 0)
+
+
+def test_arm7_elastic_is_arm7_with_springs() -> None:
+    rigid, soft = load_robot("arm7").model, load_robot("arm7_elastic").model
+    np.testing.assert_array_equal(rigid.inertial, soft.inertial)
+    np.testing.assert_array_equal(rigid.geometry, soft.geometry)
+    assert rigid.dynamics is not None
+    assert soft.dynamics is not None
+    springs = ("stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
+    for item in fields(JointDynamics):
+        values = getattr(soft.dynamics, item.name)
+        if item.name in springs:
+            assert np.all(values > 0.0)
+            assert not getattr(rigid.dynamics, item.name).any()
+        else:
+            np.testing.assert_array_equal(values, getattr(rigid.dynamics, item.name))
 
 
 def test_space6_holds_the_published_table() -> None:
@@ -340,6 +360,9 @@ REFUSED = {
     "moment without mass": (ELBOW + "mass = 0\nfirst_moment = [0,0,1]", "mass: is zero with a first moment"),
     "some links": (ELBOW + "mass = 1\n[[joint]]\nname = 'b'", 'joint "b".mass: is missing; give the links of all'),
     "negative mass": (ELBOW + "mass = -1", "mass: should be greater than or equal to 0, got -1"),
+    "zero stiffness": (ELBOW + "armature = 1\nstiffness = 0", "stiffness: should be greater than 0, got 0"),
+    "spring without rotor": (ELBOW + "stiffness = 1e4", 'joint "elbow".stiffness: needs armature above 0 too'),
+    "half a spring": (ELBOW + "link_coulomb = 1", 'joint "elbow".link_coulomb: is of a joint with a spring'),
     "zero effort": (ELBOW + "effort = 0", "effort: should be greater than 0, got 0"),
     "gravity word": ("gravity = 'north'\n" + ELBOW, r"gravity: should be \[x, y, z\].*got 'north'"),
     "gravity nan": ("gravity = [0, 0, nan]\n" + ELBOW, r"gravity: should be \[x, y, z\].*got \[0, 0, nan\]"),
@@ -453,7 +476,9 @@ def test_lookup_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_not_found(tmp_path: Path) -> None:
-    with pytest.raises(RobotNotFoundError, match='did you mean "emps"\\? Available: arm7, arm9, emps') as caught:
+    with pytest.raises(
+        RobotNotFoundError, match='did you mean "emps"\\? Available: arm7, arm7_elastic, arm9, emps'
+    ) as caught:
         load_robot("emp")
     assert isinstance(caught.value, FileNotFoundError)
     with pytest.raises(RobotNotFoundError, match="no such file"):

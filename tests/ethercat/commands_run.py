@@ -25,8 +25,8 @@ from typing import Any
 import pysoem
 
 from sim_backend.ethercat.link import Link
+from tests.capture import captured
 from tests.ethercat.arm_process import arm, serving
-from tests.ethercat.dissect import captured
 from tests.ethercat.services_run import DEVICES, ask
 
 FIRST, SECOND = Link(), Link("thetad2", "thetad3")
@@ -307,7 +307,7 @@ def main() -> int:
         for link in links:
             link.up()
         if capture:
-            stack.enter_context(captured(FIRST.master, Path(capture[0])))
+            stack.enter_context(captured(FIRST.master, "ether proto 0x88a4", Path(capture[0])))
         ends = [link.segment for link in links]
         process = stack.enter_context(
             serving("tests.ethercat.services_run", *ends) if kind == "services" else arm(ARM, *ends)

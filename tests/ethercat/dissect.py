@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,26 +19,6 @@ class Seen:
     register: int
     logical: int
     counter: int
-
-
-@contextmanager
-def captured(interface: str, path: Path) -> Iterator[None]:
-    """Store the EtherCAT frames of an interface, both ways."""
-    command = ["dumpcap", "-q", "-i", interface, "-f", "ether proto 0x88a4", "-w", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = []
-        try:
-            for line in process.stderr:
-                said.append(line)
-                if line.startswith("File:"):
-                    break
-            else:
-                raise RuntimeError(f"dumpcap ended: {''.join(said)}")
-            yield
-        finally:
-            process.terminate()
-            process.communicate(timeout=20)
 
 
 def tshark(path: Path, *arguments: str) -> list[str]:

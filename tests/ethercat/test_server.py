@@ -111,7 +111,7 @@ def in_namespace(*arguments: str) -> str:
         pytest.skip("virtual interfaces need root and network namespaces")
     done = subprocess.run(
         ["unshare", "--net", sys.executable, *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=150,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -14,6 +14,7 @@ from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.online.memory import FIELDS, HEAD, INT_FIELDS, TERMS
 from sim_backend.robot import SimulatedArm, SimulatedData
 from sim_backend.settings import EventSettings, MotionSettings, SegmentSettings, SimSettings
 from tests.online.oracle import Oracle, rows
@@ -399,3 +400,52 @@ def test_settings_that_do_not_fit_the_arm() -> None:
     estimator = OnlineEstimator(model, OnlineSettings(), 200.0)
     with pytest.raises(ValueError, match="theta of the active model must be"):
         estimator.set_active(np.zeros(1))
+
+
+def earlier(estimator: OnlineEstimator, version: int) -> dict[str, Any]:
+    """What an estimator without an active model would have saved as format 4 or 5: without the fields added since."""
+    state = estimator.state()
+    ints, floats = state["ints"], state["floats"]
+    added = list(range(FIELDS.index("active" if version == 4 else "payload"), len(FIELDS)))
+    assert len(added) == {4: 7, 5: 4}[version]
+    head = HEAD + len(FIELDS)
+    shorter = np.delete(ints, [HEAD + k for k in added])
+    first = head - len(added)
+    shorter[first : first + len(INT_FIELDS)] -= len(added)  # integer fields begin earlier
+    shorter[TERMS] = 0
+    return state | {"format": version, "floats": floats[: ints[HEAD + added[0]]], "ints": shorter}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_state_of_an_earlier_format_is_taken_over(simulated: tuple[RobotModel, SimulatedData], version: int) -> None:
+    model, data = simulated
+    before, other, after = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(3))
+    feed(before, data, slice(1500))
+    other.restore(before.state())
+    after.set_active(np.ones(len(after.base)))
+    feed(after, data, slice(900))
+    assert after.misfit[1].any()
+    after.set_active(None)
+    after.restore(earlier(before, version))
+    assert not after.misfit[1].any()
+    np.testing.assert_array_equal(after.state()["ints"], other.state()["ints"])
+    np.testing.assert_array_equal(after.state()["floats"], other.state()["floats"])
+    for estimator in (other, after):
+        feed(estimator, data, slice(1500, 2500))
+    for name in ("theta", "std", "sigma", "validated"):
+        np.testing.assert_array_equal(getattr(after.report(), name), getattr(other.report(), name))
+
+
+@pytest.mark.parametrize("how", ["floats", "ints", "layout", "integers", "sizes"])
+def test_what_is_not_laid_out_as_its_format_is_refused(how: str) -> None:
+    model = random_arm(2, 1)
+    estimator = OnlineEstimator(model, SETTINGS, RATE)
+    state = earlier(estimator, 4)
+    if how in ("floats", "ints"):
+        state[how] = np.append(state[how], state[how][:1])
+    else:
+        state["ints"][{"layout": HEAD + 3, "integers": HEAD + len(FIELDS) - 6, "sizes": 0}[how]] += 8
+    with pytest.raises(ValueError, match=r"another size|another layout|other sizes"):
+        estimator.restore(state)
+    with pytest.raises(ValueError, match="format 3"):
+        estimator.restore(state | {"format": 3})

@@ -8,6 +8,7 @@ import pytest
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.online.leak import hold_on, row_inflation
 from rt_core.online.square_root import padded
 from tests.sim.sim_arms import random_arm
 
@@ -53,7 +54,7 @@ def test_what_is_known_of_a_joint_at_rest_stays_known_for_twenty_memories() -> N
         if k == round((stop_s + 1.0) * RATE):
             at_stop = estimator.theta
             # what moves the torque by 0.3 of the noise
-            level = 0.3 / np.sqrt(estimator._memory["power"] * estimator._inflation())
+            level = 0.3 / np.sqrt(estimator._memory["power"] * row_inflation(estimator._memory))
             assert (estimator.report().std[own] < level[own]).all()
     report = estimator.report()
     # within a round the rows of the leak are a little before or behind what they replace
@@ -74,8 +75,8 @@ def test_the_leak_is_at_most_what_is_known_and_at_most_the_limit(seed: int) -> N
     memory["R"][:] = np.zeros((p, padded(p)))
     memory["R"][:, :p] = R
     memory["power"][:] = 10.0 ** rng.uniform(-4.0, 4.0, p)
-    estimator._hold_on()
-    unit = np.maximum(np.sqrt(memory["power"] * estimator._inflation()) / 0.3, estimator._start)
+    hold_on(memory, estimator._start)
+    unit = np.maximum(np.sqrt(memory["power"] * row_inflation(estimator._memory)) / 0.3, estimator._start)
     leak = memory["leak"] / unit
     held, known = leak.T @ leak, (R / unit).T @ (R / unit)
     eps = 1e-12 * np.linalg.norm(known, 2)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from drivers.robot_file import load_robot
-from rt_core.batch.payload import Payload, payload_columns, payload_from_change, payload_from_rows
+from rt_core.batch.payload import Payload, payload_from_change, payload_from_rows
 from rt_core.batch.physical.prior import ConsistencyError
-from rt_core.model.base import base_parameters
+from rt_core.model.base import base_parameters, payload_columns
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.inertia import inertial_vector, is_physical, transform_inertial
 from rt_core.model.regressor import regressor

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyads
 import pytest
 
+from tests.capture import captured
 from tests.plc.plc_bench import settings
 from tests.plc.plc_thread import serving
 
@@ -112,27 +113,14 @@ class TestAdsClient:
 
 
 @contextmanager
-def captured(address: str, path: Path) -> Iterator[None]:
+def conversation(address: str, path: Path) -> Iterator[None]:
     """Store what goes to and from an address of loopback, up to `END`."""
-    command = ["dumpcap", "-q", "-i", "lo", "-f", f"host {address}", "-w", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = []
-        try:
-            for line in process.stderr:
-                said.append(line)
-                if line.startswith("File:"):
-                    break
-            else:
-                raise RuntimeError(f"dumpcap ended: {''.join(said)}")
-            yield
-            # The programs store what they have captured now and then, and drop the rest when they end.
-            deadline = time.monotonic() + PATIENCE_S
-            while END not in path.read_bytes() and time.monotonic() < deadline:
-                time.sleep(0.05)
-        finally:
-            process.terminate()
-            process.communicate(timeout=20)
+    with captured("lo", f"host {address}", path):
+        yield
+        # The programs store what they have captured now and then, and drop the rest when they end.
+        deadline = time.monotonic() + PATIENCE_S
+        while END not in path.read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def tshark(path: Path, condition: str, *fields: str) -> list[list[str]]:
@@ -156,7 +144,7 @@ def capture(tmp_path_factory):
     with serving(settings(), "127.0.9.12"):
         connection = pyads.Connection(NET_ID, 851, "127.0.9.12")
         connection.open()
-        with captured("127.0.9.12", path):
+        with conversation("127.0.9.12", path):
             converse(connection)
         connection.close()
     return path

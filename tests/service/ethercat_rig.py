@@ -59,7 +59,7 @@ def write_robot(folder: Path) -> Path:
     return path
 
 
-def write_segment(folder: Path, faults: str = "") -> Path:
+def write_segment(folder: Path, faults: str = "", bridge_cycles: int = 8) -> Path:
     """Write the description of the drives, with `[[fault]]` entries."""
     write_robot(folder)
     ratings = (1.2, 1.8, 0.9)
@@ -69,7 +69,8 @@ def write_segment(folder: Path, faults: str = "") -> Path:
         for k, (joint, rating, serial) in enumerate(zip(JOINTS, ratings, SERIALS, strict=True))
     ]
     path = folder / "segment.toml"
-    path.write_text("\n".join(['robot = "arm3.toml"', "torque_noise = 0.002", *drives, faults]), encoding="utf-8")
+    head = ['robot = "arm3.toml"', "torque_noise = 0.002", f"bridge_cycles = {bridge_cycles}"]
+    path.write_text("\n".join([*head, *drives, faults]), encoding="utf-8")
     return path
 
 

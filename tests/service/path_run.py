@@ -1,4 +1,7 @@
-"""Follow a configuration's motion with its driver alone: python -m tests.service.path_run CONFIG OUT.npz."""
+"""Follow a configuration's motion with its driver alone: python -m tests.service.path_run CONFIG OUT.npz.
+
+Exit code STOPPED: the motion was stopped on the way, as it is when the machine was elsewhere for too long.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from service.motion import MotionPlayer
 from service.realtime import RealtimeConfig, apply_realtime
 from service.sources import load_arm_robot, make_driver
 
+STOPPED = 75
 AFTER = 1000  # frames after the last command: until it has been carried out
 
 
@@ -34,7 +38,9 @@ def follow(config_path: Path, out: Path) -> None:
             except DriverTimeoutError:
                 continue
             target = player.step(frame, driver.enabled)
-            assert player.state != "stopped", player.reason
+            if player.state == "stopped":
+                print(f"{config_path.stem}: {player.reason}", file=sys.stderr)
+                sys.exit(STOPPED)
             if target is not None:
                 driver.command(target)
             if player.state in ("running", "ended"):

@@ -173,6 +173,7 @@ def test_status(thetad: Any, running: DaemonProcess) -> None:
     assert result.code == 0
     assert {process["role"] for process in result.json["processes"]} == {
         "gateway",
+        "jobs",
         "acquisition",
         "estimator",
         "recorder",
@@ -191,6 +192,20 @@ def test_watch(thetad: Any, running: DaemonProcess) -> None:
     assert "± (95 %)" in table.out
     assert summary["parameters"][0]["name"] in table.out
     assert thetad("watch", *endpoint, "--arm", "nobody", "--once", "--timeout", "0.5").code == 3
+
+
+def test_watch_leaves_a_page_of_the_estimates_over_time(thetad: Any, running: DaemonProcess, tmp_path: Path) -> None:
+    endpoint, page = ("--endpoint", running.endpoints["estimates"], "--seconds", "2"), tmp_path / "trend.html"
+    found = thetad("watch", *endpoint, "--report", page, "--json")
+    assert found.code == 0
+    assert found.json["arm"] == "axis"
+    text = page.read_text(encoding="utf-8")
+    assert "axis: estimates over" in text
+    assert "data:image/png;base64," in text
+    for parameter in found.json["parameters"]:
+        assert parameter["name"] in text
+    assert thetad("watch", *endpoint, "--report", tmp_path / "trend.html" / "no.html", "--json").code == 2
+    assert thetad("watch", *endpoint, "--seconds", "-1").code == 2
 
 
 def test_control(thetad: Any, running: DaemonProcess) -> None:

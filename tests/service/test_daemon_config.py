@@ -35,11 +35,15 @@ name = "right"
 robot = "../robots/r.toml"
 [arm.driver]
 kind = "sim"
+mode = "csp"
 pace = 2
 [arm.driver.settings]
 rate_hz = 500
 [arm.estimator]
 memory_s = 3.0
+[arm.safety]
+permit_s = 30
+following_error = [0.1, 0.2]
 """
 
 
@@ -59,6 +63,7 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert config.recording_dir(left) == tmp_path / "rec"
     assert right.driver.kind == "sim"
     assert (right.driver.pace, right.driver.settings.rate_hz) == (2, 500)
+    assert (right.driver.mode, right.safety.permit_s) == ("csp", 30.0)
     assert config.base == tmp_path
     assert config.find("right") is right
     assert Config.model_validate_json(config.model_dump_json()) == config
@@ -96,6 +101,26 @@ Change = Callable[[dict[str, Any]], object]
             lambda d: d["arm"][0].update(driver={"kind": "sim", "motion": {"amplitud": 0.1}}),
             ["arm[0].driver.motion.amplitud", "did you mean 'amplitude'"],
         ),
+        (
+            lambda d: d["arm"][0].update(driver={"kind": "sim", "enable": True}),
+            ["arm[0].driver: enable", 'set mode = "csp" or "cst"'],
+        ),
+        (
+            lambda d: d["arm"][0].update(driver={"kind": "sim", "mode": "csp", "pace": "max"}),
+            ["arm[0].driver: pace", "give a number"],
+        ),
+        (
+            lambda d: d["arm"][0].update(driver={"kind": "sim", "mode": "csp", "motion": {"seed": 2}}),
+            ["arm[0].driver: motion", "leave motion out"],
+        ),
+        (
+            lambda d: d["arm"][0].update(driver={"kind": "sim", "mode": "csp", "faults": [{"kind": "silense"}]}),
+            ["arm[0].driver.faults[0].kind", "silence"],
+        ),
+        (lambda d: d["arm"][0].update(safety={"permit_s": 700.0}), ["arm[0].safety", "permit_max_s = 600"]),
+        (lambda d: d["arm"][0].update(safety={"heart_beat_s": 1.0}), ["did you mean 'heartbeat_s'"]),
+        (lambda d: d["arm"][0].update(safety={"heartbeat_s": 0.2}), ["arm[0].safety.heartbeat_s", "0.5"]),
+        (lambda d: d["arm"][0].update(safety={"silence_s": 0.05}), ["arm[0].safety.silence_s", "0.1"]),
         (
             lambda d: d["arm"][0].update(driver={"kind": "sim", "settings": {"rate_hz": -1.0}}),
             ["arm[0].driver.settings.rate_hz"],

@@ -137,7 +137,7 @@ def test_only_drives_take_a_motion(kind: str) -> None:
         parse_config(table, "test", Path())
 
 
-@pytest.mark.parametrize(("lost", "on"), [(3, 4), (30, 9)])
+@pytest.mark.parametrize(("lost", "on"), [(3, 4), (8, 9), (9, 8), (30, 8)])
 def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) -> None:
     motion = player(bridged=8)
     q = motion.motion.centre

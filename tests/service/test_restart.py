@@ -191,7 +191,7 @@ def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     os.kill(daemon.pid, signal.SIGKILL)
     gone, alive = psutil.wait_procs(children, timeout=5.0)
     assert not alive
-    assert len(gone) == 4
+    assert len(gone) == 5
     daemon.stop()
     (path,) = (tmp_path / "recordings").glob("*.mcap")
     assert read_recording(path).samples > 200

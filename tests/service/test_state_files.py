@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from service.state import StateError, load_state, save_state, set_aside
+from service.state import StateError, StateWriter, load_state, save_state, set_aside
 
 STATE = {"theta": np.arange(6.0).reshape(2, 3), "frames": 12, "mask": np.array([True, False]), "note": "x", "lam": 0.5}
 
@@ -67,3 +69,43 @@ def test_a_bad_file_is_set_aside(tmp_path: Path) -> None:
         load_state(path, "owner")
     assert set_aside(path).read_bytes() == b"rubbish"
     assert not path.exists()
+
+
+def test_a_writer_does_not_lose_what_came_while_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it is busy, so that it is asked again; what is saved at the end comes last."""
+    path, on_disk, sync = tmp_path / "a.state", threading.Event(), os.fsync
+
+    def slow(descriptor: int) -> None:
+        assert on_disk.wait(30.0)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    writer = StateWriter(path, "owner")
+    asked = []
+
+    def state(frames: int) -> dict[str, int]:
+        asked.append(frames)
+        return {"frames": frames}
+
+    assert writer.begin(lambda: state(1))
+    assert not writer.begin(lambda: state(2))
+    assert asked == [1]
+    on_disk.set()
+    writer.save(state(3))
+    assert load_state(path, "owner")["frames"] == 3
+    assert writer.begin(lambda: state(4))
+    writer.close()
+    assert load_state(path, "owner")["frames"] == 4
+    assert writer.error == ""
+
+
+def test_a_writer_says_what_could_not_be_saved(tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    writer = StateWriter(folder / "a.state", "owner")
+    writer.save(STATE)
+    assert "No such file" in writer.error
+    folder.mkdir()
+    writer.save(STATE)
+    assert writer.error == ""
+    writer.close()
+    assert load_state(folder / "a.state", "owner").keys() == STATE.keys()

@@ -91,7 +91,7 @@ def torques(draw: st.DrawFn) -> wire.TorqueMessage:
 BODIES = st.builds(
     wire.BodyMessage,
     arm=ARMS,
-    kind=st.sampled_from(["status", "stats", "meta"]),
+    kind=st.sampled_from(["status", "stats", "meta", "event"]),
     envelope=ENVELOPES,
     body=st.dictionaries(st.text(max_size=8).map("x".__add__), PLAIN, max_size=4),
 )
@@ -277,6 +277,16 @@ def test_replies_carry_results_and_errors() -> None:
     assert reply.id == 7
     assert reply.error is not None
     assert (reply.error.type, reply.error.message) == ("unknown_verb", "no such verb")
+
+
+def test_an_event_is_read_by_any_reader_of_msgpack() -> None:
+    body = {"event": "drift", "text": "fc2 has changed", "data": {"joints": {"joint_2": "drifted"}, "since": 1.5}}
+    envelope = wire.Envelope("estimator", 1, 0, 2_000_000_000, "sim", 3)
+    parts = wire.encode(wire.BodyMessage("arm", "event", envelope, body))
+    assert parts[0] == b"arm/event"
+    plain = msgpack.unpackb(parts[1])
+    assert {key: plain[key] for key in body} == body
+    assert plain["kind"] == "event"
 
 
 def test_what_cannot_be_sent_is_a_wire_error() -> None:

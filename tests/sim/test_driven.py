@@ -234,6 +234,20 @@ def test_events_change_the_truth_at_their_time() -> None:
     assert np.allclose(arm.dynamics.coulomb, model.dynamics.coulomb * (3.0, 1.0))
 
 
+def test_a_value_changes_over_a_time_whatever_the_cycle() -> None:
+    model = random_arm(2, 9, prismatic=0.0)
+    assert model.dynamics is not None
+    event = {"time_s": 0.2, "joint": "*", "parameter": "viscous", "factor": 3.0, "duration_s": 1.0}
+    settings = SimSettings.model_validate({**DRIVEN.model_dump(), "events": [event]})
+    arm = DrivenArm(model, settings, period_s=0.004)
+    while arm.time_s < 1.3:
+        share = np.clip((arm.time_s - 0.2) / 1.0, 0.0, 1.0)
+        wanted = model.dynamics.viscous * (1.0 + 2.0 * share)
+        assert np.all(np.abs(arm.dynamics.viscous - wanted) <= 0.21 * model.dynamics.viscous)
+        run(arm, BRAKED, lambda _: np.zeros(2), 0.004)
+    assert np.array_equal(arm.dynamics.viscous, 3.0 * model.dynamics.viscous)
+
+
 def test_noise_is_that_of_the_settings_and_the_seed() -> None:
     model = random_arm(2, 9, prismatic=0.0)
     settings = DRIVEN.model_copy(update={"torque_noise": (0.5, 0.1)})

@@ -16,7 +16,7 @@ from rt_core.model.robot import JointDynamics, RobotModel
 from sim_backend.errors import SimulationConfigError
 from sim_backend.robot import SimulatedArm, SimulatedData
 from sim_backend.settings import DriveSettings, DynamicsParameter, EventSettings, MotionSettings, SimSettings
-from sim_backend.trajectory import motor_torque, plan_motion
+from sim_backend.trajectory import SERIES, motor_torque, plan_motion
 from tests.sim.sim_arms import random_arm, single_joint
 
 EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
@@ -174,7 +174,7 @@ def test_stick_slip_has_the_period_of_theory() -> None:
     motion = plan_motion(model, MotionSettings(kind="hold", centre=(0.0,)))
     # A slow sine of large amplitude is a constant speed near its middle.
     w = 2.0 * np.pi * 0.001
-    row = np.array([[0.0, np.inf, 1e-3, w]])
+    row = np.array([[0.0, np.inf, 1e-3, w, SERIES, 0.0]])
     motion = replace(motion, table=row, coefficients=np.array([[[[speed / w, 0.0]]]]), duration_s=np.inf)
     arm = SimulatedArm(model, EXACT.model_copy(update={"drive": drive}), motion)
     data = arm.simulate(5.0)
@@ -197,7 +197,8 @@ def test_torque_at_constant_speed(velocity: float, quadratic: str) -> None:
     model = slider(law, **values)
     motion = plan_motion(model, AT_REST)
     w = 2.0 * np.pi * 0.001
-    motion = replace(motion, table=np.array([[0.0, np.inf, 0.5, w]]), coefficients=np.array([[[[velocity / w, 0.0]]]]))
+    row = np.array([[0.0, np.inf, 0.5, w, SERIES, 0.0]])
+    motion = replace(motion, table=row, coefficients=np.array([[[[velocity / w, 0.0]]]]))
     data = SimulatedArm(model, EXACT, motion).simulate(2.0)
     late = data.t > 1.0
     v, s = velocity, np.sign(velocity)

@@ -323,6 +323,46 @@ def test_an_event_changes_friction_from_its_time_on() -> None:
     assert arm.dynamics.offset[0] == -3.0
 
 
+def test_a_value_that_changes_over_a_time_follows_a_line() -> None:
+    """The truth beside the line, and what the motion itself needs beside the truth of each step."""
+    model = random_arm(3, 4, prismatic=0.0)
+    assert model.dynamics is not None
+    line = {"time_s": 1.0, "joint": "*", "parameter": "coulomb", "factor": 1.5, "duration_s": 2.0}
+    sudden = {"time_s": 3.0, "joint": "joint_1", "parameter": "coulomb", "value": 9.0}
+    settings = SimSettings.model_validate({**EXACT.model_dump(), "events": [sudden, line]})
+    arm = SimulatedArm(model, settings, MotionSettings(candidates=1))
+    before, rise = model.dynamics.coulomb, 0.5 * model.dynamics.coulomb
+    values = []
+    for k in range(32):
+        data = arm.simulate(0.1)
+        values.append(arm.dynamics.coulomb)
+        share = np.clip((0.1 * (k + 1) - 1.0) / 2.0, 0.0, 1.0)
+        wanted = before + share * rise
+        if k >= 30:
+            wanted = np.append(9.0, wanted[1:])
+        assert np.all(np.abs(values[-1] - wanted) <= rise * 0.1 / 2.0 + 1e-12)
+        # samples up to the next step, which has a sample of its own at the end of each tenth of a second
+        moving = np.all(np.abs(data.dq) > 1e-9, axis=1)
+        moving[0] = False
+        true = replace(model, dynamics=replace(model.dynamics, coulomb=values[-1]))
+        if moving.any():
+            assert np.abs(residual(true, data)[moving]).max() < 1e-9
+    steps = np.diff(np.array(values)[:, 1:], axis=0)
+    assert np.allclose(steps[10:29], rise[1:] / 20.0)
+    assert np.array_equal(values[-1][1:], before[1:] * 1.5)
+    assert np.array_equal(model.dynamics.armature, arm.dynamics.armature)
+
+
+def test_a_value_that_still_changes_cannot_begin_another_change() -> None:
+    model = random_arm(2, 4, prismatic=0.0)
+    events = [
+        {"time_s": 1.0, "joint": "joint_2", "parameter": "viscous", "factor": 2.0, "duration_s": 5.0},
+        {"time_s": 5.0, "joint": "*", "parameter": "viscous", "value": 1.0},
+    ]
+    with pytest.raises(ValueError, match="viscous of joint 'joint_2' still changes until 6 s"):
+        SimulatedArm(model, SimSettings.model_validate({"events": events}))
+
+
 def test_arms_that_cannot_be_simulated_are_refused() -> None:
     model = random_arm(2, 1)
     unphysical = np.array(model.inertial)

@@ -24,7 +24,7 @@ ARM = random_arm(6, 4)
 def by_formula(motion: Motion, t: float) -> np.ndarray:
     """Positions by the written formula, term by term."""
     q = motion.centre.copy()
-    for k, (start, duration, ramp, w) in enumerate(motion.table):
+    for k, (start, duration, ramp, w, _, _) in enumerate(motion.table):
         s = t - start
         if not 0.0 <= s < duration or w == 0.0:
             continue

@@ -21,9 +21,11 @@ import scipy.linalg as la
 from rt_core.batch.least_squares import JointTriangle, Solution, compress_joint, solve
 from rt_core.batch.nonlinear.constants import Constant, Term, shaped_terms, with_constants
 from rt_core.batch.nonlinear.table import POINTS, grid_size, interpolation, shaped_rows, skeleton
-from rt_core.batch.preprocess import DataError, Signals, SignalSettings
+from rt_core.batch.preprocess import DataError, SignalPiece, Signals, SignalSettings
 from rt_core.batch.rows import Rows, build_rows, row_filter, standing_velocity
+from rt_core.linear_algebra import svd
 from rt_core.model.base import BaseParameters
+from rt_core.model.friction import REFERENCE_TEMPERATURE
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
@@ -219,7 +221,7 @@ def _reduce(
     below = triangle.R[c:, ~fixed]
     keep = 0
     if below.size:
-        U, size, _ = la.svd(below, full_matrices=True)
+        U, size, _ = svd(below, full_matrices=True)
         keep = int((size > _TABLE_TOLERANCE * max(float(np.abs(triangle.R).max()), 1e-300)).sum())
         rotated = U.T @ triangle.z[c:]
         shaped = np.vstack((triangle.R[:c, ~fixed], (U.T @ below)[:keep]))
@@ -260,10 +262,17 @@ def shaped_columns(
             part = np.zeros((inside.size, constants.size))
             shaped_rows(
                 term.law, term.exponent, term.smoothing, np.ascontiguousarray(constants), term.motor, joint, standing,
-                np.ascontiguousarray(piece.row_velocity), taps, centres, part,
+                np.ascontiguousarray(piece.row_velocity), _weight_of(term, piece), taps, centres, part,
             )  # fmt: skip
             out[inside] = part
     return out
+
+
+def _weight_of(term: Term, piece: SignalPiece) -> FloatArray:
+    """(N,) what a term is proportional to, beside its function of velocity; without rows for nothing."""
+    if not term.warm or piece.temperature is None:
+        return np.zeros(0)
+    return np.ascontiguousarray(piece.temperature[:, term.source] - REFERENCE_TEMPERATURE)
 
 
 def constant_range(

@@ -3,6 +3,7 @@
 The part of the torque that a constant shapes is `a * E(constant)`, with `a` linear in the base parameters:
 
     stribeck               fc*s + (fb - fc)*s*exp(-(v/vb)^2)      E = s*exp(-(v/vb)^2),      a = fb - fc
+      with temperature     the same of alpha, alphab, T - T0      E = (T - T0)*s*exp(...),   a = alphab - alpha
     harmonic_drive_input   C1*tanh(v/w1)                          E = tanh(v/w1),            a = C1
                            C2*v*exp(-|v/ws|^delta)                E = v*exp(-|v/ws|^delta),  a = C2
 
@@ -18,7 +19,13 @@ import numpy as np
 
 from rt_core.model import parameters
 from rt_core.model.base import BaseParameters
-from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_TANH
+from rt_core.model.friction import (
+    LAW_BREAKAWAY,
+    LAW_BREAKAWAY_TEMPERATURE,
+    LAW_COULOMB,
+    LAW_COULOMB_TEMPERATURE,
+    LAW_TANH,
+)
 from rt_core.model.parameters import parameter_name
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
@@ -42,7 +49,7 @@ class Term:
     """One shaped term `(theta[plus] - theta[minus]) * E(constant)`.
 
     `constant` is an index, `law`, `exponent` and `smoothing` say what `E` is, `motor` (n,) on which coordinate it acts.
-    `minus` is -1 where there is none.
+    `minus` is -1 where there is none; `warm`: `E` is proportional to the warmth of the joint `source`.
     """
 
     constant: int
@@ -52,6 +59,8 @@ class Term:
     motor: FloatArray
     plus: int
     minus: int
+    source: int = 0
+    warm: bool = False
 
     @property
     def decay(self) -> float:
@@ -96,7 +105,10 @@ def shaped_terms(model: RobotModel, base: BaseParameters) -> tuple[tuple[Constan
                     )
                 plus, minus = found[law], found.get(LAW_COULOMB, -1) if law == LAW_BREAKAWAY else -1
                 _, exponent, smoothing = (float(x) for x in layout.shape[plus])
-                terms.append(Term(number, law, exponent, smoothing, motor, plus, minus))
+                terms.append(Term(number, law, exponent, smoothing, motor, plus, minus, i))
+                if LAW_COULOMB_TEMPERATURE in found:
+                    warm, cool = found[LAW_BREAKAWAY_TEMPERATURE], found[LAW_COULOMB_TEMPERATURE]
+                    terms.append(Term(number, law, exponent, smoothing, motor, warm, cool, i, warm=True))
     return tuple(constants), tuple(terms)
 
 

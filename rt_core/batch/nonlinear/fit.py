@@ -332,7 +332,7 @@ def _nearest(data: CompressedTorque, x: FloatArray, sigma: FloatArray) -> tuple[
 
 def _turned(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
     """Whether breakaway friction comes out below Coulomb friction: not a Stribeck effect, but an error of the model."""
-    rows = [k for k, term in enumerate(data.terms) if term.constant == c and term.minus >= 0]
+    rows = [k for k, term in enumerate(data.terms) if term.constant == c and term.minus >= 0 and not term.warm]
     return bool(rows) and float((data.amplitude[rows] @ theta).sum()) <= 0.0
 
 

@@ -72,6 +72,7 @@ def shaped_rows(
     joint: int,
     standing: float,
     dq: FloatArray,
+    weight: FloatArray,
     taps: FloatArray,
     centres: IntArray,
     out: FloatArray,
@@ -79,9 +80,11 @@ def shaped_rows(
     """Build filtered columns `out` (K, m) of a shaped term at `constants` (m,), in the rows of `joint`.
 
     As `rt_core.batch.rows.decimated_rows` does: samples with `|dq[:, joint]| < standing` are zero before the
-    filter.  `dq` (N, n), `centres` (K,) ascending, `out` starts at zero.
+    filter.  `dq` (N, n), `weight` (N,) multiplies the samples if it has any, `centres` (K,) ascending, `out` starts at
+    zero.
     """
     count, n = dq.shape
+    weighted = weight.shape[0] == count
     half = taps.shape[0] // 2
     value = np.zeros((_BLOCK, constants.shape[0]))
     first = 0
@@ -98,6 +101,8 @@ def shaped_rows(
             for m in range(n):
                 v += motor[m] * dq[start + b, m]
             w = motor[joint] if np.abs(dq[start + b, joint]) >= standing else 0.0
+            if weighted:
+                w *= weight[start + b]
             for k in range(constants.shape[0]):
                 value[b, k] = w * friction_effect(law, constants[k], exponent, smoothing, 0.0, v, 0.0)
         for r in range(first, centres.shape[0]):

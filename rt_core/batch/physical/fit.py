@@ -21,6 +21,7 @@ from rt_core.batch.physical.coordinates import Reference
 from rt_core.batch.physical.evidence import SMALLEST, UNKNOWN_EFFECT, choose_weights
 from rt_core.batch.physical.newton import descend
 from rt_core.batch.physical.prior import DENSITY, Blocks, ConsistencyError, Prior, blocks, physical_prior
+from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_ARMATURE, LAW_OFFSET
 from rt_core.model.inertia import pseudo_inertia
@@ -142,7 +143,7 @@ def _density(A: FloatArray, z: FloatArray, columns: Blocks, links: FloatArray) -
     size = np.linalg.norm(rows, axis=0)
     if size[0] <= 0.0:
         return DENSITY
-    found = float(np.linalg.lstsq(rows / np.where(size > 0.0, size, 1.0), z, rcond=1e-9)[0][0]) / float(size[0])
+    found = float(lstsq(rows / np.where(size > 0.0, size, 1.0), z, rcond=1e-9)[0]) / float(size[0])
     return float(np.clip(found, DENSITY / _DENSITY_FACTOR, DENSITY * _DENSITY_FACTOR))
 
 

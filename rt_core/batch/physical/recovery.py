@@ -17,6 +17,7 @@ from rt_core.batch.physical.fit import EFFECT_SHARE
 from rt_core.batch.physical.newton import minimise
 from rt_core.batch.physical.prior import DENSITY, ConsistencyError, blocks, physical_prior
 from rt_core.batch.physical.whitening import whitening
+from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
@@ -128,7 +129,7 @@ def _nearest_exact(A: FloatArray, z: FloatArray, reference: Reference, point: Po
         local = A @ point.directions(reference)
         pull = point.gradient(reference)
         left = z - A @ point.phi(reference)
-        step = np.linalg.lstsq(local, left + local @ pull, rcond=1e-14)[0] - pull
+        step = lstsq(local, left + local @ pull, rcond=1e-14) - pull
         if np.abs(left).max() <= tolerance and float(step @ step) < 1e-16 * reference.size:
             return point
         point = point.moved(min(1.0, 0.95 * point.room(step)) * step, reference)

@@ -146,3 +146,16 @@ def test_axes_that_do_not_come_on_are_given_up() -> None:
     order = made.order(20, 0)
     assert order is not None
     assert not order.enable
+
+
+def test_a_stop_that_was_ordered_takes_place_before_axes_are_enabled_again() -> None:
+    made = enabled_arm()
+    made.disable()
+    with pytest.raises(CommandRefusedError, match="still stopping"):
+        made.enable()
+    order = made.order(20, 0)
+    assert order is not None
+    assert not order.enable
+    made.observe(replace(HEAD, state=OFF), MS)
+    made.enable()
+    assert made.active

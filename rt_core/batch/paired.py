@@ -1,0 +1,103 @@
+"""Which of two models predicts the same data better, beyond chance: a paired comparison of their residuals.
+
+Squared residuals of one motion are correlated in time, so they are averaged over blocks much longer than the filters,
+and the blocks' differences are compared with their own scatter, which is taken for larger by what correlation with the
+next block is left.  A joint counts in units of the present model's mean squared residual, so that large joints do not
+drown small ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from rt_core.types import BoolArray, FloatArray
+
+BLOCK_S = 1.0
+LEAST_BLOCKS = 8
+CONFIDENCE = 0.95  # one-sided
+WORSE_LIMIT = 1.1  # a joint whose rms error grows by more than this is reason enough to keep the present model
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Outcome of a comparison.
+
+    Attributes
+    ----------
+    better : bool
+        The candidate is better beyond chance, and clearly worse at no joint.
+    gain : float
+        Mean drop of the squared residual over the joints, as a share of the present model's; below 0: worse.
+    z : float
+        That gain over its standard error, to be judged by Student's distribution with one degree of freedom less
+        than there are blocks; NaN with fewer than `LEAST_BLOCKS` blocks.
+    ratio : (n,) float64
+        Rms residual of the candidate over the present model's; NaN for a joint without samples.
+    reason : str
+    """
+
+    better: bool
+    gain: float
+    z: float
+    ratio: FloatArray
+    reason: str
+
+
+def compare_residuals(
+    t: FloatArray, candidate: FloatArray, present: FloatArray, use: BoolArray, block_s: float = BLOCK_S
+) -> Paired:
+    """Compare two models' residuals on the same rows.
+
+    Parameters
+    ----------
+    t : (N,) float64
+        Time of the rows [s], ascending.
+    candidate, present : (N, n) float64
+        Measured minus predicted torque.
+    use : (N, n) bool
+        Which of them count.
+    block_s : float
+        Length of a block [s].
+    """
+    count = use.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        power = np.where(use, present**2, 0.0).sum(axis=0) / count
+        seen = (count > 0) & (power > 0.0)
+        ratio = np.sqrt(np.where(use, candidate**2, 0.0).sum(axis=0) / count / power)
+    floor = np.finfo(np.float64).tiny
+    drop = np.where(use, present**2 - candidate**2, 0.0)[:, seen] / np.maximum(power[seen], floor)
+    number = np.floor((t - t[0]) / block_s).astype(np.int64) if t.size else np.zeros(0, np.int64)
+    _, block = np.unique(number[use.any(axis=1)], return_inverse=True)  # blocks without a row that counts are none
+    sums = np.zeros((int(block[-1]) + 1 if block.size else 0, int(seen.sum())))
+    rows = np.zeros_like(sums)
+    np.add.at(sums, block, drop[use.any(axis=1)])
+    np.add.at(rows, block, use[use.any(axis=1)][:, seen])
+    # each joint's blocks weigh by their rows, and each joint the same
+    values = (sums / np.maximum(rows.mean(axis=0), floor)).mean(axis=1) if sums.size else np.zeros(0)
+    gain = float(values.mean()) if values.size else 0.0
+    if values.size < LEAST_BLOCKS:
+        return Paired(False, gain, float("nan"), ratio, f"only {values.size * block_s:g} s of motion to compare on; "
+                      f"at least {LEAST_BLOCKS * block_s:g} s are needed")  # fmt: skip
+    error = _standard_error(values)
+    z = gain / error if error > 0.0 else np.inf * gain if gain else 0.0
+    worse = np.flatnonzero(ratio > WORSE_LIMIT)
+    share = f"squared error {100 * abs(gain):.1f} % {'lower' if gain >= 0 else 'higher'}, z = {z:.1f}"
+    if not (gain > 0.0 and z > stdtrit(values.size - 1, CONFIDENCE)):
+        return Paired(False, gain, z, ratio, f"not better beyond chance: {share}")
+    if worse.size:
+        joints = ", ".join(f"{j + 1} ({ratio[j]:.2f} times)" for j in worse)
+        return Paired(False, gain, z, ratio, f"better on the whole ({share}), but worse at joint {joints}")
+    return Paired(True, gain, z, ratio, f"better: {share}")
+
+
+def _standard_error(values: FloatArray) -> float:
+    """Return the standard error of the mean of a series, with its correlation from one value to the next."""
+    rest = values - values.mean()
+    power = float(rest @ rest)
+    if power == 0.0:
+        return 0.0
+    correlation = float(rest[1:] @ rest[:-1]) / power
+    return float(np.sqrt(power / (values.size - 1) / values.size * (1.0 + 2.0 * max(correlation, 0.0))))

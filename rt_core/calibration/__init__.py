@@ -1,0 +1,1 @@
+"""Kinematic calibration: geometric errors of an arm from measured positions or poses of its tool."""

@@ -1,0 +1,380 @@
+"""Kinematic calibration: geometric errors, base and tool from postures and what was measured there.
+
+1. Base and tool, where asked for, are fitted with the nominal geometry: that is the accuracy "before".
+2. The parameters that the postures, and priors, determine there are free, the others stay nominal (`identifiability`).
+3. Levenberg-Marquardt finds the scales of positions, rotations and outliers, and which parameters noise makes useless.
+   One whose standard deviation moves the tool by more than the noise, at these poses, and is more than 30 % of its
+   value or 1e-3, is fixed, the worst first, and the others are fitted again.
+4. The method asked for fits the rest: `lm`, `pso` or `pso_lm` of KIN (`rt_core.optimise`).
+
+The residual is that of the exact model, never of its linearisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy import stats
+
+from rt_core.calibration import robust
+from rt_core.calibration.alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
+from rt_core.calibration.diagnosis import doubtful_poses, likely_unit
+from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel, error_model
+from rt_core.calibration.fit import Objective, minimise
+from rt_core.calibration.frames import scales_of, settled, with_fitted_frames
+from rt_core.calibration.geometry import Geometry
+from rt_core.calibration.identifiability import (
+    NOISE,
+    Fixed,
+    Identifiability,
+    condition_number,
+    correlated_pairs,
+    identifiability,
+    shows_size,
+    stand_ins,
+    triangle,
+)
+from rt_core.calibration.input_checks import checked_heads, checked_load, checked_sample, checked_stations
+from rt_core.calibration.result import (
+    Accuracy,
+    Calibration,
+    Doubts,
+    Errors,
+    arm_parameters,
+    carried_by_prior,
+    frame_estimate,
+)
+from rt_core.calibration.sample import Contacts, Distances, Sample, Spacing
+from rt_core.calibration.selection import Observability
+from rt_core.calibration.settings import (
+    LARGEST,
+    CalibrationError,
+    CalibrationSettings,
+    build_deviations,
+    largest_errors,
+    prior_deviations,
+)
+from rt_core.calibration.uncertainty import Dependence, Statistics, noise_std, prior_share, statistics, with_held
+from rt_core.calibration.verdict import (
+    MOST_OUTLYING,
+    SIGNIFICANCE,
+    SIZE_UNKNOWN,
+    given_up_reason,
+    judged,
+    outliers_reason,
+)
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: A value is good when one standard deviation moves the tool by less than this much of the noise ...
+EFFECT_LIMIT = 1.0
+#: ... or is at most this share of the value, and this large [m or rad]: systematic errors, too, drive parameters that
+#: nearly cancel to large values.
+RELATIVE_STD_LIMIT = 0.3
+STD_LIMIT = 1e-3
+_CONVERGED_STEP = 0.1  # of a standard deviation
+_CONVERGED_EFFECT = 1e-12  # [m]
+_NAMED_SHARE = 0.2
+_NEARLY = 0.5
+
+Tell = Callable[[float, str], None]
+
+
+def calibrate(
+    geometry: Geometry,
+    q: FloatArray,
+    measured: FloatArray | Contacts | Distances,
+    settings: CalibrationSettings | None = None,
+    *,
+    use: BoolArray | None = None,
+    load: FloatArray | None = None,
+    head: IntArray | None = None,
+    station: IntArray | None = None,
+    tell: Tell | None = None,
+) -> Calibration:
+    """Estimate the geometric errors of an arm.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Nominal.
+    q : (N, n) float64
+        Joint positions [rad] or [m].
+    measured : (N, 3) or (N, 7) float64, Contacts or Distances
+        Positions x, y, z [m] of the tool in the measuring frame, or poses x, y, z, qx, qy, qz, qw; or what is known
+        without a measuring frame, which then is the robot's base.
+    settings : CalibrationSettings or None
+    use : (N,) bool or None
+        Poses to fit; the others test the result.  All if None.
+    load : (N, n) float64 or None
+        What each joint holds against gravity [N*m or N], for compliance.
+    head : (N,) int64 or None
+        Which of several points on the tool was measured, from 0; positions in a measuring frame only.
+    station : (N,) int64 or None
+        Where the instrument stood, from 0: each place has a frame of its own, and the arm and the tool are the same.
+    tell : callable or None
+        Told the share done, 0 to 1, and what is being done.
+
+    Raises
+    ------
+    CalibrationError
+        If the shapes do not go together, a number is not finite or beyond 1e6, a quaternion is not of unit length, a
+        name is unknown, or there are too few poses for the parameters.
+    """
+    settings = CalibrationSettings() if settings is None else settings
+    tell = tell or (lambda _share, _what: None)
+    sample, use = checked_sample(geometry, q, measured, use)
+    if head is not None:
+        sample = replace(sample, head=checked_heads(head, sample, use, settings.tool))
+    if station is not None:
+        sample = replace(sample, station=checked_stations(station, sample, use, settings.base))
+    if settings.compliance:
+        sample = replace(sample, load=checked_load(load, sample.q.shape))
+    spacings = measured.spacings if isinstance(measured, Contacts) else ()
+    _check_spacings(spacings, sample.points)
+    fitted = set() if sample.point is None else set(sample.point[use].tolist())
+    fresh = error_model(
+        geometry,
+        base=settings.base and sample.point is None,
+        tool=settings.tool,
+        orientation=sample.width == 6,
+        compliance=settings.compliance,
+        heads=1 if sample.head is None else int(sample.head.max()) + 1,
+        points=sample.points,
+        spacings=[known for known in spacings if {known.first, known.second} <= fitted],
+        stations=1 if sample.station is None else int(sample.station.max()) + 1,
+    )
+    training = sample.take(use)
+    tell(0.0, "base and tool")
+    model = with_fitted_frames(fresh, training, settings, lambda: tell(0.0, "base and tool"))
+    nothing = np.zeros(model.size)
+    try:
+        shown = identifiability(model, training, excluded=settings.excluded)
+    except ValueError as error:
+        raise CalibrationError(f"excluded: {error}") from None
+    _check_count(model, shown, training)
+    prior, found = prior_deviations(model, settings), shown
+    if prior is not None:
+        noise = settings.expected_noise or NOISE
+        found = identifiability(model, training, excluded=settings.excluded, prior=prior, noise=noise)
+    sized = shows_size(model, training, excluded=settings.excluded, prior=prior)
+    start = Objective(model, training, found.free, nothing, np.ones(2), prior=prior)
+    width = largest_errors(model, settings)
+    share, scales = 0.3, 0.05
+    tell(scales, "scales")
+    begun = settled(start, width, settings, lambda: tell(scales, "scales"))
+
+    def told(dropped: int) -> None:
+        tell(scales + (share - scales) * dropped / found.free.size, "imprecise parameters")
+
+    objective, dropped = _without_imprecise(begun, width, settings, told)
+    tell(share, settings.method)
+    final = replace(objective, loss="bisquare") if settings.robust else objective
+    if settings.method != "lm":
+        final = replace(final, x=nothing)
+    x, outcome = minimise(
+        final,
+        settings.method,
+        width,
+        swarm_iterations=settings.swarm_iterations,
+        lm_iterations=settings.lm_iterations,
+        particles=settings.particles,
+        tolerance=None if settings.tolerance is None else settings.tolerance * _cost_unit(final),
+        seed=settings.seed,
+        tell=lambda done, stage: tell(share + (1.0 - share) * done, stage),
+    )
+    final = replace(final, x=x)
+    doubts = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
+    fixed = found.fixed + dropped
+    result = _result(final, sample, use, shown.free, fixed, width, outcome.evaluations, doubts, sized, settings)
+    if result.verdict in ("not_explained", "at_bound", "undetermined"):
+        unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: tell(1.0, "diagnosis"))
+        result = replace(result, doubts=replace(doubts, unit=unit))
+    tell(1.0, "done")
+    return result
+
+
+def _check_spacings(spacings: Sequence[Spacing], sockets: int) -> None:
+    for known in spacings:
+        if not (0 <= known.first < sockets and 0 <= known.second < sockets and known.first != known.second):
+            raise CalibrationError(
+                f"spacing between sockets {known.first} and {known.second} (from 0): there are {sockets} sockets"
+            )
+        if not (0.0 < known.distance <= LARGEST and 0.0 < known.std <= LARGEST):
+            raise CalibrationError(
+                f"spacing between sockets {known.first} and {known.second} (from 0): distance {known.distance:g} m and "
+                f"standard deviation {known.std:g} m must be above 0"
+            )
+
+
+def _check_count(model: ErrorModel, found: Identifiability, sample: Sample) -> None:
+    rows = len(sample) * sample.width
+    if found.rank == 0:
+        raise CalibrationError("these poses determine none of the parameters: measure others, or exclude fewer")
+    candidates = model.size - sum(item.reason == "excluded" for item in found.fixed)
+    if rows <= found.rank:
+        needed = candidates // sample.width + 1
+        raise CalibrationError(
+            f"{len(sample)} poses to fit give {rows} equations for {candidates} parameters: measure at least {needed} "
+            "poses, or exclude parameters"
+        )
+
+
+def _cost_unit(objective: Objective) -> float:
+    """By how much the cost exceeds the root-mean-square distance where both kinds of residuals are at their scale."""
+    return float(np.sqrt(max(objective.sample.width / 3.0, 1.0)))
+
+
+def _without_imprecise(
+    objective: Objective, width: FloatArray, settings: CalibrationSettings, told: Callable[[int], None]
+) -> tuple[Objective, tuple[Fixed, ...]]:
+    """Fix what noise makes useless, the worst first, those of the arm before the frames; `told` how many so far.
+
+    Not what the poses need: a parameter without which some earlier fit, of more parameters, explains them better by
+    more than chance lets.  Of all earlier ones: against the first alone, what one parameter is needed for is lost among
+    those that were fixed before without loss, and against the last alone many small losses add up unseen.
+    """
+    dropped: list[Fixed] = []
+    model, earlier = objective.model, [objective]
+    needed = np.zeros(model.size, dtype=np.bool_)
+    dependence = statistics(objective).dependence
+    while objective.free.size > 1:
+        told(len(dropped))
+        found = statistics(objective)
+        free = objective.free
+        # By the plain deviations: errors that are alike are no reason to give up what makes the fit better.
+        useless, effect = _imprecise(objective, found, noise_std(found, objective))
+        useless &= ~needed[free]
+        arm = useless & (model.priority[free] != FRAME)
+        if not useless.any():
+            break
+        candidates = np.where(arm if arm.any() else useless, effect, -1.0)
+        # Of those about equally bad, what is least useful to know; noise shall not choose.
+        near = candidates >= _NEARLY * candidates.max()
+        worst = int(np.argmax(np.where(near, model.priority[free], -1)))
+        others = np.delete(free, worst)
+        x = objective.x.copy()
+        x[free[worst]] = 0.0
+        without = settled(replace(objective, free=others, x=x), width, settings, lambda: told(len(dropped)))
+        if any(_worse_by_more_than_chance(without, richer, dependence) for richer in earlier):
+            needed[free[worst]] = True
+            continue
+        like = stand_ins(model.names, found.R, int(free[worst]), others, _NAMED_SHARE)
+        dropped.append(Fixed(model.names[free[worst]], "imprecise", like))
+        earlier.append(without)
+        objective = without
+    return objective, tuple(dropped)
+
+
+def _worse_by_more_than_chance(without: Objective, richer: Objective, dependence: Dependence) -> bool:
+    """Whether the fit `without` some of the parameters of a `richer` one misses them (F test).
+
+    Where errors of successive poses are alike, by more than their blocks disagree.
+    """
+    held = richer.free.size - without.free.size
+    left = max(richer.sample.width * len(richer.sample) - richer.spent(), 1.0)
+    fitted = richer.total(richer.x[richer.free])
+    rise = replace(without, scale=richer.scale).total(without.x[without.free]) - fitted
+    chance = stats.f.isf(SIGNIFICANCE, held, left) * (max(dependence.ratio, 1.0) if dependence.found else 1.0)
+    return bool(rise / held > chance * max(fitted / left, np.finfo(np.float64).tiny))
+
+
+def _imprecise(objective: Objective, found: Statistics, std: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Whether standard deviations (p,) are too large to be of use, and how far each moves the tool, in scales."""
+    free = objective.free
+    effect = std * np.linalg.norm(found.R[:, free], axis=0) / np.sqrt(len(objective.sample))
+    limit = np.minimum(RELATIVE_STD_LIMIT * np.abs(objective.x[free]), STD_LIMIT)
+    return (std > limit) & (effect > EFFECT_LIMIT * found.noise), effect
+
+
+def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArray) -> FloatArray:
+    """Residuals of all poses at the errors `x` (P,), as a result has them (`Calibration.residual_after`)."""
+    residual = leave_one_out(sample, use)[:, None] * model.residual(sample, with_sockets(model, sample, use, x))
+    return in_first_frame(model, sample, x, residual)
+
+
+def _result(
+    objective: Objective,
+    sample: Sample,
+    use: BoolArray,
+    shown: IntArray,
+    fixed: tuple[Fixed, ...],
+    width: FloatArray,
+    evaluations: int,
+    doubts: Doubts,
+    sized: bool,
+    settings: CalibrationSettings,
+) -> Calibration:
+    model, free, x = objective.model, objective.free, objective.x
+    found = statistics(objective)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        missed = bool((np.abs(found.step) > _CONVERGED_STEP * found.std).any())
+    converged = not missed or found.effect_of_step < _CONVERGED_EFFECT
+    # What the optimiser left undone is part of the uncertainty.
+    covariance = found.covariance if converged else found.covariance + np.outer(found.step, found.step)
+    nominal = np.array([model.index(item.name) for item in fixed if item.reason == "imprecise"], dtype=np.int64)
+    joint = with_held(covariance, found.R, free, nominal, build_deviations(model, settings)[nominal])
+    covariance = joint[: free.size, : free.size]
+    names = tuple(model.names[k] for k in free)
+    doubtful = {
+        name
+        for name, on in zip(names, _imprecise(objective, found, np.sqrt(np.diag(covariance)))[0], strict=True)
+        if on
+    }
+    std = dict(zip(names, np.sqrt(np.diag(covariance)).tolist(), strict=True))
+    carried = carried_by_prior(names, prior_share(found, objective))
+    before, after = (_shown_errors(model, sample, use, errors) for errors in (np.zeros(model.size), x))
+    # From the mean of the others, errors vary more than from a known place, by as much as the mean does.
+    even = 1.0 / np.sqrt(leave_one_out(sample, use))[:, None]
+    tested = tested_poses(sample, use)
+    test = Accuracy(int(tested.sum()), Errors.of(before[tested]), Errors.of(after[tested])) if tested.any() else None
+    scale = scales_of(objective, objective.spent())
+    u = np.linalg.norm(even * after / objective.per_row, axis=1)
+    weights = robust.weights(u, objective.loss, objective.limit)
+    if sample.width < 6:
+        scale[1] = np.nan
+    held = {item.name for item in fixed if item.reason == "excluded"}
+    wanted = any(model.priority[k] != FRAME and name not in held for k, name in enumerate(model.names))
+    seen = np.isin(free, shown)
+    blind = wanted and not (model.priority[free[seen]] != FRAME).any()
+    errors = (even * before, even * after)
+    verdict, reasons = judged(objective, *errors, use, tested, width, converged, blind, settings.expected_noise)
+    if not sized:
+        verdict, reasons = "undetermined", (SIZE_UNKNOWN,)
+    if doubts.dominant and verdict != "undetermined":
+        verdict, reasons = "outliers", (outliers_reason(len(doubts.poses)),)
+    given_up = int((weights[use] < robust.OUTLYING_WEIGHT).sum())
+    if given_up > MOST_OUTLYING * use.sum() and verdict in ("ok", "not_converged", "no_gain", "overfit"):
+        verdict, reasons = "outliers", (given_up_reason(given_up, int(use.sum())),)
+    known = {} if not sized or verdict in ("not_explained", "outliers", "at_bound", "overfit") else std
+    raw = triangle(model.jacobian(objective.sample, x, free), model.spacing_rows(x)[1][:, free])[:, seen]
+    return Calibration(
+        model,
+        x,
+        arm_parameters(model, x, std if verdict in ("ok", "not_converged") else {}, doubtful, carried, objective.prior),
+        frame_estimate(model, "base", x, known),
+        frame_estimate(model, "tool", x, known),
+        tuple(frame for name in model.base_names[1:] if (frame := frame_estimate(model, name, x, known)) is not None),
+        names,
+        covariance,
+        found.dependence,
+        fixed,
+        correlated_pairs(names, found.covariance),
+        condition_number(raw),
+        Observability.of(raw, len(objective.sample)),
+        scale,
+        Accuracy(int(use.sum()), Errors.of(before[use]), Errors.of(after[use])),
+        test,
+        before,
+        after,
+        weights,
+        weights < robust.OUTLYING_WEIGHT,
+        verdict,
+        reasons,
+        evaluations,
+        doubts,
+        tuple(model.names[k] for k in nominal),
+        joint,
+    )

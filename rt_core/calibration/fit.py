@@ -1,0 +1,239 @@
+"""The fit itself: a cost over the free parameters, and its minimum by one of `rt_core.optimise`.
+
+The cost is the root of the mean loss of a pose, in units of the scale of its position: with plain squares and scale 1
+the root-mean-square distance [m], as KIN has it.  Levenberg-Marquardt damps by `mu diag(J'J)`, for lengths and angles
+have no common size.  It ends when the Gauss-Newton step promises nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg as la
+
+from rt_core.calibration.chain import cost, normal_equations
+from rt_core.calibration.error_model import ErrorModel
+from rt_core.calibration.robust import LOSSES, Loss, losses, tuning, weights
+from rt_core.calibration.sample import Sample
+from rt_core.calibration.swarm_cost import totals
+from rt_core.optimise.problem import Problem
+from rt_core.optimise.registry import Name, optimise
+from rt_core.optimise.run import Outcome, Progress
+from rt_core.optimise.settings import KIN, Budget, Settings
+from rt_core.types import FloatArray, IntArray
+
+Method = Literal["lm", "pso", "pso_lm"]
+#: What DYN and KIN call PSO has a falling inertia weight.
+_OPTIMISER: dict[Method, Name] = {"lm": "lm", "pso": "pso_linear", "pso_lm": "pso_lm"}
+_DAMPING = 1e-4
+#: A step ends the search if it promises less than this share of the loss, or of the rounding of a distance [m].
+_PROMISE = 1e-12
+_ROUNDING = 1e-15
+#: Smallest pivot of a scaled matrix that a Cholesky factorisation solves as well as singular values do.
+_WELL_CONDITIONED = 1e-4
+#: Particles a parameter (KIN: 60 for 24).
+PARTICLES = 2.5
+
+Tell = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """Loss of a sample as a function of the free parameters.
+
+    Attributes
+    ----------
+    free : (p,) int64
+        Parameters to find.
+    x : (P,) float64
+        All errors; those not free stay as they are here.
+    scale : (2,) float64
+        Of positions [m] and rotations [rad].
+    prior : (P,) float64 or None
+        Standard deviation of each error before anything is measured; infinite where nothing is known.
+    """
+
+    model: ErrorModel
+    sample: Sample
+    free: IntArray
+    x: FloatArray
+    scale: FloatArray
+    loss: Loss = "squares"
+    prior: FloatArray | None = None
+
+    @property
+    def limit(self) -> float:
+        """Standardised length beyond which a pose loses weight."""
+        return tuning(self.loss, self.sample.width)
+
+    def complete(self, free: FloatArray) -> FloatArray:
+        """All errors (P,) from the free ones (p,)."""
+        x = self.x.copy()
+        x[self.free] = free
+        return x
+
+    @property
+    def per_row(self) -> FloatArray:
+        """Scale of each coordinate of a pose's residual (k,)."""
+        return np.repeat(self.scale, 3)[: self.sample.width]
+
+    def knowledge(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return standardised residuals (M,) and derivatives (M, P), at `x`, of what is known beside the poses."""
+        spacing, J = self.model.spacing_rows(x)
+        std = np.array([known.std for known in self.model.spacings])
+        if self.prior is None:
+            return spacing / std, J / std[:, None]
+        believed = np.flatnonzero(np.isfinite(self.prior))
+        own = np.eye(self.model.size)[believed] / self.prior[believed, None]
+        return np.append(spacing / std, x[believed] / self.prior[believed]), np.vstack((J / std[:, None], own))
+
+    def total(self, free: FloatArray) -> float:
+        """Sum of the losses at `free` (p,)."""
+        x = self.complete(free)
+        if self._dense:
+            r = self.model.residual(self.sample, x) / self.per_row
+            return float(losses(np.linalg.norm(r, axis=1), self.loss, self.limit).sum() + self._known(x))
+        placements, _ = self.model.assembled(x)
+        s = self.sample
+        arguments = (s.q, s.cosine, s.sine, s.measured, self.scale, LOSSES[self.loss], self.limit, s.width)
+        return float(cost(placements, self.model.revolute, *arguments) + self._known(x))
+
+    def costs(self, X: FloatArray) -> FloatArray:
+        """Cost (m,) of points (m, p)."""
+        if self._dense or self.informed:
+            found = np.array([self.total(x) for x in X])
+        else:
+            m, s = self.model, self.sample
+            found = np.empty(len(X))
+            points = np.ascontiguousarray(X, dtype=np.float64)
+            chain = (m.code, m.place, m.column, m.value, m.turn, self.x, self.free, points, m.revolute)
+            what = (s.q, s.cosine, s.sine, s.measured, self.scale, LOSSES[self.loss], self.limit, s.width)
+            totals(*chain, *what, found)
+        return np.asarray(np.sqrt(found / len(self.sample)) * self.scale[0])
+
+    def normal(self, free: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """`J'Wr` (p,), `J'WJ` (p, p) and the sum of the losses at `free` (p,)."""
+        x = self.complete(free)
+        gradient, normal, total = self._dense_normal(x) if self._dense else self._packed_normal(x)
+        if self.informed:
+            r, J = self.knowledge(x)
+            J = J[:, self.free]
+            gradient, normal, total = gradient + J.T @ r, normal + J.T @ J, total + float(r @ r)
+        return gradient, normal, total
+
+    def spent(self) -> float:
+        """Degrees of freedom that the fit takes up: fewer than free parameters where some are believed."""
+        if self.prior is None:
+            return float(self.free.size)
+        J = self.knowledge(self.x)[1][:, self.free]
+        normal = self.normal(self.x[self.free])[1]
+        lengths = np.sqrt(np.diag(normal))
+        scaled, known = normal / lengths / lengths[:, None], J / lengths
+        return float(self.free.size - np.trace(la.lstsq(scaled, known.T @ known, cond=1e-15, check_finite=False)[0]))
+
+    @property
+    def _dense(self) -> bool:
+        """Whether the kernels do not know what was measured."""
+        s = self.sample
+        return s.point is not None or s.load is not None or s.head is not None or s.station is not None
+
+    @property
+    def informed(self) -> bool:
+        """Whether something is known beside the poses."""
+        return self.prior is not None or bool(self.model.spacings)
+
+    def _known(self, x: FloatArray) -> float:
+        return float(np.sum(self.knowledge(x)[0] ** 2)) if self.informed else 0.0
+
+    def _packed_normal(self, x: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        model, s = self.model, self.sample
+        placements, screws = model.assembled(x)
+        gradient, normal = np.empty(self.free.size), np.empty((self.free.size, self.free.size))
+        total = normal_equations(
+            placements,
+            screws,
+            model.parameter_place,
+            model.rotary,
+            self.free,
+            model.revolute,
+            s.q,
+            s.cosine,
+            s.sine,
+            s.measured,
+            self.scale,
+            LOSSES[self.loss],
+            self.limit,
+            gradient,
+            normal,
+            s.width,
+        )
+        return gradient, normal, float(total)
+
+    def _dense_normal(self, x: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        r = self.model.residual(self.sample, x) / self.per_row
+        u = np.linalg.norm(r, axis=1)
+        root = np.sqrt(weights(u, self.loss, self.limit))[:, None]
+        J = (root / self.per_row)[:, :, None] * self.model.jacobian(self.sample, x, self.free)
+        J = J.reshape(-1, self.free.size)
+        return J.T @ (root * r).ravel(), J.T @ J, float(losses(u, self.loss, self.limit).sum())
+
+
+def gauss_newton_step(gradient: FloatArray, normal: FloatArray) -> FloatArray:
+    """`-(J'WJ)^-1 J'Wr` (p,), solved with scaled columns; zero along directions that have no weight."""
+    lengths = np.sqrt(np.diag(normal))
+    lengths = np.where(lengths > 0.0, lengths, 1.0)
+    scaled = normal / lengths / lengths[:, None]
+    factor, info = la.lapack.dpotrf(scaled)
+    if info == 0 and np.diag(factor).min() > _WELL_CONDITIONED:
+        return np.asarray(-la.lapack.dpotrs(factor, gradient / lengths)[0] / lengths)
+    return np.asarray(-la.lstsq(scaled, gradient / lengths, cond=1e-15, check_finite=False)[0] / lengths)
+
+
+def minimise(
+    objective: Objective,
+    method: Method,
+    width: FloatArray,
+    *,
+    swarm_iterations: int = KIN[1].swarm_iterations,
+    lm_iterations: int = 100,
+    particles: int | None = None,
+    tolerance: float | None = None,
+    seed: int = 0,
+    tell: Tell | None = None,
+) -> tuple[FloatArray, Outcome]:
+    """Minimise an objective in the box of half-widths `width` (P,) around no error, from where the objective stands.
+
+    Returns all errors (P,) and what the optimiser says.
+    """
+    done = False
+
+    def normal(free: FloatArray) -> tuple[FloatArray, FloatArray]:
+        nonlocal done
+        gradient, matrix, total = objective.normal(free)
+        promise = -float(gradient @ gauss_newton_step(gradient, matrix))
+        floor = len(objective.sample) * float(_ROUNDING / objective.scale.min()) ** 2
+        done = promise <= _PROMISE * total + floor
+        return gradient, matrix
+
+    def after(progress: Progress) -> bool:
+        if tell is not None:
+            tell(min(progress.iteration / max(progress.of, 1), 1.0), progress.stage)
+        return not done
+
+    box = width[objective.free]
+    names = tuple(objective.model.names[k] for k in objective.free)
+    problem = Problem(-box, box, objective.costs, normal, names)
+    settings = Settings(
+        particles=particles or max(2, round(PARTICLES * box.size)),
+        c1=KIN[0].c1,
+        c2=KIN[0].c2,
+        mu_start=_DAMPING,
+        scaling="diagonal",
+    )
+    budget = Budget(swarm_iterations, lm_iterations, tolerance=tolerance)
+    start = np.clip(objective.x[objective.free], -box, box)
+    outcome = optimise(_OPTIMISER[method], problem, settings, budget, seed=seed, x0=start, callback=after)
+    return objective.complete(outcome.x), outcome

@@ -1,0 +1,98 @@
+"""Where base, tool and fixed points are with the nominal geometry, and how large errors are: what a fit starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from rt_core.calibration import robust
+from rt_core.calibration.alignment import aligned, aligned_points
+from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel
+from rt_core.calibration.fit import Objective, minimise
+from rt_core.calibration.identifiability import identifiability
+from rt_core.calibration.sample import Sample
+from rt_core.calibration.settings import CalibrationSettings
+from rt_core.calibration.verdict import NOTHING
+from rt_core.types import FloatArray
+
+_SCALE_ROUNDS = 20
+_SCALE_CHANGE = 0.01
+_LEAST_SCALE = 1e-9
+_FRAME_ROUNDS = 5
+_FRAME_GAIN = 0.95
+_WIDE = {"m": 100.0, "rad": 3.0 * np.pi}
+
+
+def with_fitted_frames(
+    model: ErrorModel, sample: Sample, settings: CalibrationSettings, alive: Callable[[], None]
+) -> ErrorModel:
+    """Return the model with base and tool, where they are parameters, fitted to the nominal geometry."""
+    frames = np.flatnonzero(model.priority == FRAME)
+    if frames.size == 0:
+        return model
+    nothing = np.zeros(model.size)
+    _, nominal = model.frame("tool", nothing)
+    model = aligned(model, sample) if sample.point is None else aligned_points(model, sample)
+    arm = [name for k, name in enumerate(model.names) if k not in frames]
+    wide = np.array([_WIDE.get(unit, 1.0) for unit in model.units])
+    last = np.inf
+    for k in range(_FRAME_ROUNDS):
+        free = identifiability(model, sample, excluded=arm).free
+        if k == 0 and model.belongs_to("tool").size:
+            # What nothing shows, such as a tool's length along axes that are all parallel, stays as the robot has it.
+            R, t = model.frame("tool", nothing)
+            shown = np.isin(model.belongs_to("tool")[:3], free)
+            model = model.with_frame("tool", R, np.where(shown, t, nominal))
+        objective = settled(Objective(model, sample, free, nothing, np.ones(2)), wide, settings, alive)
+        model = model.with_found_points(objective.x)
+        for which in (*model.base_names, "tool"):
+            if model.belongs_to(which).size:
+                model = model.with_frame(which, *model.frame(which, objective.x))
+        # Where frames are far off, what depends on what there may not be what does here.
+        now = float(np.sqrt(np.mean(model.residual(sample, nothing)[:, :3] ** 2)))
+        if now > _FRAME_GAIN * last or now < NOTHING:
+            break
+        last = now
+    return model
+
+
+def settled(
+    objective: Objective, width: FloatArray, settings: CalibrationSettings, alive: Callable[[], None]
+) -> Objective:
+    """Fit by Levenberg-Marquardt, with Huber's loss if robust, until the scales stand still.
+
+    `alive` is called at each step, so that a caller may break off.
+    """
+    loss: robust.Loss = "huber" if settings.robust else "squares"
+    objective = replace(objective, loss=loss)
+    follow = settings.robust or objective.sample.width == 6 or objective.informed
+    if follow:
+        objective = replace(objective, scale=scales_of(objective, 0))
+    for _ in range(_SCALE_ROUNDS if follow else 1):
+        x, _outcome = minimise(
+            objective, "lm", width, lm_iterations=settings.lm_iterations, tell=lambda _share, _stage: alive()
+        )
+        objective = replace(objective, x=x)
+        if not follow:
+            break
+        scale = scales_of(objective, objective.spent())
+        change = float(np.abs(scale / objective.scale - 1.0).max())
+        objective = replace(objective, scale=scale)
+        if change < _SCALE_CHANGE:
+            break
+    return objective
+
+
+def scales_of(objective: Objective, spent: float) -> FloatArray:
+    """Scales (2,) of the objective's residual, of which a fit has taken up `spent` degrees of freedom."""
+    sample = objective.sample
+    r = objective.model.residual(sample, objective.x)
+    share = spent / r.size
+    found = [
+        robust.scale(np.linalg.norm(r[:, k : k + 3], axis=1), min(r.shape[1], 3), objective.loss, share)
+        for k in range(0, r.shape[1], 3)
+    ]
+    return np.array([max(found[0], _LEAST_SCALE), max(found[-1], _LEAST_SCALE)])

@@ -1,0 +1,247 @@
+"""Where to measure: poses on a Fibonacci spiral that the arm reaches, within its limits and away from singularities.
+
+KIN samples spherical layers around the base (`rt_core.calibration.fibonacci`) and keeps a pose only if the arm reaches
+it away from singularities.  Here each point is tried from several random postures, orientation left free, so that the
+wrist varies; a layer of which the arm cannot reach enough points is sampled more densely until it has its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.calibration.chain import walk
+from rt_core.calibration.error_model import ErrorModel, error_model
+from rt_core.calibration.fibonacci import DECAY, layer_counts, layer_radii, spiral
+from rt_core.calibration.geometry import Geometry
+from rt_core.calibration.identifiability import Identifiability, identifiability, triangle
+from rt_core.calibration.inverse import dexterity, inverse_kinematics, limits_of
+from rt_core.calibration.sample import Sample
+from rt_core.calibration.selection import Observability
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: Ratio of the smallest to the largest radius of KIN (270 and 850 mm).
+INNER_SHARE = 270.0 / 850.0
+#: Largest radius by default, as a share of the reach: at the full reach every posture is singular.
+OUTER_SHARE = 0.8
+_REACH_POSTURES = 4000
+_DENSER = (1.0, 1.3, 1.7, 2.2, 3.0)
+_REACHED = 1e-6
+
+Tell = Callable[[float, str], None]
+
+
+class PlanningError(ValueError):
+    """Poses that cannot be planned; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Which poses to look for.
+
+    Attributes
+    ----------
+    count, layers : int
+    r_max, r_min : float or None
+        Radii around the base [m]; by default 0.8 of the reach, and KIN's share of `r_max`.  `r_min` is no layer.
+    decay : float
+        Points of a layer over those of the one around it.
+    singularity : float
+        Least reciprocal condition number of the joint Jacobian, lengths over half the reach.
+    margin : float
+        Share of a joint's range that is kept free at each limit.
+    floor : float or None
+        No joint and not the tool may be below this height in the base frame [m].
+    tries : int
+        Random postures to start from, for each point.
+    seed : int
+        Of these.
+    turn : float
+        Of the spiral about z [rad]; another one gives other poses, such as those to validate on.
+    """
+
+    count: int = 45
+    layers: int = 4
+    r_max: float | None = None
+    r_min: float | None = None
+    decay: float = DECAY
+    singularity: float = 0.02
+    margin: float = 0.02
+    floor: float | None = None
+    tries: int = 30
+    seed: int = 0
+    turn: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        for name, low, high in (("count", 1, 100_000), ("layers", 1, 1000), ("tries", 1, 10_000)):
+            if not low <= getattr(self, name) <= high:
+                raise PlanningError(f"{name} must be {low} to {high}, not {getattr(self, name)}")
+        for name, top in (("decay", 1.0), ("singularity", 1.0), ("margin", 0.49)):
+            if not 0.0 <= getattr(self, name) <= top:
+                raise PlanningError(f"{name} must be 0 to {top:g}, not {getattr(self, name)}")
+        for name in ("turn", "floor"):
+            value = getattr(self, name)
+            if value is not None and not np.isfinite(value):
+                raise PlanningError(f"{name} must be finite, not {value}")
+        if self.seed < 0:
+            raise PlanningError(f"seed must be at least 0, not {self.seed}")
+
+
+@dataclass(frozen=True, eq=False)
+class PosePlan:
+    """Planned postures.
+
+    Attributes
+    ----------
+    q : (N, n) float64
+        [rad] or [m].
+    positions, rotations : (N, 3), (N, 3, 3) float64
+        Of the measured frame in the robot's base, with nominal geometry.
+    layer : (N,) int64
+        The outermost is 0.
+    radii : (m,) float64
+        [m].
+    wanted : tuple of int
+        Points on each layer that were wanted; fewer are there if the arm does not reach them.
+    dexterity : (N,) float64
+        Reciprocal condition number of the joint Jacobian.
+    """
+
+    q: FloatArray
+    positions: FloatArray
+    rotations: FloatArray
+    layer: IntArray
+    radii: FloatArray
+    wanted: tuple[int, ...]
+    dexterity: FloatArray
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Points on each layer."""
+        return tuple(int((self.layer == k).sum()) for k in range(len(self.wanted)))
+
+    def take(self, rows: IntArray | BoolArray) -> PosePlan:
+        """Return the plan of these poses only."""
+        parts = (self.q[rows], self.positions[rows], self.rotations[rows], self.layer[rows])
+        return PosePlan(*parts, self.radii, self.wanted, self.dexterity[rows])
+
+
+def reach_of(geometry: Geometry, seed: int = 0) -> float:
+    """Largest distance of the measured frame from the base's origin [m] over random postures within the limits."""
+    model = error_model(geometry, base=False, tool=False)
+    lower, upper = limits_of(model)
+    q = np.random.default_rng(seed).uniform(lower, upper, (_REACH_POSTURES, geometry.n))
+    positions, _ = model.predict(q, np.zeros(model.size))
+    return float(np.linalg.norm(positions, axis=1).max())
+
+
+def fibonacci_plan(geometry: Geometry, settings: PlanSettings | None = None, tell: Tell | None = None) -> PosePlan:
+    """Plan poses on the spiral.
+
+    Raises
+    ------
+    PlanningError
+        If the settings contradict each other, or the arm reaches none of the points.
+    """
+    s = PlanSettings() if settings is None else settings
+    tell = tell or (lambda _share, _what: None)
+    model = error_model(geometry, base=False, tool=False)
+    reach = reach_of(geometry)
+    r_max = OUTER_SHARE * reach if s.r_max is None else s.r_max
+    try:
+        counts = layer_counts(s.count, s.layers, s.decay)
+        radii = layer_radii(r_max, INNER_SHARE * r_max if s.r_min is None else s.r_min, s.layers)
+    except ValueError as error:
+        raise PlanningError(str(error)) from None
+    search = _Search(model, s, 0.5 * reach)
+    q: list[FloatArray] = []
+    layer: list[int] = []
+    for k, (count, radius) in enumerate(zip(counts, radii, strict=True)):
+        best: list[FloatArray] = []
+        for denser in _DENSER:
+            tell(k / s.layers, f"layer {k + 1} of {s.layers}")
+            points = radius * spiral(round(denser * count), s.turn + k)
+            reached = [posture for point in points if (posture := search.posture_at(point)) is not None]
+            if len(reached) > len(best):
+                best = reached
+            if len(best) >= count:
+                break
+        if len(best) > count:  # evenly out of those that are too many
+            best = [best[i] for i in np.unique(np.linspace(0, len(best) - 1, count).round().astype(np.int64))]
+        q += best
+        layer += [k] * len(best)
+    if not q:
+        raise PlanningError(
+            f"the arm reaches none of {s.count} points {radii[-1]:.3g} to {radii[0]:.3g} m from its base, away from "
+            "singularities: change the radii, or lower singularity, margin or floor"
+        )
+    found = np.array(q)
+    positions, rotations = model.predict(found, np.zeros(model.size))
+    return PosePlan(
+        found,
+        positions,
+        rotations,
+        np.array(layer),
+        radii,
+        counts,
+        dexterity(model, search.nothing, found, 0.5 * reach),
+    )
+
+
+def judged_poses(
+    geometry: Geometry, q: FloatArray, *, base: bool = True, tool: bool = True, orientation: bool = False
+) -> tuple[Identifiability, FloatArray, Observability]:
+    """Judge what a calibration at postures `q` (N, n) determines; also the Jacobian (N, k, p) of that, and its indices.
+
+    Raises
+    ------
+    PlanningError
+        If the poses determine nothing.
+    """
+    model = error_model(geometry, base=base, tool=tool, orientation=orientation)
+    nothing = np.zeros(model.size)
+    positions, rotations = model.predict(q, nothing)
+    sample = Sample.of(q, positions, rotations if orientation else None)
+    found = identifiability(model, sample)
+    if found.rank == 0:
+        raise PlanningError("these poses determine no parameter")
+    J = model.jacobian(sample, nothing, found.free)
+    return found, J, Observability.of(triangle(J), len(q))
+
+
+class _Search:
+    """Looks for postures that bring the measured point to given ones."""
+
+    def __init__(self, model: ErrorModel, settings: PlanSettings, length: float) -> None:
+        self.model, self.settings, self.length = model, settings, length
+        self.nothing = np.zeros(model.size)
+        lower, upper = limits_of(model)
+        room = settings.margin * (upper - lower)
+        self.lower, self.upper = lower + room, upper - room
+        self.rng = np.random.default_rng(settings.seed)
+
+    def posture_at(self, point: FloatArray) -> FloatArray | None:
+        """First posture (n,) found at `point` (3,) that keeps all that is asked for; None without."""
+        for _ in range(self.settings.tries):
+            start = self.rng.uniform(self.lower, self.upper)
+            q, left = inverse_kinematics(self.model, self.nothing, point, None, start, tolerance=_REACHED)
+            if not left <= _REACHED or (q < self.lower).any() or (q > self.upper).any() or not self._above_floor(q):
+                continue
+            if dexterity(self.model, self.nothing, q[None], self.length)[0] >= self.settings.singularity:
+                return q
+        return None
+
+    def _above_floor(self, q: FloatArray) -> bool:
+        if self.settings.floor is None:
+            return True
+        return bool(joint_places(self.model, self.nothing, q)[:, 2].min() >= self.settings.floor)
+
+
+def joint_places(model: ErrorModel, x: FloatArray, q: FloatArray) -> FloatArray:
+    """Origins (n + 1, 3) [m] of the joints and of the measured frame, at a posture `q` (n,)."""
+    frames = np.empty((model.revolute.size + 2, 12))
+    walk(model.assembled(x)[0], model.revolute, q, np.cos(q), np.sin(q), frames)
+    return frames[1:, 9:].copy()

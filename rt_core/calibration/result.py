@@ -1,0 +1,271 @@
+"""What a calibration found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel
+from rt_core.calibration.identifiability import Fixed
+from rt_core.calibration.selection import Observability
+from rt_core.calibration.uncertainty import Dependence
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+Verdict = Literal["ok", "undetermined", "not_explained", "outliers", "at_bound", "not_converged", "no_gain", "overfit"]
+Status = Literal["determined", "imprecise", "prior", "undetermined"]
+#: Share of a prior's variance beyond which what is left of it is the prior's, more than the poses'.
+CARRIED = 0.5
+
+
+@dataclass(frozen=True)
+class ParameterEstimate:
+    """One geometric parameter of the arm.
+
+    Attributes
+    ----------
+    status : str
+        "determined"; "imprecise": fitted, for the arm is predicted better with it, but where errors of successive poses
+        are alike its value is of little use by itself; "prior": what is known of it comes from its prior more than from
+        the poses, so that its value is no measurement; "undetermined": nominal.
+    value, std : float or None
+        Departure from `nominal` and its standard deviation, in `unit`; None where the data do not determine it.
+    prior : float or None
+        Standard deviation of its prior; None without one.
+    """
+
+    name: str
+    unit: str
+    nominal: float
+    status: Status
+    value: float | None = None
+    std: float | None = None
+    prior: float | None = None
+
+    @property
+    def relative_std(self) -> float | None:
+        """`std` over the size of `value`; None without a value, or if that is zero."""
+        return None if not self.value or self.std is None else self.std / abs(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameEstimate:
+    """Base in the measuring frame, or tool in the last frame of the geometry.
+
+    Attributes
+    ----------
+    translation : tuple of 3 float or None
+        [m]; None along axes that the data do not determine.
+    translation_std, rotation_std : tuple of 3 float or None
+        [m], and [rad] about the frame's own axes.
+    rotation : (3, 3) float64 or None
+        None if it is not determined about some axis.
+    """
+
+    translation: tuple[float | None, ...]
+    translation_std: tuple[float | None, ...]
+    rotation: FloatArray | None
+    rotation_std: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Distances between measured and predicted positions [m], and angles [rad] where orientation is measured."""
+
+    mean: float
+    rms: float
+    maximum: float
+    angle_mean: float | None = None
+    angle_maximum: float | None = None
+
+    @classmethod
+    def of(cls, residual: FloatArray) -> Errors:
+        """Errors of residuals (N, 3), (N, 6) or (N, 1), N at least 1."""
+        distance = np.linalg.norm(residual[:, :3], axis=1)
+        found = float(distance.mean()), float(np.sqrt(np.mean(distance**2))), float(distance.max())
+        if residual.shape[1] < 6:
+            return cls(*found)
+        angle = np.linalg.norm(residual[:, 3:], axis=1)
+        return cls(*found, float(angle.mean()), float(angle.max()))
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Errors of the same poses with nominal geometry (base and tool fitted if they are parameters) and calibrated."""
+
+    count: int
+    before: Errors
+    after: Errors
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What does not fit.
+
+    Attributes
+    ----------
+    poses : tuple of int
+        Fitted poses that are off by more than 8 scales of the others; numbers within all poses.
+    exchanged : tuple of (int, int)
+        Pairs of them, each of which fits the other's measurement.
+    dominant : bool
+        Whether they make up most of the error of a fit that takes them as good ones.
+    unit : str
+        What explains the measurements much better; empty if nothing does.
+    """
+
+    poses: tuple[int, ...] = ()
+    exchanged: tuple[tuple[int, int], ...] = ()
+    dominant: bool = False
+    unit: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Estimated geometry of an arm.
+
+    Attributes
+    ----------
+    model : ErrorModel
+    x : (P,) float64
+        All errors, zero where held.
+    parameters : tuple of ParameterEstimate
+        Of the arm, all of them; with values if the verdict is "ok" or "not_converged".
+    base, tool : FrameEstimate or None
+        If they were estimated; without values if the verdict is "not_explained", "overfit" or "at_bound".
+    stations : tuple of FrameEstimate
+        The base in the instrument's frame at its second place, and so on; `base` is that at the first.
+    free : tuple of str
+        Parameters that were fitted, of arm, base and tool.
+    covariance : (p, p) float64
+        Of those, with what errors of parameters held as imprecise add.
+    dependence : Dependence
+        Whether errors of successive fitted poses are alike; then the covariance is the one of blocks.
+    fixed : tuple of Fixed
+        All others, with the reason.
+    correlated : tuple of (name, name, float)
+        Pairs of free parameters with a correlation above 0.9 in size.
+    condition_number : float
+        Of the scaled columns of the free parameters that the fitted poses alone determine.
+    observability : Observability
+        Indices O1 to O5 of the fitted poses, for the same parameters.
+    scale : (2,) float64
+        Standard deviation of a coordinate: positions [m], rotations [rad] (NaN if not measured).
+    training, test : Accuracy
+        Of the poses that were fitted and, if there are any, of the others.
+    residual_before, residual_after : (N, 3), (N, 6) or (N, 1) float64
+        Model minus measurement of every pose, [m] and [rad], along the axes of the first station's frame; of a ball in
+        sockets from the mean of where its socket's fitted poses have it or, if there are none, all others in it; of
+        distances the distance alone.
+    weights : (N,) float64
+        By which the loss took each pose into account, or would have.
+    outlying : (N,) bool
+    verdict : str
+        "ok"; "undetermined": the poses show nothing of the arm; "not_explained": the error is too large for errors of
+        geometry; "outliers": poses that do not fit make up most of it; "no_gain": no better than the nominal geometry;
+        "overfit": much worse on the test poses; "at_bound": some parameter is as large as allowed; "not_converged": the
+        optimiser stopped short of the minimum, and the covariance holds the distance left.
+    reasons : tuple of str
+        One sentence each.
+    evaluations : int
+        Of the objective, by the method asked for.
+    doubts : Doubts
+        Poses that do not fit at all, and what may explain a bad result.
+    held : tuple of str
+        Parameters held as imprecise.
+    joint_covariance : (p + h, p + h) float64
+        Of `free`, and then of these, whose errors those of `free` make up for where poses were measured.
+    """
+
+    model: ErrorModel
+    x: FloatArray
+    parameters: tuple[ParameterEstimate, ...]
+    base: FrameEstimate | None
+    tool: FrameEstimate | None
+    stations: tuple[FrameEstimate, ...]
+    free: tuple[str, ...]
+    covariance: FloatArray
+    dependence: Dependence
+    fixed: tuple[Fixed, ...]
+    correlated: tuple[tuple[str, str, float], ...]
+    condition_number: float
+    observability: Observability
+    scale: FloatArray
+    training: Accuracy
+    test: Accuracy | None
+    residual_before: FloatArray
+    residual_after: FloatArray
+    weights: FloatArray
+    outlying: BoolArray
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    evaluations: int
+    doubts: Doubts
+    held: tuple[str, ...]
+    joint_covariance: FloatArray
+
+    @property
+    def places(self) -> FloatArray:
+        """Fixed points of unknown place (G, 3) [m] in the robot's base; empty where an instrument measured."""
+        return self.model.places(self.x)
+
+    def predict(
+        self,
+        q: FloatArray,
+        load: FloatArray | None = None,
+        head: IntArray | None = None,
+        station: IntArray | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Positions (N, 3) [m] and rotations (N, 3, 3) of the calibrated arm, as they would be measured at `q` (N, n).
+
+        With compliance `load` (N, n) [N*m or N] is what the joints hold; without it none gives way.
+        `head` (N,) is the point on the tool and `station` (N,) the place of the instrument, from 0; without, the first.
+
+        Without measured orientation the rotations are those of the nominal tool.
+        """
+        return self.model.predict(q, self.x, load, head, station)
+
+
+def carried_by_prior(names: Sequence[str], share: FloatArray) -> set[str]:
+    """Those of the fitted parameters `names` (p,), of which priors say more than the poses do: `share` (p,) of each."""
+    return {name for name, on in zip(names, share > CARRIED, strict=True) if on}
+
+
+def arm_parameters(
+    model: ErrorModel,
+    x: FloatArray,
+    std: dict[str, float],
+    doubtful: Collection[str] = (),
+    carried: Collection[str] = (),
+    prior: FloatArray | None = None,
+) -> tuple[ParameterEstimate, ...]:
+    """Estimates of the arm's parameters; `std` has those that were fitted.
+
+    `doubtful` of these are imprecise and `carried` are the prior's, whose standard deviations are `prior` (P,).
+    """
+    out = []
+    for k, (name, unit) in enumerate(zip(model.names, model.units, strict=True)):
+        if model.priority[k] == FRAME:
+            continue
+        nominal = float(model.nominal[k])
+        believed = None if prior is None or not np.isfinite(prior[k]) else float(prior[k])
+        if name in std:
+            status: Status = "prior" if name in carried else "imprecise" if name in doubtful else "determined"
+            out.append(ParameterEstimate(name, unit, nominal, status, float(x[k]), std[name], believed))
+        else:
+            out.append(ParameterEstimate(name, unit, nominal, "undetermined", prior=believed))
+    return tuple(out)
+
+
+def frame_estimate(model: ErrorModel, which: str, x: FloatArray, std: dict[str, float]) -> FrameEstimate | None:
+    """Estimate of the base, also that of a further station, or the tool; None if it has no parameters."""
+    if model.belongs_to(which).size == 0:
+        return None
+    rotation, translation = model.frame(which, x)
+    shifts = tuple(std.get(f"{which}_{label}") for label in ("x", "y", "z"))
+    turns = tuple(std.get(f"{which}_{label}") for label in ("rx", "ry", "rz"))
+    values = tuple(None if s is None else float(t) for s, t in zip(shifts, translation, strict=True))
+    return FrameEstimate(values, shifts, None if None in turns else rotation, turns)

@@ -1,0 +1,136 @@
+"""How to calibrate, and the error of what cannot be calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel
+from rt_core.calibration.fit import Method
+from rt_core.types import FloatArray
+
+#: Joint positions and measurements beyond this are no numbers of an arm [rad or m].
+LARGEST = 1e6
+#: Largest compliance of a joint [rad/(N*m)] or [m/N]: a hundred times that of an industrial one.
+LARGEST_COMPLIANCE = 1e-3
+#: Standard deviation of a compliance that is held as imprecise.
+BUILD_COMPLIANCE = 1e-5
+
+
+class CalibrationError(ValueError):
+    """Data or settings that allow no calibration; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class CalibrationSettings:
+    """How to calibrate.
+
+    Attributes
+    ----------
+    method : {"lm", "pso", "pso_lm"}
+    base, tool : bool
+        Whether the base in the measuring frame and the measured point (or frame) on the last link are unknown, too.
+    compliance : bool
+        Whether joints give way to what they hold; that has to be given then.
+    robust : bool
+        Poses that do not fit lose weight (Huber to find the scale, then Tukey's bisquare); else plain least squares.
+    excluded : tuple of str
+        Parameters to hold at their nominal values.
+    range_length, range_angle : float
+        Largest error of a parameter [m] and [rad]; for swarms also the box that they search.
+    swarm_iterations, lm_iterations : int
+    particles : int or None
+        2.5 a parameter if None (KIN).
+    prior_length, prior_angle : float or None
+        Standard deviation [m] and [rad] of the errors of an arm as they are made, for all that have none in `priors`; a
+        parameter that has one is drawn towards its nominal value by that much, and never held as dependent or
+        imprecise: what the poses do not say of it, the prior does.
+    priors : tuple of (name, float)
+        Standard deviations of single errors of the arm.
+    expected_noise : float or None
+        Standard deviation of a coordinate [m] that instrument and arm may leave; a result that leaves more than 3 times
+        as much is not explained.  If None, one that leaves more than 0.5 % of the distance from the base.
+    tolerance : float or None
+        The search ends at a root-mean-square error this small [m] (KIN: 0.5 mm); None: at the minimum.
+    seed : int
+        Of the swarms.
+    build_length, build_angle : float
+        Standard deviation [m] and [rad] of the errors of arms as they are built.  Parameters held as imprecise are
+        nominal give or take this much, and standard deviations of the others hold what follows.
+    """
+
+    method: Method = "lm"
+    base: bool = True
+    tool: bool = True
+    robust: bool = False
+    excluded: tuple[str, ...] = ()
+    range_length: float = 0.05
+    range_angle: float = 0.1
+    swarm_iterations: int = 50
+    lm_iterations: int = 100
+    particles: int | None = None
+    prior_length: float | None = None
+    prior_angle: float | None = None
+    priors: tuple[tuple[str, float], ...] = ()
+    compliance: bool = False
+    tolerance: float | None = None
+    seed: int = 0
+    expected_noise: float | None = None
+    build_length: float = 1e-3
+    build_angle: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if self.method not in ("lm", "pso", "pso_lm"):
+            raise CalibrationError(f"unknown method {self.method!r}; known: lm, pso, pso_lm")
+        for name in ("range_length", "range_angle"):
+            if not 0.0 < getattr(self, name) < np.pi:
+                raise CalibrationError(f"{name} must be above 0 and below pi, not {getattr(self, name)}")
+        if self.expected_noise is not None and not 0.0 < self.expected_noise < np.inf:
+            raise CalibrationError(f"expected_noise must be above 0 and finite, not {self.expected_noise}")
+        for name in ("build_length", "build_angle"):
+            if not 0.0 <= getattr(self, name) < np.inf:
+                raise CalibrationError(f"{name} must be at least 0 and finite, not {getattr(self, name)}")
+        given = [("prior_length", self.prior_length), ("prior_angle", self.prior_angle), *self.priors]
+        for name, std in given:
+            if std is not None and not 0.0 < std < np.inf:
+                raise CalibrationError(f"{name}: a standard deviation must be above 0 and finite, not {std}")
+
+
+def largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
+    """Largest errors looked for (P,), in the parameters' units."""
+    by_unit = {"m": settings.range_length, "rad": settings.range_angle}
+    return np.array([by_unit.get(unit, LARGEST_COMPLIANCE) for unit in model.units])
+
+
+def build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
+    """Return the standard deviations (P,) of the errors of an arm as it is built, in the parameters' units."""
+    by_unit = {"m": settings.build_length, "rad": settings.build_angle}
+    return np.array([by_unit.get(unit, BUILD_COMPLIANCE) for unit in model.units])
+
+
+def prior_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray | None:
+    """Prior standard deviations (P,) of a model's errors, infinite where there is none; None if there is none at all.
+
+    Raises
+    ------
+    CalibrationError
+        If `priors` names a parameter that the arm does not have.
+    """
+    by_unit = {"m": settings.prior_length, "rad": settings.prior_angle}
+    found = np.array([by_unit.get(unit) or np.inf for unit in model.units])
+    found[model.priority == FRAME] = np.inf
+    for name, std in settings.priors:
+        try:
+            k = model.index(name)
+        except ValueError as error:
+            raise CalibrationError(f"priors: {error}") from None
+        if model.priority[k] == FRAME:
+            raise CalibrationError(
+                f"priors: {name} is not of the arm but of a frame or point, which only the measurements show: leave it "
+                "out, or take base or tool as known"
+            )
+        found[k] = std
+    return found if np.isfinite(found).any() else None

@@ -1,0 +1,130 @@
+"""Settings of zero-force control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Largest share of the model's friction that is ever compensated, whatever is asked for: the rest is what stops the
+#: arm, and the room for friction that has become less than the model's.
+MAX_SHARE = 0.85
+#: Longest delay from a measurement to its torque that the torque history covers [cycles].
+MAX_DELAY = 3
+
+
+@dataclass(frozen=True)
+class ZeroForceSettings:
+    """How an arm is guided.  Torque is in N*m or N, by the kind of each joint.
+
+    Attributes
+    ----------
+    friction_share : float
+        Share of the model's friction that is compensated, 0 to 1; what exceeds `MAX_SHARE` is not given.
+    damping_time_s : float
+        Damping, as the time in which it alone slows the smallest inertia of a joint to 1/e [s].
+    speed_share : float
+        Speed limit as a share of each joint's velocity limit.
+    speed_limit : tuple of float or None
+        Speed limit of each joint [rad/s or m/s], where it is below that of `speed_share`.
+    braking_time_s : float
+        Damping above 70 % of the speed limit, as `damping_time_s`; less where delay does not allow so much.
+    torque_share : float
+        Torque limit as a share of each joint's effort limit.
+    torque_limit : tuple of float or None
+        Torque limit of each joint, in place of `torque_share`; needed where a joint has no effort limit.
+    torque_rise_s : float
+        Time that torque takes at least from zero to its limit [s].
+    limited_s : float
+        A hold is requested where a joint's torque stays short of what it should be for this long [s].
+    wall_share : float
+        Share of a joint's range, at either end, in which a spring and a damper push back.
+    ramp_s : float
+        Time from hold to guiding, and from guiding to hold when asked to stop [s].
+    alarm_ramp_s : float
+        Time from guiding to hold after an alarm [s].
+    hold_hz : float
+        Natural frequency of the hold.
+    residual_time_s : float
+        A residual above the friction margin for this long means that the model is not valid [s].
+    takeover_residual_s : float
+        The same while the arm is taken over, when nobody should push it [s].
+    takeover_watch_s : float
+        How long after the ramp this lasts [s]: an arm that moves by itself does so now.
+    residual_filter_s : float
+        Time constant of the torque residual [s].
+    residual_floor : float
+        Residual that is always allowed, as a share of the torque limit.
+    missing_s : float
+        A hold is requested after this time without a usable sample [s].
+    frozen_s : float
+        A measured torque that stays the same to the bit in all joints for longer than this is none [s]; infinite for
+        drives whose torque has no noise.
+    delay_cycles : int
+        Whole cycles from a sample until its torque begins to act.
+    observer_hz : float
+        Bandwidth of the velocity observer, where velocity is not measured.
+    """
+
+    friction_share: float = 0.75
+    damping_time_s: float = 0.15
+    speed_share: float = 0.25
+    speed_limit: tuple[float, ...] | None = None
+    braking_time_s: float = 0.005
+    torque_share: float = 0.9
+    torque_limit: tuple[float, ...] | None = None
+    torque_rise_s: float = 0.05
+    limited_s: float = 0.1
+    wall_share: float = 0.05
+    ramp_s: float = 1.0
+    alarm_ramp_s: float = 0.1
+    hold_hz: float = 3.0
+    residual_time_s: float = 4.0
+    takeover_residual_s: float = 0.3
+    takeover_watch_s: float = 1.0
+    residual_filter_s: float = 0.05
+    residual_floor: float = 0.002
+    missing_s: float = 0.005
+    frozen_s: float = 0.02
+    delay_cycles: int = 1
+    observer_hz: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        for name in (
+            "damping_time_s",
+            "torque_rise_s",
+            "limited_s",
+            "ramp_s",
+            "alarm_ramp_s",
+            "residual_time_s",
+            "takeover_residual_s",
+            "residual_filter_s",
+            "missing_s",
+            "observer_hz",
+        ):
+            self._check(name, 0.0 < getattr(self, name) < np.inf, "positive")
+        self._check("friction_share", 0.0 <= self.friction_share <= 1.0, "a share from 0 to 1")
+        for name in ("speed_share", "torque_share"):
+            self._check(name, 0.0 < getattr(self, name) <= 1.0, "a share above 0, at most 1")
+        self._check("takeover_watch_s", 0.0 <= self.takeover_watch_s < np.inf, "zero or positive")
+        self._check("wall_share", 0.0 < self.wall_share < 0.5, "a share above 0 and below 0.5")
+        self._check("residual_floor", 0.0 <= self.residual_floor < 1.0, "a share from 0 to below 1")
+        self._check("frozen_s", self.frozen_s > 0.0, "positive")
+        # What delay leaves of them is the controller's to see: it knows the period.
+        self._check("braking_time_s", 0.004 <= self.braking_time_s <= 1.0, "from 0.004 to 1")
+        self._check("hold_hz", 0.1 <= self.hold_hz <= 10.0, "from 0.1 to 10")
+        self._check("delay_cycles", self.delay_cycles in range(MAX_DELAY + 1), f"0 to {MAX_DELAY}")
+        for name in ("speed_limit", "torque_limit"):
+            value = getattr(self, name)
+            good = value is None or all(0.0 < v < np.inf for v in value)
+            self._check(name, good, "positive and finite for each joint")
+
+    def _check(self, name: str, good: bool, wanted: str) -> None:
+        if not good:
+            raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)}")
+
+    @property
+    def compensated_share(self) -> float:
+        """Share of the friction that is compensated indeed."""
+        return min(self.friction_share, MAX_SHARE)

@@ -1,0 +1,72 @@
+"""How many harmonics: as many as the condition number asks for (DYN chooses from 3 to 5 by watching it)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rt_core.excitation.design import Callback, ExcitationDesign, Optimiser, best_design, design_excitation
+from rt_core.excitation.errors import ExcitationError, InfeasibleError
+from rt_core.excitation.settings import ExcitationSettings
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A number of harmonics that was tried: the best design's measure and condition number, none if it has none."""
+
+    harmonics: int
+    value: float | None
+    condition_number: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class HarmonicChoice:
+    """The design of the lowest condition number, and what was tried."""
+
+    design: ExcitationDesign
+    tried: tuple[Tried, ...]
+
+
+def choose_harmonics(
+    model: RobotModel,
+    settings: ExcitationSettings,
+    choices: Sequence[int] = (3, 4, 5),
+    optimiser: Optimiser = "gradient",
+    seed: int = 0,
+    callback: Callback | None = None,
+    known: FloatArray | None = None,
+) -> HarmonicChoice:
+    """Design with each number of harmonics, and take the design of the lowest condition number.
+
+    Parameters
+    ----------
+    choices : sequence of int
+        Numbers of harmonics in place of `settings.harmonics`.
+    others
+        As for `rt_core.excitation.design.design_excitation`.
+
+    Raises
+    ------
+    InfeasibleError
+        If no number gives a trajectory within the limits.
+    ExcitationError
+        If there is nothing to choose from, or the settings do not allow one of the numbers.
+    """
+    if not choices or len(set(choices)) < len(choices):
+        raise ExcitationError(f"harmonics to choose from must be different numbers, not {list(choices)}")
+    asked = [replace(settings, harmonics=harmonics) for harmonics in choices]  # refuses before the first search
+    tried, designs, refused = [], [], []
+    for one in asked:
+        try:
+            design = design_excitation(model, one, optimiser, seed, callback, known)
+        except InfeasibleError as error:
+            refused.append(error.design)
+            tried.append(Tried(one.harmonics, None, None))
+            continue
+        designs.append(design)
+        tried.append(Tried(one.harmonics, design.value, design.condition_number))
+    if not designs:
+        best_design(refused)  # says what is beyond
+    return HarmonicChoice(min(designs, key=lambda design: design.condition_number), tuple(tried))

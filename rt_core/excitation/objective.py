@@ -1,0 +1,254 @@
+"""How well a motion determines the base parameters: measures of the stacked base regressor `W` along it.
+
+`W` has a row for each joint and sample and a column for each base parameter, friction and the other joint effects
+among them.  With `M = W'W / rows`, the information a row, or its correlation form if the columns are scaled to unit
+norm, the measures, all to be minimised, are
+
+    condition     sqrt(lambda_max(M) / lambda_min(M)) = cond(W)      (HYP, DYN)
+    d_optimal     -log det M
+    e_optimal     -log lambda_min(M)
+
+The search takes them from the eigenvalues of `M`, which squares the condition number: above about 1e7 it cannot tell
+motions apart.  What is reported comes from the singular values of `W` itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.linalg as la
+
+from rt_core.excitation.errors import ExcitationError
+from rt_core.excitation.fourier import States
+from rt_core.excitation.measure import from_eigenvalues, scaled_to_unit
+from rt_core.excitation.settings import Columns, Objective
+from rt_core.linear_algebra import svd
+from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.friction import LAW_BREAKAWAY, LAW_DECAYING_VISCOUS, LAW_LOAD, LAW_TANH, Friction
+from rt_core.model.parameters import ParameterLayout
+from rt_core.model.regressor import regressor_columns
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+#: Singular values below this share of the largest leave a direction undetermined.
+RANK_TOLERANCE = 1e-9
+#: A parameter whose standard deviation is larger than this many times what it were alone is determined poorly: its
+#: column differs from a combination of the others by a thousandth of its length, less than noise or friction does.
+MOST_INFLATION = 1e3
+#: Relative errors of an information matrix that count as rounding.
+SYMMETRIC = 1e-9
+Determination = Literal["good", "poor", "undetermined"]
+#: Friction terms that show only around their velocity constant.
+_SHAPED = (LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS)
+
+
+@dataclass(frozen=True)
+class WeakParameter:
+    """A parameter in the direction that a motion determines least.
+
+    Attributes
+    ----------
+    name, expression : str
+        Leading standard parameter, and the whole base parameter.
+    share : float
+        Square of its component in the right singular vector of the smallest singular value; all add up to one.
+    inflation : float
+        Its standard deviation over what it were if no other parameter had to be estimated; 1 is best.
+    """
+
+    name: str
+    expression: str
+    share: float
+    inflation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What the singular values of the stacked regressor say.
+
+    Attributes
+    ----------
+    singular_values : (p,) float64
+        Descending, of `W / sqrt(rows)` with its columns scaled or not, as the measure has it.
+    right : (p, p) float64
+        Right singular vectors in rows.
+    condition_number : float
+        Of `W` with columns as the measure has them; infinite where a direction is not determined.
+    condition_scaled, condition_unscaled : float
+        Of `W` with columns of unit norm, and as they are.
+    inflation : (p,) float64
+        See `WeakParameter`.
+    """
+
+    singular_values: FloatArray
+    right: FloatArray
+    condition_number: float
+    condition_scaled: float
+    condition_unscaled: float
+    inflation: FloatArray
+
+    @property
+    def determination(self) -> Determination:
+        """`undetermined` where a direction is open, `poor` where an inflation is above `MOST_INFLATION`, else `good`.
+
+        Scaling and units have no part in it.
+        """
+        if not np.isfinite(self.condition_scaled):
+            return "undetermined"
+        return "good" if float(self.inflation.max()) <= MOST_INFLATION else "poor"
+
+
+class Excitation:
+    """The measure `kind` of motions of `model`.
+
+    Parameters
+    ----------
+    model : RobotModel
+    kind : {"condition", "d_optimal", "e_optimal"}
+    scaled : bool
+        Scale the columns of `W` to unit norm first.
+    base : BaseParameters or None
+        Of `model`; computed if None.
+    columns : {"all", "rigid"}
+        `rigid` for the links' inertial parameters alone: the base parameters of the arm without rotors, friction and
+        offsets.
+    known : (p, p) float64 or None
+        Information a row that is there already: added to `W'W / rows` before columns are scaled.
+
+    Attributes
+    ----------
+    layout : ParameterLayout
+        Columns of the base regressor that count.
+    left_out : tuple of str
+        Base parameters that do not: friction whose velocity constant is unknown or below the speed at which a joint
+        counts as standing, and friction by load where the link parameters are unknown.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        kind: Objective,
+        scaled: bool,
+        base: BaseParameters | None = None,
+        columns: Columns = "all",
+        known: FloatArray | None = None,
+    ) -> None:
+        model = model.at_reference_temperature
+        self.model = model
+        self.kind = kind
+        self.scaled = scaled
+        self.columns = columns
+        if base is None:
+            bare = replace(model, friction=Friction("none"), armature=False, offset=False)
+            base = base_parameters(model if columns == "all" else bare)
+        self.base = base
+        every = self.base.layout
+        joint = np.where(every.is_link, 0, every.joint)
+        out = np.isin(every.law, _SHAPED) & (every.shape[:, 0] < model.standstill_velocity[joint])
+        if model.inertial is None:
+            out |= every.law == LAW_LOAD
+        self.layout: ParameterLayout = every.take(np.flatnonzero(~out))
+        self.left_out = tuple(every.names[c] for c in np.flatnonzero(out))
+        self._out: FloatArray | None = None
+        if not len(self.layout):
+            raise ExcitationError(f"robot '{model.name}' has no parameters that a motion could determine")
+        self.known = None if known is None else checked_information(known, len(self.layout))
+
+    @cached_property
+    def _expressions(self) -> dict[str, str]:
+        return dict(zip(self.base.names, self.base.expressions, strict=True))
+
+    def regressor(self, states: States) -> FloatArray:
+        """(n, p, N) columns of `W` by joints at `states` (N, n); overwritten by the next call of as many samples."""
+        model = self.model
+        shape = (model.n, len(self.layout), states[0].shape[0])
+        if self._out is None or self._out.shape != shape:
+            self._out = np.zeros(shape)
+        load = None
+        if self.layout.has_load and model.inertial is not None:
+            load = inverse_dynamics(model.geometry, model.gravity, model.inertial, *states)
+        return regressor_columns(model, self.layout, *states, out=self._out, load=load)
+
+    def information(self, states: States) -> FloatArray:
+        """(p, p) information a row `W'W / (n N)`, of columns with a root-mean-square of one if they are scaled."""
+        Y = self.regressor(states)
+        gram = np.zeros((Y.shape[1], Y.shape[1]))
+        for row in Y:
+            gram += row @ row.T
+        gram /= Y.shape[0] * Y.shape[2]
+        if self.known is not None:
+            gram += self.known
+        return scaled_to_unit(gram)[0] if self.scaled else gram
+
+    def value(self, states: States) -> float:
+        """Return the measure at `states` (N, n); finite also where a direction is not determined."""
+        eigenvalues = np.linalg.eigvalsh(self.information(states))
+        return from_eigenvalues(np.asarray(eigenvalues, dtype=np.float64), self.kind)
+
+    def spectrum(self, states: States) -> Spectrum:
+        """Singular values of `W` along `states` (N, n), and what follows from them."""
+        Y = self.regressor(states)
+        W = Y.transpose(0, 2, 1).reshape(-1, Y.shape[1]) / np.sqrt(Y.shape[0] * Y.shape[2])
+        if self.known is not None:
+            W = np.vstack((W, square_root(self.known)))
+        # From the triangular factor: it has the same singular values, and few rows.
+        R = np.atleast_2d(la.qr(W, mode="r", check_finite=False)[0][: W.shape[1]])
+        length = np.linalg.norm(R, axis=0)
+        unit = R / np.where(length > 0.0, length, 1.0)
+        scaled, unscaled = (svd(A) for A in (unit, R))
+        _, values, right = scaled if self.scaled else unscaled
+        numbers = [_condition(s[1]) for s in (scaled, unscaled)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = (scaled[2] / scaled[1][:, None]) ** 2
+        inflation = np.sqrt(np.where(np.isfinite(spread), spread, np.inf).sum(axis=0))
+        inflation[length == 0.0] = np.inf
+        return Spectrum(values, right, numbers[0 if self.scaled else 1], numbers[0], numbers[1], inflation)
+
+    def weakest(self, spectrum: Spectrum, count: int = 5) -> tuple[WeakParameter, ...]:
+        """Return the `count` parameters with the largest share in the direction that is determined least."""
+        share = spectrum.right[-1] ** 2
+        order = np.argsort(-share, kind="stable")[:count]
+        names = self.layout.names
+        return tuple(
+            WeakParameter(names[c], self._expressions[names[c]], float(share[c]), float(spectrum.inflation[c]))
+            for c in order
+        )
+
+
+def checked_information(known: FloatArray, size: int) -> FloatArray:
+    """Copy of an information matrix (size, size).
+
+    Raises
+    ------
+    ExcitationError
+        If it is of another shape, not finite, not symmetric or not positive semidefinite.
+    """
+    known = np.array(known, dtype=np.float64)
+    if known.shape != (size, size):
+        raise ExcitationError(
+            f"the information that is known has shape {known.shape}, the parameters ask {(size, size)}"
+        )
+    if not np.isfinite(known).all():
+        raise ExcitationError("the information that is known must be finite")
+    largest = float(np.abs(known).max())
+    if np.abs(known - known.T).max() > SYMMETRIC * largest:
+        raise ExcitationError("the information that is known must be symmetric")
+    known = 0.5 * (known + known.T)
+    if la.eigvalsh(known, check_finite=False)[0] < -SYMMETRIC * largest:
+        raise ExcitationError("the information that is known must not be negative in any direction")
+    return known
+
+
+def square_root(information: FloatArray) -> FloatArray:
+    """(p, p) matrix `R` with `R'R` of a positive semidefinite `information` (p, p)."""
+    values, vectors = la.eigh(information, check_finite=False)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+
+
+def _condition(values: FloatArray) -> float:
+    """Condition number from descending singular values."""
+    return float(values[0] / values[-1]) if values[-1] > RANK_TOLERANCE * values[0] else float("inf")

@@ -1,0 +1,335 @@
+"""Where points of the arm may be, and which parts of it must stay apart: what is asked for, and its slow clear check.
+
+A point is fixed to a link, `links[i]` being moved by joint `i`, or to the base (-1).  Regions bound one point each.
+Capsules, the points within `radius` of a segment (a sphere where its ends coincide), cover links; two of them
+must be `clearance_m` apart.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from rt_core.excitation.errors import ExcitationError
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray, IntArray
+
+Point: TypeAlias = tuple[float, float, float]
+#: Below this share of the product of two squared lengths, segments count as parallel.
+PARALLEL = 1e-12
+#: Squared length [m^2] below which a segment is a point.
+SHORT = 1e-18
+#: Pairs of capsules that a design can look at in reasonable time.
+MOST_PAIRS = 1000
+
+
+def _check_point(what: str, point: Sequence[float]) -> None:
+    if len(point) != 3 or not all(math.isfinite(x) for x in point):
+        raise ExcitationError(f"{what} must be three finite numbers [m], not {tuple(point)}")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A point of the arm must stay in a box of the base frame.
+
+    Attributes
+    ----------
+    low, high : (x, y, z)
+        Corners [m].
+    link : int or None
+        Link the point is fixed to, from 0; None for the tip, or with `point` a point in the last link's frame.
+    point : (x, y, z) or None
+        In the frame of the link [m]; the tip, or the link's origin, if None.
+    name : str
+        For margins and messages.
+    """
+
+    low: Point
+    high: Point
+    link: int | None = None
+    point: Point | None = None
+    name: str = "tip"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no box."""
+        for axis, low, high in zip("xyz", self.low, self.high, strict=True):
+            if not (low < high and math.isfinite(low) and math.isfinite(high)):
+                raise ExcitationError(f"workspace {axis} of {self.name}: {low:g} to {high:g} m is no range")
+        if self.point is not None:
+            _check_point(f"the point of box '{self.name}'", self.point)
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """A point of the arm must stay in a sphere of the base frame, or out of it.
+
+    Attributes
+    ----------
+    centre : (x, y, z)
+        [m].
+    radius : float
+        [m].
+    side : {"inside", "outside"}
+    link, point, name
+        As in `Box`.
+    """
+
+    centre: Point
+    radius: float
+    side: Literal["inside", "outside"] = "inside"
+    link: int | None = None
+    point: Point | None = None
+    name: str = "tip"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no sphere."""
+        _check_point(f"the centre of sphere '{self.name}'", self.centre)
+        if not (self.radius > 0.0 and math.isfinite(self.radius)):
+            raise ExcitationError(f"sphere '{self.name}': radius {self.radius:g} m must be finite and above 0")
+        if self.side not in ("inside", "outside"):
+            raise ExcitationError(f"sphere '{self.name}': side must be inside or outside, not {self.side!r}")
+        if self.point is not None:
+            _check_point(f"the point of sphere '{self.name}'", self.point)
+
+
+Region: TypeAlias = Box | Sphere
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """A part of the arm, or of what stands around it.
+
+    Attributes
+    ----------
+    name : str
+    link : int
+        Link that it is fixed to, from 0; -1 for the base and what stands still.
+    start, end : (x, y, z)
+        Ends of its axis in the link's frame [m]; the same for a sphere.
+    radius : float
+        [m].
+    base : bool
+        Of link -1: it is the base that carries the arm, which link 0 cannot but be near, and not something around it.
+    """
+
+    name: str
+    link: int
+    start: Point
+    end: Point
+    radius: float
+    base: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no capsule."""
+        if self.base and self.link != -1:
+            raise ExcitationError(f"capsule '{self.name}': base is for what stands still, on link -1")
+        for what, point in (("start", self.start), ("end", self.end)):
+            _check_point(f"{what} of capsule '{self.name}'", point)
+        if not (self.radius > 0.0 and math.isfinite(self.radius)):
+            raise ExcitationError(f"capsule '{self.name}': radius {self.radius:g} m must be finite and above 0")
+
+
+def neighbours(one: Capsule, other: Capsule) -> bool:
+    """Whether a joint lies between the two, so that they are always near one another: not with what is no base."""
+    links = sorted((one.link, other.link))
+    carried = one.base or other.base or links[0] >= 0
+    return links[1] - links[0] == 1 and carried
+
+
+def compared_pairs(
+    bodies: Sequence[Capsule], pairs: Sequence[tuple[str, str]] | None, skip_pairs: Sequence[tuple[str, str]] = ()
+) -> list[tuple[Capsule, Capsule]]:
+    """Pairs of bodies to compare: those named, or all on different links that are no neighbours; without `skip_pairs`.
+
+    Raises
+    ------
+    ExcitationError
+        If a body does not exist, or two of a pair are on the same link.
+    """
+    by_name = {body.name: body for body in bodies}
+    for name in (name for pair in (*(pairs or ()), *skip_pairs) for name in pair):
+        if name not in by_name:
+            raise ExcitationError(f"no capsule is named '{name}'; known: {', '.join(by_name) or 'none'}")
+    if pairs is None:
+        chosen = [
+            (one, other)
+            for k, one in enumerate(bodies)
+            for other in bodies[:k]
+            if one.link != other.link and not neighbours(one, other)
+        ]
+    else:
+        chosen = [(by_name[one], by_name[other]) for one, other in pairs]
+        for one, other in chosen:
+            if one.link == other.link:
+                raise ExcitationError(f"capsules '{one.name}' and '{other.name}' are on the same link: leave out")
+    skipped = {frozenset(pair) for pair in skip_pairs}
+    return [pair for pair in chosen if frozenset(body.name for body in pair) not in skipped]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Points, regions and pairs of capsules as arrays.
+
+    Attributes
+    ----------
+    link, local : (K,), (K, 3)
+        Points: their links (-1 for the base) and where they are in the link's frame.
+    region_point, region_kind : (r,)
+        Point of each region; 0 for a box, 1 for inside of a sphere, -1 for outside of it.
+    region_shape : (r, 6)
+        Low and high corner, or centre and radius.
+    region_names : tuple of str
+    pairs : (P, 4) int64
+        Start and end of the one axis, start and end of the other, as points.
+    reach : (P,) float64
+        Sum of both radii and the clearance [m].
+    pair_names : tuple of str
+    """
+
+    link: IntArray
+    local: FloatArray
+    region_point: IntArray
+    region_kind: IntArray
+    region_shape: FloatArray
+    region_names: tuple[str, ...]
+    pairs: IntArray
+    reach: FloatArray
+    pair_names: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of shares at each sample: six of a box, one of a sphere, one of a pair."""
+        return int(np.where(self.region_kind == 0, 6, 1).sum()) + len(self.pair_names)
+
+    @classmethod
+    def of(
+        cls,
+        model: RobotModel,
+        regions: Sequence[Region],
+        bodies: Sequence[Capsule],
+        clearance_m: float = 0.0,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        skip_pairs: Sequence[tuple[str, str]] = (),
+    ) -> Places:
+        """Arrays of what is asked for; of the bodies those pairs that `compared_pairs` has.
+
+        Raises
+        ------
+        ExcitationError
+            If a link or a body does not exist, two bodies have one name, or the pairs are too many.
+        """
+        links: list[int] = []
+        local: list[Sequence[float]] = []
+
+        def place(link: int, point: Sequence[float], what: str) -> int:
+            if not -1 <= link < model.n:
+                raise ExcitationError(
+                    f"{what}: link {link} does not exist, robot '{model.name}' has links 0 to {model.n - 1}, "
+                    "and -1 for its base"
+                )
+            links.append(link)
+            local.append(point)
+            return len(links) - 1
+
+        shapes, kinds, points = [], [], []
+        for region in regions:
+            point = region.point
+            if point is None:
+                point = tuple(model.tip_translation.tolist()) if region.link is None else (0.0, 0.0, 0.0)
+            points.append(place(model.n - 1 if region.link is None else region.link, point, f"region '{region.name}'"))
+            if isinstance(region, Box):
+                kinds.append(0)
+                shapes.append([*region.low, *region.high])
+            else:
+                kinds.append(1 if region.side == "inside" else -1)
+                shapes.append([*region.centre, region.radius, 0.0, 0.0])
+        names = [region.name for region in regions]
+        for k, name in enumerate(names):
+            if name in names[:k]:
+                raise ExcitationError(f"two regions are named '{name}': give each its own name")
+        if len({body.name for body in bodies}) < len(bodies):
+            raise ExcitationError("two capsules have the same name: give each its own")
+        if not (clearance_m >= 0.0 and math.isfinite(clearance_m)):
+            raise ExcitationError(f"clearance_m must be finite and not negative, not {clearance_m:g}")
+        ends = {
+            body.name: [place(body.link, end, f"capsule '{body.name}'") for end in (body.start, body.end)]
+            for body in bodies
+        }
+        chosen = compared_pairs(bodies, pairs, skip_pairs)
+        if len(chosen) > MOST_PAIRS:
+            raise ExcitationError(
+                f"{len(chosen)} pairs of bodies are to be compared, {MOST_PAIRS} at most: name those that matter under "
+                "pairs"
+            )
+        return cls(
+            np.array(links, dtype=np.int64),
+            np.array(local, dtype=np.float64).reshape(-1, 3),
+            np.array(points, dtype=np.int64),
+            np.array(kinds, dtype=np.int64),
+            np.array(shapes, dtype=np.float64).reshape(-1, 6),
+            tuple(region.name for region in regions),
+            np.array([ends[one.name] + ends[other.name] for one, other in chosen], dtype=np.int64).reshape(-1, 4),
+            np.array([one.radius + other.radius + clearance_m for one, other in chosen]),
+            tuple(f"{one.name} to {other.name}" for one, other in chosen),
+        )
+
+    def positions(self, model: RobotModel, q: FloatArray) -> FloatArray:
+        """(K, N, 3) of all points in the base frame [m] at joint positions `q` (N, n)."""
+        found = np.empty((self.link.size, q.shape[0], 3))
+        for k, (link, local) in enumerate(zip(self.link, self.local, strict=True)):
+            point = np.broadcast_to(local, (q.shape[0], 3))
+            for i in range(link, -1, -1):
+                g = model.geometry[i]
+                c, s = np.cos(q[:, i, None]), np.sin(q[:, i, None])
+                turned = (g[0:9] + c * g[9:18] + s * g[18:27]).reshape(-1, 3, 3)
+                point = (turned @ point[:, :, None])[:, :, 0] + g[27:30] + q[:, i, None] * g[30:33]
+            found[k] = point
+        return found
+
+    def shares(self, model: RobotModel, q: FloatArray) -> FloatArray:
+        """(rows, N) of what is beyond, at joint positions `q` (N, n): above zero where a region or a pair is violated.
+
+        Relative to half a box's edge, a sphere's radius, and what two axes must be apart.
+        """
+        points = self.positions(model, q)
+        found: list[FloatArray] = []
+        for index, kind, shape in zip(self.region_point, self.region_kind, self.region_shape, strict=True):
+            point = points[index].T
+            if kind == 0:
+                half = 0.5 * (shape[3:] - shape[:3])[:, None]
+                found += [*((shape[:3, None] - point) / half), *((point - shape[3:, None]) / half)]
+            else:
+                found.append(kind * (np.linalg.norm(point - shape[:3, None], axis=0) / shape[3] - 1.0))
+        for (a, b, c, d), reach in zip(self.pairs, self.reach, strict=True):
+            found.append(1.0 - segment_distance(points[a], points[b], points[c], points[d]) / reach)
+        return np.array(found).reshape(-1, q.shape[0])
+
+
+def segment_distance(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray) -> FloatArray:
+    """(N,) distance of the segments from `a` to `b` and from `c` to `d`, (N, 3) each.
+
+    The least of the distances of each end from the other segment, and of the two lines where they meet inside both.
+    """
+
+    def to_segment(p: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
+        along = end - start
+        length = (along**2).sum(axis=1)
+        share = ((p - start) * along).sum(axis=1) / np.where(length > SHORT, length, 1.0)
+        share = np.where(length > SHORT, np.clip(share, 0.0, 1.0), 0.0)
+        return np.asarray(np.linalg.norm(p - start - share[:, None] * along, axis=1))
+
+    least = np.minimum.reduce([to_segment(a, c, d), to_segment(b, c, d), to_segment(c, a, b), to_segment(d, a, b)])
+    u, v, w = b - a, d - c, a - c
+    uu, uv, vv = (u * u).sum(axis=1), (u * v).sum(axis=1), (v * v).sum(axis=1)
+    uw, vw = (u * w).sum(axis=1), (v * w).sum(axis=1)
+    volume = uu * vv - uv * uv
+    crossing = volume > PARALLEL * uu * vv
+    safe = np.where(crossing, volume, 1.0)
+    s, t = (uv * vw - vv * uw) / safe, (uu * vw - uv * uw) / safe
+    inside = crossing & (s >= 0.0) & (s <= 1.0) & (t >= 0.0) & (t <= 1.0)
+    between = np.linalg.norm(w + s[:, None] * u - t[:, None] * v, axis=1)
+    return np.asarray(np.where(inside, np.minimum(least, between), least))

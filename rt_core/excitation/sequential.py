@@ -1,0 +1,68 @@
+"""Design after what is known already: excite what earlier data left open.
+
+Earlier rows `W_0` of the regression, each divided by its noise as the new ones will be, leave the information
+`W_0'W_0 = R'R`; `R` is the triangle of a QR factorisation or of the online estimator.  A new motion of `rows` rows adds
+its own, and the objective is the measure of the sum.  It is taken a row of the new motion, as
+`rt_core.excitation.objective.Excitation` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rt_core.excitation.errors import ExcitationError
+from rt_core.excitation.objective import checked_information
+from rt_core.types import FloatArray
+
+
+def known_information(
+    parameters: Sequence[str],
+    names: Sequence[str],
+    rows: int,
+    *,
+    information: FloatArray | None = None,
+    root: FloatArray | None = None,
+) -> FloatArray:
+    """(p, p) information a row for `design_excitation(..., known=...)`.
+
+    Parameters
+    ----------
+    parameters : sequence of str
+        Those of the design: `Designer.excitation.layout.names`.
+    names : sequence of str
+        Base parameters that something is known of, in the order of `information` or `root`.  Those that the design
+        does not count are left out, which says that their values are known; of those that it counts and that are not
+        among `names`, nothing is known.
+    rows : int
+        Rows of the new motion: samples that will be recorded, times joints.
+    information : (k, k) float64
+        `W_0'W_0`.
+    root : (m, k) float64
+        Any `R` with `R'R = W_0'W_0`, in place of it.
+
+    Raises
+    ------
+    ExcitationError
+        If the shapes disagree, not one of `information` and `root` is given, or it is no information.
+    """
+    if (information is None) == (root is None):
+        raise ExcitationError("give either the information or its root")
+    if rows < 1:
+        raise ExcitationError(f"rows must be at least 1, not {rows}")
+    if root is not None:
+        R = np.array(root, dtype=np.float64)
+        if R.ndim != 2 or R.shape[1] != len(names):
+            raise ExcitationError(f"the root has shape {R.shape}, {len(names)} parameters ask for as many columns")
+        information = R.T @ R
+    found = checked_information(np.asarray(information), len(names))
+    place = {name: k for k, name in enumerate(names)}
+    if len(place) < len(names):
+        raise ExcitationError("a parameter is named twice")
+    both = [(k, place[name]) for k, name in enumerate(parameters) if name in place]
+    known = np.zeros((len(parameters), len(parameters)))
+    if both:
+        here, there = np.array(both).T
+        known[np.ix_(here, here)] = found[np.ix_(there, there)] / rows
+    return known

@@ -1,0 +1,146 @@
+"""What a design of excitation is asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from rt_core.excitation.errors import ExcitationError
+from rt_core.excitation.places import Box, Capsule, Region
+
+Objective = Literal["condition", "d_optimal", "e_optimal"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+Columns = Literal["all", "rigid"]
+COLUMNS: tuple[Columns, ...] = get_args(Columns)
+#: Frequencies that differ by less, relatively, are the same: three times 0.1 is not quite 0.3.
+SAME = 1e-9
+#: Base frequencies [Hz] that a design is for, both ends included: a period of 10 ms to nearly three hours.
+LOWEST_F0_HZ, HIGHEST_F0_HZ = 1e-4, 100.0
+
+
+@dataclass(frozen=True)
+class ExcitationSettings:
+    """Series, objective, limits and effort of a design.
+
+    Attributes
+    ----------
+    objective : {"condition", "d_optimal", "e_optimal"}
+        Least condition number of the stacked base regressor `W` (HYP, DYN); least `-log det` or greatest smallest
+        eigenvalue of the information `W'W` a row.
+    scaled : bool
+        Columns of `W` have unit norm (of a root-mean-square of one a row) first: then units and sizes of the
+        parameters do not matter, and neither does how much torque the motion causes.
+    columns : {"all", "rigid"}
+        Base parameters that count: those of links, friction, rotors and offsets, or the inertial parameters of the
+        links alone.
+    rest : bool
+        The motion begins and ends a period at rest, with zero acceleration (HYP).
+    f0_hz, harmonics : float, int
+        Base frequency, 1e-4 to 100 Hz, whose inverse is the period, and number of harmonics.
+    f_avoid_hz : float or None
+        No harmonic may be above, such as the lowest resonance of the arm (DYN).
+    samples : int or None
+        Of the grid the search evaluates a period on; 20 to a period of the highest harmonic if None.
+    position_fraction, velocity_fraction, acceleration_fraction, effort_fraction : float
+        Share of each joint's limits that the motion may use; of the position range about its middle.
+    acceleration : tuple of float or None
+        Limit for each joint [rad/s^2] or [m/s^2]; if None five times the velocity limit a second.
+    workspace : tuple of (low, high) for x, y, z, or None
+        Box in the base frame [m] that the tip must stay in.
+    regions : tuple of Box and Sphere
+        More of that kind, for any point of the arm (`rt_core.excitation.places`).
+    bodies : tuple of Capsule
+        Parts of the arm and its surroundings that must not touch.
+    clearance_m : float
+        That they must be apart [m].
+    pairs : tuple of pairs of names, or None
+        Bodies that are compared; if None all that are not on the same or neighbouring links.
+    skip_pairs : tuple of pairs of names
+        Bodies that are not compared: shapes that overlap at their joints however the arm stands.
+    slow_share : float
+        Least share of time that each joint moves below `slow_velocity`, so that friction shows that depends on speed
+        there (the Stribeck region); zero for any.
+    slow_velocity : tuple of float or None
+        Of each joint [rad/s] or [m/s]; if None a tenth of the velocity limit.
+    penalty : float or None
+        Added to the objective for each unit of relative excess over a limit, summed over joints and quantities (HYP:
+        `f = cond + rho`).  If None as `rt_core.excitation.design.Designer.slope` has it.
+    starts, particles, iterations : int
+        Independent searches, size of the swarm or population, and iterations of each (HYP: 70 and 200).
+    """
+
+    objective: Objective = "condition"
+    scaled: bool = True
+    columns: Columns = "all"
+    rest: bool = True
+    f0_hz: float = 0.1
+    harmonics: int = 5
+    f_avoid_hz: float | None = None
+    samples: int | None = None
+    position_fraction: float = 0.95
+    velocity_fraction: float = 0.8
+    acceleration_fraction: float = 0.8
+    effort_fraction: float = 0.8
+    acceleration: tuple[float, ...] | None = None
+    workspace: tuple[tuple[float, float], tuple[float, float], tuple[float, float]] | None = None
+    regions: tuple[Region, ...] = ()
+    bodies: tuple[Capsule, ...] = ()
+    clearance_m: float = 0.0
+    pairs: tuple[tuple[str, str], ...] | None = None
+    skip_pairs: tuple[tuple[str, str], ...] = ()
+    slow_share: float = 0.0
+    slow_velocity: tuple[float, ...] | None = None
+    penalty: float | None = None
+    starts: int = 1
+    particles: int = 70
+    iterations: int = 200
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range, and a highest harmonic above what is to be avoided."""
+        if self.objective not in OBJECTIVES:
+            raise ExcitationError(f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}")
+        if self.columns not in COLUMNS:
+            raise ExcitationError(f"unknown columns {self.columns!r}; known: {', '.join(COLUMNS)}")
+        for name, least in (("harmonics", 2 if self.rest else 1), ("starts", 1), ("particles", 2), ("iterations", 1)):
+            if getattr(self, name) < least:
+                raise ExcitationError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for name in ("f0_hz", "f_avoid_hz", "penalty"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0.0 and math.isfinite(value)):
+                raise ExcitationError(f"{name} must be finite and above 0, not {value}")
+        if not LOWEST_F0_HZ <= self.f0_hz <= HIGHEST_F0_HZ:
+            raise ExcitationError(f"f0_hz must be from {LOWEST_F0_HZ:g} to {HIGHEST_F0_HZ:g} Hz, not {self.f0_hz:g}")
+        for name in ("position", "velocity", "acceleration", "effort"):
+            value = getattr(self, f"{name}_fraction")
+            if not 0.0 < value <= 1.0:
+                raise ExcitationError(f"{name}_fraction must be above 0 and at most 1, not {value}")
+        if self.samples is not None and self.samples < 4 * self.harmonics:
+            raise ExcitationError(
+                f"samples must be at least 4 a harmonic, {4 * self.harmonics} for {self.harmonics}, not {self.samples}"
+            )
+        if self.f_avoid_hz is not None and self.harmonics * self.f0_hz > (1.0 + SAME) * self.f_avoid_hz:
+            raise ExcitationError(
+                f"the highest harmonic, {self.harmonics} times {self.f0_hz:g} Hz, is above the {self.f_avoid_hz:g} Hz "
+                f"to be avoided: take fewer harmonics, or a base frequency of {self.f_avoid_hz / self.harmonics:g} Hz "
+                "at most"
+            )
+        if not 0.0 <= self.slow_share < 1.0:
+            raise ExcitationError(f"slow_share must be at least 0 and below 1, not {self.slow_share}")
+        for value in self.slow_velocity or ():
+            if not (value > 0.0 and math.isfinite(value)):
+                raise ExcitationError(f"slow_velocity must be finite and above 0, not {value}")
+        _ = self.every_region  # raises what is wrong with it
+
+    @property
+    def every_region(self) -> tuple[Region, ...]:
+        """`regions`, after the `workspace` of the tip."""
+        if self.workspace is None:
+            return self.regions
+        (x0, x1), (y0, y1), (z0, z1) = self.workspace
+        return (Box((x0, y0, z0), (x1, y1, z1)), *self.regions)
+
+    @property
+    def grid(self) -> int:
+        """Samples a period during the search."""
+        return 20 * self.harmonics if self.samples is None else self.samples

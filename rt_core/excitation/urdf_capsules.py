@@ -1,0 +1,140 @@
+"""Capsules that cover the collision shapes of a URDF.
+
+A sphere and a cylinder are capsules, or nearly: the cylinder's caps are round.  A box is covered by the capsule along
+its longest edge whose radius is half the diagonal of its cross-section.  A mesh is covered as the box that bounds it,
+which whoever reads the mesh's file has to give.  All of them cover the shape: distances come out too small, never too
+large.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from rt_core.excitation.places import Capsule
+from rt_core.model.urdf import UrdfError, link_placements, rotation_from_rpy
+from rt_core.types import FloatArray
+
+#: From the name of a mesh's file to the low and the high corner (3,) of the mesh, in its own units.
+Bounds: TypeAlias = Callable[[str], tuple[FloatArray, FloatArray]]
+
+
+@dataclass(frozen=True)
+class UrdfCapsules:
+    """Capsules of an arm and what stands around it, and what they do not tell.
+
+    Attributes
+    ----------
+    capsules : tuple of Capsule
+    unread : tuple of str
+        Meshes that none covers because nothing is known of their size.
+    moving : tuple of str
+        Links that move on joints off the chain, such as fingers: they are covered in their zero position only.
+    """
+
+    capsules: tuple[Capsule, ...]
+    unread: tuple[str, ...]
+    moving: tuple[str, ...]
+
+
+def capsules_from_urdf(
+    text: str, *, base_link: str | None = None, tip_link: str | None = None, bounds: Bounds | None = None
+) -> UrdfCapsules:
+    """Cover each `<collision>` with a capsule: of the arm between two links, of its base, and of all that stands still.
+
+    Parameters
+    ----------
+    text, base_link, tip_link
+        As for `rt_core.model.urdf.chain_from_urdf`; links count alike.
+    bounds : callable or None
+        See `Bounds`; without it meshes are listed as unread.
+
+    Raises
+    ------
+    UrdfError
+        If the URDF is not of an arm, or a shape is not one of box, cylinder, sphere and mesh, or has no size.
+    """
+    placed = link_placements(text, base_link=base_link, tip_link=tip_link)
+    found: list[Capsule] = []
+    unread: list[str] = []
+    moving: list[str] = []
+    for element in ET.fromstring(text).findall("link"):
+        link = (element.get("name") or "").strip()
+        place = placed[link]
+        shapes = element.findall("collision")
+        if shapes and place.moves:
+            moving.append(link)
+        for k, collision in enumerate(shapes):
+            name = link if k == 0 else f"{link} {k + 1}"
+            where = f'link "{link}" <collision>'
+            pose = collision.find("origin")
+            turned = rotation_from_rpy(_numbers(pose, "rpy", where, 3, (0.0, 0.0, 0.0)))
+            shift = np.array(_numbers(pose, "xyz", where, 3, (0.0, 0.0, 0.0)))
+            geometry = collision.find("geometry")
+            shape = None if geometry is None else next(iter(geometry), None)
+            if shape is None:
+                raise UrdfError(f"{where}: <geometry> is missing or empty")
+            if shape.tag == "mesh" and bounds is None:
+                unread.append(shape.get("filename") or name)
+                continue
+            axis, centre, radius = _capsule(shape, where, bounds)
+            ends = (place.origin + place.rotation @ (shift + turned @ (centre + sign * axis)) for sign in (-1.0, 1.0))
+            start, end = ((float(p[0]), float(p[1]), float(p[2])) for p in ends)
+            found.append(Capsule(name, place.link, start, end, radius, base=place.base))
+    return UrdfCapsules(tuple(found), tuple(unread), tuple(moving))
+
+
+def _capsule(shape: ET.Element, where: str, bounds: Bounds | None) -> tuple[FloatArray, FloatArray, float]:
+    """Half axis (3,), centre (3,) and radius of the capsule that covers a shape, in the shape's frame."""
+    if shape.tag == "sphere":
+        (radius,) = _numbers(shape, "radius", where, 1, None)
+        return np.zeros(3), np.zeros(3), _positive(radius, "radius", where)
+    if shape.tag == "cylinder":
+        (radius,), (length,) = (_numbers(shape, key, where, 1, None) for key in ("radius", "length"))
+        half = 0.5 * _positive(length, "length", where)
+        return np.array([0.0, 0.0, half]), np.zeros(3), _positive(radius, "radius", where)
+    if shape.tag == "box":
+        half_edges = 0.5 * np.array([_positive(x, "size", where) for x in _numbers(shape, "size", where, 3, None)])
+        return _around(half_edges, np.zeros(3))
+    if shape.tag == "mesh" and bounds is not None:
+        scale = np.array(_numbers(shape, "scale", where, 3, (1.0, 1.0, 1.0)))
+        corners = np.array([scale * corner for corner in bounds(shape.get("filename") or "")])
+        low, high = corners.min(axis=0), corners.max(axis=0)
+        if not (np.isfinite(corners).all() and (high > low).any()):
+            raise UrdfError(f"{where}: the mesh has no size")
+        return _around(0.5 * (high - low), 0.5 * (low + high))
+    raise UrdfError(f"{where}: <{shape.tag}> is not supported, expected box, cylinder, sphere or mesh")
+
+
+def _around(half: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    longest = int(np.argmax(half))
+    axis = np.zeros(3)
+    axis[longest] = half[longest]
+    return axis, centre, float(np.linalg.norm(np.delete(half, longest)))
+
+
+def _numbers(
+    element: ET.Element | None, key: str, where: str, count: int, default: tuple[float, ...] | None
+) -> tuple[float, ...]:
+    text = None if element is None else element.get(key)
+    if text is None:
+        if default is None:
+            raise UrdfError(f"{where}: {key} is missing")
+        return default
+    try:
+        values = tuple(float(part) for part in text.split())
+    except ValueError:
+        raise UrdfError(f'{where}: {key}="{text}" is not a list of numbers') from None
+    if len(values) != count or not np.isfinite(values).all():
+        raise UrdfError(f'{where}: {key}="{text}" must be {count} finite numbers')
+    return values
+
+
+def _positive(value: float, key: str, where: str) -> float:
+    if not value > 0.0:
+        raise UrdfError(f"{where}: {key} must be above 0, not {value:g}")
+    return value

@@ -1,0 +1,389 @@
+"""The online estimator of one elastic joint: frames in, spring and friction with honest uncertainties out.
+
+The two rows of the last off-line stage (`rt_core.batch.elastic`), of motor and torque sensor, with the spring in
+common; or the motor's alone.  Recursive least squares with the variable forgetting of Sun et al., in square-root
+information form (`rt_core.online.elastic.update`).  Lag and zero of the encoders are given: off-line fits find them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rt_core.batch.elastic.fit import COLLINEAR
+from rt_core.batch.elastic.identify import CERTAIN_SHARE, UNITS, ElasticParameter
+from rt_core.batch.elastic.rows import CONSTANT_SHARE, LARGEST_LAG_S, LARGEST_ZERO, Drive
+from rt_core.batch.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT, ParameterStatus
+from rt_core.online.elastic import layout as m
+from rt_core.online.elastic.errors import DeflectionErrors
+from rt_core.online.elastic.evidence import Evidence, evidence
+from rt_core.online.elastic.filters import elastic_taps
+from rt_core.online.elastic.report import ElasticEstimate
+from rt_core.online.elastic.settings import ElasticOnlineSettings
+from rt_core.online.elastic.stream import CHANNELS, restart, take_frames
+from rt_core.online.filters import low_pass
+from rt_core.online.information import triangle_inverse
+from rt_core.online.square_root import padded
+from rt_core.online.start import theoretical_inflation
+from rt_core.types import BoolArray, FloatArray
+
+#: Parameters in the order of the estimate.
+NAMES = ("k1", "k2", "b_in", "b_inD", "b_out", "b_outC")
+_NEEDED = {"k1", "b_in", "b_inD"}
+_SENSOR = {"b_out", "b_outC"}
+_QUANTILE_95 = 1.959964
+_SIGNIFICANT = 3.0
+_SIGMA_MEMORY_S = 30.0
+_TORQUE_MEMORY_S = 1.0
+_BLOCK_S = 1.0
+_BLOCK_MEMORY = 100.0
+_BLOCK_PRIOR = 5.0
+_RECENT_S = 0.3
+_CHANGE_S = 30.0  # innovations in excess for longer than this are the noise of today
+_CHANGED_S = 0.5  # innovations in excess for this long are a change ...
+_FORGOTTEN = 3.0  # ... that intervals do not tell of until what is older has lost 1 - e^-3 of its weight
+_REJECT_S = 0.5  # outliers that go on for longer, and for longer than ...
+_REJECT_FRAMES = 2.5  # ... so many frames that are wrong one after the other take, are what the joint is like now
+_RANGE_S = 300.0
+_STEP_S = 10.0
+_STEP_ERROR = 0.01  # speeds are wrong by as much as the rate is
+_FRAMES_PER_PERIOD = 20.0  # of the cut-off; with fewer, reversals between frames bias friction and stiffness
+_FEW_OUTLIERS = 0.003  # of the rows remembered; where there are more, tails of what was wrong are in the rest
+_RESTS_ON_START = 0.1  # variance in units of the start's, beyond which a small value is the start's
+_UNEXPLAINED = 0.25  # mean squared relative error beyond which the model does not explain the torque
+_TOGETHER = 0.9  # parameters correlated by more than this are told together
+
+
+class ElasticJointEstimator:
+    """Square-root recursive least squares with variable forgetting over spring and friction of a joint.
+
+    Parameters
+    ----------
+    drive : Drive
+        Gear ratio; with the rotor's inertia all motion counts, without it only constant speed.
+    start : mapping of str to float
+        Values to start from, of an off-line fit or a data sheet: `k1`, `b_in`, `b_inD`; with `k2` the spring is cubic,
+        with `b_out` and `b_outC` there is a torque sensor.  Signs and units of `rt_core.batch.elastic.problem`.
+    rate_hz : float
+        Nominal rate of the frames.
+    settings : ElasticOnlineSettings
+    lag_s, zero : float
+        Lag of the link encoder [s] and zero of the deflection [rad].
+    errors : DeflectionErrors or None
+        What errors of the deflection may have done, of an off-line fit.  Without it every status is "doubtful" at best:
+        rows of the direct regression alone do not tell.
+
+    Raises
+    ------
+    ValueError
+        If names or values of the start, lag or zero, or the settings for this rate cannot be.
+    """
+
+    def __init__(
+        self,
+        drive: Drive,
+        start: Mapping[str, float],
+        rate_hz: float,
+        settings: ElasticOnlineSettings | None = None,
+        *,
+        lag_s: float = 0.0,
+        zero: float = 0.0,
+        errors: DeflectionErrors | None = None,
+    ) -> None:
+        self.errors = errors
+        self.drive, self.rate_hz = drive, float(rate_hz)
+        self.settings = settings = ElasticOnlineSettings() if settings is None else settings
+        self.names = _names(start)
+        self.sensor = set(self.names) >= _SENSOR
+        if not 0.0 < rate_hz < math.inf:
+            raise ValueError(f"the frame rate must be positive, not {rate_hz}")
+        if not abs(lag_s) <= LARGEST_LAG_S:
+            raise ValueError(f"lag {lag_s:g} s: at most {LARGEST_LAG_S:g} s, either way")
+        if not abs(zero) <= LARGEST_ZERO:
+            raise ValueError(f"zero {zero:g} rad: at most {LARGEST_ZERO:g} rad, either way")
+        taps = elastic_taps(settings.cutoff_hz, rate_hz, lag_s)
+        factor = max(1, round(rate_hz / settings.update_hz))
+        low = low_pass(settings.cutoff_hz, rate_hz)
+        p, rows, length, length2 = len(self.names), 2 if self.sensor else 1, taps.shape[1], low.size
+        values = np.array([start[name] for name in self.names])
+        width = padded(p)
+        self._units = settings.start_spread * np.abs(values)
+        self._filters = (taps, low)
+        self._rings = (np.zeros((CHANNELS, 2 * length)), np.zeros((m.SIGNALS, 2 * length2)))
+        self._kinds = np.array([NAMES.index(name) for name in self.names], dtype=np.int64)
+        self._last, self._start = np.zeros(CHANNELS), values / self._units
+        self._theta, self._power = np.zeros(p), np.zeros(p)
+        self._R, self._short = np.zeros((p, width)), np.zeros((2, p, width))
+        self._level = np.zeros((rows, m.LEVELS))
+        self._work = (np.zeros((rows + p, width)), np.zeros((3, width)), self._units, self._start)
+        self._s, self._ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
+        updates_hz = rate_hz / factor
+        self._ints[m.MOST_EXCESS] = max(1, round(_CHANGE_S * updates_hz))
+        self._ints[m.CHANGE_ROWS] = max(1, round(_CHANGED_S * updates_hz))
+        self._ints[[m.LENGTH, m.LENGTH2, m.FACTOR, m.ROWS]] = length, length2, factor, rows
+        self._ints[m.WINDOW] = max(1, round(settings.excitation_s * rate_hz))
+        self._ints[m.MOST_REJECTED] = math.ceil(
+            max(_REJECT_S * updates_hz, _REJECT_FRAMES * (length + length2) / factor)
+        )
+        self._ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
+        self._ints[m.SETTLE_ROWS] = max(1, round(settings.settle_s * updates_hz))
+        s = self._s
+        s[m.STEP], s[m.MEAN_STEP], s[m.RATIO], s[m.ZERO] = 1.0 / rate_hz, 1.0 / rate_hz, drive.gear_ratio, zero
+        s[m.TOP_VELOCITY] = settings.top_velocity
+        s[m.MAX_GAP] = max(settings.max_gap_s or 0.25 / settings.cutoff_hz, 1.5 / rate_hz)
+        s[m.MIN_VELOCITY], s[m.SMOOTHING] = settings.min_velocity, settings.smoothing
+        if drive.rotor_inertia is None:
+            s[m.LIMIT] = CONSTANT_SHARE * settings.cutoff_hz
+        else:
+            s[m.INERTIA] = drive.rotor_inertia * drive.gear_ratio**2
+        s[m.ALPHA], s[m.BETA], s[m.CONSTANT] = settings.alpha, settings.beta, settings.constant or 0.0
+        s[m.A_SIGMA] = 1.0 - math.exp(-1.0 / (_SIGMA_MEMORY_S * updates_hz))
+        s[m.A_TORQUE] = 1.0 - math.exp(-1.0 / (_TORQUE_MEMORY_S * updates_hz))
+        s[m.A_RECENT] = 1.0 - math.exp(-1.0 / (_RECENT_S * updates_hz))
+        s[m.A_POWER], s[m.A_BLOCK] = s[m.A_SIGMA], 1.0 / _BLOCK_MEMORY
+        s[m.A_RANGE] = 1.0 - math.exp(-1.0 / (_RANGE_S * updates_hz))
+        s[m.A_STEP] = 1.0 - math.exp(-1.0 / (_STEP_S * rate_hz))
+        s[m.INFLATION] = max(1.0, theoretical_inflation(low, factor))
+        self.reset()
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def take(
+        self,
+        t: FloatArray,
+        theta_in: FloatArray,
+        theta_out: FloatArray,
+        motor_torque: FloatArray,
+        sensor_torque: FloatArray | None = None,
+    ) -> int:
+        """Take frames at `t` (N,) [s], or one frame; returns how often the parameters were renewed.
+
+        Parameters
+        ----------
+        theta_in, theta_out : (N,) float64
+            Angles of motor, motor side, and link [rad].
+        motor_torque : (N,) float64
+            `Km*Ia`, on the motor side [N*m].
+        sensor_torque : (N,) float64 or None
+            Torque of the sensor behind the spring [N*m]; required where the start has its friction.
+
+        A frame with a value that is not finite is left out, and bridged like a missing one.
+
+        Raises
+        ------
+        ValueError
+            If channels differ in length, or the sensor's is missing.
+        """
+        channels = [np.atleast_1d(np.asarray(c, dtype=np.float64)) for c in (t, theta_in, theta_out, motor_torque)]
+        if self.sensor != (sensor_torque is not None):
+            has = "has" if self.sensor else "has no"
+            raise ValueError(f"this estimator {has} friction of a torque sensor's row: give its torque to match")
+        channels.append(
+            np.zeros_like(channels[0])
+            if sensor_torque is None
+            else np.atleast_1d(np.asarray(sensor_torque, dtype=np.float64))
+        )
+        if len({c.shape for c in channels}) > 1 or channels[0].ndim != 1:
+            raise ValueError(f"channels of shapes {', '.join(str(c.shape) for c in channels)}: all must be (N,)")
+        N = self.drive.gear_ratio
+        x = np.column_stack((channels[1] / N, channels[2], N * channels[3], channels[4]))
+        estimate = (self._theta, self._R, self._short, self._level, self._power)
+        return int(
+            take_frames(
+                self._s, self._ints, self._kinds, self._filters, self._rings, self._last, estimate, self._work,
+                channels[0], x,
+            )
+        )  # fmt: skip
+
+    def mark_gap(self) -> None:
+        """Let the filters start anew, with a new clock; parameters stay."""
+        restart(self._s, self._ints, self._short)
+
+    def reset(self) -> None:
+        """Forget all but the start, and count updates anew: for a joint that has changed, or motion after long poor.
+
+        With a factor of 1, or next to it, what is older than a change is not forgotten in any other way.
+        """
+        restart(self._s, self._ints, self._short)
+        p, s = len(self.names), self._s
+        self._theta[:], self._power[:] = self._start, 0.0
+        self._R[:] = 0.0
+        self._R[np.arange(p), np.arange(p)] = 1.0
+        self._level[:] = 0.0
+        self._level[:, m.INFLATION_SUM] = _BLOCK_PRIOR * s[m.INFLATION]
+        self._level[:, m.INFLATION_COUNT] = _BLOCK_PRIOR
+        self._level[:, m.INNOVATION] = np.nan
+        s[[m.ERROR2, m.MEAN_ERROR2, m.CHANGED, m.FORGOTTEN, m.LOW, m.HIGH, m.LEFT, m.OUTLIERS, m.TAKEN]] = 0.0
+        s[m.TIME], s[m.LAM] = np.nan, self.settings.constant or 1.0
+        self._ints[[m.UPDATES, m.REJECTED_RUN]] = 0
+
+    # -- results --------------------------------------------------------------------------------
+
+    @property
+    def theta(self) -> FloatArray:
+        """(p,) the present estimate, whether it is determined or not, a copy."""
+        return np.asarray(self._theta * self._units)
+
+    @property
+    def std(self) -> FloatArray:
+        """(p,) standard deviations of the present estimate by noise alone, with what is known from the start."""
+        return np.asarray(np.sqrt((triangle_inverse(self._root()) ** 2).sum(axis=1)) * self._units)
+
+    @property
+    def information_root(self) -> FloatArray:
+        """(p, p) upper triangle `R` with `R'R` the information, in units of the parameters' spread at the start."""
+        return self._root()
+
+    @property
+    def delay_s(self) -> float:
+        """Group delay of an estimate [s]."""
+        return float(self._ints[m.LENGTH] // 2 + self._ints[m.LENGTH2] // 2) / self.rate_hz
+
+    @property
+    def _changing(self) -> bool:
+        return bool(self._s[m.CHANGED] > 0.0 and self._s[m.FORGOTTEN] < _FORGOTTEN)
+
+    def _root(self) -> FloatArray:
+        return np.triu(self._R[:, : len(self.names)])
+
+    def report(self) -> ElasticEstimate:
+        """Return the present estimate with uncertainties."""
+        inverse = triangle_inverse(self._root())
+        leaning = (inverse**2).sum(axis=1)
+        springs = 2 if "k2" in self.names else 1
+        found = evidence(self._root(), self._theta, self._start, float(self._s[m.LEFT]), springs)
+        parameters = tuple(self._parameter(k, found, leaning) for k in range(len(self.names)))
+        reason = self._fault(parameters)
+        if reason is not None or self._in_doubt(found):
+            parameters = tuple(p if p.value is None else replace(p, status="doubtful") for p in parameters)
+        s, ints = self._s, self._ints
+        return ElasticEstimate(
+            t_s=float(s[m.TIME]),
+            parameters=parameters,
+            excited=tuple(self._excited().tolist()),
+            valid=reason is None,
+            changing=self._changing,
+            reason=reason,
+            lam=float(s[m.LAM]),
+            relative_error=math.sqrt(s[m.ERROR2]),
+            innovation=self._level[:, m.INNOVATION].copy(),
+            sigma=np.sqrt(self._level[:, m.SIGMA2]),
+            delay_s=self.delay_s,
+            frames=int(ints[m.FRAMES]),
+            masked=int(ints[m.MASKED]),
+            repeated=int(ints[m.REPEATED]),
+            gaps=int(ints[m.GAPS]),
+            rejected=int(ints[m.REJECTED]),
+            updates=int(ints[m.UPDATES]),
+        )
+
+    def _parameter(self, k: int, found: Evidence, leaning: FloatArray) -> ElasticParameter:
+        """Parameter `k` by what the rows alone tell; `leaning` (p,) variances with the start."""
+        name, unit = self.names[k], float(self._units[k])
+        value = float(self._theta[k]) * unit
+        errors = DeflectionErrors() if self.errors is None else self.errors
+        std = math.hypot(float(found.std[k]) * unit, errors.std.get(name, 0.0))
+        reason = None
+        if self._power[k] == 0.0:
+            reason = "no row has shown it yet"
+        elif found.apart[k] < COLLINEAR:
+            others = np.flatnonzero(np.abs(found.correlation[k]) > _TOGETHER)
+            names = ", ".join(self.names[i] for i in others if i != k)
+            reason = (
+                f"cannot be told from {names or 'the others'} by what is remembered: "
+                f"{'loads' if name in ('k1', 'k2') else 'speeds'} that differ are needed"
+            )
+        status: ParameterStatus = "determined"
+        if reason is None and not std <= RELATIVE_STD_LIMIT * abs(value):
+            status = "weak"
+            if not std / unit * math.sqrt(self._power[k]) <= TORQUE_EFFECT_LIMIT:
+                reason = "noise leaves it open: one standard deviation of it moves the torque by more than that"
+            elif leaning[k] > _RESTS_ON_START:
+                reason = "what is known of it is mostly the start's: more motion is needed, or a start that is larger"
+        if reason is not None:
+            return ElasticParameter(name, UNITS[name], None, None, None, None, "undetermined", reason)
+        half = _QUANTILE_95 * std
+        spans = [0.0, float(found.pull[k]) * unit, float(found.inverse[k]) * unit, errors.shift.get(name, 0.0)]
+        lower, upper = value + min(spans) - half, value + max(spans) + half
+        return ElasticParameter(name, UNITS[name], value, std, lower, upper, status)
+
+    def _in_doubt(self, found: Evidence) -> bool:
+        """Whether errors that no interval tells of may be in the values."""
+        if self.rate_hz < _FRAMES_PER_PERIOD * self.settings.cutoff_hz:
+            return True
+        if self._s[m.OUTLIERS] > _FEW_OUTLIERS * self._s[m.TAKEN]:
+            return True
+        if self._changing or self.errors is None or self.errors.doubtful or found.share < CERTAIN_SHARE:
+            return True
+        k1 = abs(float(self._theta[0] * self._units[0]))
+        return abs(self.errors.shift.get("k1", 0.0)) > (1.0 / CERTAIN_SHARE - 1.0) * k1
+
+    def _excited(self) -> BoolArray:
+        """(p,) which parameters the last few seconds alone would determine."""
+        root = np.triu(self._short[0, :, : len(self.names)])
+        inverse = triangle_inverse(root)
+        covariance = inverse @ inverse.T
+        known = np.sqrt(np.diag(covariance)) <= RELATIVE_STD_LIMIT * np.abs(self._theta)
+        return np.asarray(known & (_apart(root, covariance) >= COLLINEAR))
+
+    def _fault(self, parameters: Sequence[ElasticParameter]) -> str | None:
+        """Why the estimate must not be used, if so."""
+        k1 = parameters[0]
+        if self._ints[m.UPDATES] == 0:
+            at = "" if self.drive.rotor_inertia is not None else " at constant speed"
+            return f"no row yet: the joint has not moved{at} for as long as the filters are"
+        if k1.value is None:
+            return f"k1: {k1.reason}"
+        if k1.value <= 0.0:
+            return "the stiffness comes out negative: a sign is wrong (gear ratio, torque constant)"
+        least, stretched = self._least_slope()
+        if least <= 0.0:
+            return (
+                f"the stiffness comes out as {least:.3g} N*m/rad at a deflection of {stretched:.3g} rad, within the "
+                "range seen: record more loads that differ, or start without k2"
+            )
+        s = self._s
+        if abs(s[m.MEAN_STEP] - s[m.STEP]) > _STEP_ERROR * s[m.STEP]:
+            return f"frames come every {s[m.MEAN_STEP]:.4g} s, not {s[m.STEP]:.4g}: all speeds are wrong by as much"
+        for p in parameters:
+            if (
+                p.name.startswith("b_")
+                and p.value is not None
+                and p.std is not None
+                and p.value < -_SIGNIFICANT * p.std
+            ):
+                return f"{p.name} comes out negative: a sign or the encoders' lag is wrong, or friction is another"
+        if s[m.MEAN_ERROR2] > _UNEXPLAINED:
+            return "the model leaves more than half of the torque: something has changed, or is not modelled"
+        return None
+
+    def _least_slope(self) -> tuple[float, float]:
+        """Least stiffness over the range of deflections seen, and where [rad]."""
+        if "k2" not in self.names:
+            return float(self.theta[0]), 0.0
+        k1, k2 = self.theta[:2].tolist()
+        low, high = float(self._s[m.LOW]), float(self._s[m.HIGH])
+        ends = (low, high, 0.0) if low < 0.0 < high else (low, high)
+        return min((k1 + 3.0 * k2 * d**2, d) for d in ends)
+
+
+def _names(start: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the parameters of a start, in order."""
+    known = set(start)
+    if not known >= _NEEDED or known - set(NAMES) or len(known & _SENSOR) == 1:
+        raise ValueError(
+            f"the start has {', '.join(start) or 'nothing'}: it takes k1, b_in and b_inD, k2 for a cubic spring, b_out "
+            "and b_outC for the row of a torque sensor"
+        )
+    for name, value in start.items():
+        if not 0.0 < abs(value) < math.inf:
+            raise ValueError(f"start of {name}: {value:g}; give a value of the size that is expected")
+    return tuple(name for name in NAMES if name in known)
+
+
+def _apart(root: FloatArray, covariance: FloatArray) -> FloatArray:
+    """(p,) share of each column (squared) that the others do not explain."""
+    return np.asarray(1.0 / (np.diag(covariance) * (root**2).sum(axis=0)))

@@ -1,0 +1,76 @@
+"""How the estimate of an elastic joint went over a recording."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.online.elastic.estimator import ElasticJointEstimator
+from rt_core.types import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class ElasticHistory:
+    """Estimates at K moments.
+
+    `t` (K,) time of the newest row [s]; `value`, `std` (K, p) of the parameters `names`; `determined` (K, p) whether
+    they were, and not in doubt; `lam`, `relative_error` (K,) of the newest row; `lower`, `upper` (K, p) 95 %
+    intervals, NaN where there are none.
+    """
+
+    names: tuple[str, ...]
+    t: FloatArray
+    value: FloatArray
+    std: FloatArray
+    determined: BoolArray
+    lam: FloatArray
+    relative_error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+def follow(
+    estimator: ElasticJointEstimator,
+    t: FloatArray,
+    theta_in: FloatArray,
+    theta_out: FloatArray,
+    motor_torque: FloatArray,
+    sensor_torque: FloatArray | None = None,
+    *,
+    every_s: float = 0.1,
+) -> ElasticHistory:
+    """Let the estimator take a recording, and look at it every `every_s` in which a row was finished.
+
+    Channels (N,) are those of `ElasticJointEstimator.take`.
+    """
+    step = max(1, round(every_s * estimator.rate_hz))
+    found = []
+    for start in range(0, t.size, step):
+        part = slice(start, start + step)
+        sensor = None if sensor_torque is None else sensor_torque[part]
+        if estimator.take(t[part], theta_in[part], theta_out[part], motor_torque[part], sensor) == 0:
+            continue
+        report = estimator.report()
+        known = np.array([report.valid and p.status in ("determined", "weak") for p in report.parameters])
+        lower, upper = (
+            np.array([math.nan if end is None else end for end in ends])
+            for ends in zip(*((p.lower, p.upper) for p in report.parameters), strict=True)
+        )
+        found.append(
+            (report.t_s, estimator.theta, estimator.std, known, report.lam, report.relative_error, lower, upper)
+        )
+    p = len(estimator.names)
+    columns = list(zip(*found, strict=True)) or [()] * 8
+    return ElasticHistory(
+        estimator.names,
+        np.array(columns[0], dtype=np.float64),
+        np.array(columns[1], dtype=np.float64).reshape(-1, p),
+        np.array(columns[2], dtype=np.float64).reshape(-1, p),
+        np.array(columns[3], dtype=np.bool_).reshape(-1, p),
+        np.array(columns[4], dtype=np.float64),
+        np.array(columns[5], dtype=np.float64),
+        np.array(columns[6], dtype=np.float64).reshape(-1, p),
+        np.array(columns[7], dtype=np.float64).reshape(-1, p),
+    )

@@ -1,0 +1,25 @@
+"""Where everything of the online estimator of an elastic joint lies in its arrays."""
+
+from __future__ import annotations
+
+# Scalars.
+STEP, LAST_T, TIME, MAX_GAP, MIN_VELOCITY, SMOOTHING, LIMIT, INERTIA, ZERO, FASTEST, RATIO = range(11)
+ALPHA, BETA, CONSTANT, LAM, A_TORQUE, A_SIGMA, A_BLOCK, A_POWER, INFLATION, ERROR2, MEAN_ERROR2 = range(11, 22)
+A_RECENT, CHANGED, FORGOTTEN, LOW, HIGH, LEFT, A_RANGE, TOP_VELOCITY, MEAN_STEP, A_STEP = range(22, 32)
+OUTLIERS, TAKEN = 32, 33
+SCALARS = 34
+# Integers.
+LENGTH, LENGTH2, FACTOR, RING_AT, SIGNALS_AT, COUNT, CLEAN, GOOD, SINCE, SHORT_AGE, WINDOW = range(11)
+FRAMES, MASKED, REPEATED, GAPS, UPDATES, REJECTED, REJECTED_RUN, MOST_REJECTED, BLOCK_ROWS, SETTLE_ROWS = range(11, 21)
+ROWS, MOST_EXCESS, CHANGE_ROWS = 21, 22, 23
+INTEGERS = 24
+# Of each row, motor and sensor.
+INNOVATION, SIGMA2, WEIGHT2, TORQUE2, TORQUE_MEAN2, MOVED, SIGMA_SUM, SIGMA_COUNT = range(8)
+BLOCK_SUM, BLOCK_COUNT, INFLATION_SUM, INFLATION_COUNT, RECENT2, EXCESS = range(8, 14)
+LEVELS = 14
+#: Low-passed signals of a row: deflection, its cube, speeds of motor and link, sign, torques of motor and sensor.
+SIGNALS = 7
+#: Kinds of parameters, by `kinds`.
+K1, K2, B_IN, B_IN_D, B_OUT, B_OUT_C = range(6)
+#: Least information in the window of the excitation report, as a root and in units of the start's.
+SHORT_FLOOR = 1e-4

@@ -1,0 +1,67 @@
+"""Settings of the online estimator of an elastic joint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ElasticOnlineSettings:
+    """How frames are filtered, and how old ones are forgotten.
+
+    Attributes
+    ----------
+    cutoff_hz : float
+        Cut-off (-6 dB) of the linear-phase low-pass on both sides of the regression.
+    update_hz : float
+        Rate of the rows, each of which renews the parameters.
+    alpha, beta : float
+        Variable forgetting (Sun et al., eq. 44), per update: lambda = (1 - alpha) + alpha*exp(beta*e^2).
+    constant : float or None
+        A constant forgetting factor per update, from 0.5 to 1, in place of the variable one.
+    min_velocity : float
+        Joint-side speed below which samples are left out [rad/s].
+    smoothing : float
+        `eps` of `tanh(v/eps)` in place of the sign of the speed [rad/s], joint side.
+    start_spread : float
+        Standard deviation of each start value, as a share of it.  Forgetting never makes a parameter less known.
+    excitation_s : float
+        Window of the excitation report [s]: it rests on the data of the last one to two windows.
+    settle_s : float
+        Motion after which the noise level is trusted [s]; before, a share of the torque stands in for it.
+    max_gap_s : float or None
+        Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
+    top_velocity : float
+        No joint turns faster [rad/s], joint side: a frame whose angles would need more since the last is left out.
+    """
+
+    cutoff_hz: float = 10.0
+    update_hz: float = 100.0
+    alpha: float = 0.05
+    beta: float = -4.68
+    constant: float | None = None
+    min_velocity: float = 2e-3
+    smoothing: float = 0.0
+    start_spread: float = 1.0
+    excitation_s: float = 5.0
+    settle_s: float = 10.0
+    max_gap_s: float | None = None
+    top_velocity: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        for name in ("cutoff_hz", "update_hz", "start_spread", "excitation_s", "settle_s", "top_velocity"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        for name in ("min_velocity", "smoothing"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative, not {getattr(self, name)}")
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha must lie between 0 and 1, not {self.alpha}")
+        if not -math.inf < self.beta < 0.0:
+            raise ValueError(f"beta must be negative, not {self.beta}")
+        if self.constant is not None and not 0.5 <= self.constant <= 1.0:
+            raise ValueError(f"constant must lie between 0.5 and 1, not {self.constant}")
+        if self.max_gap_s is not None and not 0.0 < self.max_gap_s < math.inf:
+            raise ValueError(f"max_gap_s must be positive, not {self.max_gap_s}")

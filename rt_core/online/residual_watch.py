@@ -1,0 +1,209 @@
+"""Has the residual of a joint become larger, all at once?  A CUSUM on blocks, with the rate of its false alarms.
+
+The mean square of a block, to the power 0.31, is close to a normal variable (a little below the cube root of Wilson and
+Hilferty 1931: the rows of a block are correlated, which makes the tail heavier than a chi-square variable's).  Mean,
+spread, and correlation with the block before are learned from the joint's own blocks, whatever the noise and the
+structural error of the model are.  With them the next block becomes
+
+    Q = normal deviate of a t-distributed variable, t = (y - expected)/(s*sqrt(1 + 1/N)), N - 1 degrees of freedom
+
+(Quesenberry 1991, SPC Q charts for start-up processes: the Q of independent normal blocks are independent standard
+normal variables, however few blocks were learned from).  A one-sided CUSUM (Page 1954) adds up `Q - kappa`, each block
+at most `SHARE` of the height, so that three blocks in sequence are needed at least: a push lasts less long.  The height
+follows from the mean number of blocks between two false alarms, by a Markov chain (Brook, Evans 1972).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from rt_core.jit import jit
+from rt_core.types import BoolArray, FloatArray
+
+#: Power of a mean square that is close to normal.
+POWER = 0.31
+#: No block counts for more than this share of the height.
+SHARE = 0.35
+#: Largest correlation of neighbours that is allowed for, and how many standard deviations of the one before count.
+MOST_CORRELATED, USUAL = 0.5, 3.0
+#: Blocks that are waited before one is learned from: what a change begins with must not count as usual.
+DELAY = 20
+#: Reference values that heights are worked out for, in standard deviations of a block.
+KAPPAS = np.linspace(1.0, 2.5, 7)
+
+_STATES = 120
+_LOWEST = 0.5  # height that is looked at
+#: Longest mean run that can be asked for: beyond it the chain is singular to rounding.
+LONGEST_RUN = 1e12
+
+# Columns of a joint's state.
+COUNT, MEAN, VARIANCE, COVARIANCE, KAPPA, HEIGHT, CUSUM, RUN, WAITING = range(9)
+WIDTH = 9 + DELAY
+
+
+def run_length(kappa: float, height: float) -> float:
+    """Mean number of standard normal blocks until the CUSUM of reference value `kappa` reaches `height`, from zero."""
+    width = 2.0 * height / (2 * _STATES - 1)
+    centres = width * np.arange(_STATES)
+    edge = centres[None, :] + 0.5 * width - centres[:, None]  # largest step from one state to another
+    below = np.where(edge < SHARE * height, ndtr(edge + kappa), 1.0)
+    moves = np.diff(below, axis=1, prepend=0.0)
+    return float(np.linalg.solve(np.eye(_STATES) - moves, np.ones(_STATES))[0])
+
+
+def cusum_height(kappa: float, blocks: float) -> float:
+    """Height that is reached once in `blocks` blocks on average, or less often where even the least height is.
+
+    Raises
+    ------
+    ValueError
+        If `blocks` is more than `LONGEST_RUN`.
+    """
+    if not blocks <= LONGEST_RUN:
+        raise ValueError(f"one false alarm in {blocks:.3g} blocks cannot be worked out: at most {LONGEST_RUN:g}")
+
+    def excess(height: float) -> float:
+        return float(np.log(run_length(kappa, height)) - np.log(blocks))
+
+    highest = _LOWEST
+    while excess(highest) < 0.0:
+        highest += 1.0
+    return highest if highest == _LOWEST else float(brentq(excess, highest - 1.0, highest, xtol=1e-4))
+
+
+@lru_cache
+def _heights(blocks: float) -> tuple[float, ...]:
+    return tuple(cusum_height(float(kappa), blocks) for kappa in KAPPAS)
+
+
+@jit
+def normal_deviate(t: float, dof: float) -> float:
+    """Return the normal deviate of the same probability as `t` of Student's distribution.
+
+    Hill 1970, Algorithm 395 of CACM; for 5 and more degrees of freedom.
+    """
+    a = dof - 0.5
+    b = 48.0 * a * a
+    y = a * np.log1p(t * t / dof)
+    z = ((((-0.4 * y - 3.3) * y - 24.0) * y - 85.5) / (0.8 * y * y + 100.0 + b) + y + 3.0) / b + 1.0
+    return float(np.copysign(z * np.sqrt(y), t))
+
+
+@jit
+def learn(row: FloatArray, y: float, after: float, memory: float) -> None:
+    """Let a joint's usual level and spread follow `y`, and their correlation `y` with the block `after` it.
+
+    All blocks count alike until there are `memory`.
+    """
+    row[COUNT] = min(row[COUNT] + 1.0, memory)
+    gain = 1.0 / row[COUNT]
+    delta = y - row[MEAN]
+    row[MEAN] += gain * delta
+    row[VARIANCE] = (1.0 - gain) * (row[VARIANCE] + gain * delta * delta)
+    row[COVARIANCE] += gain * (delta * (after - row[MEAN]) - row[COVARIANCE])
+
+
+@jit
+def take_block(
+    row: FloatArray, mean_square: float, need: float, memory: float, tolerated: float, kappas: FloatArray,
+    heights: FloatArray,
+) -> bool:  # fmt: skip
+    """Take a block of one joint; True if the height is reached, and the sum begins anew.
+
+    `row` (WIDTH,) is the joint's state.  After `need` blocks the watch begins; `tolerated` is the relative rise of
+    `y` that does not count, as far as `kappas` reach.
+    """
+    y = mean_square**POWER
+    alarm = False
+    count = row[COUNT]
+    if count >= need:
+        dof = count - 1.0
+        std = max(np.sqrt(row[VARIANCE] * count / dof), 1e-9 * row[MEAN] + 1e-300)
+        if row[KAPPA] == 0.0:
+            row[KAPPA] = min(max(tolerated * row[MEAN] / std, kappas[0]), kappas[-1])
+            row[HEIGHT] = np.interp(row[KAPPA], kappas, heights)
+        correlation = min(max(row[COVARIANCE] / max(row[VARIANCE], 1e-300), 0.0), MOST_CORRELATED)
+        before = row[WIDTH - DELAY + int(row[WAITING]) - 1] - row[MEAN] if row[WAITING] > 0.0 else 0.0
+        expected = row[MEAN] + correlation * min(max(before, -USUAL * std), USUAL * std)
+        spread = std * np.sqrt((1.0 - correlation * correlation) * (1.0 + 1.0 / count))
+        q = normal_deviate((y - expected) / spread, dof)
+        row[CUSUM] = max(0.0, row[CUSUM] + min(q - row[KAPPA], SHARE * row[HEIGHT]))
+        row[RUN] = row[RUN] + 1.0 if row[CUSUM] > 0.0 else 0.0
+        if row[CUSUM] >= row[HEIGHT]:
+            alarm = True
+            row[CUSUM] = 0.0
+            row[WAITING] = 0.0  # what led to it is not learned from
+            return alarm
+    waiting = int(row[WAITING])
+    ring = row[WIDTH - DELAY :]
+    if waiting == DELAY:
+        learn(row, ring[0], ring[1], memory)
+        for k in range(DELAY - 1):
+            ring[k] = ring[k + 1]
+        waiting -= 1
+    ring[waiting] = y
+    row[WAITING] = waiting + 1.0
+    return alarm
+
+
+@jit
+def take_blocks(
+    rows: FloatArray, mean_squares: FloatArray, need: float, memory: float, tolerated: float, kappas: FloatArray,
+    heights: FloatArray, alarms: BoolArray,
+) -> None:  # fmt: skip
+    """Let every joint take its blocks: `mean_squares` (K, n), NaN where it did not move; into `alarms` (K, n)."""
+    for k in range(mean_squares.shape[0]):
+        for j in range(mean_squares.shape[1]):
+            value = mean_squares[k, j]
+            alarms[k, j] = not np.isnan(value) and take_block(rows[j], value, need, memory, tolerated, kappas, heights)
+
+
+class ResidualWatch:
+    """The CUSUMs of all joints.
+
+    Parameters
+    ----------
+    n : int
+        Joints.
+    blocks : float
+        Mean number of blocks between two false alarms of all joints together.
+    need, memory : int
+        Blocks of a joint from which its level is learned before the watch begins, and at most.
+    excess : float
+        Relative rise of the mean square that is tolerated, as far as it is between 1 and 2.5 standard deviations of
+        the blocks.
+    """
+
+    def __init__(self, n: int, blocks: float, need: int, memory: int, excess: float) -> None:
+        self.need, self.memory = float(need), float(memory)
+        self.tolerated = (1.0 + excess) ** POWER - 1.0
+        self.heights = np.array(_heights(n * blocks))
+        self.rows = np.zeros((n, WIDTH))
+        self.take(np.full(n, np.nan))  # compiled now
+
+    def take(self, mean_square: FloatArray) -> BoolArray:
+        """Take a block's mean squares (n,), NaN of joints that did not move; (n,) which of them are too large now."""
+        return np.asarray(self.take_all(mean_square[None])[0])
+
+    def take_all(self, mean_squares: FloatArray) -> BoolArray:
+        """Take blocks (K, n) one after the other; (K, n) what each of them has told."""
+        alarms = np.zeros(mean_squares.shape, dtype=np.bool_)
+        take_blocks(self.rows, mean_squares, self.need, self.memory, self.tolerated, KAPPAS, self.heights, alarms)
+        return alarms
+
+    @property
+    def learned(self) -> BoolArray:
+        """(n,) joints that are watched."""
+        return np.asarray(self.rows[:, COUNT] >= self.need)
+
+    def restart(self) -> None:
+        """Let the sums begin anew; levels stay."""
+        self.rows[:, [CUSUM, RUN, WAITING]] = 0.0
+
+    def forget(self) -> None:
+        """Learn levels anew."""
+        self.rows[:] = 0.0

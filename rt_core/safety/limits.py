@@ -1,0 +1,170 @@
+"""What each joint may do, and how it is told that one did not keep to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from rt_core.types import FloatArray
+
+Quantity: TypeAlias = Literal[
+    "value",
+    "position",
+    "jump",
+    "velocity",
+    "acceleration",
+    "room to stop",
+    "torque",
+    "start",
+    "end",
+    "closing",
+    "following error",
+    "temperature",
+]
+
+#: How each is said; the others are `joint NAME: WHAT REACHED, at most ALLOWED`.
+_WORDS: dict[Quantity, str] = {
+    "value": "joint {joint}: {number} is no value{when}",
+    "position": "joint {joint}: position {reached}{when}, the limit is {allowed}",
+    "jump": "joint {joint}: its position jumps by {reached}{when}, at most {allowed} a step is allowed",
+    "room to stop": "joint {joint}: a stop begun{when} would end at {reached}, the limit is {allowed}",
+    "start": "joint {joint}: does not begin at rest but with {reached}, at most {allowed} is allowed",
+    "end": "joint {joint}: does not end at rest but with {reached}, at most {allowed} is allowed",
+    "closing": "joint {joint}: a period ends {reached} from where it begins, at most {allowed} is allowed",
+    "following error": "joint {joint} is {reached} from its command{when}, at most {allowed} is allowed",
+}
+
+
+class SafetyError(ValueError):
+    """Something that the arm must not do now; the message says why, and what to do."""
+
+
+class PermitError(SafetyError):
+    """There is no permission for what was asked."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A limit that is not kept.
+
+    Attributes
+    ----------
+    joint : str
+    what : str
+        Which quantity; "value" if it is not a finite number.
+    reached, allowed : float
+    unit : str
+        Of both.
+    at_s : float or None
+        Time along a trajectory; None of what happens now.
+    """
+
+    joint: str
+    what: Quantity
+    reached: float
+    allowed: float
+    unit: str
+    at_s: float | None = None
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return _WORDS.get(self.what, "joint {joint}: {what} {reached}{when}, at most {allowed} is allowed").format(
+            joint=self.joint,
+            what=self.what,
+            number=self.reached,
+            reached=f"{self.reached:.4g} {self.unit}",
+            allowed=f"{self.allowed:.4g} {self.unit}",
+            when="" if self.at_s is None else f" at {self.at_s:.6g} s",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SafetyLimits:
+    """What each joint may do, as told and as measured; arrays (n,), infinite where there is no limit.
+
+    Attributes
+    ----------
+    joints, units : tuple of str
+        Names, and "rad" or "m" for each.
+    lower, upper : (n,) float64
+        Commanded position.
+    velocity, acceleration : (n,) float64
+        Of the commands; `velocity` times the cycle is the largest step of a command.
+    overspeed : (n,) float64
+        Measured velocity.
+    effort : (n,) float64
+        Torque, predicted and measured [N*m] or [N].
+    following_error : (n,) float64
+        Between command and measured position of one cycle.
+    temperature : (n,) float64
+        [degC].
+    blind_s : float
+        How long drives may go on by themselves, at the speed that they have, before a stop begins.
+
+    Raises
+    ------
+    SafetyError
+        Not one value for each joint, or one that leaves a joint nothing.
+    """
+
+    joints: tuple[str, ...]
+    units: tuple[str, ...]
+    lower: FloatArray
+    upper: FloatArray
+    velocity: FloatArray
+    acceleration: FloatArray
+    overspeed: FloatArray
+    effort: FloatArray
+    following_error: FloatArray
+    temperature: FloatArray
+    blind_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the shapes, and that there is something left."""
+        for item in fields(self):
+            if item.name == "blind_s":
+                continue
+            values = getattr(self, item.name)
+            if len(values) != self.n:
+                raise SafetyError(f"{item.name}: {len(values)} values for {self.n} joints")
+            if item.name in ("joints", "units", "lower", "upper"):
+                continue
+            for joint, value in zip(self.joints, values, strict=True):
+                if not value > 0.0:
+                    raise SafetyError(f"joint {joint}: {item.name} limit {value:g} is not above 0")
+        for joint, low, high in zip(self.joints, self.lower, self.upper, strict=True):
+            if not low < high:
+                raise SafetyError(f"joint {joint}: lower limit {low:g} is not below the upper limit {high:g}")
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.joints)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Limits without which an arm is not moved, such as `velocity of joint_2`."""
+        return tuple(
+            f"{name} of {joint}"
+            for name in ("lower", "upper", "velocity", "acceleration", "following_error")
+            for joint, value in zip(self.joints, getattr(self, name), strict=True)
+            if not np.isfinite(value)
+        )
+
+    def violation(
+        self, what: Quantity, joint: int, reached: float, allowed: float, at_s: float | None = None
+    ) -> Violation:
+        """Name a limit of joint number `joint` that is not kept."""
+        unit = self.units[joint]
+        speed = f"{unit}/s"
+        shown = {
+            "velocity": speed,
+            "start": speed,
+            "end": speed,
+            "acceleration": f"{speed}^2",
+            "torque": "N*m" if unit == "rad" else "N",
+            "temperature": "degC",
+        }
+        return Violation(self.joints[joint], what, float(reached), float(allowed), shown.get(what, unit), at_s)

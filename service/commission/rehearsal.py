@@ -1,0 +1,226 @@
+"""A rehearsal: commissioning of a simulated arm in a daemon of its own.
+
+The arm that is simulated is not the one that is described: masses, rotor inertias and friction differ by some ten per
+cent, as those of a real arm do from its data sheet.  Nothing of what it really is goes into the commissioning.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from drivers.robot_file import RobotFile, robot_from_source
+from rt_core.commissioning.torque_constant import payload_parameters
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from service.client import Control
+from service.commission.errors import CommissionError
+from service.commission.settings import Payload
+from service.commission.site import Site
+from service.config import Config, parse_config
+from service.files import write_text
+from service.launch import DaemonProcess, LaunchError
+
+ARM = "rehearsal"
+#: How far the simulated arm's masses and its other values are from the description, at most.
+_MASS, _REST = 0.15, 0.25
+#: Where a description knows no friction or rotor inertia: shares of the effort limit, at the velocity limit.
+_DRY, _VISCOUS, _ARMATURE = 0.03, 0.05, 0.01
+_UNKNOWN_EFFORT = 50.0
+_CURRENT = 10.0  # of a motor at the effort limit [A], where no torque constant is known
+#: The arm begins so far from mid-range, as a share of its range, so that gravity shows.
+_BENT = 0.1
+#: A machine that is busy with other things is no reason to stop a simulated arm; half the usual rate spares it.
+_RATE_HZ = 500.0
+_SAFETY = {"silence_s": 3.0, "heartbeat_s": 3.0, "permit_max_s": 3600.0}
+
+
+class Rehearsal:
+    """A simulated arm in a daemon that runs as long as this does; a context manager.
+
+    Parameters
+    ----------
+    robot : RobotFile
+        With link parameters.
+    folder : Path
+        Where recordings, jobs and the daemon's log go.
+    seed : int
+        Of sensor noise, and of how the arm differs from its description.
+    current_only : bool
+        The arm delivers the motors' current and no torque, where the description has a transmission.
+
+    Raises
+    ------
+    CommissionError
+        The description has no link parameters to simulate.
+    """
+
+    rehearsal = True
+
+    def __init__(self, robot: RobotFile, folder: Path, seed: int = 1, *, current_only: bool = False) -> None:
+        if robot.model.inertial is None:
+            raise CommissionError(
+                f"robot {robot.model.name} has no link parameters: a rehearsal simulates the arm and needs masses; add "
+                "them to the robot file, or commission the real arm of a running daemon by --arm"
+            )
+        self._robot, self._folder, self._seed = robot, folder, seed
+        self._current_only = current_only and robot.model.transmission is not None
+        self._payload: Payload | None = None
+        self._open = ExitStack()
+        self._site: Site | None = None
+
+    def site(self) -> Site:
+        """Return the arm; starts the daemon the first time."""
+        if self._site is None:
+            daemon = self._open.enter_context(DaemonProcess(self._config(), self._folder / "daemon.log"))
+            control = self._open.enter_context(Control(daemon.endpoints["control"]))
+            self._site = Site(control, ARM)
+        return self._site
+
+    def mount(self, payload: Payload | None) -> None:
+        """Begin again with the payload on the flange, or without."""
+        self.close()
+        self._payload = payload
+
+    def close(self) -> None:
+        """End the daemon."""
+        self._site = None
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _config(self) -> Config:
+        robot, truth = self._folder / "robot.toml", self._folder / "simulated.toml"
+        model = self._robot.model
+        write_text(robot, toml_text(self._robot.source))
+        source = disturbed(self._robot, self._seed)
+        write_text(truth, toml_text(source if self._payload is None else loaded(source, self._payload)))
+        lower, upper = (np.array([getattr(joint, name) for joint in model.joints]) for name in ("lower", "upper"))
+        settings: dict[str, Any] = {"seed": self._seed, "rate_hz": _RATE_HZ}
+        if self._current_only:
+            settings["channels"] = ["q", "dq", "current", "setpoint"]
+        arm = {
+            "name": ARM,
+            "robot": str(robot),
+            "driver": {
+                "kind": "sim",
+                "mode": "csp",
+                "start": (0.5 * (lower + upper) + _BENT * (upper - lower)).tolist(),
+                "robot": str(truth),
+                "settings": settings,
+            },
+            "safety": _SAFETY,
+            "recorder": {"enabled": False, "directory": str(self._folder / "recordings")},
+            "state": {"resume": False},
+        }
+        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+        daemon = {"name": "commission", "state_dir": str(self._folder / "state"), "log_level": "warning", **ports}
+        table = {"daemon": daemon, "jobs": {"priority": "low"}, "arm": [arm]}
+        return parse_config(table, "thetad commission", self._folder)
+
+
+def disturbed(robot: RobotFile, seed: int) -> dict[str, Any]:
+    """Return the source of an arm that differs from its description; the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    model, source = robot.model, json.loads(json.dumps(robot.source))
+    given = {joint["name"]: joint for joint in source["joint"]}
+    tables = []
+    for k, joint in enumerate(model.joints):
+        table: dict[str, Any] = given.get(joint.name, {"name": joint.name})
+        mass, rest = 1.0 + _MASS * rng.uniform(-1.0, 1.0), 1.0 + _REST * rng.uniform(-1.0, 1.0, 3)
+        if source["kinematics"] == "urdf":
+            assert model.inertial is not None
+            phi = mass * model.inertial[k]
+            table.pop("com", None)
+            table |= {"mass": float(phi[0]), "first_moment": phi[1:4].tolist(), "inertia": phi[4:].tolist()}
+            table["inertia_about"] = "origin"
+        else:
+            for key in ("mass", "first_moment", "inertia"):
+                if key in table:
+                    table[key] = (mass * np.array(table[key])).tolist()
+        table |= _drive(model, k, rest.tolist())
+        tables.append(table)
+    source["joint"] = tables
+    if "transmission" in source and not source["transmission"].get("torque_constant"):
+        assert model.transmission is not None
+        effort = np.array([joint.effort if np.isfinite(joint.effort) else _UNKNOWN_EFFORT for joint in model.joints])
+        constants = effort / np.abs(np.diag(model.transmission.matrix)) / _CURRENT * rng.uniform(0.8, 1.2, model.n)
+        source["transmission"]["torque_constant"] = constants.tolist()
+    return dict(source)
+
+
+def loaded(source: dict[str, Any], payload: Payload) -> dict[str, Any]:
+    """Return the source of the arm with a point mass on its flange."""
+    model = robot_from_source(source).model
+    assert model.inertial is not None
+    carried: dict[str, Any] = json.loads(json.dumps(source))
+    table = carried["joint"][-1]
+    for key in ("com", "first_moment", "inertia", "inertia_about"):
+        table.pop(key, None)
+
+    def link(phi: FloatArray) -> FloatArray:
+        """Parameters that the model has for those of the file, whatever frame they are about there."""
+        table.update(mass=float(phi[0]), first_moment=phi[1:4].tolist(), inertia=phi[4:].tolist())
+        table["inertia_about"] = "origin"
+        inertial = robot_from_source(carried).model.inertial
+        assert inertial is not None
+        return np.asarray(inertial[-1])
+
+    one = np.eye(1, 10)[0]
+    columns = [link(one)] + [link(one + unit) - link(one) for unit in np.eye(10)[1:]]
+    link(
+        np.linalg.solve(
+            np.array(columns).T, model.inertial[-1] + payload_parameters(model, payload.mass, payload.centre)
+        )
+    )
+    return carried
+
+
+def _drive(model: RobotModel, k: int, factors: list[float]) -> dict[str, float]:
+    """Rotor inertia and friction of a joint; usual ones where the description knows none."""
+    joint, dynamics = model.joints[k], model.dynamics
+    effort = joint.effort if np.isfinite(joint.effort) else _UNKNOWN_EFFORT
+    dry, viscous, armature = _DRY * effort, _VISCOUS * effort / joint.velocity, _ARMATURE * effort / joint.velocity
+    breakaway = 0.0
+    if dynamics is not None:
+        known = (dynamics.coulomb[k], dynamics.viscous[k], dynamics.armature[k])
+        dry, viscous, armature = (float(v) or other for v, other in zip(known, (dry, viscous, armature), strict=True))
+        breakaway = float(dynamics.breakaway[k])
+    fields = {field for _, _, field in model.friction.terms}
+    values = {"coulomb": factors[0] * dry, "viscous": factors[1] * viscous, "breakaway": factors[0] * breakaway}
+    found = {name: value for name, value in values.items() if name in fields and value > 0.0}
+    return found | ({"armature": factors[2] * armature} if model.armature else {})
+
+
+def toml_text(source: dict[str, Any]) -> str:
+    """Write the source of a robot as a robot file."""
+    scalars = {key: value for key, value in source.items() if not isinstance(value, dict) and key != "joint"}
+    lines = [f"{key} = {_value(value)}" for key, value in scalars.items()]
+    for joint in source.get("joint", ()):
+        lines += ["", "[[joint]]", *(f"{key} = {_value(value)}" for key, value in joint.items())]
+    for name, table in source.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]", *(f"{key} = {_value(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, float):
+        return repr(float(value))
+    return json.dumps(value, ensure_ascii=True)
+
+
+__all__ = ["ARM", "LaunchError", "Rehearsal", "disturbed", "toml_text"]

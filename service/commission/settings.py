@@ -1,0 +1,79 @@
+"""What a commissioning does, and how far it goes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from service.methods import Method
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A body of known mass [kg] with its centre [m] in the frame of the flange."""
+
+    mass: float
+    centre: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class CommissionSettings:
+    """Sizes of motions, times, and what counts as validated.
+
+    Attributes
+    ----------
+    small_rad, small_m : float
+        Way of the first motion of each joint.
+    speeds : tuple of float
+        Of the friction sweep, as shares of the velocity limits, ascending.
+    sweep_s : float
+        Time at constant speed, each way.
+    room : float
+        Share of each joint's range that sweeps use, about the posture in which the arm stood.
+    period_s, harmonics, starts, seed : float and int
+        Of the design of the trajectories.
+    excite : dict
+        Further parameters of the job `excite`.
+    first_speed : float
+        Share of its speed at which a designed trajectory is run first.
+    periods, validation_periods : int
+    method : str
+        Of the identification.
+    least_R : float
+        Correlation of measured and predicted torque that each joint needs on the validation run.
+    payload : Payload or None
+    promote : bool
+        Make the model the arm's active one, if it is validated.
+    """
+
+    small_rad: float = 0.06
+    small_m: float = 0.01
+    speeds: tuple[float, ...] = (0.006, 0.012, 0.025, 0.05, 0.1, 0.2)
+    sweep_s: float = 2.5
+    room: float = 0.4
+    period_s: float = 10.0
+    harmonics: int = 5
+    starts: int = 1
+    seed: int = 0
+    excite: dict[str, Any] = field(default_factory=dict)
+    first_speed: float = 1.0 / 3.0
+    periods: int = 3
+    validation_periods: int = 2
+    method: Method = "wls"
+    least_R: float = 0.97
+    payload: Payload | None = None
+    promote: bool = False
+
+    @property
+    def longest_run_s(self) -> float:
+        """Length of the longest run of a designed trajectory."""
+        slow_s = self.period_s / self.first_speed if self.first_speed < 1.0 else 0.0
+        return max(slow_s, max(self.periods, self.validation_periods) * self.period_s)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, to be compared with those of an earlier call."""
+        found = asdict(self)
+        found["speeds"] = list(self.speeds)
+        if self.payload is not None:
+            found["payload"]["centre"] = list(self.payload.centre)
+        return found

@@ -1,0 +1,150 @@
+"""What is told of an identification: the model file, the facts for people, the page, the figures for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.recording import Recording, Span
+from drivers.robot_file import RobotFile
+from rt_core.batch.estimate import EstimatorOptions
+from rt_core.batch.identify import Identification
+from rt_core.batch.preprocess import SignalSettings
+from rt_core.optimise.run import Callback
+from rt_core.types import FloatArray
+from service.identification import identify_recording
+from service.model_file import batch_document
+from service.report import html_report
+
+#: What of a model file is not told: only programs that predict with it need it.
+_BULK = ("theta", "covariance", "robot", "metrics", "format")
+
+
+@dataclass(frozen=True)
+class IdentificationReport:
+    """An identification and what it was made from.
+
+    Attributes
+    ----------
+    document : dict
+        The model file; of a model that does not explain its recording, without the values that people read.
+    """
+
+    result: Identification
+    robot: RobotFile
+    recording: Recording
+    settings: SignalSettings
+    span: Span | None
+    document: dict[str, Any]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the model explains the recording."""
+        return self.result.verdict != "not_explained"
+
+    @property
+    def predicted(self) -> FloatArray:
+        """(K, n) torque of the model at the rows."""
+        return self.result.rows.predict(self.result.theta)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Tell what was done, as pairs of name and value for people."""
+        result, robot, recording = self.result, self.robot, self.recording
+        rows, trim = result.rows, self.settings.trim
+        count = ", ".join(str(int(c)) for c in result.metrics.count)
+        facts = [
+            ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
+            ("recording", f"{recording.path}, span {span_text(self.span)}, sha256 {recording.sha256[:12]}"),
+            ("method", f"{result.options.method}, {len(result.base)} base parameters"),
+            ("band", band_text(self.settings, rows.rate_hz, rows.band_hz)),
+            ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({trim:.3g} s cut at both ends of the recording)"),
+            ("rows", f"{count} per joint{selection_text(self.settings)}"),
+            (
+                "condition number",
+                f"{result.solution.condition_number:.0f}, "
+                f"{result.solution.scaled_condition_number:.0f} with unit columns",
+            ),
+            ("relative torque error", f"{100 * result.metrics.relative_error:.2f} %"),
+        ]
+        if result.temperatures is not None:
+            pairs = zip(result.temperatures.lower, result.temperatures.upper, strict=True)
+            facts.append(("temperatures", ", ".join(f"{low:.1f} to {high:.1f}" for low, high in pairs) + " degC"))
+        if result.impossible_temperatures:
+            facts.append(("temperatures that cannot be", f"{result.impossible_temperatures}, left out"))
+        if needed := self.document.get("needs_gravity"):
+            facts.append(("undetermined without gravity", ", ".join(needed)))
+        if not result.gravity.sensitive:
+            facts.append(("gravity", "these data fit equally well with any mounting direction: it is not verified"))
+        return facts
+
+    def html(self) -> str:
+        """Self-contained page."""
+        result, search = self.result, self.result.estimate.search
+        name = "a recording" if self.recording.path is None else self.recording.path.name
+        return html_report(
+            f"{self.robot.model.name}: identification from {name}",
+            self.robot.model,
+            result.rows,
+            self.predicted,
+            result.metrics,
+            result.verdict,
+            result.reasons,
+            self.facts(),
+            self.document["parameters"] if self.accepted else (),
+            identification=result,
+            constants=self.document["constants"] if self.accepted else (),
+            history=[] if search is None else [search.history],
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return the `--json` result: the model file without the bulk, metrics on top."""
+        document = self.document
+        kept = {k: v for k, v in document.items() if k not in _BULK}
+        if not self.accepted:
+            kept["standard"] = None
+        robot = {k: v for k, v in document["robot"].items() if k != "source"}
+        metrics: dict[str, Any] = document["metrics"]
+        return metrics | kept | {"robot": robot}
+
+
+def report_identification(
+    recording: Recording,
+    robot: RobotFile,
+    settings: SignalSettings,
+    *,
+    options: EstimatorOptions | None = None,
+    span: Span | None = None,
+    callback: Callback | None = None,
+    created: str | None = None,
+) -> IdentificationReport:
+    """Identify as `identify_recording` does, and make the model file; `created` as in `batch_document`."""
+    result = identify_recording(recording, robot, settings, options=options, span=span, callback=callback)
+    document = batch_document(result, robot, recording, settings, span, created)
+    if result.verdict == "not_explained":
+        for row in document["parameters"]:
+            row.update(value=None, status="invalid")
+        for row in document["constants"]:
+            row.update(value=None, lower=None, upper=None, status="invalid")
+        for row in document["joints"]:
+            row.update(counts={})
+    return IdentificationReport(result, robot, recording, settings, span, document)
+
+
+def span_text(span: Span | None) -> str:
+    """Which part of a recording was used."""
+    return "0:1" if span is None else str(span)
+
+
+def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
+    """How signals were filtered, in words."""
+    return (
+        f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
+        f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
+    )
+
+
+def selection_text(settings: SignalSettings) -> str:
+    """Which samples were left out for being slow, in words."""
+    if settings.min_velocity is None or not settings.min_velocity.any():
+        return ", all samples"
+    return ", samples with |dq| of at least " + " ".join(f"{v:g}" for v in settings.min_velocity)

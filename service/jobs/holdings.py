@@ -1,0 +1,143 @@
+"""What the jobs process keeps below the state directory: the queue, results, windows of frames, folders of runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.jobs.artifacts import ArtifactError, Artifacts
+from service.jobs.config import JobsConfig
+from service.jobs.places import Places
+from service.jobs.queue import Queue
+from service.jobs.references import References
+from service.jobs.retention import needed_files, purge
+from service.jobs.salvage import Salvaged, finish_salvage, salvage
+from service.jobs.store import FILE_NAME, Store, StoreCorruptError, StoreError
+
+_NEW_S = 3600.0  # a window younger than this may belong to a job that is being submitted
+
+
+@dataclass
+class Holdings:
+    """An open queue and the folders beside it."""
+
+    directory: Path
+    queue: Queue
+    artifacts: Artifacts
+    references: References
+    salvaged: Salvaged | None = None
+
+    @classmethod
+    def open(cls, directory: Path, places: Places | None = None) -> Holdings:
+        """Open what is in `directory`, which is made; a damaged queue is set aside and what can be read is kept.
+
+        Clients may name files in `places`; None: in any.
+
+        Raises
+        ------
+        StoreError
+            The queue cannot be used now; to try again later may help.
+        """
+        salvaged = None
+        try:
+            for folder in (directory, directory / "windows", directory / "runs"):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = directory / FILE_NAME
+            artifacts = Artifacts(directory)
+            finish_salvage(path)
+            try:
+                store = Store(path)
+            except StoreCorruptError:
+                salvaged = salvage(path)
+                store = Store(path)
+        except OSError as error:
+            raise StoreError(f"{error.filename or directory}: {error.strerror}") from error
+        queue = Queue(store)
+        return cls(directory, queue, artifacts, References(queue, artifacts, places or Places()), salvaged)
+
+    @property
+    def runs(self) -> Path:
+        """Folders of the runs under way."""
+        return self.directory / "runs"
+
+    @property
+    def windows(self) -> Path:
+        """Windows of frames that jobs read."""
+        return self.directory / "windows"
+
+    def free_mb(self) -> float:
+        """Room on the disk [10^6 bytes]; raises `StoreError`."""
+        with _disk(self.directory):
+            found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize * 1e-6
+
+    def clear_runs(self) -> None:
+        """Remove what runs have left that are no more; raises `StoreError`."""
+        with _disk(self.runs):
+            for folder in self.runs.iterdir():
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def purge(self, config: JobsConfig) -> int:
+        """Delete old jobs, and the results and windows that no job needs; returns how many jobs went."""
+        gone = purge(self.queue.store, self.queue.clock(), config.keep_days, config.keep_jobs)
+        needed = needed_files(self.queue.store)
+        before = time.time() - _NEW_S
+        with _disk(self.directory):
+            self.artifacts.sweep(needed.artifacts)
+            for window in self.windows.iterdir():
+                if str(window) not in needed.paths and window.stat().st_mtime < before:
+                    window.unlink(missing_ok=True)
+        return gone
+
+    def backup(self, target: Path) -> dict[str, int | str]:
+        """Copy the queue and the results that it names to `target` while all goes on; returns what was copied.
+
+        Raises
+        ------
+        StoreError, OSError
+            What is at `target` is a queue in use, or it cannot be written.
+        """
+        target.mkdir(parents=True, exist_ok=True)
+        self.queue.store.backup(target / FILE_NAME)
+        copies = Artifacts(target)
+        files = size = 0
+        needed = needed_files(self.queue.store)
+        for sha256 in sorted(needed.artifacts):
+            try:
+                source = self.artifacts.verify(sha256)
+            except ArtifactError:  # the input of a job that is no artifact, or one that is lost already
+                continue
+            copies.put(source)
+            files += 1
+            size += source.stat().st_size
+        (target / "windows").mkdir(exist_ok=True)
+        for window in self.windows.iterdir():
+            copy = target / "windows" / window.name
+            if str(window) in needed.paths and not copy.exists():
+                part = copy.with_name(f".{copy.name}.part")
+                try:
+                    shutil.copyfile(window, part)
+                    part.replace(copy)
+                finally:
+                    part.unlink(missing_ok=True)
+                files += 1
+                size += window.stat().st_size
+        return {"path": str(target), "files": files + 1, "bytes": size}
+
+    def close(self) -> None:
+        """Close the queue."""
+        self.queue.store.close()
+
+
+@contextlib.contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with files into `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{error.filename or path}: {error.strerror}") from error

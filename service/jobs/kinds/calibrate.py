@@ -1,0 +1,197 @@
+"""Kinematic calibration of an arm from a table of postures and what was measured there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from service.jobs.fields import Positive, Reference, RobotText, Seed
+from service.jobs.kind import Kind, Outcome, Parameters
+from service.jobs.workspace import JobError, Workspace
+
+if TYPE_CHECKING:
+    from rt_core.calibration.result import Calibration
+    from rt_core.calibration.sample import Contacts, Distances
+    from rt_core.calibration.settings import CalibrationSettings
+    from rt_core.types import BoolArray, FloatArray
+    from service.calibration_table import MeasurementTable
+
+Socket = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class CalibrateJob(Parameters):
+    """Which arm, what was measured, and what of it is unknown.
+
+    `measurements` is a table of comma-separated values whose first line names the columns: `q1` to `qn`, joint
+    positions [rad] or [m]; and what was measured, one of
+
+    - `x`, `y`, `z`, position [m], and where orientation was measured `qx`, `qy`, `qz`, `qw`, a unit quaternion, or
+      where several points on the tool were measured in turns, `head`, the number of the one; where the instrument was
+      moved, `station`, the number of its place;
+    - `distance` [m] from a fixed point, and if there are several, `centre`, its number;
+    - `socket`, the number of the one in which the ball at the tool sat.
+
+    `base` and `tool` say that the robot's base in the measuring frame and the measured frame on the flange are to be
+    estimated, too; without a measuring frame `base` says nothing.  `spacings` are distances between sockets, each
+    `[number, number, metres]`, known to `spacing_std` [m].  With `compliance` each joint gives way in proportion to
+    what it holds against gravity, by the masses of the robot file.  Parameters named in `excluded` are held.
+
+    `train_share` of the poses, drawn with `seed`, are fitted, the others test the result; or with `train_sockets` the
+    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for.
+    `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
+    the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
+    `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
+    is too much.  With `tolerance` [m] the search ends at a root-mean-square error that small.
+    """
+
+    robot: RobotText | None = None
+    measurements: Reference
+    method: Literal["lm", "pso", "pso_lm"] = "lm"
+    robust: bool = False
+    base: bool = True
+    tool: bool = True
+    spacings: Annotated[list[tuple[Socket, Socket, Positive]], Field(max_length=1000)] = Field(default=[])
+    spacing_std: Positive = 1e-4
+    compliance: bool = False
+    excluded: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=1000)] = Field(default=[])
+    train_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
+    train_sockets: Annotated[list[Socket], Field(max_length=1000)] = Field(default=[])
+    seed: Seed = 0
+    range_length: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
+    range_angle: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    prior_length: Positive | None = None
+    prior_angle: Positive | None = None
+    priors: Annotated[dict[str, Positive], Field(max_length=1000)] = Field(default={})
+    tolerance: Positive | None = None
+    expected_noise: Positive | None = None
+    build_length: Positive = 1e-3
+    build_angle: Positive = 1e-3
+
+
+_NOT_SETTINGS = ("robot", "measurements")
+
+
+def _run(p: CalibrateJob, ws: Workspace) -> Outcome:
+    return calibrated_arm(p, ws)[1]
+
+
+def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome]:
+    """Calibrate one arm and write the results; also the calibration itself, for what goes on from there.
+
+    Raises
+    ------
+    JobError
+        If the table or the parameters allow no calibration.
+    """
+    from rt_core.calibration.calibrate import calibrate
+    from rt_core.calibration.settings import CalibrationError
+    from service.calibration_document import calibration_document, residual_table, summary
+    from service.calibration_export import calibrated_dh, calibrated_urdf
+    from service.calibration_report import calibration_html
+    from service.calibration_table import read_table
+    from service.jobs.inputs import open_robot
+    from service.nominal_geometry import gravity_load, nominal_geometry
+    from service.plain import plain
+
+    robot = open_robot(p.robot)
+    geometry = nominal_geometry(robot)
+    ws.progress(0.0, "reading the measurements")
+    where = f"measurements: {ws.inputs['measurements'].label}" if "measurements" in ws.inputs else "measurements"
+    path = ws.path("measurements")
+    table = read_table(path, where, geometry.n)
+    measured = _with_spacings(p, table, where)
+    use = _training(p, table, where)
+    load = gravity_load(robot.model, table.q) if p.compliance else None
+    try:
+        found = calibrate(
+            geometry,
+            table.q,
+            measured,
+            _settings(p),
+            use=use,
+            load=load,
+            head=table.head,
+            station=table.station,
+            tell=lambda share, what: ws.progress(share, what),
+        )
+    except CalibrationError as error:
+        raise JobError(f"{where}: {error}") from None
+    given = {name: getattr(p, name) for name in CalibrateJob.model_fields if name not in _NOT_SETTINGS}
+    sha256 = ws.inputs["measurements"].sha256
+    metrics = plain(calibration_document(found, robot, table, given, created=ws.created, sha256=sha256))
+    ws.write_json("calibration.json", metrics)
+    ws.write("residuals.csv", residual_table(found, use, table.lines))
+    ws.write("report.html", calibration_html(found, metrics, found.predict(table.q, load, table.head)[0], use))
+    if metrics["geometry"] is not None:
+        ws.write("calibrated.urdf", calibrated_urdf(robot.model, found))
+        rows = calibrated_dh(found)
+        if rows is not None:
+            ws.write("calibrated_dh.csv", rows)
+    return found, Outcome(found.verdict, summary(found), metrics, found.verdict == "ok")
+
+
+def _settings(p: CalibrateJob) -> CalibrationSettings:
+    from rt_core.calibration.settings import CalibrationSettings
+
+    return CalibrationSettings(
+        p.method,
+        p.base,
+        p.tool,
+        p.robust,
+        tuple(p.excluded),
+        p.range_length,
+        p.range_angle,
+        prior_length=p.prior_length,
+        prior_angle=p.prior_angle,
+        priors=tuple(p.priors.items()),
+        compliance=p.compliance,
+        tolerance=p.tolerance,
+        seed=p.seed,
+        expected_noise=p.expected_noise,
+        build_length=p.build_length,
+        build_angle=p.build_angle,
+    )
+
+
+def _with_spacings(p: CalibrateJob, table: MeasurementTable, where: str) -> FloatArray | Contacts | Distances:
+    """Return what was measured, with the sockets' spacings by the numbers of the table."""
+    from rt_core.calibration.sample import Contacts, Spacing
+
+    if not p.spacings:
+        return table.measured
+    if not isinstance(table.measured, Contacts):
+        raise JobError(f"spacings: {where} has no column socket: leave spacings out")
+    order = {number: k for k, number in enumerate(table.known_numbers)}
+    for one, other, _ in p.spacings:
+        for number in (one, other):
+            if number not in order:
+                raise JobError(f"spacings: {where} has no pose in socket {number}")
+    known = [Spacing(order[one], order[other], distance, p.spacing_std) for one, other, distance in p.spacings]
+    return Contacts(table.measured.socket, known)
+
+
+def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray:
+    """Poses to fit (N,)."""
+    import numpy as np
+
+    if p.train_sockets:
+        if table.numbers is None:
+            raise JobError(f"train_sockets: {where} has neither sockets nor centres: use train_share")
+        missing = sorted(set(p.train_sockets) - set(table.known_numbers))
+        if missing:
+            raise JobError(f"train_sockets: {where} has no pose in socket {missing[0]}")
+        return np.isin(table.numbers, p.train_sockets)
+    use = np.zeros(len(table.q), dtype=np.bool_)
+    count = max(1, round(p.train_share * len(table.q)))
+    use[np.random.default_rng(p.seed).permutation(len(table.q))[:count]] = True
+    return use
+
+
+KIND = Kind(
+    name="calibrate",
+    help="geometric errors of an arm from measured positions, poses or distances, or a ball in sockets",
+    parameters=CalibrateJob,
+    run=_run,
+    recordings=("measurements",),
+)

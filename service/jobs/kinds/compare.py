@@ -1,0 +1,143 @@
+"""Compare estimators on simulated truth, as `thetad compare` does; every seed by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from service.jobs.fields import Positive, RobotText, Seed
+from service.jobs.kind import FanOut, Kind, Outcome, Parameters
+from service.jobs.workspace import Workspace
+from service.methods import COMPARABLE, COMPARED
+
+if TYPE_CHECKING:
+    from rt_core.model.robot import RobotModel
+    from service.comparison import Conditions, SeedTrials
+
+
+def _known(name: str) -> str:
+    if name not in COMPARABLE:
+        raise ValueError(f"unknown method; known: {', '.join(COMPARABLE)}")
+    return name
+
+
+class Compare(Parameters):
+    """What `thetad compare` takes; seeds count from `first_seed`."""
+
+    robot: RobotText | None = None
+    methods: Annotated[list[Annotated[str, AfterValidator(_known)]], Field(min_length=1, max_length=64)] = Field(
+        default=list(COMPARED)
+    )
+    seeds: int = Field(default=3, ge=1, le=1000)
+    first_seed: Seed = 1
+    seconds: float = Field(default=40.0, ge=2.0, lt=1e5)
+    noise: Annotated[list[Positive], Field(min_length=1)] | None = None
+    outliers: float = Field(default=0.0, ge=0.0, lt=0.5)
+
+
+def _truth(p: Compare) -> tuple[RobotModel, Conditions]:
+    import numpy as np
+
+    from service.comparison import Conditions, check_conditions
+    from service.jobs.inputs import open_robot
+
+    model = open_robot(p.robot).model
+    noise = None if p.noise is None else np.asarray(p.noise, dtype=np.float64)
+    conditions = Conditions(seconds=p.seconds, validation_s=p.seconds / 2, noise=noise, outliers=p.outliers)
+    check_conditions(model, p.methods, conditions)
+    return model, conditions
+
+
+def _split(p: Compare) -> list[dict[str, Any]]:
+    return [{"seed": p.first_seed + k} for k in range(p.seeds)]
+
+
+def _part(p: Compare, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
+    return _one(p, int(part["seed"]), ws, 0.0, 1.0)
+
+
+def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> dict[str, Any]:
+    """All methods on one seed; its progress goes from `start` on over `length` of the whole."""
+    from service.comparison import compare_seed
+
+    model, conditions = _truth(p)
+
+    def told(done: int, what: str) -> None:
+        ws.progress(start + length * done / len(p.methods), f"seed {seed}: {what}")
+
+    return _encoded(compare_seed(model, p.methods, seed, conditions, told))
+
+
+def _encoded(found: SeedTrials) -> dict[str, Any]:
+    """Plain JSON of a seed's trials, exact, without the times that they took: those are never the same twice."""
+    trials = [
+        {
+            field.name: _exact(getattr(trial, field.name))
+            for field in dataclasses.fields(trial)
+            if field.name != "seconds"
+        }
+        for trial in found.trials
+    ]
+    return {"seed": found.seed, "noise": _exact(found.noise), "trials": trials}
+
+
+def _exact(value: Any) -> Any:
+    """Plain JSON in which a number that JSON does not know is a text."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_exact(item) for item in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _decoded(part: dict[str, Any]) -> SeedTrials:
+    import numpy as np
+
+    from service.comparison import SeedTrials, Trial
+
+    trials = []
+    for row in part["trials"]:
+        arrays = {name: np.asarray(row[name], dtype=np.float64) for name in ("torque_error", "rmse", "R")}
+        parameter = None if row["parameter_error"] is None else float(row["parameter_error"])
+        trials.append(Trial(**(row | arrays | {"parameter_error": parameter, "seconds": math.nan})))
+    return SeedTrials(part["seed"], np.asarray(part["noise"], dtype=np.float64), tuple(trials))
+
+
+def _gather(p: Compare, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
+    from service.comparison import comparison_document, gather
+    from service.comparison_report import comparison_html, ordered
+    from service.plain import plain
+
+    model, conditions = _truth(p)
+    result = gather(model, conditions, [_decoded(part) for part in parts])
+    metrics = plain(comparison_document(result))
+    ws.write("report.html", comparison_html(result))
+    ws.write_json("metrics.json", metrics)
+    failed = [s["method"] for s in metrics["methods"] if s["failed"] == s["seeds"]]
+    best = ordered(result)[0]
+    error = result.summary(best)["error_in_noise"]
+    summary = "no method gave a result" if error is None else f"best: {best}, error {error:.3g} of the noise"
+    if failed and error is not None:
+        summary += f"; never a result: {', '.join(failed)}"
+    return Outcome("method_failed" if failed else "ok", summary, metrics)
+
+
+def _run(p: Compare, ws: Workspace) -> Outcome:
+    seeds = [part["seed"] for part in _split(p)]
+    return _gather(p, [_one(p, seed, ws, k / len(seeds), 1.0 / len(seeds)) for k, seed in enumerate(seeds)], ws)
+
+
+KIND = Kind(
+    name="compare",
+    help="compare estimators on simulated truth",
+    parameters=Compare,
+    run=_run,
+    fan_out=FanOut(_split, _part, _gather),
+    divided=lambda p: p.seeds > 1,
+)

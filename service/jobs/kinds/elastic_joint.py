@@ -1,0 +1,64 @@
+"""Spring and friction of an elastic joint, as `thetad identify --model elastic_joint` finds them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from service.jobs.fields import NotNegative, Reference, RobotText, SpanText
+from service.jobs.kind import Kind, Outcome, Parameters
+from service.jobs.workspace import JobError, Workspace
+
+
+class ElasticJointJob(Parameters):
+    """Which joint of which recording, what is known of its drive, and what to fit.
+
+    `joint` is a name, or a number from 1 on.  `gear_ratio`, `torque_constant` (motor side, N*m/A) and `rotor_inertia`
+    (motor side, kg*m^2) come from the robot file where they are left out.  `sensor` says that `tau` is a torque sensor
+    behind the spring; without it `tau` is the motor's torque, and used only if there is no `current`.
+    """
+
+    recording: Reference
+    joint: Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=1)]
+    robot: RobotText | None = None
+    gear_ratio: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
+    torque_constant: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
+    rotor_inertia: Annotated[float, Field(ge=0.0, le=1e4)] | None = None
+    sensor: bool = False
+    stage: Literal["stiffness", "coulomb", "viscous"] = "viscous"
+    cubic: bool = True
+    span: SpanText | None = None
+    lag: Literal["estimate"] | Annotated[float, Field(ge=-0.02, le=0.02)] = "estimate"
+    zero: Literal["estimate"] | Annotated[float, Field(ge=-1e4, le=1e4)] = "estimate"
+    cutoff_hz: Annotated[float, Field(ge=0.01, lt=1e6)] = 10.0
+    min_velocity: NotNegative | None = None
+    smoothing: NotNegative = 0.0
+
+
+def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
+    from service.elastic_joint import ElasticJointError, identify_joint
+    from service.elastic_report import elastic_page
+    from service.jobs.inputs import open_robot
+
+    ws.progress(0.05, "reading the recording")
+    recording = ws.recording()
+    model = None if p.robot is None else open_robot(p.robot).model
+    try:
+        result = identify_joint(p, recording, model, created=ws.created, progress=ws.progress)
+    except ElasticJointError as error:
+        raise JobError(str(error)) from error
+    ws.progress(0.8, "report")
+    ws.write_json("elastic.json", result.document)
+    ws.write("stiffness.csv", result.table())
+    ws.write("report.html", elastic_page(result))
+    return Outcome(result.answer.verdict, result.summary(), result.metrics, result.accepted)
+
+
+KIND = Kind(
+    name="elastic_joint",
+    help="stiffness and friction of an elastic joint with encoders on motor and link",
+    parameters=ElasticJointJob,
+    run=_run,
+    recordings=("recording",),
+)

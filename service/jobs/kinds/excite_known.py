@@ -1,0 +1,106 @@
+"""Motions that an arm has made already, as the job `excite` counts them: what they left open is excited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from service.jobs.kind import Parameters
+from service.jobs.workspace import JobError
+
+if TYPE_CHECKING:
+    from drivers.robot_file import RobotFile
+    from rt_core.excitation.fourier import FourierSeries
+    from rt_core.excitation.settings import ExcitationSettings
+    from rt_core.model.robot import RobotModel
+    from rt_core.types import FloatArray
+
+#: Samples to a period of the highest harmonic.
+_SAMPLES = 100
+
+Row = Annotated[list[float], Field(min_length=1, max_length=100)]
+
+
+class EarlierMotion(Parameters):
+    """A Fourier series that was recorded for so many periods; the numbers are those of its `trajectory.json`.
+
+    `robot` and `robot_sha256` say what it was designed for; empty if that is not known.
+    """
+
+    joints: Annotated[list[str], Field(min_length=1, max_length=100)]
+    f0_hz: Annotated[float, Field(ge=1e-4, le=100.0)]
+    q0: Row
+    a: Annotated[list[Row], Field(min_length=1, max_length=100)]
+    b: Annotated[list[Row], Field(min_length=1, max_length=100)]
+    periods: int = Field(default=1, ge=1, le=10_000)
+    robot: Annotated[str, Field(max_length=200)] = ""
+    robot_sha256: Annotated[str, Field(max_length=64)] = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it was recorded."""
+        return self.periods / self.f0_hz
+
+    def series(self, model: RobotModel) -> FourierSeries:
+        """Return it as a series for `model`; raises `ExcitationError`."""
+        from rt_core.excitation.errors import ExcitationError
+        from rt_core.excitation.fourier import FourierSeries
+
+        mine, its = self.joints, [joint.name for joint in model.joints]
+        if mine != its:
+            raise ExcitationError(
+                f"after: a trajectory of the joints {', '.join(mine)}, robot '{model.name}' has {', '.join(its)}"
+            )
+        series = FourierSeries.from_dict(self.model_dump())
+        if series.n != model.n:
+            raise ExcitationError(f"after: coefficients of {series.n} joints, and names of {model.n}")
+        return series
+
+
+def check_earlier(earlier: Sequence[EarlierMotion], robot: RobotFile, *, changed: bool) -> None:
+    """Refuse a motion of another robot; `changed` allows one of another version of its description.
+
+    Raises
+    ------
+    JobError
+        The name of the robot, or the hash of its description, differs.
+    """
+    for motion in earlier:
+        if motion.robot and motion.robot != robot.model.name:
+            raise JobError(f"after: a trajectory for robot '{motion.robot}', this one is '{robot.model.name}'")
+        if motion.robot_sha256 and motion.robot_sha256 != robot.sha256 and not changed:
+            raise JobError(
+                f"after: a trajectory that was designed on another version of the description of robot "
+                f"'{robot.model.name}' (SHA-256 {motion.robot_sha256[:12]}, now {robot.sha256[:12]}): leave it out, or "
+                "set changed_robot (--changed-robot) if the arm that recorded it is the same"
+            )
+
+
+def earlier_information(
+    earlier: Sequence[EarlierMotion], model: RobotModel, settings: ExcitationSettings
+) -> FloatArray | None:
+    """(p, p) information of all `earlier` motions, for each row of one period of the new one; None without any.
+
+    Old and new rows count alike: they are taken to be recorded at the same rate, with the same noise.
+
+    Raises
+    ------
+    ExcitationError
+        A motion is not one of this robot.
+    """
+    import numpy as np
+
+    from rt_core.excitation.fourier import Basis
+    from rt_core.excitation.objective import Excitation
+
+    motions = [(motion, motion.series(model)) for motion in earlier]
+    if not motions:
+        return None
+    plain = Excitation(model, settings.objective, scaled=False, columns=settings.columns)
+    total = np.zeros((len(plain.layout), len(plain.layout)))
+    for motion, series in motions:
+        grid = Basis.grid(_SAMPLES * series.harmonics, series.f0_hz, series.harmonics)
+        total += motion.seconds * settings.f0_hz * plain.information(grid.states(series))
+    return total

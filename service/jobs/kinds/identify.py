@@ -1,0 +1,175 @@
+"""Fit the model of a robot to a recording, as `thetad identify` does; searches also from several seeds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from service.jobs.fields import NotNegative, Positive, Reference, RobotText, Seed, SpanText
+from service.jobs.kind import FanOut, Kind, Outcome, Parameters
+from service.jobs.workspace import JobError, Workspace
+from service.methods import SEARCHES, Method
+
+if TYPE_CHECKING:
+    from rt_core.optimise.run import Progress
+    from service.identification_report import IdentificationReport
+
+
+class Identify(Parameters):
+    """What `thetad identify` takes; and `multi_start`, from how many seeds on to search, the lowest cost wins.
+
+    With `period_s` the recording is averaged over the periods of the motion in it first.
+    """
+
+    recording: Reference
+    robot: RobotText | None = None
+    method: Method = "wls"
+    span: SpanText | None = None
+    loss: Literal["bisquare", "huber", "none"] = "bisquare"
+    constants: Literal["search", "given"] = "search"
+    formulation: Literal["separable", "full"] = "separable"
+    essential: bool = False
+    seed: Seed = 0
+    starts: int = Field(default=8, ge=1, le=10_000)
+    bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    prior: RobotText | None = None
+    weight: Positive | None = None
+    cutoff_hz: Positive | None = None
+    rate_hz: Positive | None = None
+    trim_s: NotNegative | None = None
+    min_velocity: Annotated[list[NotNegative], Field(min_length=1)] | None = None
+    period_s: Positive | None = None
+    multi_start: int = Field(default=1, ge=1, le=256)
+
+    @model_validator(mode="after")
+    def _searches(self) -> Identify:
+        if self.multi_start > 1 and self.method not in SEARCHES:
+            raise ValueError(f"multi_start: is for methods that search ({', '.join(SEARCHES)}), not {self.method}")
+        return self
+
+
+def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
+    """Identify with one seed."""
+    from rt_core.batch.estimate import EstimatorOptions
+    from service.identification import prior_model, signal_settings, slowest_velocity
+    from service.identification_report import report_identification
+    from service.jobs.inputs import open_robot, span_of
+
+    robot = open_robot(p.robot)
+    settings = signal_settings(
+        robot,
+        cutoff_hz=p.cutoff_hz,
+        rate_hz=p.rate_hz,
+        trim_s=p.trim_s,
+        min_velocity=slowest_velocity(robot, p.min_velocity),
+    )
+    options = EstimatorOptions(
+        method=p.method,
+        formulation=p.formulation,
+        loss=None if p.loss == "none" else p.loss,
+        constants=p.constants,
+        essential=p.essential,
+        seed=seed,
+        starts=p.starts,
+        bounds=p.bounds or None,
+        prior=None if p.prior is None else prior_model(robot.model, open_robot(p.prior).model),
+        weight=p.weight,
+    )
+    ws.progress(0.02, "reading the recording")
+    recording = ws.recording()
+    if p.period_s is not None:
+        from service.averaging import average_recording
+
+        recording = average_recording(recording, p.period_s)
+    ws.progress(0.1, f"{p.method}, seed {seed}" if p.method in SEARCHES else p.method)
+    report = report_identification(
+        recording, robot, settings, options=options, span=span_of(p.span), callback=_follow(ws), created=ws.created
+    )
+    ws.progress(0.85, "report")
+    return report
+
+
+def _follow(ws: Workspace) -> Callable[[Progress], None]:
+    def told(progress: Progress) -> None:
+        share = progress.iteration / progress.of if progress.of else 1.0
+        ws.progress(0.1 + 0.7 * min(share, 1.0), f"search ({progress.stage})")
+
+    return told
+
+
+def _whole(report: IdentificationReport) -> dict[str, Any]:
+    """All that is kept of an identification, as plain JSON."""
+    from service.model_file import model_text
+    from service.plain import plain
+
+    result, search = report.result, report.result.estimate.search
+    found: dict[str, Any] = plain(
+        {
+            "seed": result.options.seed,
+            "cost": None if search is None else search.cost,
+            "verdict": result.verdict,
+            "reasons": result.reasons,
+            "relative_error": result.metrics.relative_error,
+            "accepted": report.accepted,
+            "model": model_text(report.document) if report.accepted else None,
+            "report": report.html(),
+            "metrics": report.summary(),
+        }
+    )
+    return found
+
+
+def _finished(found: dict[str, Any], more: dict[str, Any], ws: Workspace) -> Outcome:
+    """Write the results of an identification."""
+    metrics = found["metrics"] | more
+    ws.write("report.html", found["report"])
+    ws.write_json("metrics.json", metrics)
+    if found["accepted"]:
+        ws.write("model.yaml", found["model"])
+        summary = f"{found['verdict']}: relative torque error {100 * found['relative_error']:.2f} %"
+    else:
+        summary = f"{found['verdict']}: {'; '.join(found['reasons'])}"
+    return Outcome(found["verdict"], summary, metrics, found["accepted"])
+
+
+def _run(p: Identify, ws: Workspace) -> Outcome:
+    if p.multi_start > 1:
+        return _gather(p, [_part(p, part, ws) for part in _split(p)], ws)
+    return _finished(_whole(_fit(p, p.seed, ws)), {}, ws)
+
+
+def _split(p: Identify) -> list[dict[str, Any]]:
+    return [{"seed": p.seed + k} for k in range(p.multi_start)]
+
+
+def _part(p: Identify, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
+    """Search from one seed: what it found is short, for the search of the best seed is done again at the end."""
+    found = _fit(p, int(part["seed"]), ws).result
+    search = found.estimate.search
+    return {
+        "seed": int(part["seed"]),
+        "cost": None if search is None else float(search.cost),
+        "verdict": found.verdict,
+        "relative_error": float(found.metrics.relative_error),
+    }
+
+
+def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
+    costs = [part["cost"] for part in parts]
+    if not parts or None in costs:
+        raise JobError(f"multi_start: nothing was searched for by {p.method} that costs could be compared of")
+    best = min(parts, key=lambda part: (part["cost"], part["seed"]))
+    return _finished(_whole(_fit(p, int(best["seed"]), ws)), {"multi_start": list(parts)}, ws)
+
+
+KIND = Kind(
+    name="identify",
+    help="fit the dynamic model of a robot to a recording",
+    parameters=Identify,
+    run=_run,
+    recordings=("recording",),
+    fan_out=FanOut(_split, _part, _gather),
+    divided=lambda p: p.multi_start > 1,
+)

@@ -1,0 +1,50 @@
+"""What an arm carries, from its model without payload and a recording with it, as `thetad payload` finds it."""
+
+from __future__ import annotations
+
+from service.jobs.fields import Reference, SpanText
+from service.jobs.kind import Kind, Outcome, Parameters
+from service.jobs.workspace import Workspace
+
+
+class Payload(Parameters):
+    """What `thetad payload` takes; `model` is of the arm without payload, `recording` is made with it."""
+
+    model: Reference
+    recording: Reference
+    span: SpanText | None = None
+    refit_effects: bool = False
+
+
+def _run(p: Payload, ws: Workspace) -> Outcome:
+    from service.jobs.inputs import span_of
+    from service.payload import payload_in_recording
+    from service.payload_report import VERDICT_TEXT, payload_page, payload_summary
+    from service.plain import plain
+
+    ws.progress(0.05, "reading the model")
+    before = ws.model()
+    ws.progress(0.1, "reading the recording")
+    recording = ws.recording()
+    ws.progress(0.3, "looking for the payload")
+    span, loaded = span_of(p.span), ws.inputs["recording"].label
+    result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
+    ws.progress(0.8, "report")
+    metrics = plain(payload_summary(result, before, loaded, span, p.refit_effects))
+    ws.write("report.html", payload_page(result, before, loaded))
+    ws.write_json("metrics.json", metrics)
+    mass = metrics["mass"]
+    summary = f"{result.verdict}: {VERDICT_TEXT[result.verdict]}"
+    if mass["value"] is not None:
+        summary += f"; mass {mass['value']:.4g} kg, 95 % {mass['lower']:.4g} to {mass['upper']:.4g}"
+    return Outcome(result.verdict, summary, metrics, result.known)
+
+
+KIND = Kind(
+    name="payload",
+    help="mass, centre of mass and inertia of a payload",
+    parameters=Payload,
+    run=_run,
+    recordings=("recording",),
+    models=("model",),
+)

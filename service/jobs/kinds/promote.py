@@ -1,0 +1,145 @@
+"""Whether a model takes the place of an arm's active one: judged on data that it was not fitted to.
+
+The job only judges.  That the model then becomes the active one is written down together with the job's success, in
+one transaction, by who runs the queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.jobs.fields import Reference, RobotText, SpanText
+from service.jobs.kind import Kind, Outcome, Parameters
+from service.jobs.workspace import JobError, Workspace
+
+if TYPE_CHECKING:
+    from drivers.recording import Recording
+    from drivers.robot_file import RobotFile
+    from service.identification import Validation
+    from service.model_file import ModelFile
+
+#: Rows nearer to the data of the fit than this many periods of the cut-off have seen some of it through the filters.
+_GUARD_PERIODS = 4.0
+
+
+#: Result with what the online estimator takes over: theta (p,), constants (p,), covariance (p, p); temperatures (2, n)
+#: where friction follows them.
+ACTIVE = "active.json"
+
+
+class Promote(Parameters):
+    """The candidate, and what it is judged on."""
+
+    model: Reference
+    recording: Reference
+    span: SpanText | None = None
+    robot: RobotText | None = None  # of the arm; the queue fills it in
+
+
+def _run(p: Promote, ws: Workspace) -> Outcome:
+    from rt_core.batch.paired import BLOCK_S, compare_residuals
+    from service.identification import signal_settings, validate_recording
+    from service.jobs.inputs import open_robot, span_of
+
+    ws.progress(0.05, "reading the models")
+    candidate = ws.model()
+    present = ws.model("present") if "present" in ws.inputs else None
+    recording = ws.recording()
+    span = span_of(p.span)
+    robot = open_robot(p.robot)
+    _check(candidate, robot)
+    if present is not None:
+        _check(present, robot)
+    settings = signal_settings(robot)  # the arm's own, so that no model is judged by settings that suit it
+
+    def residuals(model: ModelFile) -> Validation:
+        return validate_recording(
+            recording, model.robot.model, model.base, model.theta, settings, span=span,
+            fit_error=candidate.fit_error if model is candidate else None, temperatures=model.temperatures,
+        )  # fmt: skip
+
+    ws.progress(0.2, "predicting with the candidate")
+    new = residuals(candidate)
+    _check_unseen(candidate, recording, new)
+    ws.write_json(
+        ACTIVE,
+        {
+            "theta": candidate.theta,
+            "constants": candidate.base.layout.shape[:, 0],
+            "covariance": candidate.covariance,
+            "robot": candidate.robot.sha256,
+            **candidate.temperature_limits,
+        },
+    )
+    metrics = {
+        "candidate": {"model": ws.inputs["model"].sha256, "verdict": new.verdict, **new.metrics.as_dict()},
+        "present": None,
+        "rows": [int(count) for count in new.metrics.count],
+        "span": "0:1" if span is None else str(span),
+    }
+    error = f"relative torque error {100 * new.metrics.relative_error:.2f} %"
+    if new.verdict != "ok":
+        ws.write_json("metrics.json", metrics)
+        return Outcome(new.verdict, "; ".join((error, *new.reasons)), metrics, accepted=False)
+    if present is None:
+        ws.write_json("metrics.json", metrics)
+        return Outcome("promoted", f"{error}; there was no model before", metrics)
+    ws.progress(0.6, "predicting with the present model")
+    old = residuals(present)
+    paired = compare_residuals(
+        new.rows.t,
+        new.rows.tau - new.predicted,
+        old.rows.tau - old.predicted,
+        new.rows.use & old.rows.use,
+        max(BLOCK_S, _GUARD_PERIODS / settings.cutoff_hz) if settings.cutoff_hz else BLOCK_S,
+    )
+    metrics["present"] = {"model": ws.inputs["present"].sha256, "verdict": old.verdict, **old.metrics.as_dict()}
+    metrics["comparison"] = {"gain": paired.gain, "z": paired.z, "rmse_ratio": paired.ratio.tolist()}
+    ws.write_json("metrics.json", metrics)
+    against = f"{error} against {100 * old.metrics.relative_error:.2f} %"
+    return Outcome(
+        "promoted" if paired.better else "not_better", f"{against}; {paired.reason}", metrics, accepted=paired.better
+    )
+
+
+def _check(model: ModelFile, robot: RobotFile) -> None:
+    if model.document["kind"] != "batch":
+        raise JobError(
+            "model: is an online estimate; only a model of `identify`, whose data are known, can be judged on others"
+        )
+    if model.robot.sha256 != robot.sha256:
+        raise JobError(
+            f"model {model.path.name}: is of robot {model.robot.model.name} ({model.robot.sha256[:12]}), the arm is "
+            f"{robot.model.name} ({robot.sha256[:12]}): the robot's description has changed, or it is another one"
+        )
+
+
+def _check_unseen(candidate: ModelFile, recording: Recording, validation: Validation) -> None:
+    """Refuse data that the candidate was fitted to, in this recording or in another that holds the same frames."""
+    from service.frame_marks import shared
+
+    data = candidate.document["data"]
+    t = validation.rows.t
+    cutoff_hz = candidate.settings.cutoff_hz
+    guard = 0.0 if not cutoff_hz else _GUARD_PERIODS / cutoff_hz
+    if data.get("sha256") == recording.sha256:
+        seen = float(((t > float(data["first_s"]) - guard) & (t < float(data["last_s"]) + guard)).mean())
+    else:
+        seen = shared(data.get("frames") or [], recording, float(t[0]) - guard, float(t[-1]) + guard)
+    if seen > 0.0:
+        raise JobError(
+            f"span: the model was fitted to {100 * seen:.0f} % of these data (or to frames within {guard:.2g} s of "
+            "them): choose another span or recording"
+        )
+
+
+KIND = Kind(
+    name="promote",
+    help="make a model an arm's active one, if it is better on data that it was not fitted to",
+    parameters=Promote,
+    run=_run,
+    recordings=("recording",),
+    models=("model",),
+    needs_arm=True,
+    uses_active=True,
+)

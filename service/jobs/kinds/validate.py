@@ -1,0 +1,44 @@
+"""How well a model predicts the torque of a recording, as `thetad validate` tells."""
+
+from __future__ import annotations
+
+from service.jobs.fields import Reference, SpanText
+from service.jobs.kind import Kind, Outcome, Parameters
+from service.jobs.workspace import Workspace
+
+
+class Validate(Parameters):
+    """What `thetad validate` takes."""
+
+    model: Reference
+    recording: Reference
+    span: SpanText | None = None
+
+
+def _run(p: Validate, ws: Workspace) -> Outcome:
+    from service.jobs.inputs import span_of
+    from service.plain import plain
+    from service.validation_report import report_validation
+
+    ws.progress(0.05, "reading the model")
+    model = ws.model()
+    ws.progress(0.1, "reading the recording")
+    recording = ws.recording()
+    ws.progress(0.3, "predicting")
+    report = report_validation(model, recording, span_of(p.span))
+    ws.progress(0.7, "report")
+    result, metrics = report.result, plain(report.summary())
+    ws.write("report.html", report.html())
+    ws.write_json("metrics.json", metrics)
+    summary = f"{result.verdict}: relative torque error {100 * result.metrics.relative_error:.2f} %"
+    return Outcome(result.verdict, "; ".join((summary, *result.reasons)), metrics, accepted=result.verdict == "ok")
+
+
+KIND = Kind(
+    name="validate",
+    help="compare a model's torque with a recording's",
+    parameters=Validate,
+    run=_run,
+    recordings=("recording",),
+    models=("model",),
+)

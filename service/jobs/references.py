@@ -1,0 +1,146 @@
+"""What the texts mean by which a job's parameters name recordings and models.
+
+    a recording:  "/path/rec.mcap"   "live:60" (the arm's last 60 s)   "job:12" (the recording of job 12)
+    a model:      "/path/model.yaml"   "active" (the arm's)   "job:12" (that job 12 makes)   "model:3fa9..." (kept)
+
+A file is named in the job with its hash at that moment.  What another job has yet to make is named by that job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from service.jobs.artifacts import ArtifactError, Artifacts
+from service.jobs.places import Places
+from service.jobs.queue import Queue
+from service.jobs.state import Job, JobStateError
+from service.jobs.workspace import JobError
+
+MODEL = "model.yaml"  # the result of a job that is a model
+MOST_BYTES = 2_000_000_000  # of an input: it is read once, to note its hash, while requests wait
+_LEAST_WINDOW_S = 1.0
+
+
+@dataclass
+class Resolved:
+    """Inputs of a job to be; `live` names the parameters that take frames not set aside yet, and how many seconds."""
+
+    inputs: dict[str, Any] = field(default_factory=dict)
+    after: list[int] = field(default_factory=list)
+    live: dict[str, float] = field(default_factory=dict)
+
+
+def file_input(path: Path, name: str) -> dict[str, str]:
+    """Name a file with its present hash; raises `JobError`."""
+    if not path.is_absolute():
+        raise JobError(f"{name}: {path}: give the whole path, for the daemon works in another directory")
+    try:
+        path = path.resolve()
+        if not path.is_file() or path.is_relative_to("/proc") or path.is_relative_to("/sys"):
+            raise JobError(f"{name}: {path}: {'is not a file' if path.exists() else 'no such file'}")
+        if path.stat().st_size > MOST_BYTES:
+            raise JobError(f"{name}: {path}: is larger than {MOST_BYTES / 1e9:g} GB; give a shorter recording")
+        with path.open("rb") as stream:
+            return {"path": str(path), "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        raise JobError(f"{name}: {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+class References:
+    """Resolves references against a queue and its artifacts; files that clients name lie in `places`."""
+
+    def __init__(self, queue: Queue, artifacts: Artifacts, places: Places) -> None:
+        self.queue, self.artifacts, self.places = queue, artifacts, places
+
+    def recording(self, text: str, name: str, arm: str | None, into: Resolved) -> None:
+        """Resolve the recording parameter `name`; raises `JobError`."""
+        kind, colon, rest = text.partition(":")
+        if kind == "live" and colon:
+            if arm is None:
+                raise JobError(f"{name}: {text}: whose frames? Name an arm")
+            into.live[name] = _seconds(rest, name, text)
+        elif kind == "job" and colon:
+            job = self._job(rest, name, text)
+            given = job.inputs.get("recording")
+            if given is None or "sha256" not in given:
+                raise JobError(f"{name}: {text}: that job has no recording")
+            into.inputs[name] = dict(given)
+        else:
+            into.inputs[name] = file_input(self.places.check(Path(text), name), name)
+
+    def model(self, text: str, name: str, arm: str | None, into: Resolved) -> None:
+        """Resolve the model parameter `name`; raises `JobError`."""
+        kind, colon, rest = text.partition(":")
+        if text == "active":
+            if arm is None:
+                raise JobError(f"{name}: {text}: the active model of which arm? Name one")
+            active = self.queue.history.active(arm)
+            if active is None:
+                raise JobError(f"{name}: arm {arm} has no active model; promote one, or name a file")
+            into.inputs[name] = self.artifact(active, name)
+        elif kind == "job" and colon:
+            job = self._job(rest, name, text)
+            if job.state in ("failed", "cancelled"):
+                how = "failed" if job.state == "failed" else "was cancelled"
+                raise JobError(f"{name}: {text}: that job {how}" + (f": {job.reason}" if job.reason else ""))
+            if job.state == "succeeded":
+                self._made(job, name)
+            into.inputs[name] = {"job": job.id}
+            into.after.append(job.id)
+        elif kind == "model" and colon:
+            kept = self.queue.history.models() if len(rest) >= 4 else []
+            found = {model.id for model in kept if model.id.startswith(rest)}
+            if len(found) != 1:
+                what = "several models begin so" if found else "no such model is kept"
+                raise JobError(f"{name}: {text}: {what}; `thetad models list` names them")
+            into.inputs[name] = self.artifact(found.pop(), name)
+        else:
+            into.inputs[name] = file_input(self.places.check(Path(text), name), name)
+
+    def artifact(self, sha256: str, name: str) -> dict[str, str]:
+        """Name an artifact; raises `JobError` if it is damaged or gone."""
+        try:
+            self.artifacts.verify(sha256)
+        except ArtifactError as error:
+            raise JobError(f"{name}: {error}") from error
+        return {"path": str(self.artifacts.path(sha256)), "sha256": sha256, "name": f"model {sha256[:12]}"}
+
+    def at_start(self, job: Job) -> dict[str, Any]:
+        """Return the inputs of a job that starts now, as files; raises `JobError`."""
+        inputs = {}
+        for name, given in job.inputs.items():
+            if "job" not in given:
+                inputs[name] = dict(given)
+                continue
+            maker = self._job(str(given["job"]), name, f"job:{given['job']}")
+            inputs[name] = self.artifact(self._made(maker, name), name)
+        return inputs
+
+    def _made(self, job: Job, name: str) -> str:
+        """Return the hash of the model that a job has made; raises `JobError` if it made none."""
+        results: Mapping[str, Any] = (job.outcome or {}).get("results") or {}
+        if MODEL not in results:
+            raise JobError(f"{name}: job {job.id} made no model")
+        return str(results[MODEL]["sha256"])
+
+    def _job(self, number: str, name: str, text: str) -> Job:
+        try:
+            return self.queue.job(int(number))
+        except (ValueError, OverflowError):
+            raise JobError(f"{name}: {text}: write job:NUMBER") from None
+        except JobStateError as error:
+            raise JobError(f"{name}: {text}: {error}") from error
+
+
+def _seconds(text: str, name: str, whole: str) -> float:
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_WINDOW_S <= seconds <= 1e5:
+        raise JobError(f"{name}: {whole}: write live:SECONDS, at least {_LEAST_WINDOW_S:g}")
+    return seconds

@@ -1,0 +1,84 @@
+"""What each client may ask for, and how often; decided anew for every request, by the registry as it is then."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from service.control import STOPPING, UNLIMITED, VERBS, ControlError
+from service.log import Log
+from service.security.registry import Client, Registry, RegistryError
+from service.security.roles import allows
+
+
+class Access:
+    """Grants or refuses requests of clients that are known by their public keys.
+
+    Parameters
+    ----------
+    registry : Registry
+    per_s : float
+        Requests that a client may make, on average; as many as in two seconds at once.
+    log : Log
+    clock : callable
+        Monotonic time [s].
+
+    Attributes
+    ----------
+    refused : Counter
+        Requests that were not granted: "denied", "too_many".
+    """
+
+    def __init__(self, registry: Registry, per_s: float, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self.registry, self._per_s, self._log, self._clock = registry, per_s, log, clock
+        self._trouble = ""  # with the registry, as it was logged
+        self.refused: Counter[str] = Counter()
+        self._left: dict[str, tuple[float, float]] = {}  # by key: requests left, and when that was so
+        self._known: dict[str, Client] = {}  # by key: as the registry had it last
+
+    def client(self, key: str, verb: str = "") -> Client:
+        """Return the client with this key; raises `ControlError` of type "denied" if it is not let in any more.
+
+        Where the registry cannot be used, who asks for a `verb` that stops an arm is who it was last.
+        """
+        try:
+            client = self.registry.find(key)
+        except RegistryError as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                self._log.error("registry_unusable", reason=self._trouble)
+            if verb in STOPPING and key in self._known:
+                return self._known[key]
+            raise self._refuse("denied", "the registry of clients cannot be used; the daemon's log says why") from error
+        self._trouble = ""
+        if client is None or client.revoked is not None:
+            self._left.pop(key, None)
+            self._known.pop(key, None)
+            raise self._refuse("denied", "this key has been revoked")
+        self._known[key] = client
+        return client
+
+    def count(self, client: Client, verb: str) -> None:
+        """Take note of a request; raises `ControlError` of type "too_many".  Verbs in `UNLIMITED` are none."""
+        if verb in UNLIMITED:
+            return
+        now, most = self._clock(), 2.0 * self._per_s
+        left, since = self._left.get(client.public_key, (most, now))
+        left = min(most, left + (now - since) * self._per_s)
+        granted = left >= 1.0  # what is refused costs nothing, or who asks too often would be granted nothing at all
+        self._left[client.public_key] = (left - 1.0 if granted else left, now)
+        if not granted:
+            raise self._refuse(
+                "too_many", f"more than {self._per_s:g} requests a second: ask less often, or set daemon.requests_per_s"
+            )
+
+    def check(self, client: Client, verb: str) -> None:
+        """Raise `ControlError` of type "denied" unless the client's role allows a verb that there is."""
+        needed = VERBS[verb].role
+        if not allows(client.role, needed):
+            raise self._refuse("denied", f"{verb}: needs the role {needed}, and {client.name} has {client.role}")
+
+    def _refuse(self, type: str, message: str) -> ControlError:
+        self.refused[type] += 1
+        return ControlError(type, message)

@@ -1,0 +1,168 @@
+"""CURVE keys of the daemon and of clients, in files.
+
+Keys are written as text in Z85, 40 characters for the 32 bytes of each.  A file has the form of a ZeroMQ certificate,
+so that `zmq.auth.load_certificate` reads it too; a client's also names the public key of its daemon.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.security.files import SecretFileError, check_directory, read_secret, write_new
+
+SERVER_KEY = "server.key"  # in the directory of keys, or among the credentials of a systemd service
+SERVER_PUBLIC = "server.pub"
+_Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
+_LENGTH = 40
+
+
+class KeyFileError(SecretFileError):
+    """A file holds no key, or a damaged one."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A public key and its secret, in Z85; the secret is not shown."""
+
+    public: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"KeyPair(public={self.public!r})"
+
+
+@dataclass(frozen=True)
+class ClientKey:
+    """What a client needs to connect: its own keys, and the public one of the daemon."""
+
+    pair: KeyPair
+    server: str
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a text is a key in Z85."""
+    return len(text) == _LENGTH and _Z85.issuperset(text)
+
+
+def new_pair() -> KeyPair:
+    """Make a new pair of keys."""
+    import zmq
+
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public.decode(), secret.decode())
+
+
+def write_pair(path: Path, pair: KeyPair, about: str, server: str | None = None) -> None:
+    """Write keys to a new file that only this user can read; raises `SecretFileError`."""
+    lines = [f"# {about}", "curve", f'    public-key = "{pair.public}"', f'    secret-key = "{pair.secret}"']
+    if server is not None:
+        lines.append(f'    server-key = "{server}"')
+    write_new(path, "\n".join(lines) + "\n")
+
+
+def write_public(path: Path, public: str, about: str) -> None:
+    """Write a public key to a new file; raises `SecretFileError`."""
+    write_new(path, f'# {about}\ncurve\n    public-key = "{public}"\n', 0o644)
+
+
+def server_pair(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> KeyPair:
+    """Read the daemon's keys: the systemd credential `server.key` if there is one, else the file in `keys_dir`.
+
+    Raises
+    ------
+    SecretFileError
+        There is none, it is damaged, or it is open to others.
+    """
+    credentials = environment.get("CREDENTIALS_DIRECTORY")
+    if credentials:
+        path = Path(credentials, SERVER_KEY)
+        try:
+            return _pair(path, _entries(path, read_secret(path, credential=True)))
+        except FileNotFoundError:
+            pass
+    path = keys_dir / SERVER_KEY
+    try:
+        text = read_secret(path)
+        check_directory(keys_dir)
+    except FileNotFoundError as error:
+        raise KeyFileError(
+            f"{path}: there is no key of the server: make one with `thetad keys new --server`"
+        ) from error
+    return _pair(path, _entries(path, text))
+
+
+def server_public(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the daemon's public key, which clients are given; raises `SecretFileError`."""
+    path = keys_dir / SERVER_PUBLIC
+    if path.exists():
+        return read_public(path)
+    return server_pair(keys_dir, environment).public
+
+
+def read_public(path: Path) -> str:
+    """Read the public key of a file; raises `SecretFileError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return _key(path, _entries(path, text), "public-key")
+
+
+def client_key(path: Path, server: str | None = None) -> ClientKey:
+    """Read a client's key file.
+
+    Parameters
+    ----------
+    path : Path
+    server : str, optional
+        Public key of the daemon, or the path of a file with it; None: the one that the client's file names.
+
+    Raises
+    ------
+    SecretFileError
+        It is missing, damaged or open to others, or names no server where none is given.
+    """
+    try:
+        entries = _entries(path, read_secret(path))
+    except FileNotFoundError as error:
+        raise KeyFileError(f"{path}: there is no such file of a key") from error
+    pair = _pair(path, entries)
+    if server is not None:
+        return ClientKey(pair, server if is_key(server) else read_public(Path(server)))
+    if "server-key" not in entries:
+        raise KeyFileError(
+            f"{path}: names no key of a server: give the daemon's public key, or a file with it, as well"
+        )
+    return ClientKey(pair, _key(path, entries, "server-key"))
+
+
+def _entries(path: Path, text: str) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.lstrip().startswith("#"):
+            if name.strip() in entries:
+                raise KeyFileError(f"{path}: has two entries {name.strip()!r:.40}")
+            entries[name.strip()] = value.strip(" \t\"'")
+    return entries
+
+
+def _key(path: Path, entries: Mapping[str, str], name: str) -> str:
+    value = entries.get(name)
+    if value is None:
+        raise KeyFileError(f"{path}: has no {name}")
+    if not is_key(value):
+        raise KeyFileError(f"{path}: {name} is not a key: {_LENGTH} characters of Z85 are expected")
+    return value
+
+
+def _pair(path: Path, entries: Mapping[str, str]) -> KeyPair:
+    import zmq
+
+    public, secret = _key(path, entries, "public-key"), _key(path, entries, "secret-key")
+    if zmq.curve_public(secret.encode()).decode() != public:
+        raise KeyFileError(f"{path}: its public key is not that of its secret key: one of them is damaged")
+    return KeyPair(public, secret)

@@ -1,0 +1,177 @@
+"""The clients that a daemon knows: `clients.json` in its directory of keys.
+
+`thetad keys` writes the file, the daemon reads it again whenever it has changed.  It holds public keys alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from service.files import sync_folder, write_bytes
+from service.security.files import SecretFileError, check_directory, read_secret
+from service.security.keys import is_key
+from service.security.roles import Role
+
+CLIENTS = "clients.json"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+
+
+class RegistryError(SecretFileError):
+    """The registry cannot be used, or does not allow a change; the message says why."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Client(_Table):
+    """One client; times are ISO 8601 in UTC."""
+
+    name: Annotated[str, StringConstraints(pattern=NAME)]
+    role: Role
+    public_key: str
+    created: str
+    revoked: str | None = None
+
+    @field_validator("public_key")
+    @classmethod
+    def _key(cls, value: str) -> str:
+        if not is_key(value):
+            raise ValueError("is not a key in Z85")
+        return value
+
+
+class _File(_Table):
+    version: Literal[1] = 1
+    clients: Annotated[tuple[Client, ...], Field(max_length=10_000)] = ()
+
+    @field_validator("clients")
+    @classmethod
+    def _distinct(cls, value: tuple[Client, ...]) -> tuple[Client, ...]:
+        keys = [client.public_key for client in value]
+        if len(set(keys)) < len(keys):
+            raise ValueError("a public key is there twice")
+        names = [client.name for client in value if client.revoked is None]
+        if len(set(names)) < len(names):
+            raise ValueError("two clients have the same name")
+        return value
+
+
+class Registry:
+    """The clients by their public key, as they are at the moment."""
+
+    def __init__(self, keys_dir: Path) -> None:
+        self.path = keys_dir / CLIENTS
+        self._stamp: tuple[int, ...] | None = None
+        self._clients: dict[str, Client] = {}
+        self._wrong: str | None = None
+
+    def find(self, public_key: str) -> Client | None:
+        """Return the client with this key, revoked or not; None if there is none.
+
+        Raises
+        ------
+        RegistryError
+            The file cannot be used: nobody can be told apart.
+        """
+        self._refresh()
+        return self._clients.get(public_key)
+
+    def clients(self) -> tuple[Client, ...]:
+        """Return all clients, oldest first; raises `RegistryError`."""
+        self._refresh()
+        return tuple(self._clients.values())
+
+    def add(self, name: str, role: Role, public_key: str) -> Client:
+        """Let a client in; raises `RegistryError` if the name is in use, or the key known."""
+        with self._changing() as clients:
+            for other in clients:
+                if other.public_key == public_key:
+                    raise RegistryError(f"{name}: this key is that of {other.name!r} already")
+                if other.name == name and other.revoked is None:
+                    raise RegistryError(f"{name}: there is such a client: revoke it first, or choose another name")
+            try:
+                client = Client(name=name, role=role, public_key=public_key, created=_now())
+            except ValidationError as error:
+                raise RegistryError(f"{name!r:.80}: {_reason(error)}") from error
+            self._write((*clients, client))
+        return client
+
+    def revoke(self, name: str) -> Client:
+        """Shut a client out for good; raises `RegistryError` if there is none of this name."""
+        with self._changing() as clients:
+            found = next((client for client in clients if client.name == name and client.revoked is None), None)
+            if found is None:
+                known = ", ".join(client.name for client in clients if client.revoked is None)
+                raise RegistryError(f"{name}: there is no such client; there are: {known or 'none'}")
+            revoked = found.model_copy(update={"revoked": _now()})
+            self._write(tuple(revoked if client is found else client for client in clients))
+        return revoked
+
+    def _refresh(self) -> None:
+        """Read the file if it has changed."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            self._stamp, self._clients, self._wrong = None, {}, None  # nobody has a key yet
+            return
+        except OSError as error:
+            raise RegistryError(f"{self.path}: cannot be read: {error.strerror}") from error
+        stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
+        if stamp != self._stamp or self._wrong is not None:  # what was wrong may be the directory
+            self._clients, self._wrong = {}, None
+            try:
+                self._clients = {client.public_key: client for client in self._read()}
+            except SecretFileError as error:
+                self._wrong = str(error)
+            self._stamp = stamp
+        if self._wrong is not None:
+            raise RegistryError(self._wrong)
+
+    def _read(self) -> tuple[Client, ...]:
+        try:
+            text = read_secret(self.path)
+        except FileNotFoundError:
+            return ()
+        check_directory(self.path.parent)
+        try:
+            return _File.model_validate_json(text).clients
+        except ValidationError as error:
+            raise RegistryError(f"{self.path}: {_reason(error)}") from error
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[tuple[Client, ...]]:
+        """Hold the directory, so that two changes at a time lose nothing, and give what is in the file now."""
+        check_directory(self.path.parent)
+        handle = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield self._read()
+        finally:
+            os.close(handle)
+
+    def _write(self, clients: tuple[Client, ...]) -> None:
+        text = _File(clients=clients).model_dump_json(indent=2)
+        try:
+            write_bytes(self.path, text.encode() + b"\n", mode=0o600)
+            sync_folder(self.path.parent)  # or a power cut would let a client in again that has been revoked
+        except OSError as error:
+            raise RegistryError(f"{self.path}: {error.strerror}") from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}"

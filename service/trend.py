@@ -1,0 +1,86 @@
+"""Estimates over time with the events of an arm: what is kept of a stream, however long it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rt_core.types import BoolArray, FloatArray
+from service.wire import BodyMessage, EstimateMessage
+
+#: Estimates that are kept; beyond them every other one is let go, and half as many are taken from then on.
+MOST = 4000
+
+
+@dataclass(frozen=True)
+class TrendEvent:
+    """What was told at a time [s] of the estimates' own clock."""
+
+    t: float
+    event: str
+    text: str
+
+
+@dataclass
+class Trend:
+    """Estimates of one arm, thinned evenly, and its events.
+
+    Attributes
+    ----------
+    names, units : list of str
+        Of the p parameters.
+    events : list of TrendEvent
+    restarts : int
+        How often estimates of other parameters began; what was before is not kept.
+    """
+
+    names: list[str] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+    events: list[TrendEvent] = field(default_factory=list)
+    restarts: int = 0
+    _rows: list[tuple[float, FloatArray, FloatArray, BoolArray]] = field(default_factory=list)
+    _hash: str = ""
+    _stride: int = 1
+    _count: int = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def estimate(self, message: EstimateMessage) -> None:
+        """Take an estimate; one of other parameters begins anew."""
+        t = message.envelope.t_ns * 1e-9
+        if self._rows and message.hash != self._hash:
+            if len(message.theta) == len(self._rows[-1][1]):
+                self.events.append(
+                    TrendEvent(t, "other settings", "the model or the settings of the estimator changed")
+                )
+            else:
+                self.restarts += 1
+                self._rows, self._stride, self._count = [], 1, 0
+        self._hash = message.hash
+        self._count += 1
+        if (self._count - 1) % self._stride:
+            return
+        known = np.array([status == "estimated" for status in message.status], dtype=np.bool_)
+        self._rows.append((t, message.theta.copy(), message.std.copy(), known))
+        if len(self._rows) > MOST:
+            self._rows = self._rows[::2]
+            self._stride *= 2
+
+    def body(self, message: BodyMessage) -> None:
+        """Take the names of the parameters, or an event."""
+        if message.kind == "meta":
+            self.names = [str(name) for name in message.body.get("parameters", [])]
+            self.units = [str(unit) for unit in message.body.get("units", [])]
+        elif message.kind == "event":
+            told = str(message.body.get("event", "")), str(message.body.get("text", ""))
+            self.events.append(TrendEvent(message.envelope.t_ns * 1e-9, *told))
+
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
+        """Return times (N,) [s], values (N, p), standard deviations (N, p), and where they are estimated (N, p)."""
+        if not self._rows:
+            nothing = np.zeros((0, len(self.names)))
+            return np.zeros(0), nothing, nothing, nothing.astype(np.bool_)
+        t, theta, std, known = zip(*self._rows, strict=True)
+        return np.array(t), np.array(theta), np.array(std), np.array(known)

@@ -1,0 +1,59 @@
+"""Estimates over time as a self-contained HTML page: events first, then each parameter with its band."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from rt_core.types import BoolArray, FloatArray
+from service.figures.trend import trend_figure
+from service.report import number
+from service.trend import Trend
+
+#: Parameters in one figure.
+_TOGETHER = 18
+CAPTION = (
+    "Estimates (blue) with their 95 % band; grey where the data did not tell the parameter, or no longer do. "
+    "Numbered lines are the events above."
+)
+
+
+def trend_page(arm: str, trend: Trend) -> str:
+    """Render what was heard of an arm; times count from the first estimate."""
+    t, theta, std, known = trend.arrays()
+    begin = float(t[0]) if t.size else 0.0
+    count = theta.shape[1]
+    names = [trend.names[k] if k < len(trend.names) else f"parameter {k}" for k in range(count)]
+    units = [trend.units[k] if k < len(trend.units) else "" for k in range(count)]
+    titles = [f"{name} [{unit}]" if unit else name for name, unit in zip(names, units, strict=True)]
+    events = [
+        {"number": str(k + 1), "t": f"{event.t - begin:.1f}", "event": event.event, "text": event.text}
+        for k, event in enumerate(trend.events)
+    ]
+    lines = [(event.t - begin, str(k + 1)) for k, event in enumerate(trend.events)]
+    figures = []
+    for first in range(0, count if t.size else 0, _TOGETHER):
+        some = slice(first, first + _TOGETHER)
+        image = trend_figure(t - begin, theta[:, some], std[:, some], known[:, some], titles[some], lines)
+        figures.append(
+            {"png": base64.b64encode(image).decode("ascii"), "alt": f"estimates of {', '.join(names[some])}"}
+        )
+    rows = [_row(titles[k], theta[:, k], std[:, k], known[:, k]) for k in range(count if t.size else 0)]
+    environment = Environment(loader=PackageLoader("service"), autoescape=select_autoescape(default=True))
+    return environment.get_template("trend.html.j2").render(
+        title=f"{arm}: estimates over {t[-1] - begin:.0f} s" if t.size else f"{arm}: no estimates",
+        events=events, rows=rows, figures=figures, caption=CAPTION, restarts=trend.restarts, kept=len(trend),
+    )  # fmt: skip
+
+
+def _row(name: str, theta: FloatArray, std: FloatArray, known: BoolArray) -> dict[str, object]:
+    """First and last value of a parameter that the data told."""
+    there = np.flatnonzero(known)
+    texts = dict.fromkeys(("first", "last", "std", "moved"), number(None))
+    if there.size:
+        a, b = there[0], there[-1]
+        values = {"first": theta[a], "last": theta[b], "std": std[b], "moved": theta[b] - theta[a]}
+        texts = {key: number(float(value)) for key, value in values.items()}
+    return {"name": name, "now": bool(known[-1]), **texts}

@@ -1,0 +1,46 @@
+"""When the samples of a simulated arm are due."""
+
+from __future__ import annotations
+
+import time
+
+from drivers.driver import DriverTimeoutError
+
+
+class Pace:
+    """Absolute deadlines of CLOCK_MONOTONIC: a reader that was late gets what it missed at once, and nothing drifts.
+
+    Sample `k` is due `k / (rate_hz * pace)` after the first wait.
+
+    Parameters
+    ----------
+    name : str
+        Of the arm, for messages.
+    rate_hz, pace : float
+        Samples a simulated second, and simulated seconds a second.
+    """
+
+    def __init__(self, name: str, rate_hz: float, pace: float) -> None:
+        self._name, self._rate_hz = name, rate_hz * pace
+        self._start_ns: int | None = None
+
+    def wait(self, seq: int, timeout_s: float) -> None:
+        """Sleep until sample `seq` is due.
+
+        Raises
+        ------
+        DriverTimeoutError
+            It is due later than `timeout_s` from now; raised after that time.
+        """
+        now = time.monotonic_ns()
+        if self._start_ns is None:
+            self._start_ns = now
+        left_s = (self._start_ns - now) * 1e-9 + seq / self._rate_hz
+        if left_s > timeout_s:
+            time.sleep(max(timeout_s, 0.0))
+            raise DriverTimeoutError(
+                f"the next sample of simulated arm '{self._name}' is due in {left_s:.3g} s, "
+                f"after the time-out of {timeout_s:g} s"
+            )
+        if left_s > 0.0:
+            time.sleep(left_s)

@@ -1,0 +1,184 @@
+"""A simulated laser tracker that watches an arm whose true geometry differs from the nominal one.
+
+The tracker has a frame of its own, noise, and now and then a bad reading (a beam that was cut, a target that was not
+seated).  The arm's errors are drawn, one for each geometric parameter, and so is where the target sits on the flange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel, error_model
+from rt_core.calibration.geometry import Geometry
+from rt_core.types import BoolArray, FloatArray
+from sim_backend.errors import SimulationConfigError
+
+
+@dataclass(frozen=True)
+class TrackerSettings:
+    """How the arm differs from its nominal geometry, and how the tracker measures.
+
+    Attributes
+    ----------
+    error_length, error_angle : float
+        Standard deviation of the arm's geometric errors [m], [rad].
+    noise : float
+        Of each coordinate of a position [m], standard deviation.
+    noise_angle : float
+        Of the rotation about each axis [rad].
+    outliers : float
+        Share of bad readings, which are off by some `outlier_size` [m].
+    outlier_size : float
+    orientation : bool
+        Whether the tracker measures orientation, too.
+    own_frame : bool
+        Whether its frame is its own, or the robot's base.
+    target : float
+        The target is this far from the tip, in a drawn direction [m].
+    place : tuple of 3 float or None
+        Or it is here from the tip, along the tip's axes [m].
+    station : int
+        Which place of the tracker, from 1: at another one the same arm has another base in the tracker's frame.
+    seed : int
+        Of the arm, its base and the target; and of noise and bad readings, too, if these have none of their own.
+    noise_seed : int or None
+        Of these: another one measures the same arm once more.
+    """
+
+    error_length: float = 1e-3
+    error_angle: float = 1e-3
+    noise: float = 5e-5
+    noise_angle: float = 1e-4
+    outliers: float = 0.0
+    outlier_size: float = 0.02
+    orientation: bool = False
+    own_frame: bool = True
+    target: float = 0.05
+    place: tuple[float, float, float] | None = None
+    station: int = 1
+    seed: int = 0
+    noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        for name in ("error_length", "error_angle", "noise", "noise_angle", "outlier_size", "target"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise SimulationConfigError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        for name in ("seed", "noise_seed"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise SimulationConfigError(f"{name} must be at least 0, not {value}")
+        if self.place is not None and not np.abs(self.place).max() < 10.0:
+            raise SimulationConfigError(f"the target must be within 10 m of the tip, not at {self.place}")
+        if not 1 <= self.station <= 1000:
+            raise SimulationConfigError(f"station must be 1 to 1000, not {self.station}")
+        if not 0.0 <= self.outliers <= 1.0:
+            raise SimulationConfigError(f"outliers must be a share from 0 to 1, not {self.outliers}")
+
+
+@dataclass(frozen=True, eq=False)
+class TrackedArm:
+    """An arm with its true geometry, and a tracker.
+
+    Attributes
+    ----------
+    model, errors : ErrorModel, (P,) float64
+        The truth: base in the tracker's frame and target on the flange nominally where they are, and the errors.
+    """
+
+    model: ErrorModel
+    errors: FloatArray
+    settings: TrackerSettings
+
+    @classmethod
+    def of(
+        cls,
+        geometry: Geometry,
+        settings: TrackerSettings,
+        errors: Mapping[str, float] | None = None,
+        base: tuple[FloatArray, FloatArray] | None = None,
+        tool: tuple[FloatArray, FloatArray] | None = None,
+    ) -> TrackedArm:
+        """Draw the errors of an arm, and where its base and target are.
+
+        Instead of drawn ones, `errors` by name [m] or [rad], all others zero; and rotation (3, 3) and translation (3,)
+        [m] of the `base` in the tracker's frame at this station, and of the target (`tool`) in the last frame.
+        """
+        rng = np.random.default_rng([settings.seed, 1])
+        model = error_model(geometry, orientation=settings.orientation)
+        std = np.array([settings.error_angle if unit == "rad" else settings.error_length for unit in model.units])
+        found = np.where(model.priority == FRAME, 0.0, rng.normal(0.0, 1.0, model.size) * std)
+        if errors is not None:
+            found = np.zeros(model.size)
+            for name, value in errors.items():
+                found[model.index(name)] = value
+        if settings.own_frame:
+            drawn = _drawn_rotation(rng), rng.uniform(-3.0, 3.0, 3)
+            if settings.station > 1:
+                other = np.random.default_rng([settings.seed, 3, settings.station])
+                drawn = _drawn_rotation(other), other.uniform(-3.0, 3.0, 3)
+            model = model.with_frame("base", *(drawn if base is None else base))
+        R, t = model.frame("tool", np.zeros(model.size))
+        direction = rng.normal(size=3)
+        away = settings.target * direction / np.linalg.norm(direction)
+        if settings.place is not None:
+            away = R @ np.array(settings.place)
+        model = model.with_frame("tool", R, t + away) if tool is None else model.with_frame("tool", *tool)
+        return cls(model, found, settings)
+
+    def exact(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Positions (N, 3) [m] and rotations (N, 3, 3) of the target in the tracker's frame at postures `q` (N, n)."""
+        return self.model.predict(q, self.errors)
+
+    def measure(self, q: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return readings (N, 3), or (N, 7) with unit quaternions x, y, z, w, and which of them are bad (N,)."""
+        s = self.settings
+        own = [] if s.station == 1 else [s.station]
+        rng = np.random.default_rng([s.seed if s.noise_seed is None else s.noise_seed, 2, *own])
+        positions, rotations = self.exact(q)
+        positions = positions + rng.normal(0.0, s.noise, positions.shape) if s.noise else positions
+        bad = np.zeros(len(q), dtype=np.bool_)
+        bad[rng.permutation(len(q))[: round(s.outliers * len(q))]] = True
+        positions[bad] += rng.normal(0.0, s.outlier_size, (int(bad.sum()), 3))
+        if not s.orientation:
+            return positions, bad
+        turns = np.array([_turn(v) for v in rng.normal(0.0, 1.0, (len(q), 3)) * s.noise_angle])
+        return np.hstack((positions, quaternions_from_rotations(turns @ rotations))), bad
+
+
+def quaternions_from_rotations(rotations: FloatArray) -> FloatArray:
+    """Return unit quaternions (N, 4) x, y, z, w of rotations (N, 3, 3)."""
+    out = np.empty((len(rotations), 4))
+    for i, R in enumerate(rotations):
+        # Eigenvector of the largest eigenvalue (Bar-Itzhack 2000): no case is ill-conditioned.
+        K = np.array(
+            [
+                [R[0, 0] - R[1, 1] - R[2, 2], R[1, 0] + R[0, 1], R[2, 0] + R[0, 2], R[2, 1] - R[1, 2]],
+                [R[1, 0] + R[0, 1], R[1, 1] - R[0, 0] - R[2, 2], R[2, 1] + R[1, 2], R[0, 2] - R[2, 0]],
+                [R[2, 0] + R[0, 2], R[2, 1] + R[1, 2], R[2, 2] - R[0, 0] - R[1, 1], R[1, 0] - R[0, 1]],
+                [R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1], R[0, 0] + R[1, 1] + R[2, 2]],
+            ]
+        )
+        q = np.linalg.eigh(K)[1][:, -1]
+        out[i] = q if q[3] >= 0.0 else -q
+    return out
+
+
+def _turn(v: FloatArray) -> FloatArray:
+    """Rotation (3, 3) by a rotation vector (3,) [rad] (Rodrigues)."""
+    angle = float(np.linalg.norm(v))
+    if angle == 0.0:
+        return np.eye(3)
+    x, y, z = v / angle
+    K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.asarray(np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * K @ K)
+
+
+def _drawn_rotation(rng: np.random.Generator) -> FloatArray:
+    Q, R = np.linalg.qr(rng.normal(size=(3, 3)))
+    Q = Q * np.sign(np.diag(R))
+    return np.asarray(Q * np.sign(np.linalg.det(Q)))

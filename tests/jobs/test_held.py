@@ -1,0 +1,74 @@
+"""A payload or a faulty sensor: nothing is identified by itself, and what was queued because of it is called off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.jobs.arms import Arms
+from service.jobs.config import ReidentifyConfig
+from service.jobs.store import Event
+from service.jobs.triggers import Trigger
+from tests.jobs.jobs_process import JobsProcess, configuration
+from tests.jobs.test_reidentify import WINDOW_S, Estimator, await_jobs, events, jobs
+from tests.service.command_line import simulate
+
+PAYLOAD = {"mass": {"value": 1.0}}
+FRICTION = {"cause": "friction", "explained": 0.9}
+
+
+@pytest.fixture(scope="module")
+def motion(arm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulate(tmp_path_factory.mktemp("held") / "rec.mcap", arm2, seed=5, seconds=WINDOW_S)
+
+
+@pytest.mark.parametrize(
+    ("told", "held"),
+    [
+        ([("change", {})], {"change"}),
+        ([("change", {}), ("friction_changed", {})], set()),
+        ([("change", {}), ("payload_attached", {"payload": PAYLOAD})], {"payload"}),
+        ([("payload_attached", {"payload": PAYLOAD}), ("payload_released", {"payload": None})], set()),
+        ([("payload_attached", {"payload": PAYLOAD}), ("payload_released", {"payload": PAYLOAD})], {"payload"}),
+        ([("change", {}), ("sensor_fault", {})], {"sensor"}),
+        ([("sensor_fault", {}), ("change", {}), ("sensor_recovered", {})], set()),
+        ([("sensor_fault", {}), ("payload_attached", {"payload": PAYLOAD})], {"sensor", "payload"}),
+        ([("ambiguous", {"candidates": [{"cause": "payload", "explained": 0.9}]})], set()),
+        ([("ambiguous", {"candidates": [FRICTION, {"cause": "sensor_gain", "explained": 0.9}]})], {"sensor"}),
+        ([("ambiguous", {"candidates": [FRICTION, {"cause": "sensor_gain", "explained": 0.2}]})], set()),
+        ([("sensor_fault", {}), ("model_adopted", {})], set()),
+        ([("payload_attached", {"payload": PAYLOAD}), ("drift_cleared", {})], set()),
+        ([("child_started", {})], set()),
+    ],
+)
+def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: set[str]) -> None:
+    arms = Arms(None, None)  # type: ignore[arg-type]
+    arms.triggers["lab"] = Trigger(ReidentifyConfig(), 0.0)
+    for kind, data in told:
+        arms.on_event(Event(0, kind, "", "lab", data=data))
+    assert set(arms.triggers["lab"].held) == held
+
+
+def test_no_model_comes_of_a_faulty_sensor(tmp_path: Path, arm2: Path, motion: Path) -> None:
+    estimator = Estimator(motion)
+    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
+        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.event("drift", "fc1 20 % up")
+        while len(jobs(process)) < 3:
+            process.pause(0.05)
+        process.event("sensor_fault", "the gain of the torque sensor of joint_1 has changed by +20 %")
+        found = await_jobs(process, 3)
+        assert found[2]["kind"] == "promote"
+        assert found[2]["state"] == "cancelled"
+        assert estimator.activated == [] or estimator.activated[-1]["theta"] is None
+        process.event("drift", "more")
+        process.pause(2.5)
+        assert len(jobs(process)) == 3
+        assert "model_promoted" not in events(process)
+        asked = process.request("reidentify")["ids"]  # who asks knows of it
+        found = await_jobs(process, 6)
+        assert [job["id"] for job in found[3:]] == asked
+        assert found[3]["state"] == "succeeded"

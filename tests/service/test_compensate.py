@@ -1,0 +1,58 @@
+"""Compensation of an arm measured in its own base at its own tip: both points and the base are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivers.robot_file import load_robot
+from rt_core.calibration.calibrate import calibrate
+from rt_core.calibration.compensation import compensate
+from rt_core.calibration.geometry import Geometry
+from rt_core.calibration.settings import CalibrationSettings
+from service.calibration_document import corrected_geometry as written_geometry
+from service.cli.compensate import corrected_geometry
+from service.nominal_geometry import nominal_geometry
+from service.plain import plain
+from tests.calibration.arms import forward, frame, postures
+
+
+@pytest.mark.parametrize("point", ["measured", "tip"])
+def test_errors_of_the_last_row_count_at_the_tip(point: str) -> None:
+    """Standard DH puts `d6` and `theta6` beyond the last joint; both points are one here."""
+    robot = load_robot("ur10")
+    nominal = replace(nominal_geometry(robot), tip_translation=np.array([0.05, 0.0, 0.0]))
+    errors = {"a2": 1e-3, "d6": 2e-3, "theta6": 5e-3}
+    rng = np.random.default_rng(0)
+    q = postures(nominal, 120, rng)
+    tip = frame((0.05, 0.0, 0.0), (0.0, 0.0, 0.0))
+    measured = forward(nominal, q, errors, np.eye(4), tip)[:, :3, 3] + rng.normal(0.0, 3e-5, (120, 3))
+    found = calibrate(nominal, q, measured, CalibrationSettings(base=False, tool=False))
+    assert found.verdict == "ok"
+    own = Geometry.from_model(robot.model)
+    document = {"geometry": plain(written_geometry(found))}
+    calibrated = corrected_geometry(document, own, point)
+    looked = rng.uniform(-1.5, 1.5, (6, 6))
+    targets = forward(nominal, looked, errors, np.eye(4), tip)[:, :3, 3]
+    commands = compensate(own, calibrated, targets, None, looked).commands
+    missed = forward(nominal, commands, errors, np.eye(4), tip)[:, :3, 3] - targets
+    assert np.linalg.norm(missed, axis=1).max() < 1e-4
+
+
+def test_lines_are_followed_without_turning_joints_round() -> None:
+    """Straight lines with the tool down: joints turn no more than the way asks for."""
+    geometry = Geometry.from_model(load_robot("ur10").model)
+    down = np.tile(np.diag([1.0, -1.0, -1.0]), (25, 1, 1))
+    way = np.linspace(0.0, 1.0, 25)[:, None]
+    followed = 0
+    for seed in range(12):
+        ends = np.random.default_rng(seed).uniform([-0.8, -0.8, 0.1], [0.8, 0.8, 0.6], (2, 3))
+        found = compensate(geometry, geometry, ends[0] + way * (ends[1] - ends[0]), down)
+        steps = np.abs(np.diff(found.commands[found.reached], axis=0))
+        assert found.largest_step == pytest.approx(steps.max() if steps.size else 0.0)
+        # A joint that is a whole turn or more from where it was could be nearer within limits of a turn either side.
+        assert (steps <= np.pi + 0.1).all()
+        followed += bool(found.reached.all())
+    assert followed >= 8

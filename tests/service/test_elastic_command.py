@@ -1,0 +1,273 @@
+"""`thetad identify --model elastic_joint`: what the job of this kind finds, with a verdict, a report and one error."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from drivers.recording import Recording, write_recording
+from rt_core.batch.elastic.identify import Verdict
+from service.cli.identify_elastic import print_elastic
+from service.elastic_joint import VERDICT_TEXT, ElasticJointError, identify_joint
+from service.elastic_online import follow_online
+from service.elastic_report import elastic_page
+from service.jobs.kinds import find_kind
+from service.jobs.kinds.elastic_joint import KIND
+from service.jobs.workspace import Input, Workspace
+from tests.elastic.harmonic_drive import TRUTH, N, measured, one_after_the_other, record
+from tests.elastic.rig import KM, ROBOT, recording_of
+from tests.service.command_line import ROOT, Outcome, thetad
+from tests.service.test_report import self_contained
+
+LAG = 2e-3
+DRIVE = ("--gear-ratio", N, "--torque-constant", KM)
+
+
+@pytest.fixture(scope="module")
+def rig() -> Recording:
+    clean = record(None, lag=LAG, zero=0.1)
+    return recording_of(measured(one_after_the_other(clean, clean), 1))
+
+
+@pytest.fixture(scope="module")
+def recording(rig: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("elastic") / "rig.mcap"
+    write_recording(path, rig)
+    return path
+
+
+def identify(recording: Path, *more: object) -> Outcome:
+    return thetad("identify", recording, "--model", "elastic_joint", *more)
+
+
+def job(recording: Path, folder: Path, **parameters: Any) -> dict[str, Any]:
+    kind = find_kind("elastic_joint")
+    given = Input(recording, hashlib.sha256(recording.read_bytes()).hexdigest())
+    ws = Workspace(folder, "2025-05-01T12:00:00Z", inputs={"recording": given})
+    kind.run(kind.read({"recording": str(recording), **parameters}), ws)
+    found = json.loads((folder / "elastic.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_command_and_job_find_the_same(recording: Path, tmp_path: Path) -> None:
+    out, table = tmp_path / "elastic.json", tmp_path / "rows.csv"
+    done = identify(
+        recording, "--joint", "elbow", *DRIVE, "--sensor", "--span", "0:0.5", "--cutoff", 8, "--min-velocity", 0.01,
+        "-o", out, "--table", table, "--json",
+    )  # fmt: skip
+    assert done.code == 0, done
+    folder = tmp_path / "job"
+    theirs = job(
+        recording, folder, joint="elbow", gear_ratio=N, torque_constant=KM, sensor=True, span="0:0.5", cutoff_hz=8.0,
+        min_velocity=0.01,
+    )  # fmt: skip
+    ours = done.json
+    assert ours.pop("model") == str(out)
+    assert ours.pop("online") is None
+    for found in (ours, theirs):
+        found.pop("created")
+    assert ours == theirs
+    written = json.loads(out.read_text())
+    assert written.pop("created").endswith("+00:00")
+    assert written == theirs
+    assert table.read_text() == (folder / "stiffness.csv").read_text()
+    assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_truth_within_what_is_said(recording: Path) -> None:
+    done = identify(recording, "--joint", 2, *DRIVE, "--sensor", "--json")
+    assert done.code == 0, done
+    assert done.json["verdict"] == "ok"
+    for name, true in (TRUTH | {"lag": LAG, "zero": 0.1}).items():
+        p = done.json["parameters"][name]
+        assert abs(p["value"] - true) < 4.0 * p["std"], name
+
+
+def test_robot_file_tells_the_drive(recording: Path, tmp_path: Path) -> None:
+    robot = tmp_path / "rig.toml"
+    robot.write_text(ROBOT)
+    done = identify(recording, "--joint", "elbow", "--robot", robot, "--sensor", "--json")
+    assert done.json["drive"] == {"gear_ratio": 290.0, "torque_constant": 0.4, "rotor_inertia": pytest.approx(5e-5)}
+
+
+def test_no_stiffness_is_not_a_success(recording: Path, tmp_path: Path) -> None:
+    out, report = tmp_path / "elastic.json", tmp_path / "report.html"
+    # the first 9 s are one load
+    arguments = ("--joint", "elbow", *DRIVE, "--sensor", "--span", "0s:9s", "-o", out, "--report", report)
+    done = identify(recording, *arguments, "--json")
+    assert done.code == 1
+    assert (done.json["verdict"], done.json["model"]) == ("not_determined", None)
+    assert all(p["value"] is None and p["reason"] for p in done.json["parameters"].values())
+    assert not out.exists()
+    assert "these data tell no stiffness" in done.err
+    page = self_contained(report.read_text())
+    assert VERDICT_TEXT["not_determined"] in page.text
+    assert page.tags.count("img") == 1
+    assert identify(recording, *arguments, "--force").code == 1
+    assert json.loads(out.read_text())["verdict"] == "not_determined"
+
+
+def test_report_has_verdict_parameters_and_figures(recording: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    done = identify(recording, "--joint", "elbow", *DRIVE, "--sensor", "--lag", LAG, "--report", report)
+    assert done.code == 0, done
+    page = self_contained(report.read_text())
+    assert VERDICT_TEXT["ok"] in page.text
+    for words in (*TRUTH, "rig.mcap", "Stiffness", "Friction", "Residual", "N*m*s/rad", "gear ratio", "290"):
+        assert words in page.text
+    assert page.tags.count("img") == 3
+    for name in TRUTH:
+        assert name in done.out
+    assert done.out.startswith("ok: ")
+
+
+def test_stage_for_comparison_shows_its_other_fits(recording: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    done = identify(recording, "--joint", "elbow", *DRIVE, "--sensor", "--stage", "stiffness", "--report", report)
+    assert done.code == 0
+    page = self_contained(report.read_text())
+    assert "For comparison: rows motor" in page.text
+    assert "for comparison only" in page.text
+    assert page.tags.count("img") == 2  # without friction there is none to draw
+
+
+def test_verdicts_have_their_words() -> None:
+    assert set(VERDICT_TEXT) == set(get_args(Verdict))
+
+
+def test_online_estimate_ends_where_the_off_line_one_is(recording: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    done = identify(recording, "--joint", "elbow", *DRIVE, "--sensor", "--online", "--report", report, "--json")
+    assert done.code == 0, done
+    online, off_line = done.json["online"], done.json["parameters"]
+    assert online["valid"]
+    for name, p in online["parameters"].items():
+        assert p["value"] == pytest.approx(off_line[name]["value"], abs=4.0 * p["std"]), name
+        assert p["value"] == pytest.approx(off_line[name]["value"], rel=0.08), name
+        assert abs(online["start"][name] / off_line[name]["value"] - 1.0) == pytest.approx(0.3)
+    page = self_contained(report.read_text())
+    assert "Online estimate" in page.text
+    assert page.tags.count("img") == 4
+    constant = identify(
+        recording, "--joint", "elbow", *DRIVE, "--sensor", "--online", "--forgetting", 0.999, "--json"
+    ).json["online"]
+    assert constant["parameters"]["k1"]["value"] != online["parameters"]["k1"]["value"]
+
+
+def test_no_online_estimate_without_stiffness_is_said(recording: Path) -> None:
+    done = identify(recording, "--joint", "elbow", *DRIVE, "--sensor", "--span", "0s:9s", "--online")
+    assert done.code == 1
+    assert "no online estimate: it starts from the off-line values" in done.err
+
+
+def test_online_estimate_that_is_not_valid_says_so_before_its_values(
+    rig: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = KIND.read({"recording": "rig", "joint": "elbow", "sensor": True, "gear_ratio": N, "torque_constant": KM})
+    result = identify_joint(job, rig, None, created="2025-05-01T12:00:00Z")
+    online = follow_online(result)
+    assert online.warning is None
+    invalid = replace(online, last=replace(online.last, valid=False, reason="b_in comes out negative"))
+    print_elastic(result, invalid)
+    printed = capsys.readouterr().out
+    assert 0 < printed.index("online: not valid: b_in comes out negative") < printed.index("parameter")
+    page = self_contained(elastic_page(result, invalid)).text
+    assert "online: not valid: b_in comes out negative. Statuses" in page
+
+
+def test_uneven_frames_are_one_error(rig: Recording) -> None:
+    job = KIND.read({"recording": "rig", "joint": "elbow", "sensor": True, "gear_ratio": N, "torque_constant": KM})
+    result = identify_joint(job, rig, None, created="2025-05-01T12:00:00Z")
+    step = np.resize([0.9, 0.9, 1.2], rig.t.size) / 500.0
+    recording = replace(rig, t=np.cumsum(step))
+    uneven = replace(result, signals=replace(result.signals, recording=recording))
+    with pytest.raises(ElasticJointError, match=r"0\.0018 s apart in most cases but 0\.002 s in the mean"):
+        follow_online(uneven)
+
+
+def test_table_has_every_row(recording: Path, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    found = identify(recording, "--joint", "elbow", *DRIVE, "--table", table, "--json").json
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert len(rows) == found["row_count"]
+    assert list(rows[0]) == ["t_s", "deflection_rad", "motor_torque_nm", "spring_torque_nm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ("--joint is missing",)),
+        (("--joint", "wrist", *DRIVE), ("--joint: the recording has no joint 'wrist'",)),
+        (("--joint", 1, *DRIVE), ("--joint: slide slides",)),
+        (("--joint", 2, "--gear-ratio", N), ("--torque-constant: is not given",)),
+        (("--joint", 2, "--torque-constant", KM), ("--gear-ratio: is not given",)),
+        (("--joint", 2, *DRIVE, "--lag", 0.5), ("lag",)),
+        (("--joint", 2, *DRIVE, "--lag", "nan"), ("lag",)),
+        (("--joint", 2, *DRIVE, "--span", "3:1"), ("span",)),
+        (("--joint", 2, *DRIVE, "--min-velocity", 0.1, 0.2), ("--min-velocity: 2 values",)),
+        (("--joint", 2, *DRIVE, "--min-velocity", 1.0), ("rig.mcap, joint elbow: only 0 rows",)),
+        (("--joint", 2, *DRIVE, "--forgetting", 0.99), ("--forgetting", "--online")),
+        (("--joint", 2, *DRIVE, "--online", "--forgetting", 1.5), ("--forgetting",)),
+        (("--joint", 2, *DRIVE, "--online", "--stage", "coulomb"), ("--stage", "viscous")),
+        (("--joint", 2, *DRIVE, "--sensor", "--linear", "--online"), ("--lag: the online estimate", "give it")),
+        (("--joint", 2, *DRIVE, "--method", "iwls"), ("--method: not for --model elastic_joint",)),
+        (("--joint", 2, *DRIVE, "--plot", "x.png", "--rate", 20), ("--plot, --rate: not for",)),
+        (("--joint", 2, "--robot", "arm7", *DRIVE), ("--robot: arm7 has no joint elbow",)),
+    ],
+)
+def test_wrong_arguments(
+    recording: Path, tmp_path: Path, arguments: tuple[object, ...], words: tuple[str, ...]
+) -> None:
+    out = tmp_path / "elastic.json"
+    identify(recording, *arguments, "-o", out).refused(*words)
+    assert not out.exists()
+
+
+def test_options_of_one_joint_are_not_for_the_arm(recording: Path) -> None:
+    thetad("identify", recording, "--robot", "arm7", "--joint", 2, "--online").refused(
+        "--joint, --online: not for --model rigid"
+    )
+    thetad("identify", recording).refused("--robot is missing")
+
+
+def test_one_encoder_shows_no_deflection(rig: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "one.mcap"
+    channels = {name: channel for name, channel in rig.channels.items() if name != "q_motor"}
+    write_recording(path, replace(rig, channels=channels).span(None))
+    identify(path, "--joint", 2, *DRIVE).refused("no channel q_motor, the angle of the motor", "record both")
+
+
+def test_axis_with_position_and_voltage_only(data_dir: Path, tmp_path: Path) -> None:
+    """EMPS: there is no spring to be seen, and the rigid model is what it was."""
+    path, robot = tmp_path / "emps.mcap", ROOT / "configs/robots/emps.toml"
+    mapping = ROOT / "configs/mappings/emps.toml"
+    assert thetad("import", data_dir / "emps/emps.npz", "--mapping", mapping, "-o", path).code == 0
+    identify(path, "--joint", 1, "--gear-ratio", 1, "--robot", robot).refused("--joint: carriage slides")
+    plain = thetad("identify", path, "--robot", robot, "--json").json
+    chosen = thetad("identify", path, "--robot", robot, "--model", "rigid", "--json").json
+    for found in (plain, chosen):
+        found.pop("created", None)
+    assert chosen == plain
+    assert plain["relative_error"] == pytest.approx(0.0400, abs=2e-4)
+
+
+@pytest.mark.parametrize(("axis", "verdict", "code"), [(1, "not_determined", 1), (3, "doubtful", 0)])
+def test_axes_of_a_real_arm(data_dir: Path, tmp_path: Path, axis: int, verdict: str, code: int) -> None:
+    path = tmp_path / "kr300.mcap"
+    mapping = ROOT / "configs/mappings/kuka_kr300_encoders.toml"
+    source = data_dir / "kuka_kr300_elastic/trajectory_B.npz"
+    assert thetad("import", source, "--mapping", mapping, "-o", path).code == 0
+    done = identify(path, "--joint", axis, "--robot", "kuka_kr300_elastic", "--stage", "coulomb", "--linear", "--json")
+    assert (done.code, done.json["verdict"]) == (code, verdict), done
+    if axis == 3:
+        k1 = done.json["parameters"]["k1"]
+        assert k1["value"] == pytest.approx(4.51e6, rel=0.01)
+        assert np.isfinite(k1["upper"])

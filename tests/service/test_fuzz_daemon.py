@@ -1,0 +1,161 @@
+"""Ten thousand messages of random bytes to every public socket, of strangers and of clients with a key."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import psutil
+import pytest
+import zmq
+
+from service.client import ClientKey, Control, Subscriber
+from service.launch import DaemonProcess
+from service.security.files import make_directory
+from service.security.keys import SERVER_KEY, KeyPair, new_pair, write_pair
+from service.security.registry import Registry
+from tests.service.daemons import await_message, config, make_recording, processes, replayed, start
+
+MESSAGES = 10_000
+STRANGERS = 200  # of them as bytes on a bare connection, each its own
+IN_FLIGHT = 50  # the daemon queues a hundred answers for a client
+MOST_GROWTH = 60_000_000
+PORTS = ("frames", "estimates", "control")
+VERBS = (b"ping", b"status", b"submit", b"events", b"models", b"\xff", b"")
+
+
+class Target:
+    """A running daemon, and the key that it lets in, if it asks for one."""
+
+    def __init__(self, path: Path, keyed: bool) -> None:
+        server, pair = new_pair(), new_pair()
+        daemon: dict[str, object] = {}
+        self.key: ClientKey | None = None
+        if keyed:
+            make_directory(path / "keys")
+            write_pair(path / "keys" / SERVER_KEY, server, "test")
+            Registry(path / "keys").add("fuzz", "read", pair.public)
+            daemon = {"require_keys": True, "keys_dir": str(path / "keys"), "requests_per_s": 1e6}
+            self.key = ClientKey(pair, server.public)
+        arm = replayed(make_recording(path / "rec.mcap"), loop=True)
+        self.daemon: DaemonProcess = start(config(path, arm, **daemon), path)
+
+    def connect(self, context: zmq.Context[zmq.Socket[bytes]], kind: int, port: str) -> zmq.Socket[bytes]:
+        """Return a connected socket."""
+        found = context.socket(kind)
+        found.linger = 0
+        if self.key is not None:
+            pair: KeyPair = self.key.pair
+            found.curve_serverkey = self.key.server.encode()
+            found.curve_publickey, found.curve_secretkey = pair.public.encode(), pair.secret.encode()
+        found.connect(self.daemon.endpoints[port])
+        return found
+
+
+@pytest.fixture(scope="module", params=["plain", "keyed"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    target = Target(tmp_path_factory.mktemp(request.param), request.param == "keyed")
+    yield target
+    target.daemon.stop()
+
+
+@pytest.fixture(autouse=True)
+def unharmed(target: Target) -> Iterator[None]:
+    """After it everything works, nothing was restarted, and no process has grown."""
+    endpoints = target.daemon.endpoints
+    with Control(endpoints["control"], target.key) as control:
+        pids = {name: process["pid"] for name, process in processes(control).items()} | {"self": target.daemon.pid}
+        before = {name: psutil.Process(pid).memory_info().rss for name, pid in pids.items()}
+        yield
+        for port, kind in (("estimates", "estimate"), ("frames", "frame")):
+            with Subscriber(endpoints[port], [f"axis/{kind}"], key=target.key) as stream:
+                await_message(stream)
+        after = processes(control)
+    assert all(process["restarts"] == 0 and process["state"] == "ready" for process in after.values())
+    for name, pid in pids.items():
+        assert psutil.Process(pid).memory_info().rss < before[name] + MOST_GROWTH, name
+
+
+def noise(source: random.Random) -> bytes:
+    """Bytes that are nothing, or nearly something: a cut request, a changed one, a map of odd values."""
+    body = {
+        "v": source.choice((1, 1, 1, 2, -1)),
+        "id": source.getrandbits(62),
+        "verb": source.choice(VERBS).decode("latin-1"),
+    }
+    if source.random() < 0.5:
+        body["args"] = {source.choice(("arm", "kind", "id", "")): source.choice((None, [], {}, -1, 1e308, "x" * 50))}
+    good = msgpack.packb(body)
+    how = source.randrange(4)
+    if how == 0:
+        return source.randbytes(source.randrange(200))
+    if how == 1:
+        return bytes(good[: source.randrange(len(good))])
+    place = source.randrange(len(good))
+    return bytes(good[:place] + source.randbytes(1) + good[place + 1 :]) if how == 2 else bytes(good)
+
+
+def greeting(source: random.Random, mechanism: bytes) -> bytes:
+    """The start of a ZMTP connection, and then commands of random bytes."""
+    start = (
+        b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03" + source.choice((b"\x00", b"\x01")) + mechanism.ljust(20, b"\0")
+    )
+    data = start + b"\x00" + bytes(31)
+    for _ in range(source.randrange(4)):
+        body = source.choice((b"\x05READY", b"\x05HELLO", b"\x08INITIATE", b"\x05ERROR", b"")) + source.randbytes(200)
+        data += (
+            b"\x04" + bytes([len(body)]) + body if len(body) < 256 else b"\x06" + struct.pack(">Q", len(body)) + body
+        )
+    return data
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_strangers(target: Target, port: str) -> None:
+    source = random.Random(f"strangers {port}")
+    host, _, number = target.daemon.endpoints[port].removeprefix("tcp://").partition(":")
+    for _ in range(STRANGERS):
+        data = source.randbytes(source.randrange(300))
+        if source.random() < 0.7:
+            data = greeting(source, source.choice((b"NULL", b"PLAIN", b"CURVE", b"GSSAPI", source.randbytes(20))))
+        with contextlib.suppress(OSError), socket.create_connection((host, int(number)), 10.0) as raw:
+            raw.sendall(data)
+            raw.shutdown(socket.SHUT_WR)
+            while raw.recv(65536):
+                pass
+
+
+def test_requests(target: Target) -> None:
+    """Every message has one answer, and none of them is that of an internal error."""
+    source = random.Random("requests")
+    kinds: set[str] = set()
+    with zmq.Context() as context, target.connect(context, zmq.DEALER, "control") as attacker:
+        waiting = 0
+        for sent in range(1, MESSAGES + 1):
+            parts = [noise(source) for _ in range(source.choice((1, 1, 1, 1, 2, 3)))]
+            attacker.send_multipart([b"", *parts] if source.random() < 0.2 else parts)
+            waiting += 1
+            while waiting and (waiting == IN_FLIGHT or sent == MESSAGES):
+                assert attacker.poll(60_000), sent
+                answer = msgpack.unpackb(attacker.recv_multipart()[-1], strict_map_key=False)
+                kinds.add("ok" if answer["ok"] else answer["error"]["type"])
+                waiting -= 1
+    known = {"ok", "bad_request", "unknown_verb", "bad_argument", "unavailable"}
+    assert {"ok", "bad_request", "unknown_verb"} <= kinds <= known | ({"denied"} if target.key else set())
+
+
+@pytest.mark.parametrize("port", ["frames", "estimates"])
+def test_subscriptions(target: Target, port: str) -> None:
+    source = random.Random(f"subscriptions {port}")
+    with zmq.Context() as context, target.connect(context, zmq.XSUB, port) as attacker:
+        for number in range(MESSAGES):
+            data = source.randbytes(source.randrange(100))
+            attacker.send(source.choice((b"\x00", b"\x01", b"\x02", b"")) + data)
+            if number % 100 == 0:
+                attacker.send(b"\x01")  # everything: the noise may have taken it back
+                assert attacker.poll(60_000)
+                attacker.recv_multipart()
