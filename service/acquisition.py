@@ -115,6 +115,8 @@ class Acquisition:
         child = self.child
         runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
         self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
+        # Asked once: to ask whether an object has a protocol's properties is to work them all out.
+        self._commandable = self.driver if isinstance(self.driver, Commandable) else None
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
         self.robot = model.name
         self.joint_names = [joint.name for joint in model.joints]
@@ -231,8 +233,8 @@ class Acquisition:
 
     def _command(self, player: MotionPlayer, frame: JointFrame) -> bool:
         """Give the drives their next set position; False once the motion, and with it the stream, is over."""
-        driver = self.driver
-        assert isinstance(driver, Commandable)
+        driver = self._commandable
+        assert driver is not None
         state = player.state
         target = player.step(frame, driver.enabled)
         if target is not None:

@@ -134,15 +134,20 @@ class SetValues:
             self._step = self._pace if self._missed <= self._extrapolated else 0.0
         self.wanted += self._step
         lower, upper = self._objects.position_limits()
-        step, before = top_speed * period_s, self.commanded
-        self.commanded = min(max(min(max(self.wanted, lower), upper), before - step), before + step)
-        self.speed = (self.commanded - before) / period_s
-        self.limited = self.commanded != self.wanted
-        return self.commanded
+        before, here = self.commanded, self.wanted
+        if not lower <= here <= upper:
+            here = lower if here < lower else upper
+        step = top_speed * period_s
+        if abs(here - before) > step:
+            here = before + math.copysign(step, here - before)
+        self.speed = (here - before) / period_s
+        self.limited = here != self.wanted
+        self.commanded = here
+        return here
 
     def _take_target(self, target: float, period_s: float) -> None:
         """Begin the way to a new set position, over a whole interpolation period also where it came early."""
-        steps = max(1, round(self._objects.interpolation_s() / period_s))
+        steps = self._objects.interpolation_steps(period_s)
         if self._last is not None:
             self._pace = (target - self._last) / max(steps, self._since)
         self._last, self._since, self._steps_left = target, 0, steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sim_backend.ethercat.data_types import DataType
+from sim_backend.ethercat.data_types import DataType, Value
 from sim_backend.ethercat.dictionary import Access, Entry, ObjectDictionary
 from sim_backend.modes import CSP
 
@@ -40,14 +40,19 @@ class DriveObjects:
         self.interpolation, self.interpolation_power = entry(0x60C2, 1), entry(0x60C2, 2, -3)
         self.inputs = entry(0x60FD)
         self._torque_limit = dictionary.find(0x6072) or dictionary.find(0x6073)
+        self._steps: tuple[tuple[Value, Value, float], int] | None = None
 
     def torque_limit(self) -> float:
         """Largest torque or current [per mille of the rated one]."""
         return math.inf if self._torque_limit is None else float(self._torque_limit.value)
 
-    def interpolation_s(self) -> float:
-        """Time between two set values [s]; 0 for every cycle."""
-        return float(self.interpolation.value) * 10.0 ** int(self.interpolation_power.value)
+    def interpolation_steps(self, period_s: float) -> int:
+        """Cycles of `period_s` between two set values, at least 1."""
+        given = self.interpolation.value, self.interpolation_power.value, period_s
+        if self._steps is None or self._steps[0] != given:
+            between_s = float(given[0]) * 10.0 ** int(given[1])
+            self._steps = given, max(1, round(between_s / period_s))
+        return self._steps[1]
 
     def position_limits(self) -> tuple[float, float]:
         """Software position limits [units], infinite where there are none."""

@@ -50,6 +50,7 @@ class Arm:
         held_cycles = math.ceil(_HELD_S * config.cycle_hz)
         mode = MODES[config.mode]
         self._controls = [DriveControl(stop_cycles, held_cycles, mode) for _ in range(n)]
+        self._enabled = False
         self._unheard = [0] * n  # cycles in a row without inputs that can be believed
         self._all_heard = True
         self._unheard_limit = max(config.bridge_cycles, held_cycles)
@@ -75,7 +76,7 @@ class Arm:
     @property
     def enabled(self) -> bool:
         """Whether every drive is enabled."""
-        return all(control.enabled for control in self._controls)
+        return self._enabled
 
     @property
     def stopped(self) -> bool:
@@ -93,6 +94,7 @@ class Arm:
             raise CommandRefusedError("drives cannot be enabled: they are still stopping; try again in a moment")
         for control in self._controls:
             control.enable()
+        self._look()
         self.failure = ""
         self._enabling_until_ns = at_ns + round(self._config.enable_timeout_ms * 1e6)
 
@@ -101,10 +103,15 @@ class Arm:
         self._enabling_until_ns = None
         for control in self._controls:
             control.disable()
+        self._look()
 
     def lost(self, joint: int) -> None:
         """Take note that a drive is not in OP."""
         self._controls[joint].lost()
+        self._look()
+
+    def _look(self) -> None:
+        self._enabled = all([control.enabled for control in self._controls])
 
     def command(self, target: FloatArray, cycle: int) -> None:
         """Set the target (n,) of all joints; `cycle` is the number of the cycle now, to judge steps.
@@ -179,6 +186,7 @@ class Arm:
         self._all_heard = valid is None
         if self._config.stop_all_on_fault and any(control.dropped for control in self._controls):
             self._stop_others()
+        self._look()
         if self._enabling_until_ns is not None:
             self._watch_enabling(at_ns)
         if not self.enabled:

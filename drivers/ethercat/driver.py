@@ -64,6 +64,7 @@ class EthercatDriver(OpenedInWith):
 
     def _reset(self) -> None:
         config = self.config
+        self._positions = config.positions
         self._started: StartedBus | None = None
         self._exchange = Exchange(self._bus, config)
         self._statuses: list[AlStatus | None] = []
@@ -268,7 +269,7 @@ class EthercatDriver(OpenedInWith):
         received_ns = now_ns()
         fresh = exchange.account.answered(exchange.seq)
         heard = self._validity(wkc, received_ns)
-        channels = self._data.decode([self._bus.input(position) for position in self.config.positions])
+        channels = self._data.decode([self._bus.input(position) for position in self._positions])
         valid = self._data.finite(channels, heard)
         if "setpoint" in self._data.channels:
             channels["setpoint"] = channels["q"].copy() if previous is None else previous
@@ -392,7 +393,7 @@ class EthercatDriver(OpenedInWith):
         """One cycle without a frame; False without an answer."""
         if self._exchange.run(self._arm.images) < 0:
             return False
-        self._data.decode([self._bus.input(position) for position in self.config.positions])
+        self._data.decode([self._bus.input(position) for position in self._positions])
         self._arm.step(now_ns(), None)
         return True
 

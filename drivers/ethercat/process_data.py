@@ -35,6 +35,8 @@ class ProcessData:
         Of `drivers.frame.CHANNELS`, in their order.
     rows : list of tuple
         What each drive sent last, by the meanings of its layout.
+    statuswords : list of int
+        Those of the rows.
     """
 
     def __init__(self, config: EthercatConfig, scaling: JointScaling) -> None:
@@ -43,7 +45,8 @@ class ProcessData:
         self._outputs = [device.outputs for device in devices]
         self._mode = MODES[config.mode]
         self._target = TARGETS.get(config.mode)
-        self._scales: dict[str, tuple[list[int], FloatArray, FloatArray | None]] = {}
+        ends = np.cumsum([0, *(len(layout.meanings) for layout in self._inputs)]).tolist()
+        self._scales: dict[str, tuple[IntArray, FloatArray, FloatArray | None]] = {}
         factors = {
             "position": (scaling.position, scaling.position_zero),
             "velocity": (scaling.velocity, None),
@@ -54,8 +57,8 @@ class ProcessData:
         }
         for meaning, channel in _CHANNEL_OF.items():
             if all(meaning in layout.meanings for layout in self._inputs):
-                places = [layout.meanings.index(meaning) for layout in self._inputs]
-                self._scales[channel] = (places, *factors[meaning])
+                places = [end + layout.meanings.index(meaning) for end, layout in zip(ends, self._inputs, strict=False)]
+                self._scales[channel] = (np.array(places), *factors[meaning])
         self._floats = [
             channel
             for meaning, channel in _CHANNEL_OF.items()
@@ -73,6 +76,7 @@ class ProcessData:
         self._no_modes: list[int | None] = [None] * len(self._inputs)
         self._writers = [_writer(layout, self._target) for layout in self._outputs]
         self.rows: list[_Row] = []
+        self.statuswords: list[int] = []
 
     def decode(self, images: Sequence[bytes]) -> dict[str, FloatArray]:
         """Channels of images, one per drive; each array is new.
@@ -83,10 +87,11 @@ class ProcessData:
             An image has another length than mapped.
         """
         self.rows = rows = [layout.unpack(image) for layout, image in zip(self._inputs, images, strict=True)]
+        self.statuswords = [int(row[place]) for row, place in zip(rows, self._status, strict=True)]
+        values = np.array([value for row in rows for value in row], dtype=np.float64)
         channels = {}
         for channel, (places, factor, zero) in self._scales.items():
-            raw = np.array([row[place] for row, place in zip(rows, places, strict=True)], dtype=np.float64)
-            raw *= factor
+            raw = values[places] * factor
             if zero is not None:
                 raw -= zero
             channels[channel] = raw
@@ -99,11 +104,6 @@ class ProcessData:
             if not good.all():
                 valid = good if valid is None else valid & good
         return valid
-
-    @property
-    def statuswords(self) -> list[int]:
-        """Statuswords of the rows."""
-        return [int(row[place]) for row, place in zip(self.rows, self._status, strict=True)]
 
     @property
     def status_array(self) -> IntArray:

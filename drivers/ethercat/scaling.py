@@ -105,4 +105,5 @@ class JointScaling:
 
 
 def _digits(values: FloatArray, limits: tuple[int, int]) -> list[int]:
-    return [int(value) for value in np.clip(np.rint(values), *limits)]
+    low, high = limits
+    return [round(min(max(value, low), high)) for value in values.tolist()]

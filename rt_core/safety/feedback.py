@@ -30,7 +30,6 @@ def check_feedback(
         Joints whose values are to be believed, and judged; None is all of them.  A value of theirs that is not a number
         is a violation, except of the temperature, which many drives tell more seldom.
     """
-    use = np.ones(limits.n, dtype=bool) if valid is None else valid
     checks: tuple[tuple[Quantity, FloatArray | None, FloatArray], ...] = (
         ("following error", None if q is None else q - command, limits.following_error),
         ("velocity", dq, limits.overspeed),
@@ -39,12 +38,14 @@ def check_feedback(
     for what, values, most in checks:
         if values is None:
             continue
-        bad = use & ~(np.abs(values) <= most)
+        bad = ~(np.abs(values) <= most)
+        if valid is not None:
+            bad &= valid
         if bad.any():
             joint = int(np.argmax(bad))
             reached = abs(float(values[joint]))
             return limits.violation(what if np.isfinite(reached) else "value", joint, reached, most[joint])
-    if temperature is not None and (bad := use & (temperature > limits.temperature)).any():
+    if temperature is not None and (bad := (temperature > limits.temperature) & (True if valid is None else valid)).any():
         joint = int(np.argmax(bad))
         return limits.violation("temperature", joint, temperature[joint], limits.temperature[joint])
     return None

@@ -133,7 +133,7 @@ class Axis:
         """
         angle = self._sign * x + self._offset
         self._true = round(angle * self._counts)
-        if self._reading is None or not self.stuck:
+        if not self.stuck or self._reading is None:
             self._reading = self._true + self._jump
             self._error = self._jump
         torque = self._sign * u
@@ -182,4 +182,7 @@ class Axis:
 
 
 def _int16(value: float) -> int:
-    return max(-_INT16 - 1, min(_INT16, round(value)))
+    digits = round(value)
+    if -_INT16 <= digits <= _INT16:
+        return digits
+    return _INT16 if digits > 0 else -_INT16 - 1
