@@ -3,7 +3,8 @@
 On each processor a process of the highest real-time priority asks to be woken every few milliseconds.  What holds that
 up is the machine under this one, or the kernel, which keeps real-time work to 95 % of each second; so a stall counts
 only as far as the kernel says that the processor was stolen meanwhile (`steal` of /proc/stat).  Each is a line: the
-processor, its end on CLOCK_MONOTONIC and how long it was, in seconds.
+processor, its end on CLOCK_MONOTONIC and how long it was, in seconds.  Each second a line `idle`, that time and how
+long the processors have had nothing to do, all together, since the machine started.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ from pathlib import Path
 
 PERIOD_S = 0.004
 STALL_S = 0.01
-_STEAL = 8  # column of /proc/stat
+_IDLE, _STEAL = 4, 8  # columns of /proc/stat
+
+
+def spent(row: str, column: int) -> float:
+    """Time of a row of /proc/stat since the start [s]; the kernel counts in hundredths."""
+    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    return float(next(line for line in lines if line.startswith(f"{row} ")).split()[column]) / 100.0
 
 
 def stolen(processor: int) -> float:
-    """Time that was stolen from a processor since the start [s]; the kernel counts in hundredths."""
-    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    return float(next(line for line in lines if line.startswith(f"cpu{processor} ")).split()[_STEAL]) / 100.0
+    """Time that was stolen from a processor since the start [s]."""
+    return spent(f"cpu{processor}", _STEAL)
 
 
 def watch(path: Path, processor: int, parent: int) -> None:
@@ -50,5 +56,7 @@ if __name__ == "__main__":
     watchers = [fork.Process(target=watch, args=(Path(sys.argv[1]), k, os.getpid()), daemon=True) for k in processors]
     for watcher in watchers:
         watcher.start()
-    while os.getppid() == started_by and any(watcher.is_alive() for watcher in watchers):
-        time.sleep(1.0)
+    with Path(sys.argv[1]).open("a", buffering=1, encoding="utf-8") as file:
+        while os.getppid() == started_by and any(watcher.is_alive() for watcher in watchers):
+            file.write(f"idle {time.monotonic():.4f} {spent('cpu', _IDLE):.2f}\n")
+            time.sleep(1.0)

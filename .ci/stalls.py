@@ -1,10 +1,12 @@
 """Whether the machine was elsewhere while something ran in real time: stalls.py FILE SINCE (CLOCK_MONOTONIC, seconds).
 
-Exit code 0: it was, and what failed says nothing; 1: it was there.  The file is that of stall_watch.py.
+Exit code 0: it was, or there was no processor time left, and what failed says nothing; 1: it was there.  The file is
+that of stall_watch.py.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import defaultdict
@@ -16,15 +18,17 @@ LONGEST_S = 0.02
 SHARE = 0.05
 #: Below this a share says nothing.
 SHORTEST_S = 0.5
+#: A demonstration on a bus with less than this share of idle time, for so long, has more to do than the machine does.
+IDLE_SHARE = 0.02
+EXHAUSTED_S = 10.0
 
 
 def starved(path: Path, since: float, until: float) -> str:
     """Say how long a processor was elsewhere between two times of CLOCK_MONOTONIC; empty if that was bearable."""
-    if not path.is_file():
-        return ""
     stalls: dict[str, list[float]] = defaultdict(list)
-    for line in path.read_text(encoding="ascii").splitlines():
-        processor, end, length = line.split()
+    for processor, end, length in _lines(path):
+        if processor == "idle":
+            continue
         begin = max(float(end) - float(length), since)
         if (within := min(float(end), until) - begin) > 0.0:
             stalls[processor].append(within)
@@ -37,7 +41,23 @@ def starved(path: Path, since: float, until: float) -> str:
     return ""
 
 
+def exhausted(path: Path, since: float) -> str:
+    """Say when all processors were busy for long after a time of CLOCK_MONOTONIC; empty if they were not."""
+    idle = [(float(at), float(spent)) for kind, at, spent in _lines(path) if kind == "idle" and float(at) >= since]
+    for k, (begin, before) in enumerate(idle):
+        end, after = next(((at, spent) for at, spent in idle[k:] if at - begin >= EXHAUSTED_S), (begin, before))
+        if end > begin and after - before < IDLE_SHARE * (end - begin) * (os.cpu_count() or 1):
+            return f"all processors were busy: idle for {after - before:.2f} s together in {end - begin:.0f} s"
+    return ""
+
+
+def _lines(path: Path) -> list[list[str]]:
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines()) if path.is_file() else ()
+    return [line for line in lines if len(line) == 3]  # the last may be half written
+
+
 if __name__ == "__main__":
-    said = starved(Path(sys.argv[1]), float(sys.argv[2]), time.monotonic())
-    print(said or "no processor was elsewhere for long")
+    watched, began = Path(sys.argv[1]), float(sys.argv[2])
+    said = starved(watched, began, time.monotonic()) or exhausted(watched, began)
+    print(said or "no processor was elsewhere for long, and there was time left")
     sys.exit(0 if said else 1)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / ".ci"))
-from stalls import starved  # noqa: E402
+from stalls import exhausted, starved  # noqa: E402
 
 FAILURE = '<failure message="late"/>'
 VOID = f'<properties><property name="starved" value="elsewhere"/></properties>{FAILURE}'
@@ -47,6 +47,24 @@ def judged(folder: Path, *files: dict[str, str]) -> tuple[int, str]:
 )
 def test_verdicts(tmp_path: Path, files: list[dict[str, str]], code: int, line: str) -> None:
     assert judged(tmp_path, *files) == (code, line)
+
+
+@pytest.mark.parametrize(
+    ("idle", "since", "found"),
+    [
+        ([], 0.0, False),
+        ([0.01 * k for k in range(11)], 0.0, True),
+        ([0.01 * k for k in range(10)], 0.0, False),  # too short
+        ([0.1 * k * (os.cpu_count() or 1) for k in range(30)], 0.0, False),
+        ([*range(20), *(19.0 + 0.01 * k for k in range(15))], 0.0, True),  # from some time on
+        ([*(0.01 * k for k in range(15)), *range(20)], 15.0, False),  # before, but not since
+    ],
+)
+def test_whether_there_was_processor_time_left(tmp_path: Path, idle: list[float], since: float, found: bool) -> None:
+    path = tmp_path / "stalls"
+    lines = [f"idle {k:.4f} {spent:.2f}\n0 {k}.5 0.015\n" for k, spent in enumerate(idle)]
+    path.write_text("".join(lines), encoding="ascii")
+    assert bool(exhausted(path, since)) == found
 
 
 @pytest.mark.parametrize(
