@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rt_core.batch.elastic.identify import STAGES, ElasticFit, identify_elastic_joint
+from rt_core.batch.elastic.identify import STAGES, ElasticFit, identify_elastic_joint, judge
 from rt_core.batch.elastic.rows import Drive, elastic_rows
 from rt_core.batch.preprocess import DataError
 from tests.elastic.harmonic_drive import SETTINGS, TRUTH, N, record
@@ -34,6 +34,16 @@ def test_one_speed_does_not_tell_viscous_from_coulomb(directions: tuple[int, ...
         assert fit.verdict == "partly_determined"
         assert fit["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
         assert fit["k2"].value == pytest.approx(TRUTH["k2"], rel=0.02)
+
+
+def test_without_the_other_regression_the_stiffness_is_doubtful() -> None:
+    records = [record(1, speeds=(0.03, 0.06)).rows()]
+    sound = identify_elastic_joint(records, lag_s=0.0, zero=0.0).answer
+    assert sound["k1"].status == "determined"
+    fit = replace(sound.fit, inverse=np.full_like(sound.fit.inverse, np.nan))
+    found = judge(fit, records)
+    assert (found.verdict, found["k1"].status) == ("doubtful", "doubtful")
+    assert "does not come to an end" in found.reasons[0]
 
 
 def test_two_speeds_tell_them_apart() -> None:

@@ -180,6 +180,11 @@ def judge(fit: SpringFit, records: Sequence[ElasticRows]) -> ElasticFit:
                 f"the spring is {100.0 * fit.share:.0f} % of what it and the errors make together: if these are errors "
                 f"of the deflection, k1 is {_inverse(fit)[0]:.3g} N*m/rad rather than {fit.value('k1'):.3g}"
             )
+        if not np.isfinite(fit.inverse).all():
+            reasons.append(
+                "the regression of the deflection on the torque does not come to an end: what errors of the deflection "
+                "would make of k1 is not known, and its interval is of errors of the torque alone"
+            )
         reasons += [
             f"{name} comes out negative: a sign is wrong (gear ratio, torque constant, sensor), or friction is not "
             "that of the model"
