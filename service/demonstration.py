@@ -166,7 +166,10 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str]
             if listener.stopped:
                 raise DemonstrationError(f"the motion was stopped: {listener.stopped}")
             if now - progress > _STALL_S:
-                raise DemonstrationError(f"no estimate for {_STALL_S:g} s; the daemon's log tells more")
+                info = processes["estimator"]["info"]
+                received, lost = info.get("received", 0), info.get("lost", 0)
+                missed = f": {lost} of {received + lost} cycles have no frame" if lost else ""
+                raise DemonstrationError(f"no estimate for {_STALL_S:g} s{missed}; the daemon's log tells more")
         if snapshot is None:
             raise DemonstrationError("the motion ended before the estimate was taken")
         sent, received = processes["acquisition"]["info"], processes["estimator"]["info"]
