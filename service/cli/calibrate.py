@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise CliError(f"{path}: no such file")
         args.output.mkdir(parents=True, exist_ok=True)
+        clear_results(args.output, [*paths, *([robot.path] if robot.path else [])])
         path = paths[0]
         if mapping is not None or len(paths) > 1:
             path = converted(paths, mapping, robot, args.output)
@@ -143,6 +145,17 @@ def without_measurements(kind: Any, pairs: list[str]) -> dict[str, Any]:
     found = read_parameters(kind, [*pairs, "measurements=m.csv"])
     del found["measurements"]
     return found
+
+
+def clear_results(folder: Path, inputs: Sequence[Path]) -> None:
+    """Remove an earlier run's results from a folder; `CliError` if one of them is what this run reads."""
+    from service.jobs.kinds.calibrate import FILES, clear
+
+    results = {(folder / name).resolve() for name in FILES}
+    for path in inputs:
+        if path.resolve() in results:
+            raise CliError(f"{path}: would be overwritten by the results: give another --output")
+    clear(folder)
 
 
 def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -> Path:

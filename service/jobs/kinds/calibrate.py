@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -70,6 +71,14 @@ class CalibrateJob(Parameters):
 
 
 _NOT_SETTINGS = ("robot", "measurements")
+#: All that a calibration can leave in its folder.
+FILES = ("calibration.json", "residuals.csv", "report.html", "calibrated.urdf", "calibrated_dh.csv")
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier calibration left in a folder: it must not be taken for a part of the next one."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _run(p: CalibrateJob, ws: Workspace) -> Outcome:
@@ -95,6 +104,7 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     from service.plain import plain
 
     robot = open_robot(p.robot)
+    clear(ws.folder)
     geometry = nominal_geometry(robot)
     ws.progress(0.0, "reading the measurements")
     where = f"measurements: {ws.inputs['measurements'].label}" if "measurements" in ws.inputs else "measurements"
