@@ -54,6 +54,7 @@ from rt_core.calibration.settings import (
     CalibrationError,
     CalibrationSettings,
     build_deviations,
+    check_excluded,
     largest_errors,
     prior_deviations,
 )
@@ -146,14 +147,12 @@ def calibrate(
         spacings=[known for known in spacings if {known.first, known.second} <= fitted],
         stations=1 if sample.station is None else int(sample.station.max()) + 1,
     )
+    check_excluded(fresh, settings)
     training = sample.take(use)
     tell(0.0, "base and tool")
     model = with_fitted_frames(fresh, training, settings, lambda: tell(0.0, "base and tool"))
     nothing = np.zeros(model.size)
-    try:
-        shown = identifiability(model, training, excluded=settings.excluded)
-    except ValueError as error:
-        raise CalibrationError(f"excluded: {error}") from None
+    shown = identifiability(model, training, excluded=settings.excluded)
     _check_count(model, shown, training)
     prior, found = prior_deviations(model, settings), shown
     if prior is not None:

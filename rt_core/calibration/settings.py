@@ -37,7 +37,7 @@ class CalibrationSettings:
     robust : bool
         Poses that do not fit lose weight (Huber to find the scale, then Tukey's bisquare); else plain least squares.
     excluded : tuple of str
-        Parameters to hold at their nominal values.
+        Parameters of the arm to hold at their nominal values.
     range_length, range_angle : float
         Largest error of a parameter [m] and [rad]; for swarms also the box that they search.
     swarm_iterations, lm_iterations : int
@@ -97,6 +97,31 @@ class CalibrationSettings:
         for name, std in given:
             if std is not None and not 0.0 < std < np.inf:
                 raise CalibrationError(f"{name}: a standard deviation must be above 0 and finite, not {std}")
+
+
+def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
+    """Check that what is excluded is of the arm.
+
+    A frame or point that is estimated has no nominal value: it would be held where the nominal arm fits it best, and
+    count as exact.
+
+    Raises
+    ------
+    CalibrationError
+        If a name is unknown, or of a frame or point.
+    """
+    for name in settings.excluded:
+        if name in model.replaced:
+            continue
+        try:
+            k = model.index(name)
+        except ValueError as error:
+            raise CalibrationError(f"excluded: {error}") from None
+        if model.priority[k] == FRAME:
+            raise CalibrationError(
+                f"excluded: {name} is not of the arm but of a frame or point, which has no nominal value to be held "
+                "at: leave it out, or take base or tool as known instead"
+            )
 
 
 def largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:

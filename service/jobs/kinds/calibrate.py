@@ -36,7 +36,8 @@ class CalibrateJob(Parameters):
     `base` and `tool` say that the robot's base in the measuring frame and the measured frame on the flange are to be
     estimated, too; without a measuring frame `base` says nothing.  `spacings` are distances between sockets, each
     `[number, number, metres]`, known to `spacing_std` [m].  With `compliance` each joint gives way in proportion to
-    what it holds against gravity, by the masses of the robot file.  Parameters named in `excluded` are held.
+    what it holds against gravity, by the masses of the robot file.  Of the arm, parameters that
+    `excluded` names are held at nominal.
 
     `train_share` of the poses, drawn with `seed`, are fitted, the others test the result; or with `train_sockets` the
     poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for.
