@@ -184,6 +184,27 @@ def test_compensated_commands_bring_the_true_arm_to_its_targets(done: Outcome, f
     assert rows_of(folder / "far_out.csv")[0]["q1"] == ""
 
 
+def test_the_tip_of_an_unknown_tool_has_no_standard_deviation(done: Outcome, folder: Path) -> None:
+    """The tool holds what the poses tell of `d6`, `a6`, `alpha6` and `theta6`, which move the tip otherwise."""
+    targets = folder / "tip_targets.csv"
+    targets.write_text("x,y,z,q1,q2,q3,q4,q5,q6\n0.5,0.3,0.4,0.1,-1.2,1.4,0.3,1.5,0.0\n")
+    command = ("compensate", targets, "--calibration", folder / "out" / "calibration.json", "--robot", ROBOT)
+    to = ("--frame", "joint1", "-o", folder / "tip.csv")
+    for more in ((), ("--json",)):
+        found = thetad(*command, *to, "--point", "tip", *more)
+        assert found.code == 0, found
+        assert found.err.startswith("std_mm is left empty: the tool was estimated")
+        assert found.err.count("\n") == 1
+        assert [row["std_mm"] for row in rows_of(folder / "tip.csv")] == [""]
+    assert found.json["largest_std_mm"] is None
+    for name in ("d6", "a6", "alpha6", "theta6"):
+        assert name in found.json["std_unknown"]
+    known = thetad(*command, *to, "--json")
+    assert known.err == ""
+    assert known.json["std_unknown"] is None
+    assert float(rows_of(folder / "tip.csv")[0]["std_mm"]) == known.json["largest_std_mm"] > 0.0
+
+
 def test_an_npz_file_through_a_mapping(measured: Outcome, done: Outcome, folder: Path) -> None:
     """The same numbers in degrees and millimetres give the same calibration."""
     found = columns(folder / "measured.csv")
