@@ -64,6 +64,24 @@ def test_planned_poses_are_where_the_table_says(planned: Outcome, folder: Path) 
         np.testing.assert_allclose(last[:3, :3] @ model.tip_translation + last[:3, 3], point, atol=1e-9)
 
 
+def test_layers_that_are_short_are_told_as_reached_and_not_as_chosen(tmp_path: Path) -> None:
+    """The outer sphere is beyond reach in part; of what is reached few are chosen."""
+    spheres = ("--count", 40, "--layers", 2, "--radius", 1.45, "--inner", 0.9)
+    plan = ("poses", "plan", ROBOT, "-o", tmp_path / "p.csv", *spheres)
+    whole, chosen = thetad(*plan, "--json"), thetad(*plan, "--select", 20, "--json")
+    assert (whole.code, chosen.code) == (1, 1)
+    for layer, other in zip(whole.json["layers"], chosen.json["layers"], strict=True):
+        assert (layer["wanted"], layer["found"]) == (other["wanted"], other["found"])
+        assert layer["chosen"] == layer["found"] >= other["chosen"]
+    assert sum(layer["chosen"] for layer in chosen.json["layers"]) == chosen.json["poses"] == 20
+    short = [(k, layer) for k, layer in enumerate(whole.json["layers"], 1) if layer["found"] < layer["wanted"]]
+    assert [k for k, _ in short] == [1]
+    assert chosen.json["layers"][0]["chosen"] < short[0][1]["found"]
+    text = thetad(*plan, "--select", 20).out
+    told = [line.strip() for line in text.splitlines() if "the arm reaches" in line]
+    assert told == [f"- sphere {k}: the arm reaches {x['found']} of {x['wanted']} points" for k, x in short]
+
+
 def test_what_is_found_is_what_was_drawn(done: Outcome, folder: Path) -> None:
     assert done.code == 0, done
     truth = json.loads((folder / "truth.json").read_text())
