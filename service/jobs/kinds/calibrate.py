@@ -186,9 +186,15 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
     """Poses to fit (N,)."""
     import numpy as np
 
+    from rt_core.calibration.sample import Distances
+
     if p.train_sockets:
+        if isinstance(table.measured, Distances):
+            raise JobError(
+                f"train_sockets: {where} has distances, and where a centre is only fitted poses show: use train_share"
+            )
         if table.numbers is None:
-            raise JobError(f"train_sockets: {where} has neither sockets nor centres: use train_share")
+            raise JobError(f"train_sockets: {where} has no column socket: use train_share")
         missing = sorted(set(p.train_sockets) - set(table.known_numbers))
         if missing:
             raise JobError(f"train_sockets: {where} has no pose in socket {missing[0]}")
