@@ -67,6 +67,7 @@ from rt_core.calibration.verdict import (
     judged,
     outliers_reason,
 )
+from rt_core.optimise.run import Outcome
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: A value is good when one standard deviation moves the tool by less than this much of the noise ...
@@ -173,6 +174,9 @@ def calibrate(
     final = replace(objective, loss="bisquare") if settings.robust else objective
     if settings.method != "lm":
         final = replace(final, x=nothing)
+    # Least squares have the minimum before them; only swarms have something to spare.
+    asked = None if settings.method == "lm" else settings.tolerance
+    tolerance = None if asked is None else asked * _cost_unit(final)
     x, outcome = minimise(
         final,
         settings.method,
@@ -180,14 +184,14 @@ def calibrate(
         swarm_iterations=settings.swarm_iterations,
         lm_iterations=settings.lm_iterations,
         particles=settings.particles,
-        tolerance=None if settings.tolerance is None else settings.tolerance * _cost_unit(final),
+        tolerance=tolerance,
         seed=settings.seed,
         tell=lambda done, stage: tell(share + (1.0 - share) * done, stage),
     )
     final = replace(final, x=x)
     doubts = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
     fixed = found.fixed + dropped
-    result = _result(final, sample, use, shown.free, fixed, width, outcome.evaluations, doubts, sized, settings)
+    result = _result(final, sample, use, shown.free, fixed, width, outcome, doubts, sized, settings)
     if result.verdict in ("not_explained", "at_bound", "undetermined"):
         unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: tell(1.0, "diagnosis"))
         result = replace(result, doubts=replace(doubts, unit=unit))
@@ -301,7 +305,7 @@ def _result(
     shown: IntArray,
     fixed: tuple[Fixed, ...],
     width: FloatArray,
-    evaluations: int,
+    outcome: Outcome,
     doubts: Doubts,
     sized: bool,
     settings: CalibrationSettings,
@@ -311,7 +315,7 @@ def _result(
     with np.errstate(divide="ignore", invalid="ignore"):
         missed = bool((np.abs(found.step) > _CONVERGED_STEP * found.std).any())
     converged = not missed or found.effect_of_step < _CONVERGED_EFFECT
-    # What the optimiser left undone is part of the uncertainty.
+    # What the optimiser left undone is part of the uncertainty, also where it was told to leave it.
     covariance = found.covariance if converged else found.covariance + np.outer(found.step, found.step)
     nominal = np.array([model.index(item.name) for item in fixed if item.reason == "imprecise"], dtype=np.int64)
     joint = with_held(covariance, found.R, free, nominal, build_deviations(model, settings)[nominal])
@@ -339,7 +343,8 @@ def _result(
     seen = np.isin(free, shown)
     blind = wanted and not (model.priority[free[seen]] != FRAME).any()
     errors = (even * before, even * after)
-    verdict, reasons = judged(objective, *errors, use, tested, width, converged, blind, settings.expected_noise)
+    finished = converged or outcome.stopped == "tolerance"
+    verdict, reasons = judged(objective, *errors, use, tested, width, finished, blind, settings.expected_noise)
     if not sized:
         verdict, reasons = "undetermined", (SIZE_UNKNOWN,)
     if doubts.dominant and verdict != "undetermined":
@@ -372,7 +377,7 @@ def _result(
         weights < robust.OUTLYING_WEIGHT,
         verdict,
         reasons,
-        evaluations,
+        outcome.evaluations,
         doubts,
         tuple(model.names[k] for k in nominal),
         joint,

@@ -53,7 +53,8 @@ class CalibrationSettings:
         Standard deviation of a coordinate [m] that instrument and arm may leave; a result that leaves more than 3 times
         as much is not explained.  If None, one that leaves more than 0.5 % of the distance from the base.
     tolerance : float or None
-        The search ends at a root-mean-square error this small [m] (KIN: 0.5 mm); None: at the minimum.
+        The search of swarms ends at a root-mean-square error this small [m] (KIN: 0.5 mm); None: at the minimum, as
+        "lm" does in any case.
     seed : int
         Of the swarms.
     build_length, build_angle : float

@@ -44,7 +44,8 @@ class CalibrateJob(Parameters):
     `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
     the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
     `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
-    is too much.  With `tolerance` [m] the search ends at a root-mean-square error that small.
+    is too much.  With `tolerance` [m] the search of `pso` and `pso_lm` ends at a root-mean-square error that
+    small, and standard deviations include the distance left.
     """
 
     robot: RobotText | None = None
