@@ -79,6 +79,7 @@ def calibration_document(
             "blocks": found.dependence.blocks,
             "variance_ratio": found.dependence.ratio,
             "limit": found.dependence.limit,
+            "freedom": found.freedom,
         },
         "free": found.free if usable else None,
         "covariance": found.covariance if usable else None,

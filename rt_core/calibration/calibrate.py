@@ -364,6 +364,7 @@ def _result(
         names,
         covariance,
         found.dependence,
+        found.freedom,
         fixed,
         correlated_pairs(names, found.covariance),
         condition_number(raw),

@@ -144,6 +144,8 @@ class Calibration:
         Of those, with what errors of parameters held as imprecise add.
     dependence : Dependence
         Whether errors of successive fitted poses are alike; then the covariance is the one of blocks.
+    freedom : float
+        Degrees of freedom that standard deviations were found with: of what the fit left, or of the blocks.
     fixed : tuple of Fixed
         All others, with the reason.
     correlated : tuple of (name, name, float)
@@ -189,6 +191,7 @@ class Calibration:
     free: tuple[str, ...]
     covariance: FloatArray
     dependence: Dependence
+    freedom: float
     fixed: tuple[Fixed, ...]
     correlated: tuple[tuple[str, str, float], ...]
     condition_number: float

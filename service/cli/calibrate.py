@@ -198,6 +198,7 @@ def _text(q: FloatArray, measured: FloatArray | Contacts | Distances) -> str:
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
     """Print the verdict, the errors, the parameters, and where the rest is."""
+    from rt_core.calibration.uncertainty import half_interval
     from service.calibration_report import VERDICT_TEXT, calibration_facts, undetermined
     from service.report import number
 
@@ -215,11 +216,11 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
             print(f"{part + ' [mm]':22s}{found['poses']} poses, mean {', '.join(texts)}")
     for name, value in calibration_facts(m):
         print(f"{name:22s}{value}")
+    half = half_interval(m["standard_deviations"]["freedom"])
     known = [p for p in m["parameters"] if p["value"] is not None]
     for p in known:
         unit = f"m{p['unit']}"
-        print(
-            f"{p['name']:22s}{number(1e3 * p['value'], 4):>10s} ± {number(1.96e3 * p['std'], 2)} {unit}  {p['status']}"
-        )
+        shown = f"{number(1e3 * p['value'], 4):>10s} ± {number(1e3 * half * p['std'], 2)}"
+        print(f"{p['name']:22s}{shown} {unit}  {p['status']}")
     print(f"{'undetermined':22s}{', '.join(undetermined(m)) or 'none'}")
     print(f"{'written to':22s}{folder}")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 from service.jobs.kinds import find_kind
 from service.jobs.kinds.calibrate import FILES
@@ -39,7 +40,8 @@ def test_what_the_first_run_found_is_not_left_beside_the_second(tmp_path: Path, 
     good, wrong, few = tables(tmp_path)
     out = tmp_path / "out"
     command = ("--robot", robot, "-o", out)
-    assert thetad("calibrate", good, *command).code == 0
+    first = thetad("calibrate", good, *command)
+    assert first.code == 0, first
     assert left_in(out) == set(FILES)
     (out / "notes.txt").write_text("mine\n")
     # Not explained: no arm is corrected, so none may lie there.
@@ -86,3 +88,17 @@ def test_each_arm_of_several_has_its_folder_cleared(tmp_path: Path, robot: Path)
     thetad("calibrate", *swapped, "-o", out).refused("measure at least")
     assert left_in(out) == {"small", "other"}
     assert left_in(out / "small") == left_in(out / "other") == set()
+
+
+def test_the_terminal_has_intervals_of_the_stated_freedom(tmp_path: Path, robot: Path) -> None:
+    names, values = rows(False)
+    table = write(tmp_path / "few.csv", names, values[:9])
+    found = thetad("calibrate", table, "--robot", robot, "-o", tmp_path / "out", "--set", "train_share=1.0")
+    document = json.loads((tmp_path / "out" / "calibration.json").read_text())
+    freedom = document["standard_deviations"]["freedom"]
+    assert freedom == 27 - document["rank"]
+    std = next(p["std"] for p in document["parameters"] if p["name"] == "a2")
+    line = next(line for line in found.out.splitlines() if line.startswith("a2 "))
+    half = float(line.partition("±")[2].split()[0])
+    assert half == pytest.approx(1e3 * std * stats.t.ppf(0.975, freedom), rel=0.06)
+    assert half > 1e3 * std * 2.05
