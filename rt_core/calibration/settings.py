@@ -38,8 +38,9 @@ class CalibrationSettings:
         Poses that do not fit lose weight (Huber to find the scale, then Tukey's bisquare); else plain least squares.
     excluded : tuple of str
         Parameters of the arm to hold at their nominal values.
-    range_length, range_angle : float
-        Largest error of a parameter [m] and [rad]; for swarms also the box that they search.
+    range_length, range_angle, range_compliance : float
+        Largest error of a parameter [m] and [rad], and largest compliance of a joint [rad/(N*m)] or [m/N]; for swarms
+        also the box that they search.
     swarm_iterations, lm_iterations : int
     particles : int or None
         2.5 a parameter if None (KIN).
@@ -81,6 +82,7 @@ class CalibrationSettings:
     expected_noise: float | None = None
     build_length: float = 1e-3
     build_angle: float = 1e-3
+    range_compliance: float = LARGEST_COMPLIANCE
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -89,6 +91,8 @@ class CalibrationSettings:
         for name in ("range_length", "range_angle"):
             if not 0.0 < getattr(self, name) < np.pi:
                 raise CalibrationError(f"{name} must be above 0 and below pi, not {getattr(self, name)}")
+        if not 0.0 < self.range_compliance < np.inf:
+            raise CalibrationError(f"range_compliance must be above 0 and finite, not {self.range_compliance}")
         if self.expected_noise is not None and not 0.0 < self.expected_noise < np.inf:
             raise CalibrationError(f"expected_noise must be above 0 and finite, not {self.expected_noise}")
         for name in ("build_length", "build_angle"):
@@ -128,7 +132,7 @@ def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
 def largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
     """Largest errors looked for (P,), in the parameters' units."""
     by_unit = {"m": settings.range_length, "rad": settings.range_angle}
-    return np.array([by_unit.get(unit, LARGEST_COMPLIANCE) for unit in model.units])
+    return np.array([by_unit.get(unit, settings.range_compliance) for unit in model.units])
 
 
 def build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:

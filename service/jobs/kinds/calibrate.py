@@ -40,7 +40,8 @@ class CalibrateJob(Parameters):
     `excluded` names are held at nominal.
 
     `train_share` of the poses, drawn with `seed`, are fitted, the others test the result; or with `train_sockets` the
-    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for.
+    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for, and
+    `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
     `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
     the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
     `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
@@ -63,6 +64,7 @@ class CalibrateJob(Parameters):
     seed: Seed = 0
     range_length: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     range_angle: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    range_compliance: Annotated[float, Field(gt=0.0, le=1.0)] = 1e-3
     prior_length: Positive | None = None
     prior_angle: Positive | None = None
     priors: Annotated[dict[str, Positive], Field(max_length=1000)] = Field(default={})
@@ -163,6 +165,7 @@ def _settings(p: CalibrateJob) -> CalibrationSettings:
         expected_noise=p.expected_noise,
         build_length=p.build_length,
         build_angle=p.build_angle,
+        range_compliance=p.range_compliance,
     )
 
 
