@@ -108,6 +108,11 @@ def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
     if single:
         more = f", and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
         out.append(f"poses that do not fit the others at all: lines {', '.join(single[:_NAMED])}{more}")
+    if doubts.needed:
+        out.append(
+            f"too few poses to look for bad ones: {found.training.count} were fitted, and {doubts.needed} would do; a "
+            "bad one may be taken for errors of the arm"
+        )
     if rising := rising_joints(found):
         out.append(
             f"{', '.join(rising)} below zero, by more than a 95 % interval: a joint would rise under its load; check "

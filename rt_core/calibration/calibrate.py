@@ -189,9 +189,9 @@ def calibrate(
         tell=lambda done, stage: tell(share + (1.0 - share) * done, stage),
     )
     final = replace(final, x=x)
-    doubts = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
+    doubts, judge = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
     fixed = found.fixed + dropped
-    result = _result(final, sample, use, shown.free, fixed, width, outcome, doubts, sized, settings)
+    result = _result(final, sample, use, shown.free, fixed, width, outcome, doubts, judge, sized, settings)
     if result.verdict in ("not_explained", "at_bound", "undetermined"):
         unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: tell(1.0, "diagnosis"))
         result = replace(result, doubts=replace(doubts, unit=unit))
@@ -298,6 +298,12 @@ def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArr
     return in_first_frame(model, sample, x, residual)
 
 
+def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
+    """By which the objective takes poses with these residuals (N, k) into account (N,)."""
+    u = np.linalg.norm(residual / objective.per_row, axis=1)
+    return robust.weights(u, objective.loss, objective.limit)
+
+
 def _result(
     objective: Objective,
     sample: Sample,
@@ -307,6 +313,7 @@ def _result(
     width: FloatArray,
     outcome: Outcome,
     doubts: Doubts,
+    judge: Objective,
     sized: bool,
     settings: CalibrationSettings,
 ) -> Calibration:
@@ -334,8 +341,9 @@ def _result(
     tested = tested_poses(sample, use)
     test = Accuracy(int(tested.sum()), Errors.of(before[tested]), Errors.of(after[tested])) if tested.any() else None
     scale = scales_of(objective, objective.spent())
-    u = np.linalg.norm(even * after / objective.per_row, axis=1)
-    weights = robust.weights(u, objective.loss, objective.limit)
+    weights = _weights(objective, even * after)
+    judged_errors = after if judge is objective else _shown_errors(model, sample, use, judge.x)
+    outlying = _weights(judge, even * judged_errors) < robust.OUTLYING_WEIGHT
     if sample.width < 6:
         scale[1] = np.nan
     held = {item.name for item in fixed if item.reason == "excluded"}
@@ -375,7 +383,7 @@ def _result(
         before,
         after,
         weights,
-        weights < robust.OUTLYING_WEIGHT,
+        outlying,
         verdict,
         reasons,
         outcome.evaluations,

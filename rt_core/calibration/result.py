@@ -115,12 +115,15 @@ class Doubts:
         Whether they make up most of the error of a fit that takes them as good ones.
     unit : str
         What explains the measurements much better; empty if nothing does.
+    needed : int
+        Fitted poses that a search for bad ones takes, if there are fewer and none was made; else 0.
     """
 
     poses: tuple[int, ...] = ()
     exchanged: tuple[tuple[int, int], ...] = ()
     dominant: bool = False
     unit: str = ""
+    needed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +168,8 @@ class Calibration:
     weights : (N,) float64
         By which the loss took each pose into account, or would have.
     outlying : (N,) bool
+        Poses that have less than a quarter of the weight in a robust fit; one by plain squares that leaves large errors
+        is repeated for that.
     verdict : str
         "ok"; "undetermined": the poses show nothing of the arm; "not_explained": the error is too large for errors of
         geometry; "outliers": poses that do not fit make up most of it; "no_gain": no better than the nominal geometry;
