@@ -30,7 +30,8 @@ a base.
 
 With --arm, once for each of several arms that one instrument measured, each arm is calibrated, and the result says how
 their bases stand to each other and whether the instrument stood still.  An arm's first file is from station 1, its
-second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.
+second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.  A
+mapping has no column for stations or heads: each file is one station then, and heads take tables in SI units.
 
 `thetad jobs kinds calibrate` lists everything that --set takes; docs/calibration.md explains tables and mappings.  A
 running daemon makes the same calibration as a job: thetad jobs submit calibrate robot=ur10 measurements=measured.csv.
@@ -59,7 +60,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--arm", metavar="ROBOT=FILE[,FILE]", dest="arms", action="append", default=[],
-        help="one of several arms: its robot file (or name), and its tables",
+        help="one of several arms: its robot file (or name), and its tables; with --mapping each file is one "
+        "station, and there are no heads",
     )  # fmt: skip
     parser.add_argument("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
     parser.add_argument("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
