@@ -190,7 +190,8 @@ def _errors(errors: Errors) -> dict[str, float | None]:
 def base_frame(found: Calibration) -> str:
     """Say what the base of the corrected arm is: the "robot"'s own, or where "joint1"'s nominal zero and height put it.
 
-    The latter where measurements do not tell the base from errors of the first joint.
+    The latter where measurements do not tell the base from errors of the first joint.  A prior of these errors leaves
+    them at zero, for the base fits as well with any, and says only how far off that may be.
     """
     return "robot" if found.base is None and not found.model.points else "joint1"
 
