@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from rt_core.calibration.arms import Cell, CellArm, held_in_base
+from rt_core.calibration.uncertainty import half_interval
 from service.calibration_report import VERDICT_TEXT
 from service.jobs.kind import Outcome
 from service.report import number
@@ -23,7 +24,6 @@ CELL_VERDICT_TEXT = {
 }
 _NOT_CHECKED = "not checked: no two{} arms were measured from the same two places, so nothing can disagree"
 _MM = 1e3
-_INTERVAL = 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,7 @@ class ArmResult:
 def cell_document(cell: Cell, results: Sequence[ArmResult], created: str) -> dict[str, Any]:
     """Return what the arms say together as plain data; what concerns one alone is in its own `calibration.json`."""
     network = cell.agreement
+    freedom = {result.arm.name: result.arm.found.freedom for result in results}
     return {
         "format": FORMAT,
         "created": created,
@@ -68,6 +69,7 @@ def cell_document(cell: Cell, results: Sequence[ArmResult], created: str) -> dic
                 "translation_std": pair.translation_std,
                 "rotation": pair.placement.rotation,
                 "rotation_std": pair.rotation_std,
+                "freedom": min(freedom[pair.arm], freedom[pair.of]),
             }
             for pair in cell.bases
         ],
@@ -96,13 +98,14 @@ def cell_lines(document: dict[str, Any]) -> list[str]:
             out.append(f"{'':22s}{VERDICT_TEXT[arm['verdict']]}")
         out.append(f"{'':22s}measured from station {places}; written to {arm['folder']}")
     for pair in document["bases"]:
+        half = half_interval(pair["freedom"])
         turn = np.degrees(Rotation.from_matrix(np.array(pair["rotation"])).as_rotvec())
         shift = [
-            f"{name} {number(_MM * value, 7)} ± {number(_MM * _INTERVAL * std, 2)}"
+            f"{name} {number(_MM * value, 7)} ± {number(_MM * half * std, 2)}"
             for name, value, std in zip("xyz", pair["translation"], pair["translation_std"], strict=True)
         ]
         turned = ", ".join(number(float(v), 6) for v in turn)
-        deviation = ", ".join(number(math.degrees(_INTERVAL * std), 2) for std in pair["rotation_std"])
+        deviation = ", ".join(number(math.degrees(half * std), 2) for std in pair["rotation_std"])
         out.append(f"{pair['arm']} in the base of {pair['of']}")
         out.append(f"{'  place [mm]':22s}{', '.join(shift)}")
         out.append(f"{'  rotation [deg]':22s}vector ({turned}), ± ({deviation}) about the base's own axes")

@@ -11,6 +11,7 @@ import numpy as np
 from drivers.robot_file import RobotFile
 from rt_core.calibration.result import Accuracy, Calibration, Errors, FrameEstimate
 from rt_core.calibration.sample import Contacts, Distances
+from rt_core.calibration.uncertainty import half_interval
 from rt_core.types import BoolArray
 from service.calibration_table import MeasurementTable
 
@@ -79,6 +80,7 @@ def calibration_document(
             "blocks": found.dependence.blocks,
             "variance_ratio": found.dependence.ratio,
             "limit": found.dependence.limit,
+            "freedom": found.freedom,
         },
         "free": found.free if usable else None,
         "covariance": found.covariance if usable else None,
@@ -106,12 +108,32 @@ def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
     if single:
         more = f", and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
         out.append(f"poses that do not fit the others at all: lines {', '.join(single[:_NAMED])}{more}")
+    if doubts.needed:
+        out.append(
+            f"too few poses to look for bad ones: {found.training.count} were fitted, and {doubts.needed} would do; a "
+            "bad one may be taken for errors of the arm"
+        )
+    if rising := rising_joints(found):
+        out.append(
+            f"{', '.join(rising)} below zero, by more than a 95 % interval: a joint would rise under its load; check "
+            "the masses of the robot file, the sign of gravity and how the arm is mounted"
+        )
     for first, last in _runs(found.outlying):
         out.append(
             f"lines {lines[first]} to {lines[last]} do not fit the others, all of them: something was moved or changed "
             "there, such as the instrument, the base or the tool"
         )
     return out
+
+
+def rising_joints(found: Calibration) -> list[str]:
+    """Name the compliances that are below zero by more than half a 95 % interval."""
+    half = half_interval(found.freedom)
+    return [
+        q.name
+        for q in found.parameters
+        if q.name.startswith("compliance") and q.value is not None and q.std is not None and q.value < -half * q.std
+    ]
 
 
 def _runs(on: BoolArray) -> list[tuple[int, int]]:
@@ -168,7 +190,8 @@ def _errors(errors: Errors) -> dict[str, float | None]:
 def base_frame(found: Calibration) -> str:
     """Say what the base of the corrected arm is: the "robot"'s own, or where "joint1"'s nominal zero and height put it.
 
-    The latter where measurements do not tell the base from errors of the first joint.
+    The latter where measurements do not tell the base from errors of the first joint.  A prior of these errors leaves
+    them at zero, for the base fits as well with any, and says only how far off that may be.
     """
     return "robot" if found.base is None and not found.model.points else "joint1"
 

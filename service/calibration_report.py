@@ -76,7 +76,10 @@ def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("scale of a coordinate", f"{number(scale['position_mm'])} mm"),
         ("condition number", number(document["condition_number"])),
         ("observability", ", ".join(f"{name} {number(value, 3)}" for name, value in document["observability"].items())),
-        ("standard deviations", f"from {deviations['from'].replace('_', ' ')}"),
+        (
+            "standard deviations",
+            f"from {deviations['from'].replace('_', ' ')}, {number(deviations['freedom'], 3)} degrees of freedom",
+        ),
     ]
     carried = [p["name"] for p in document["parameters"] if p["status"] == "prior"]
     if carried:

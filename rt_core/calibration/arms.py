@@ -162,11 +162,7 @@ def sighting(arm: CellArm) -> Sighting:
     rows = [found.free.index(f"{which}_{axis}") for which in model.base_names for axis in _AXES]
     bases = tuple(Placement(*model.frame(which, found.x)) for which in model.base_names)
     turns = [found.x[model.belongs_to(which)[3:]] for which in model.base_names]
-    if found.dependence.found:
-        freedom = found.dependence.blocks - 1.0
-    else:
-        freedom = max(found.residual_after.shape[1] * found.training.count - len(found.free), 1.0)
-    plain = Sighting(arm.stations, bases, found.covariance[np.ix_(rows, rows)], freedom)
+    plain = Sighting(arm.stations, bases, found.covariance[np.ix_(rows, rows)], found.freedom)
     return with_error_of_turns(plain, turns)
 
 

@@ -54,6 +54,7 @@ from rt_core.calibration.settings import (
     CalibrationError,
     CalibrationSettings,
     build_deviations,
+    check_excluded,
     largest_errors,
     prior_deviations,
 )
@@ -66,6 +67,7 @@ from rt_core.calibration.verdict import (
     judged,
     outliers_reason,
 )
+from rt_core.optimise.run import Outcome
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: A value is good when one standard deviation moves the tool by less than this much of the noise ...
@@ -146,14 +148,12 @@ def calibrate(
         spacings=[known for known in spacings if {known.first, known.second} <= fitted],
         stations=1 if sample.station is None else int(sample.station.max()) + 1,
     )
+    check_excluded(fresh, settings)
     training = sample.take(use)
     tell(0.0, "base and tool")
     model = with_fitted_frames(fresh, training, settings, lambda: tell(0.0, "base and tool"))
     nothing = np.zeros(model.size)
-    try:
-        shown = identifiability(model, training, excluded=settings.excluded)
-    except ValueError as error:
-        raise CalibrationError(f"excluded: {error}") from None
+    shown = identifiability(model, training, excluded=settings.excluded)
     _check_count(model, shown, training)
     prior, found = prior_deviations(model, settings), shown
     if prior is not None:
@@ -174,6 +174,9 @@ def calibrate(
     final = replace(objective, loss="bisquare") if settings.robust else objective
     if settings.method != "lm":
         final = replace(final, x=nothing)
+    # Least squares have the minimum before them; only swarms have something to spare.
+    asked = None if settings.method == "lm" else settings.tolerance
+    tolerance = None if asked is None else asked * _cost_unit(final)
     x, outcome = minimise(
         final,
         settings.method,
@@ -181,14 +184,14 @@ def calibrate(
         swarm_iterations=settings.swarm_iterations,
         lm_iterations=settings.lm_iterations,
         particles=settings.particles,
-        tolerance=None if settings.tolerance is None else settings.tolerance * _cost_unit(final),
+        tolerance=tolerance,
         seed=settings.seed,
         tell=lambda done, stage: tell(share + (1.0 - share) * done, stage),
     )
     final = replace(final, x=x)
-    doubts = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
+    doubts, judge = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
     fixed = found.fixed + dropped
-    result = _result(final, sample, use, shown.free, fixed, width, outcome.evaluations, doubts, sized, settings)
+    result = _result(final, sample, use, shown.free, fixed, width, outcome, doubts, judge, sized, settings)
     if result.verdict in ("not_explained", "at_bound", "undetermined"):
         unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: tell(1.0, "diagnosis"))
         result = replace(result, doubts=replace(doubts, unit=unit))
@@ -295,6 +298,12 @@ def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArr
     return in_first_frame(model, sample, x, residual)
 
 
+def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
+    """By which the objective takes poses with these residuals (N, k) into account (N,)."""
+    u = np.linalg.norm(residual / objective.per_row, axis=1)
+    return robust.weights(u, objective.loss, objective.limit)
+
+
 def _result(
     objective: Objective,
     sample: Sample,
@@ -302,8 +311,9 @@ def _result(
     shown: IntArray,
     fixed: tuple[Fixed, ...],
     width: FloatArray,
-    evaluations: int,
+    outcome: Outcome,
     doubts: Doubts,
+    judge: Objective,
     sized: bool,
     settings: CalibrationSettings,
 ) -> Calibration:
@@ -312,7 +322,7 @@ def _result(
     with np.errstate(divide="ignore", invalid="ignore"):
         missed = bool((np.abs(found.step) > _CONVERGED_STEP * found.std).any())
     converged = not missed or found.effect_of_step < _CONVERGED_EFFECT
-    # What the optimiser left undone is part of the uncertainty.
+    # What the optimiser left undone is part of the uncertainty, also where it was told to leave it.
     covariance = found.covariance if converged else found.covariance + np.outer(found.step, found.step)
     nominal = np.array([model.index(item.name) for item in fixed if item.reason == "imprecise"], dtype=np.int64)
     joint = with_held(covariance, found.R, free, nominal, build_deviations(model, settings)[nominal])
@@ -331,8 +341,9 @@ def _result(
     tested = tested_poses(sample, use)
     test = Accuracy(int(tested.sum()), Errors.of(before[tested]), Errors.of(after[tested])) if tested.any() else None
     scale = scales_of(objective, objective.spent())
-    u = np.linalg.norm(even * after / objective.per_row, axis=1)
-    weights = robust.weights(u, objective.loss, objective.limit)
+    weights = _weights(objective, even * after)
+    judged_errors = after if judge is objective else _shown_errors(model, sample, use, judge.x)
+    outlying = _weights(judge, even * judged_errors) < robust.OUTLYING_WEIGHT
     if sample.width < 6:
         scale[1] = np.nan
     held = {item.name for item in fixed if item.reason == "excluded"}
@@ -340,7 +351,8 @@ def _result(
     seen = np.isin(free, shown)
     blind = wanted and not (model.priority[free[seen]] != FRAME).any()
     errors = (even * before, even * after)
-    verdict, reasons = judged(objective, *errors, use, tested, width, converged, blind, settings.expected_noise)
+    finished = converged or outcome.stopped == "tolerance"
+    verdict, reasons = judged(objective, *errors, use, tested, width, finished, blind, settings.expected_noise)
     if not sized:
         verdict, reasons = "undetermined", (SIZE_UNKNOWN,)
     if doubts.dominant and verdict != "undetermined":
@@ -360,6 +372,7 @@ def _result(
         names,
         covariance,
         found.dependence,
+        found.freedom,
         fixed,
         correlated_pairs(names, found.covariance),
         condition_number(raw),
@@ -370,10 +383,10 @@ def _result(
         before,
         after,
         weights,
-        weights < robust.OUTLYING_WEIGHT,
+        outlying,
         verdict,
         reasons,
-        evaluations,
+        outcome.evaluations,
         doubts,
         tuple(model.names[k] for k in nominal),
         joint,

@@ -44,10 +44,11 @@ def doubtful_poses(
     width: FloatArray,
     settings: CalibrationSettings,
     alive: Callable[[], None] = lambda: None,
-) -> Doubts:
+) -> tuple[Doubts, Objective]:
     """Find single poses that do not fit, near the fit that `objective` holds.
 
-    A fit by plain squares is repeated robustly if some residual is far above the median one.
+    A fit by plain squares is repeated robustly if some residual is far above the median one.  Returned with the doubts
+    is the fit by which poses were judged: that one, or the one given.
 
     Parameters
     ----------
@@ -59,14 +60,15 @@ def doubtful_poses(
         Called in between, so that a caller may break off.
     """
     sample, plain = objective.sample, objective.loss == "squares"
-    if sample.width * len(sample) < _LEAST_REDUNDANCY * objective.free.size:
-        return Doubts()
+    needed = int(np.ceil(_LEAST_REDUNDANCY * objective.free.size / sample.width))
+    if len(sample) < needed:
+        return Doubts(needed=needed), objective
     scale = scales_of(objective, objective.spent())
     if plain:
         r = objective.model.residual(sample, objective.x)
         lengths = np.linalg.norm(r[:, :3], axis=1)
         if lengths.max() < 0.5 * GROSS * robust.scale(lengths, min(r.shape[1], 3), "huber"):
-            return Doubts()
+            return Doubts(), objective
         objective = settled(objective, width, replace(settings, robust=True), alive)
         objective = replace(objective, loss="bisquare")
         objective = replace(objective, x=minimise(objective, "lm", width, tell=lambda _share, _stage: alive())[0])
@@ -76,11 +78,12 @@ def doubtful_poses(
     far = np.flatnonzero(np.linalg.norm(r / per_row, axis=1) > GROSS)
     dominant = plain and bool((scale / fair).max() > DOMINANT) and far.size > 0
     pairs = _exchanged(objective.model, sample, objective.x, far, GROSS * float(fair[0]))
-    return Doubts(
+    doubts = Doubts(
         tuple(int(numbers[i]) for i in far),
         tuple((int(numbers[i]), int(numbers[j])) for i, j in pairs),
         dominant,
     )
+    return doubts, objective
 
 
 def _exchanged(

@@ -115,12 +115,15 @@ class Doubts:
         Whether they make up most of the error of a fit that takes them as good ones.
     unit : str
         What explains the measurements much better; empty if nothing does.
+    needed : int
+        Fitted poses that a search for bad ones takes, if there are fewer and none was made; else 0.
     """
 
     poses: tuple[int, ...] = ()
     exchanged: tuple[tuple[int, int], ...] = ()
     dominant: bool = False
     unit: str = ""
+    needed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +147,8 @@ class Calibration:
         Of those, with what errors of parameters held as imprecise add.
     dependence : Dependence
         Whether errors of successive fitted poses are alike; then the covariance is the one of blocks.
+    freedom : float
+        Degrees of freedom that standard deviations were found with: of what the fit left, or of the blocks.
     fixed : tuple of Fixed
         All others, with the reason.
     correlated : tuple of (name, name, float)
@@ -163,6 +168,8 @@ class Calibration:
     weights : (N,) float64
         By which the loss took each pose into account, or would have.
     outlying : (N,) bool
+        Poses that have less than a quarter of the weight in a robust fit; one by plain squares that leaves large errors
+        is repeated for that.
     verdict : str
         "ok"; "undetermined": the poses show nothing of the arm; "not_explained": the error is too large for errors of
         geometry; "outliers": poses that do not fit make up most of it; "no_gain": no better than the nominal geometry;
@@ -189,6 +196,7 @@ class Calibration:
     free: tuple[str, ...]
     covariance: FloatArray
     dependence: Dependence
+    freedom: float
     fixed: tuple[Fixed, ...]
     correlated: tuple[tuple[str, str, float], ...]
     condition_number: float

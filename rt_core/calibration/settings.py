@@ -37,9 +37,10 @@ class CalibrationSettings:
     robust : bool
         Poses that do not fit lose weight (Huber to find the scale, then Tukey's bisquare); else plain least squares.
     excluded : tuple of str
-        Parameters to hold at their nominal values.
-    range_length, range_angle : float
-        Largest error of a parameter [m] and [rad]; for swarms also the box that they search.
+        Parameters of the arm to hold at their nominal values.
+    range_length, range_angle, range_compliance : float
+        Largest error of a parameter [m] and [rad], and largest compliance of a joint [rad/(N*m)] or [m/N]; for swarms
+        also the box that they search.
     swarm_iterations, lm_iterations : int
     particles : int or None
         2.5 a parameter if None (KIN).
@@ -53,7 +54,8 @@ class CalibrationSettings:
         Standard deviation of a coordinate [m] that instrument and arm may leave; a result that leaves more than 3 times
         as much is not explained.  If None, one that leaves more than 0.5 % of the distance from the base.
     tolerance : float or None
-        The search ends at a root-mean-square error this small [m] (KIN: 0.5 mm); None: at the minimum.
+        The search of swarms ends at a root-mean-square error this small [m] (KIN: 0.5 mm); None: at the minimum, as
+        "lm" does in any case.
     seed : int
         Of the swarms.
     build_length, build_angle : float
@@ -80,6 +82,7 @@ class CalibrationSettings:
     expected_noise: float | None = None
     build_length: float = 1e-3
     build_angle: float = 1e-3
+    range_compliance: float = LARGEST_COMPLIANCE
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -88,6 +91,8 @@ class CalibrationSettings:
         for name in ("range_length", "range_angle"):
             if not 0.0 < getattr(self, name) < np.pi:
                 raise CalibrationError(f"{name} must be above 0 and below pi, not {getattr(self, name)}")
+        if not 0.0 < self.range_compliance < np.inf:
+            raise CalibrationError(f"range_compliance must be above 0 and finite, not {self.range_compliance}")
         if self.expected_noise is not None and not 0.0 < self.expected_noise < np.inf:
             raise CalibrationError(f"expected_noise must be above 0 and finite, not {self.expected_noise}")
         for name in ("build_length", "build_angle"):
@@ -99,10 +104,35 @@ class CalibrationSettings:
                 raise CalibrationError(f"{name}: a standard deviation must be above 0 and finite, not {std}")
 
 
+def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
+    """Check that what is excluded is of the arm.
+
+    A frame or point that is estimated has no nominal value: it would be held where the nominal arm fits it best, and
+    count as exact.
+
+    Raises
+    ------
+    CalibrationError
+        If a name is unknown, or of a frame or point.
+    """
+    for name in settings.excluded:
+        if name in model.replaced:
+            continue
+        try:
+            k = model.index(name)
+        except ValueError as error:
+            raise CalibrationError(f"excluded: {error}") from None
+        if model.priority[k] == FRAME:
+            raise CalibrationError(
+                f"excluded: {name} is not of the arm but of a frame or point, which has no nominal value to be held "
+                "at: leave it out, or take base or tool as known instead"
+            )
+
+
 def largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
     """Largest errors looked for (P,), in the parameters' units."""
     by_unit = {"m": settings.range_length, "rad": settings.range_angle}
-    return np.array([by_unit.get(unit, LARGEST_COMPLIANCE) for unit in model.units])
+    return np.array([by_unit.get(unit, settings.range_compliance) for unit in model.units])
 
 
 def build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:

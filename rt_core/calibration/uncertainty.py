@@ -28,6 +28,8 @@ from rt_core.types import FloatArray, IntArray
 BLOCKS = 10
 #: Level at which blocks disagree by more than chance.
 SIGNIFICANCE = 0.01
+#: Of stated intervals.
+CONFIDENCE = 0.95
 _LEAST_LEFT = (
     0.1  # of a direction's information, without a block: a block that holds more of it is not weighted up more
 )
@@ -58,7 +60,10 @@ class Dependence:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Of the fit: triangle (P, P) of the standardised Jacobian, covariance (p, p), noise in scales, step left (p,)."""
+    """Of the fit: triangle (P, P) of the standardised Jacobian, covariance (p, p), noise in scales, step left (p,).
+
+    `freedom` is how many degrees of freedom the covariance was found with.
+    """
 
     R: FloatArray
     covariance: FloatArray
@@ -66,6 +71,7 @@ class Statistics:
     noise: float
     step: FloatArray
     effect_of_step: float  # [m]
+    freedom: float
 
     @property
     def std(self) -> FloatArray:
@@ -102,7 +108,13 @@ def statistics(objective: Objective) -> Statistics:
     gradient, normal, _ = objective.normal(objective.x[free])
     step = gauss_newton_step(gradient, normal)
     effect = float(np.linalg.norm(columns @ step)) / np.sqrt(len(sample)) * float(objective.scale[0])
-    return Statistics(R, covariance, dependence, float(np.sqrt(factor)), step, effect)
+    freedom = dependence.blocks - 1.0 if dependence.found else float(left)
+    return Statistics(R, covariance, dependence, float(np.sqrt(factor)), step, effect, freedom)
+
+
+def half_interval(freedom: float) -> float:
+    """Half of a 95 % interval in standard deviations that were found with so many degrees of freedom (Student)."""
+    return float(stats.t.isf(0.5 * (1.0 - CONFIDENCE), freedom))
 
 
 def noise_std(found: Statistics, objective: Objective) -> FloatArray:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import stats
 
 from rt_core.calibration import robust
 from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Objective
 from rt_core.calibration.result import Verdict
 from rt_core.types import BoolArray, FloatArray, IntArray
@@ -71,9 +74,9 @@ def judged(
             f"the error is {1e3 * left:.3g} mm a coordinate, where the measured positions spread by {1e3 * spread:.3g} "
             "mm: check units, zeros and signs of the joints, the robot, and whether base and tool are known",
         )
-    bound = [model.names[k] for k in free if abs(objective.x[k]) >= (1.0 - 1e-6) * width[k]]
+    bound = [int(k) for k in free if abs(objective.x[k]) >= (1.0 - 1e-6) * width[k]]
     if bound:
-        return "at_bound", (f"{', '.join(bound)} reached the largest error allowed: widen range_length or range_angle",)
+        return "at_bound", bound_reasons(model, bound)
     if expected_noise is None:
         limit, text = LARGE * _extent(objective), "for what geometry leaves"
     else:
@@ -109,6 +112,21 @@ def judged(
             "were to be expected: measure more poses, or exclude parameters",
         )
     return "ok", ()
+
+
+def bound_reasons(model: ErrorModel, bound: Sequence[int]) -> tuple[str, ...]:
+    """Sentences of the verdict "at_bound": what to widen for the parameters `bound` (from 0)."""
+    found = []
+    for ranges, units, what in (
+        ("range_length", ("m",), ""),
+        ("range_angle", ("rad",), ""),
+        ("range_compliance", ("rad/(N*m)", "m/N"), ", if the masses of the robot file and gravity are right"),
+    ):
+        names = [model.names[k] for k in bound if model.units[k] in units]
+        if names:
+            error = "compliance" if ranges == "range_compliance" else "error"
+            found.append(f"{', '.join(names)} reached the largest {error} allowed: widen {ranges}{what}")
+    return tuple(found)
 
 
 def given_up_reason(count: int, of: int) -> str:

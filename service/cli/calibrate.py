@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ a base.
 
 With --arm, once for each of several arms that one instrument measured, each arm is calibrated, and the result says how
 their bases stand to each other and whether the instrument stood still.  An arm's first file is from station 1, its
-second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.
+second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.  A
+mapping has no column for stations or heads: each file is one station then, and heads take tables in SI units.
 
 `thetad jobs kinds calibrate` lists everything that --set takes; docs/calibration.md explains tables and mappings.  A
 running daemon makes the same calibration as a job: thetad jobs submit calibrate robot=ur10 measurements=measured.csv.
@@ -58,7 +60,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--arm", metavar="ROBOT=FILE[,FILE]", dest="arms", action="append", default=[],
-        help="one of several arms: its robot file (or name), and its tables",
+        help="one of several arms: its robot file (or name), and its tables; with --mapping each file is one "
+        "station, and there are no heads",
     )  # fmt: skip
     parser.add_argument("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
     parser.add_argument("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
@@ -107,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise CliError(f"{path}: no such file")
         args.output.mkdir(parents=True, exist_ok=True)
+        clear_results(args.output, [*paths, *([robot.path] if robot.path else [])])
         path = paths[0]
         if mapping is not None or len(paths) > 1:
             path = converted(paths, mapping, robot, args.output)
@@ -143,6 +147,17 @@ def without_measurements(kind: Any, pairs: list[str]) -> dict[str, Any]:
     found = read_parameters(kind, [*pairs, "measurements=m.csv"])
     del found["measurements"]
     return found
+
+
+def clear_results(folder: Path, inputs: Sequence[Path]) -> None:
+    """Remove an earlier run's results from a folder; `CliError` if one of them is what this run reads."""
+    from service.jobs.kinds.calibrate import FILES, clear
+
+    results = {(folder / name).resolve() for name in FILES}
+    for path in inputs:
+        if path.resolve() in results:
+            raise CliError(f"{path}: would be overwritten by the results: give another --output")
+    clear(folder)
 
 
 def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -> Path:
@@ -185,6 +200,7 @@ def _text(q: FloatArray, measured: FloatArray | Contacts | Distances) -> str:
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
     """Print the verdict, the errors, the parameters, and where the rest is."""
+    from rt_core.calibration.uncertainty import half_interval
     from service.calibration_report import VERDICT_TEXT, calibration_facts, undetermined
     from service.report import number
 
@@ -202,11 +218,11 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
             print(f"{part + ' [mm]':22s}{found['poses']} poses, mean {', '.join(texts)}")
     for name, value in calibration_facts(m):
         print(f"{name:22s}{value}")
+    half = half_interval(m["standard_deviations"]["freedom"])
     known = [p for p in m["parameters"] if p["value"] is not None]
     for p in known:
         unit = f"m{p['unit']}"
-        print(
-            f"{p['name']:22s}{number(1e3 * p['value'], 4):>10s} ± {number(1.96e3 * p['std'], 2)} {unit}  {p['status']}"
-        )
+        shown = f"{number(1e3 * p['value'], 4):>10s} ± {number(1e3 * half * p['std'], 2)}"
+        print(f"{p['name']:22s}{shown} {unit}  {p['status']}")
     print(f"{'undetermined':22s}{', '.join(undetermined(m)) or 'none'}")
     print(f"{'written to':22s}{folder}")

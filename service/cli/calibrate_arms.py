@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.calibrate import converted, given_values, without_measurements
+from service.cli.calibrate import clear_results, converted, given_values, without_measurements
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, print_json
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ def run_arms(args: argparse.Namespace) -> int:
         mapping = load_pose_mapping(args.mapping)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     tables, stations = [], []
+    # What an earlier run found is not about what is written from here on.
+    inputs = [path for arm in arms for path in (*arm.paths, *([arm.robot.path] if arm.robot.path else []))]
+    for arm in arms:
+        clear_results(args.output / arm.name, inputs)
+    (args.output / CELL).unlink(missing_ok=True)
     for arm in arms:
         try:
             table, seen = _prepared(arm, mapping, args.output / arm.name)
@@ -62,7 +67,6 @@ def run_arms(args: argparse.Namespace) -> int:
         tables.append(table)
         stations.append(seen)
     check_shared([arm.name for arm in arms], stations)
-    (args.output / CELL).unlink(missing_ok=True)  # that of an earlier run is not about what is written from here on
     results = []
     with Progress("calibrate") as progress:
         for k, (arm, table, seen) in enumerate(zip(arms, tables, stations, strict=True)):

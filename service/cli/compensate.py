@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,8 @@ cannot tell errors of that zero and height from it, so the robot's own base may 
 
 Written: q1 to qn of each target, in the same order and empty where it is not reached, left_mm (what is left) and
 avoided_mm (by how much the calibrated arm would miss with nominal joint positions).  What is left is that of the model;
-std_mm is how far the calibrated arm itself may be off there, and which targets take joints beyond the measured range is
-told.
+std_mm is how far the calibrated arm itself may be off there, empty at a tip whose place an estimated tool leaves open;
+which targets take joints beyond the measured range is told.
 
 Exit codes: 0 all targets are reached; 1 some are not; 2 wrong input.
 """
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         part = document["residual"]["test"] or document["residual"]["training"]
         off = float(part["after"]["mean_mm"])
         deviation = deviations(document, robot, args.frame, args.point)
+        hidden = hidden_at_tip(document) if args.point == "tip" else []
     except (KeyError, TypeError, ValueError) as error:
         raise CliError(f"{_broken(args.calibration, 'a part of it')} ({type(error).__name__}: {error})") from None
     # The nominal arm to the same point of the last link.
@@ -97,7 +99,12 @@ def run(args: argparse.Namespace) -> int:
         rotations = None if rotations is None else R.T @ rotations
     found = compensate(nominal, calibrated, positions, rotations, start, args.seed)
     commands = found.commands + sag(gives, robot.model, found.commands)
-    std = 1e3 * deviation(commands)
+    # What the tool stands for has no variance of its own: a figure without it would be too small by an unknown amount.
+    std = np.full(len(commands), np.nan) if hidden else 1e3 * deviation(commands)
+    why = (
+        f"std_mm is left empty: the tool was estimated and holds the errors of {', '.join(hidden)}, so nothing says "
+        "how far off the robot file's tip is; calibrate with tool=false at the tip, or give priors"
+    )
     commands[~found.reached] = np.nan
     outside = [int(i) for i in np.flatnonzero((commands < measured[:, 0]).any(1) | (commands > measured[:, 1]).any(1))]
     names = [*(f"q{k + 1}" for k in range(robot.model.n)), "left_mm", "avoided_mm", "std_mm"]
@@ -109,12 +116,15 @@ def run(args: argparse.Namespace) -> int:
         "missed": missed,
         "largest_left_mm": 1e3 * float(found.left.max()),
         "calibrated_mean_mm": off,
-        "largest_std_mm": float(std.max()),
+        "largest_std_mm": None if hidden else float(std.max()),
+        "std_unknown": why if hidden else None,
         "outside_measured_range": outside,
         "largest_step": found.largest_step,
         "mean_avoided_mm": 1e3 * float(found.avoided.mean()),
         "output": str(args.output),
     }
+    if hidden:
+        sys.stderr.write(f"{why}\n")
     if args.json:
         print_json(result)
     else:
@@ -123,8 +133,8 @@ def run(args: argparse.Namespace) -> int:
             f"missed by {result['mean_avoided_mm']:.3f} mm on average; written to {args.output}"
         )
         print(
-            f"the calibrated arm itself was off by {off:.3f} mm on average where it was measured; at the targets it "
-            f"may be off by {std.max():.3f} mm (std_mm)"
+            f"the calibrated arm itself was off by {off:.3f} mm on average where it was measured"
+            + ("" if hidden else f"; at the targets it may be off by {std.max():.3f} mm (std_mm)")
         )
         if outside:
             print(
@@ -161,6 +171,21 @@ def compliances(document: dict[str, Any], n: int) -> FloatArray:
 
     value = {p["name"]: p["value"] or 0.0 for p in document["parameters"]}
     return np.array([float(value.get(f"compliance{k + 1}", 0.0)) for k in range(n)])
+
+
+def hidden_at_tip(document: dict[str, Any]) -> list[str]:
+    """Names of the arm's parameters that were held because an estimated tool stands for them.
+
+    They move the robot file's tip otherwise than the measured point.
+    """
+    if document.get("tool") is None:
+        return []
+    return [
+        item["name"]
+        for item in document["fixed"]
+        if (item["reason"] == "dependent" and any(name.startswith("tool_") for name in item["on"]))
+        or (item["reason"] == "no_effect" and not item["name"].startswith("compliance"))
+    ]
 
 
 def deviations(

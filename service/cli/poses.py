@@ -148,7 +148,8 @@ def run_plan(args: argparse.Namespace) -> int:
         raise CliError(f"--select {args.select}: give 1 to --count ({args.count})")
     with Progress("poses") as progress:
         plan = fibonacci_plan(geometry, settings, tell=lambda share, what: progress.step(share, 1.0, what))
-    short = [k for k, (found, wanted) in enumerate(zip(plan.found, plan.wanted, strict=True)) if found < wanted]
+    reached = plan.found
+    short = [k for k, (count, wanted) in enumerate(zip(reached, plan.wanted, strict=True)) if count < wanted]
     if args.select is not None:
         _, J, _ = judged_poses(geometry, plan.q, orientation=args.orientation)
         try:
@@ -162,8 +163,8 @@ def run_plan(args: argparse.Namespace) -> int:
     result = {
         "poses": len(plan.q),
         "layers": [
-            {"radius": radius, "wanted": wanted, "found": count}
-            for radius, wanted, count in zip(plan.radii, plan.wanted, plan.found, strict=True)
+            {"radius": radius, "wanted": wanted, "found": count, "chosen": chosen}
+            for radius, wanted, count, chosen in zip(plan.radii, plan.wanted, reached, plan.found, strict=True)
         ],
         "orientation": args.orientation,
         "target": args.target,
@@ -199,7 +200,8 @@ def _print_plan(plan: PosePlan, result: dict[str, Any], short: list[int]) -> Non
     print(f"{result['poses']} poses on spheres of " + ", ".join(f"{1e3 * r:.0f}" for r in plan.radii) + " mm: "
           + ", ".join(str(k) for k in plan.found))  # fmt: skip
     for k in short:
-        print(f"  - sphere {k + 1}: the arm reaches {plan.found[k]} of {plan.wanted[k]} points")
+        layer = result["layers"][k]
+        print(f"  - sphere {k + 1}: the arm reaches {layer['found']} of {layer['wanted']} points")
     print(f"{'determined':22s}{result['rank']} parameters, condition number {number(result['condition_number'])}")
     print(f"{'observability':22s}" + ", ".join(f"{k} {number(v, 3)}" for k, v in result["observability"].items()))
     held = [f"{item['name']} ({item['reason']})" for item in result["fixed"]]

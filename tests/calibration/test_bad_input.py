@@ -117,6 +117,33 @@ def test_too_few_poses() -> None:
         calibrate(ARM, q, measured)
 
 
+@pytest.mark.parametrize("name", ["base_rz", "tool_x", "base2_y", "head2_z"])
+def test_frames_cannot_be_held_at_nominal(name: str) -> None:
+    """Frames that are estimated have no nominal place."""
+    q, measured = good()
+    half = np.arange(60) % 2
+    station = half if name == "base2_y" else None
+    head = half if name == "head2_z" else None
+    with pytest.raises(CalibrationError, match=rf"excluded: {name} is not of the arm.*take base or tool as known"):
+        calibrate(UR10, q, measured, CalibrationSettings(excluded=("a2", name)), station=station, head=head)
+
+
+def test_places_of_fixed_points_cannot_be_held_at_nominal() -> None:
+    q, measured = good()
+    distances = Distances(np.linalg.norm(measured, axis=1), np.zeros(60, dtype=np.int64))
+    with pytest.raises(CalibrationError, match="excluded: point1_x is not of the arm"):
+        calibrate(UR10, q, distances, CalibrationSettings(excluded=("point1_x",)))
+
+
+def test_offsets_of_parallel_axes_may_be_excluded() -> None:
+    """The model has no such parameter, but the description of the arm does."""
+    q, measured = good()
+    result = calibrate(UR10, q, measured, CalibrationSettings(excluded=("d2", "a5")))
+    assert {item.name: item.reason for item in result.fixed if item.name in ("d2", "a5")} == {
+        "d2": "parallel_axes", "a5": "excluded",
+    }  # fmt: skip
+
+
 def test_all_poses_alike() -> None:
     q, measured = good()
     noise = np.random.default_rng(0).normal(0.0, NOISE, measured.shape)

@@ -16,6 +16,7 @@ from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.model.urdf_writer import urdf_from_model
 from rt_core.types import FloatArray
+from service.calibration_document import doubts_text, rising_joints
 from service.nominal_geometry import gravity_load, nominal_geometry
 from tests.calibration.arms import as_measured, forward, frame, postures
 
@@ -102,6 +103,34 @@ def test_a_rigid_model_leaves_the_sag() -> None:
         assert p.value is not None
         assert p.std is not None
         assert abs(p.value - GIVES[k - 1]) < 4.0 * p.std
+
+
+def test_a_compliance_beyond_its_range_says_which_to_widen() -> None:
+    q = postures(UR10, 150, np.random.default_rng(2))
+    load = gravity_load(ROBOT.model, q)
+    measured = measured_at(q, False) + np.random.default_rng(4).normal(0.0, 5e-5, (150, 3))
+    narrow = calibrate(UR10, q, measured, replace(SOFT, range_compliance=2e-5, range_length=0.04), load=load)
+    assert narrow.verdict == "at_bound"
+    named, told = narrow.reasons[-1].split(" reached the largest compliance allowed: ")
+    assert {"compliance2", "compliance3"} <= set(named.split(", "))
+    assert told == "widen range_compliance, if the masses of the robot file and gravity are right"
+    assert calibrate(UR10, q, measured, SOFT, load=load).verdict == "ok"
+    with pytest.raises(CalibrationError, match="range_compliance must be above 0"):
+        CalibrationSettings(range_compliance=0.0)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_joints_that_rise_under_their_load_are_named(sign: float) -> None:
+    """As with masses or gravity of the wrong sign."""
+    q = postures(UR10, 150, np.random.default_rng(2))
+    measured = measured_at(q, False) + np.random.default_rng(4).normal(0.0, 5e-5, (150, 3))
+    result = calibrate(UR10, q, measured, SOFT, load=sign * gravity_load(ROBOT.model, q))
+    assert result.verdict == "ok"
+    text = [sentence for sentence in doubts_text(result, list(range(150))) if "would rise under its load" in sentence]
+    assert len(text) == (sign < 0.0)
+    if text:
+        assert "compliance2, compliance3" in text[0]
+        assert text[0].partition(" below")[0] == ", ".join(rising_joints(result))
 
 
 def test_what_the_joints_hold_has_to_be_given() -> None:

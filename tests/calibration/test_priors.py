@@ -11,6 +11,7 @@ from rt_core.calibration.identifiability import identifiability
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray
+from service.calibration_document import base_frame
 from sim_backend.tracker import TrackedArm, TrackerSettings
 from tests.calibration.arms import UR10, as_measured, forward, postures
 from tests.calibration.test_calibrate import BASE, TOOL, truth
@@ -88,6 +89,25 @@ def test_a_prior_makes_a_parameter_known_that_poses_do_not_show() -> None:
         assert name not in {item.name for item in found.fixed}
         # Of one that says nothing, nothing follows.
         assert identifiability(model, sample, prior=1e6 * prior).rank == alone.rank
+
+
+def test_priors_leave_the_base_where_joint_1_has_it() -> None:
+    """They widen its deviations by what the robot's own base may be off, and do not move it."""
+    arm, q = drawn(1)
+    measured, _ = arm.measure(q)
+    plain, believed = calibrate(UR10, q, measured), calibrate(UR10, q, measured, BELIEVED)
+    assert base_frame(plain) == base_frame(believed) == "joint1"
+    values = {p.name: p for p in believed.parameters}
+    for name in ("theta1", "d1"):
+        value = values[name].value
+        assert value is not None
+        assert abs(value) < 1e-6 * SIZE
+    assert plain.base is not None
+    assert believed.base is not None
+    turned = [float(base.rotation_std[2] or np.nan) for base in (plain.base, believed.base)]
+    shifted = [np.linalg.norm(np.array(base.translation_std, dtype=float)) for base in (plain.base, believed.base)]
+    assert turned[1] > SIZE > 3.0 * turned[0]
+    assert shifted[1] > SIZE > 3.0 * shifted[0]
 
 
 def test_what_noise_hides_is_the_priors() -> None:

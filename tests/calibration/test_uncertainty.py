@@ -9,7 +9,7 @@ from rt_core.calibration.calibrate import calibrate
 from rt_core.calibration.result import Calibration
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
-from rt_core.calibration.uncertainty import BLOCKS
+from rt_core.calibration.uncertainty import BLOCKS, half_interval
 from rt_core.types import FloatArray
 from sim_backend.tracker import TrackedArm, TrackerSettings
 from tests.calibration.arms import PANDA, UR10, as_measured, forward
@@ -44,6 +44,23 @@ def test_independent_noise_keeps_the_plain_deviations(robust: bool) -> None:
     assert 0.92 < np.mean(np.abs(z) < 1.96) < 0.98
 
 
+def test_intervals_of_few_poses_cover_the_truth() -> None:
+    """Twelve poses leave nine degrees of freedom: 1.96 standard deviations are too little."""
+    arm = truth(UR10, False, 40, seed=3)
+    z: list[float] = []
+    inside: list[bool] = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        rows = rng.permutation(40)[:12]
+        result = calibrate(UR10, arm.q[rows], arm.measured[rows] + rng.normal(0.0, 1e-6, (12, 3)))
+        assert result.freedom == 36 - len(result.free) == 9
+        off = [abs(p.value - arm.errors[p.name]) / p.std for p in result.parameters if p.value is not None and p.std]
+        inside += [one < half_interval(result.freedom) for one in off]
+        z += off
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)
+    assert np.mean(np.array(z) < 1.96) < 0.935
+
+
 def slow_way(count: int) -> FloatArray:
     """(count, 7) postures along a way on which neighbours are alike."""
     rng = np.random.default_rng(3)
@@ -66,6 +83,7 @@ def test_errors_that_last_for_many_poses_are_covered(robust: bool) -> None:
             wander[i] = 0.95 * wander[i - 1] + rng.normal(0.0, 1e-4, 3)
         result = calibrate(PANDA, q, arm.measured + wander, CalibrationSettings(robust=robust))
         assert result.dependence.found
+        assert result.freedom == BLOCKS - 1
         ratio = np.sqrt(np.diag(result.covariance)) / textbook(arm, result)
         assert robust or ratio.min() > 1.0 - 1e-6
         wider = dict(zip(result.free, ratio, strict=True))

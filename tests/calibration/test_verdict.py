@@ -104,6 +104,36 @@ def test_a_fit_of_one_half_is_not_ok(moved: int, verdict: str) -> None:
         assert any(f"to {201} do not fit" in sentence for sentence in text)
 
 
+def test_a_tracker_that_was_moved_is_told_without_a_robust_fit() -> None:
+    arm = truth(UR10, False, 200, seed=4)
+    measured = arm.measured + np.random.default_rng(1).normal(0.0, 1e-4, arm.measured.shape)
+    use = np.random.default_rng(0).permutation(200) < 160
+    assert doubts_text(calibrate(UR10, arm.q, measured, use=use), list(range(2, 202))) == []
+    measured[170:] += [0.005, -0.003, 0.004]
+    result = calibrate(UR10, arm.q, measured, use=use)
+    assert result.verdict == "outliers"
+    # Fitted poses and others: all of them were measured from elsewhere.
+    np.testing.assert_array_equal(np.flatnonzero(result.outlying), np.arange(170, 200))
+    assert (result.weights == 1.0).all()  # of the fit itself, which took them all as good
+    text = doubts_text(result, list(range(2, 202)))
+    assert any(sentence.startswith("lines 172 to 201 do not fit the others, all of them") for sentence in text)
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_too_few_poses_to_look_for_bad_ones_are_told(robust: bool) -> None:
+    """27 parameters take 20 poses of 3 equations."""
+    arm = truth(UR10, False, 20, seed=4)
+    measured = arm.measured + np.random.default_rng(1).normal(0.0, 1e-5, arm.measured.shape)
+    settings = CalibrationSettings(robust=robust)
+    few = calibrate(UR10, arm.q[:19], measured[:19], settings)
+    assert (len(few.free), few.doubts.needed) == (27, 20)
+    text = doubts_text(few, list(range(2, 21)))
+    assert any("too few poses to look for bad ones: 19 were fitted, and 20 would do" in sentence for sentence in text)
+    enough = calibrate(UR10, arm.q, measured, settings)
+    assert enough.doubts.needed == 0
+    assert not any("too few" in sentence for sentence in doubts_text(enough, list(range(2, 22))))
+
+
 @pytest.mark.parametrize("robust", [False, True])
 def test_wrong_units_are_told_where_only_frames_are_fitted(robust: bool) -> None:
     arm = truth(UR10, False, 80, seed=4)

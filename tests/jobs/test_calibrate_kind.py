@@ -342,8 +342,8 @@ def test_distances_from_fixed_points(tmp_path: Path, robot: Path) -> None:
     assert (outcome.verdict, document["data"]["kind"], document["base"]) == ("ok", "distance", None)
     parameters = {q["name"]: q for q in document["parameters"]}
     for name, value in ERRORS.items():
-        if parameters[name]["value"] is not None:
-            assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"]
+        assert parameters[name]["status"] == "determined", name
+        assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"]
     assert [point["number"] for point in document["points"]] == [0, 5, 10]
     assert "d_mm" in residuals[0]
     assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
@@ -362,6 +362,12 @@ def test_bad_sockets_are_refused(tmp_path: Path, robot: Path) -> None:
             calibrated(tmp_path / "out", robot, path, **wrong)
     with pytest.raises(JobError, match="has no column socket"):
         calibrated(tmp_path / "out", robot, distances(tmp_path / "d.csv"), spacings=[[0, 5, 0.05]])
+    with pytest.raises(
+        JobError, match=r"train_sockets: .* has distances, and where a centre is only fitted poses show"
+    ):
+        calibrated(tmp_path / "out", robot, tmp_path / "d.csv", train_sockets=[0, 5])
+    with pytest.raises(JobError, match=r"train_sockets: .* has no column socket: use train_share"):
+        calibrated(tmp_path / "out", robot, write(tmp_path / "p.csv", *rows(False)), train_sockets=[1])
     whole = write(tmp_path / "f.csv", ["q1", "q2", "q3", "socket"], np.array([[0.1, 0.2, 0.3, 0.5]]))
     with pytest.raises(JobError, match=r"column socket: 0\.5 is no whole number"):
         calibrated(tmp_path / "out", robot, whole)

@@ -64,6 +64,24 @@ def test_planned_poses_are_where_the_table_says(planned: Outcome, folder: Path) 
         np.testing.assert_allclose(last[:3, :3] @ model.tip_translation + last[:3, 3], point, atol=1e-9)
 
 
+def test_layers_that_are_short_are_told_as_reached_and_not_as_chosen(tmp_path: Path) -> None:
+    """The outer sphere is beyond reach in part; of what is reached few are chosen."""
+    spheres = ("--count", 40, "--layers", 2, "--radius", 1.45, "--inner", 0.9)
+    plan = ("poses", "plan", ROBOT, "-o", tmp_path / "p.csv", *spheres)
+    whole, chosen = thetad(*plan, "--json"), thetad(*plan, "--select", 20, "--json")
+    assert (whole.code, chosen.code) == (1, 1)
+    for layer, other in zip(whole.json["layers"], chosen.json["layers"], strict=True):
+        assert (layer["wanted"], layer["found"]) == (other["wanted"], other["found"])
+        assert layer["chosen"] == layer["found"] >= other["chosen"]
+    assert sum(layer["chosen"] for layer in chosen.json["layers"]) == chosen.json["poses"] == 20
+    short = [(k, layer) for k, layer in enumerate(whole.json["layers"], 1) if layer["found"] < layer["wanted"]]
+    assert [k for k, _ in short] == [1]
+    assert chosen.json["layers"][0]["chosen"] < short[0][1]["found"]
+    text = thetad(*plan, "--select", 20).out
+    told = [line.strip() for line in text.splitlines() if "the arm reaches" in line]
+    assert told == [f"- sphere {k}: the arm reaches {x['found']} of {x['wanted']} points" for k, x in short]
+
+
 def test_what_is_found_is_what_was_drawn(done: Outcome, folder: Path) -> None:
     assert done.code == 0, done
     truth = json.loads((folder / "truth.json").read_text())
@@ -182,6 +200,27 @@ def test_compensated_commands_bring_the_true_arm_to_its_targets(done: Outcome, f
     assert out.code == 1
     assert "0 of 1 targets reached" in out.out
     assert rows_of(folder / "far_out.csv")[0]["q1"] == ""
+
+
+def test_the_tip_of_an_unknown_tool_has_no_standard_deviation(done: Outcome, folder: Path) -> None:
+    """The tool holds what the poses tell of `d6`, `a6`, `alpha6` and `theta6`, which move the tip otherwise."""
+    targets = folder / "tip_targets.csv"
+    targets.write_text("x,y,z,q1,q2,q3,q4,q5,q6\n0.5,0.3,0.4,0.1,-1.2,1.4,0.3,1.5,0.0\n")
+    command = ("compensate", targets, "--calibration", folder / "out" / "calibration.json", "--robot", ROBOT)
+    to = ("--frame", "joint1", "-o", folder / "tip.csv")
+    for more in ((), ("--json",)):
+        found = thetad(*command, *to, "--point", "tip", *more)
+        assert found.code == 0, found
+        assert found.err.startswith("std_mm is left empty: the tool was estimated")
+        assert found.err.count("\n") == 1
+        assert [row["std_mm"] for row in rows_of(folder / "tip.csv")] == [""]
+    assert found.json["largest_std_mm"] is None
+    for name in ("d6", "a6", "alpha6", "theta6"):
+        assert name in found.json["std_unknown"]
+    known = thetad(*command, *to, "--json")
+    assert known.err == ""
+    assert known.json["std_unknown"] is None
+    assert float(rows_of(folder / "tip.csv")[0]["std_mm"]) == known.json["largest_std_mm"] > 0.0
 
 
 def test_an_npz_file_through_a_mapping(measured: Outcome, done: Outcome, folder: Path) -> None:

@@ -13,7 +13,7 @@ from rt_core.calibration.compensation import compensate
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.settings import CalibrationSettings
 from service.calibration_document import corrected_geometry as written_geometry
-from service.cli.compensate import corrected_geometry
+from service.cli.compensate import corrected_geometry, hidden_at_tip
 from service.nominal_geometry import nominal_geometry
 from service.plain import plain
 from tests.calibration.arms import forward, frame, postures
@@ -39,6 +39,29 @@ def test_errors_of_the_last_row_count_at_the_tip(point: str) -> None:
     commands = compensate(own, calibrated, targets, None, looked).commands
     missed = forward(nominal, commands, errors, np.eye(4), tip)[:, :3, 3] - targets
     assert np.linalg.norm(missed, axis=1).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("settings", "hidden"),
+    [
+        (CalibrationSettings(), {"d6", "a6", "alpha6", "theta6"}),
+        (CalibrationSettings(tool=False), set()),
+        (CalibrationSettings(prior_length=2e-3), {"alpha6", "theta6"}),
+        (CalibrationSettings(prior_length=2e-3, prior_angle=2e-3), set()),
+    ],
+    ids=["tool", "known", "lengths", "priors"],
+)
+def test_what_an_estimated_tool_holds_is_named(settings: CalibrationSettings, hidden: set[str]) -> None:
+    nominal = replace(nominal_geometry(load_robot("ur10")), tip_translation=np.array([0.05, 0.02, 0.1]))
+    rng = np.random.default_rng(0)
+    q = postures(nominal, 80, rng)
+    tip = frame((0.05, 0.02, 0.1), (0.0, 0.0, 0.0))
+    base = frame((1.0, 0.3, -0.2), (0.1, 0.2, 1.0))
+    measured = forward(nominal, q, {"a2": 1e-3, "theta3": 2e-3}, base, tip)[:, :3, 3]
+    found = calibrate(nominal, q, measured + rng.normal(0.0, 3e-5, (80, 3)), settings)
+    fixed = [{"name": item.name, "reason": item.reason, "on": dict(item.on)} for item in found.fixed]
+    named = hidden_at_tip({"tool": None if found.tool is None else {}, "fixed": fixed})
+    assert set(named) == hidden
 
 
 def test_lines_are_followed_without_turning_joints_round() -> None:

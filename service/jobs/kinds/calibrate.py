@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -35,14 +36,17 @@ class CalibrateJob(Parameters):
     `base` and `tool` say that the robot's base in the measuring frame and the measured frame on the flange are to be
     estimated, too; without a measuring frame `base` says nothing.  `spacings` are distances between sockets, each
     `[number, number, metres]`, known to `spacing_std` [m].  With `compliance` each joint gives way in proportion to
-    what it holds against gravity, by the masses of the robot file.  Parameters named in `excluded` are held.
+    what it holds against gravity, by the masses of the robot file.  Of the arm, parameters that
+    `excluded` names are held at nominal.
 
     `train_share` of the poses, drawn with `seed`, are fitted, the others test the result; or with `train_sockets` the
-    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for.
+    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for, and
+    `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
     `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
     the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
     `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
-    is too much.  With `tolerance` [m] the search ends at a root-mean-square error that small.
+    is too much.  With `tolerance` [m] the search of `pso` and `pso_lm` ends at a root-mean-square error that
+    small, and standard deviations include the distance left.
     """
 
     robot: RobotText | None = None
@@ -60,6 +64,7 @@ class CalibrateJob(Parameters):
     seed: Seed = 0
     range_length: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     range_angle: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    range_compliance: Annotated[float, Field(gt=0.0, le=1.0)] = 1e-3
     prior_length: Positive | None = None
     prior_angle: Positive | None = None
     priors: Annotated[dict[str, Positive], Field(max_length=1000)] = Field(default={})
@@ -70,6 +75,14 @@ class CalibrateJob(Parameters):
 
 
 _NOT_SETTINGS = ("robot", "measurements")
+#: All that a calibration can leave in its folder.
+FILES = ("calibration.json", "residuals.csv", "report.html", "calibrated.urdf", "calibrated_dh.csv")
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier calibration left in a folder: it must not be taken for a part of the next one."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _run(p: CalibrateJob, ws: Workspace) -> Outcome:
@@ -95,6 +108,7 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     from service.plain import plain
 
     robot = open_robot(p.robot)
+    clear(ws.folder)
     geometry = nominal_geometry(robot)
     ws.progress(0.0, "reading the measurements")
     where = f"measurements: {ws.inputs['measurements'].label}" if "measurements" in ws.inputs else "measurements"
@@ -151,6 +165,7 @@ def _settings(p: CalibrateJob) -> CalibrationSettings:
         expected_noise=p.expected_noise,
         build_length=p.build_length,
         build_angle=p.build_angle,
+        range_compliance=p.range_compliance,
     )
 
 
@@ -175,9 +190,15 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
     """Poses to fit (N,)."""
     import numpy as np
 
+    from rt_core.calibration.sample import Distances
+
     if p.train_sockets:
+        if isinstance(table.measured, Distances):
+            raise JobError(
+                f"train_sockets: {where} has distances, and where a centre is only fitted poses show: use train_share"
+            )
         if table.numbers is None:
-            raise JobError(f"train_sockets: {where} has neither sockets nor centres: use train_share")
+            raise JobError(f"train_sockets: {where} has no column socket: use train_share")
         missing = sorted(set(p.train_sockets) - set(table.known_numbers))
         if missing:
             raise JobError(f"train_sockets: {where} has no pose in socket {missing[0]}")
