@@ -85,7 +85,7 @@ class Following:
         self._begin_until_s = 0.0  # by then the client of a run that was checked has to be heard of
         self._runs = 0
         self._reach = _REACHED * (limits.upper - limits.lower)
-        self._ahead = None if limits.missing else RunCheck(model, limits, period_s, approach)
+        self._ahead = None if limits.missing else RunCheck(model, limits, period_s, approach, pace)
 
     @property
     def token(self) -> str:

@@ -45,9 +45,11 @@ def check_feedback(
             joint = int(np.argmax(bad))
             reached = abs(float(values[joint]))
             return limits.violation(what if np.isfinite(reached) else "value", joint, reached, most[joint])
-    if temperature is not None and (bad := (temperature > limits.temperature) & (True if valid is None else valid)).any():
-        joint = int(np.argmax(bad))
-        return limits.violation("temperature", joint, temperature[joint], limits.temperature[joint])
+    if temperature is not None:
+        bad = (temperature > limits.temperature) & (True if valid is None else valid)
+        if bad.any():
+            joint = int(np.argmax(bad))
+            return limits.violation("temperature", joint, temperature[joint], limits.temperature[joint])
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,17 @@ def test_a_run_longer_than_any_permit_is_known_before_anything_moves(tmp_path: P
     with pytest.raises(StepFailedError, match=r"permit for 120 s.*permit_max_s = 100 s") as caught:
         SIGNALS.run(context(bench, yes))
     assert "--periods" in str(caught.value)
+
+
+def test_a_run_that_takes_too_long_to_check_is_known_before_anything_moves(tmp_path: Path) -> None:
+    bench = Bench(ARM7, HERE, tmp_path)
+    bench.permit_max_s = 3600.0
+    here = context(bench, yes)
+    here.settings = replace(here.settings, period_s=133.0)
+    SIGNALS.run(here)
+    here.settings = replace(here.settings, period_s=134.0)  # thrice as long at first, of 500 cycles a second
+    with pytest.raises(StepFailedError, match=r"takes 402 s, and bench can check at most 400 s ahead.*--first-speed"):
+        SIGNALS.run(here)
 
 
 def test_forces_of_a_slide_are_newtons(tmp_path: Path) -> None:
