@@ -25,7 +25,8 @@ from service.trajectory_file import Trajectory
 
 #: With a longer lead, what is measured is no reason for a stop that begins so late: the drives stop by themselves.
 _PROMPT_S = 0.2
-#: Longest time for the drives to be switched on, and how often they are asked why they are not.
+#: Longest time for the drives to be switched on, longer than `enable_timeout_ms` of a driver may be; and how often they
+#: are asked why they are not.
 ARMING_S = 8.0
 _LOOK_S = 0.1
 
