@@ -46,7 +46,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         for name, value in zip(names, values, strict=True)
         if not np.isfinite(value)
     ]
-    _foresee(context, rest.rate_hz)
+    _foresee(context, frames.rate_hz or rest.rate_hz)
     before = context.folder.result("signals")
     if before is not None and before["channels"] != list(frames.channels):
         raise StepFailedError(
@@ -67,6 +67,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     found = {
         "arm": context.place.site().arm,
         "rate_hz": rest.rate_hz,
+        "nominal_hz": frames.rate_hz,
         "lost": rest.lost,
         "channels": list(frames.channels),
         "torque_from": source.channel,
