@@ -1,6 +1,7 @@
 """What searches for an excitation reach: swarms over many seeds with a rank test, and peers at equal wall time.
 
-figaroh's designer is not among the peers: it needs cyipopt, which comes without wheels and wants Ipopt to be built.
+figaroh's designer is not among the peers: it needs cyipopt, which comes without wheels and wants Ipopt to be built. It
+is named as skipped.
 
 python benchmarks/excitation_search.py [--seeds N] [--seconds S] [--json]
 """
@@ -213,6 +214,10 @@ def equal_time(robot: str = "arm7", seconds: float = 10.0) -> dict[str, Any]:
         skipped.append("CMA-ES: pip install cma")
     else:
         entrants.append(("CMA-ES", race.cma_es))
+    absent = importlib.util.find_spec("cyipopt") is None
+    skipped.append(
+        "figaroh's designer: " + ("needs cyipopt" if absent else "cyipopt is there, but no race with it is written")
+    )
     race.designer.design("gradient", 0)  # compiled
     return {"robot": robot, "budget_s": seconds, "results": [race.run(*one) for one in entrants], "skipped": skipped}
 
@@ -259,7 +264,13 @@ def missed(result: dict[str, Any]) -> list[str]:
         for r in others
         if r["kept"] and r["reached"] <= own["reached"]
     ]
-    median = result["swarms"]["median"]
+    swarmed = result["swarms"]
+    found += [
+        f"{name}: limits kept on {kept} of {swarmed['seeds']} seeds"
+        for name, kept in swarmed["kept"].items()
+        if kept < swarmed["seeds"]
+    ]
+    median = swarmed["median"]
     if median["gradient"] >= min(value for name, value in median.items() if name != "gradient"):
         found.append("a swarm's median is below that of the gradient method")
     return found

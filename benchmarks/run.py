@@ -42,6 +42,7 @@ from benchmarks import (
     temperature,
     torque_fit_speed,
     zero_force,
+    zero_force_daemon,
 )
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
@@ -260,6 +261,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "dask": dask_section,
     "ads": ads_section,
     "zero_force": zero_force.run,
+    "zero_force_daemon": zero_force_daemon.run,
     "temperature": temperature.run,
     "elastic": elastic_tracking.run,
     "elastic_arm": elastic_arm.run,

@@ -33,7 +33,8 @@ class ControlError(RuntimeError):
 class Verb:
     """What a verb does, who answers it, which role a client needs, and which arguments it knows beside `arm`.
 
-    A standing request holds until the next of its kind: a process that was restarted is told again.
+    A standing request holds until the next of its kind: a process that was restarted is told again.  A process that
+    has not answered within `within_s` is not waited for any longer.
     """
 
     target: Target
@@ -41,6 +42,7 @@ class Verb:
     help: str
     arguments: tuple[str, ...] = ()
     standing: bool = False
+    within_s: float = 10.0
 
 
 VERBS: Mapping[str, Verb] = {
@@ -60,6 +62,7 @@ VERBS: Mapping[str, Verb] = {
         "motion",
         "check a trajectory, approach its start, and run it so many times",
         ("permit", "trajectory", "periods", "hold", "name", "changed_robot"),
+        within_s=60.0,  # it is checked between frames, as long as `service.run.LONGEST_S` says
     ),
     "zero_force": Verb(
         "acquisition",

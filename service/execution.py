@@ -17,7 +17,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.safety import FeedbackWatch, PermitError, SafetyError, SafetyState
 from rt_core.types import FloatArray
-from service.following import Following
+from service.following import Following, bridged_cycles
 from service.run import Run
 from service.safety_config import SafetyConfig
 from service.safety_limits import CommandBounds, narrowed, safety_limits
@@ -25,7 +25,8 @@ from service.trajectory_file import Trajectory
 
 #: With a longer lead, what is measured is no reason for a stop that begins so late: the drives stop by themselves.
 _PROMPT_S = 0.2
-#: Longest time for the drives to be switched on, and how often they are asked why they are not.
+#: Longest time for the drives to be switched on, longer than `enable_timeout_ms` of a driver may be; and how often they
+#: are asked why they are not.
 ARMING_S = 8.0
 _LOOK_S = 0.1
 
@@ -134,9 +135,9 @@ class Execution:
         bounds: CommandBounds | None = None,
     ) -> None:
         limits = safety_limits(model, config)
-        self.limits = replace(
-            limits if bounds is None else narrowed(limits, bounds), blind_s=0.0 if lead_s else bridged * period_s
-        )
+        # Set positions of a gap lie on a line where they are sent ahead: a stop comes that much later there, too.
+        blind_s = bridged_cycles(period_s, bridged, lead_s) * period_s
+        self.limits = replace(limits if bounds is None else narrowed(limits, bounds), blind_s=blind_s)
         self.state = SafetyState(config.heartbeat_s, config.silence_s)
         self.guiding: Guidance | None = None
         self._following = Following(

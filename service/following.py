@@ -31,6 +31,11 @@ _SPARE_S = 1.0
 _REACHED = 1e-5
 
 
+def bridged_cycles(period_s: float, bridged: int, lead_s: float) -> int:
+    """Return how many cycles without a frame a run goes on over; the arguments are those of `Following`."""
+    return round(_LOST_S / period_s) if lead_s else bridged
+
+
 class Following:
     """Runs of one arm whose drives follow set positions; an `Activity` of `service.execution`.
 
@@ -78,14 +83,14 @@ class Following:
         self.position = self._before = np.zeros(model.n)  # commanded last, and before that
         self._model, self._sha256, self._limits, self._state = model, sha256, limits, state
         self._period_s, self._lead_s, self._pace, self._bounds = period_s, lead_s, pace, bounds
-        self._most_lost = round(_LOST_S / period_s) if lead_s else bridged
+        self._most_lost = bridged_cycles(period_s, bridged, lead_s)
         self._checks: Iterator[None] | None = None
         self._detour = Detour(model.n, period_s)
         self._settle_until_s: float | None = None
         self._begin_until_s = 0.0  # by then the client of a run that was checked has to be heard of
         self._runs = 0
         self._reach = _REACHED * (limits.upper - limits.lower)
-        self._ahead = None if limits.missing else RunCheck(model, limits, period_s, approach)
+        self._ahead = None if limits.missing else RunCheck(model, limits, period_s, approach, pace)
 
     @property
     def token(self) -> str:
@@ -252,7 +257,8 @@ class Following:
         wanted, v = brake(self._limits, self._period_s, q, (q - self._before) / self._period_s)
         if apart == 1:
             return q, wanted
-        wanted = q + apart * self._period_s * v  # one change of speed for all of the line
+        # One change of speed for all of the line: `SafetyLimits.blind_s` leaves room for that.
+        wanted = q + apart * self._period_s * v
         return wanted - self._period_s * v, wanted
 
     def _arrive(self, frame: JointFrame, now_s: float) -> None:

@@ -17,8 +17,6 @@ from service.children import Managed
 from service.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
 from service.wire import MAX_REPLY, WireError, pack_map
 
-REQUEST_S = 10.0  # longest wait for a process's answer
-
 
 @dataclass
 class Pending:
@@ -70,7 +68,7 @@ class Routing:
         id = self._next_id
         self._next_id += 1
         data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REPLY)
-        deadline_ns = time.monotonic_ns() + int(REQUEST_S * 1e9)
+        deadline_ns = time.monotonic_ns() + int(VERBS[request.verb].within_s * 1e9)
         self._pending[id] = Pending(request, process, deadline_ns, route or [], asker)
         self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
 
@@ -108,7 +106,10 @@ class Routing:
     def expire(self) -> None:
         """Answer for processes that do not."""
         now_ns = time.monotonic_ns()
-        self._give_up(lambda p: now_ns > p.deadline_ns, "timeout", f"no answer within {REQUEST_S:g} s")
+        for id, pending in list(self._pending.items()):
+            if now_ns > pending.deadline_ns:
+                within_s = VERBS[pending.request.verb].within_s
+                self._give_up_one(id, "timeout", f"no answer within {within_s:g} s")
 
     def stop(self) -> None:
         """Answer for all processes: the daemon stops."""
@@ -117,9 +118,12 @@ class Routing:
     def _give_up(self, which: Callable[[Pending], bool], type: str, message: str) -> None:
         for id, pending in list(self._pending.items()):
             if which(pending):
-                del self._pending[id]
-                name = "" if pending.process.name in message else f"{pending.process.name}: "
-                self._answer(pending, error=ControlError(type, name + message))
+                self._give_up_one(id, type, message)
+
+    def _give_up_one(self, id: int, type: str, message: str) -> None:
+        pending = self._pending.pop(id)
+        name = "" if pending.process.name in message else f"{pending.process.name}: "
+        self._answer(pending, error=ControlError(type, name + message))
 
     def _answer(
         self, pending: Pending, *, result: dict[str, Any] | None = None, error: ControlError | None = None

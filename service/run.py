@@ -23,12 +23,17 @@ from rt_core.safety import (
     check_torque,
 )
 from rt_core.types import FloatArray
+from service.control import VERBS
 from service.trajectory_file import MOST_CYCLES, Trajectory
 
 Outcome = Literal["checking", "refused", "checked", "moving", "stopping", "completed", "stopped"]
 
 #: Rows that are sampled or judged between two frames.
 _SLICE = 32
+#: Frames that are lost, and a machine that is busy: of the time in which a run has to be checked.
+_SPARE_S = 10.0
+#: Approach and one period together; each row is sampled with one frame and judged with another.
+LONGEST_S = 0.5 * _SLICE * (VERBS["run_trajectory"].within_s - _SPARE_S)
 _LEAST_APPROACH_S = 0.5
 
 
@@ -114,10 +119,15 @@ class RunCheck:
         Of the cycle.
     share : float
         Of velocity and acceleration limits that the way to the start may use.
+    pace : float
+        Seconds of the arm's cycles a second.
     """
 
-    def __init__(self, model: RobotModel, limits: SafetyLimits, period_s: float, share: float) -> None:
+    def __init__(
+        self, model: RobotModel, limits: SafetyLimits, period_s: float, share: float, pace: float = 1.0
+    ) -> None:
         self._model, self._limits, self._period_s, self._share = model, limits, period_s, share
+        self._longest_s = pace * LONGEST_S
         # Now: the first trajectory would keep the bus waiting for it.
         import scipy.interpolate  # noqa: F401
 
@@ -145,7 +155,7 @@ class RunCheck:
         Raises
         ------
         SafetyError
-            The first point, or where the arm stands, is outside the limits already.
+            The first point, or where the arm stands, is outside the limits already; or it is too long to be checked.
         TrajectoryError
             It does not suit the arm's cycle.
         """
@@ -160,6 +170,12 @@ class RunCheck:
             raise SafetyError(
                 f"the way to the start takes {way.duration_s:.0f} s, more than {MOST_CYCLES} cycles: bring the arm "
                 "nearer, or raise safety.approach"
+            )
+        if (start + count) * period_s > self._longest_s:
+            raise SafetyError(
+                f"the way to the start takes {start * period_s:.0f} s and a period {count * period_s:.0f} s: to check "
+                f"more than {self._longest_s:.0f} s of motion takes too long; choose a shorter period, or bring the "
+                "arm nearer"
             )
         path = np.empty((start + count + 1, limits.n))
         run = Run(number, name, trajectory, periods, hold, token, path, start)

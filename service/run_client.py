@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.control import ControlError
+from service.control import VERBS, ControlError
 from service.control_client import Control, UnreachableError
 from service.endpoints import ANSWER_S
 
@@ -15,8 +15,6 @@ from service.endpoints import ANSWER_S
 BEAT_S = 0.2
 _BEAT_ANSWER_S = 0.5
 _PATIENCE_S = 10.0
-#: A trajectory is checked before the answer comes.
-_CHECK_S = 60.0
 #: Longest wait for an arm that was told to stop.
 _STOP_S = 10.0
 
@@ -162,7 +160,8 @@ class Runs:
     ) -> dict[str, Any]:
         """Ask for something that a permit is used for, and stay with it; `what` is its key in the answers."""
         try:
-            said = self.control.request(verb, _CHECK_S, permit=permit, **args, **self._arm)
+            # longer than the daemon waits itself: what it says is clearer than silence
+            said = self.control.request(verb, VERBS[verb].within_s + ANSWER_S, permit=permit, **args, **self._arm)
             return self._follow(said, verb, what, permit, on_progress)
         except ControlError as error:  # refused, or the daemon has lost the arm: there is nothing to stop
             if error.type == "timeout":  # not answered: nobody knows

@@ -103,7 +103,7 @@ class AdsConfig(Table):
     lead_ms: Annotated[float, Field(ge=5.0, le=2000.0)] = 100.0  # from a frame to the cycle that its command is for
     decoupled: bool = False  # axes are joints though motors of the arm turn with more than one: the PLC sees to it
     enable: bool = False  # switch the axes on at start
-    enable_timeout_ms: PositiveFloat = 5000.0
+    enable_timeout_ms: Annotated[float, Field(gt=0.0, le=7000.0)] = 5000.0  # an arm has to be armed within 8 s
     axis: Annotated[list[AxisTable], Field(min_length=1, max_length=64)]
 
     @model_validator(mode="after")

@@ -178,7 +178,7 @@ class EthercatConfig(Table):
     # the position extrapolated alike, and a motion goes on meanwhile.  0: the drives hold.
     bridge_cycles: Annotated[int, Field(ge=0, le=50)] = 0
     enable: bool = False  # switch the drives on at start
-    enable_timeout_ms: PositiveFloat = 3000.0
+    enable_timeout_ms: Annotated[float, Field(gt=0.0, le=7000.0)] = 3000.0  # an arm has to be armed within 8 s
     # how long a drive may take to stop along its quick-stop ramp; after that its torque is switched off
     stop_timeout_ms: Annotated[float, Field(ge=10.0, le=1500.0)] = 500.0
     stop_all_on_fault: bool = True  # a drive that drops out stops the others: an arm moves as one

@@ -101,7 +101,8 @@ class SafetyLimits:
     temperature : (n,) float64
         [degC].
     blind_s : float
-        How long drives may go on by themselves, at the speed that they have, before a stop begins.
+        How long drives may go on at the speed that they have before a stop begins: by themselves, or along a line of
+        set positions over lost cycles.
 
     Raises
     ------

@@ -98,8 +98,8 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
     from service.client import Runs
 
     recording = ArmRecording(control, args.arm, wanted=not args.no_record)
-    runs = Runs(control, args.arm)
-    with _Display() as show:
+    runs, display = Runs(control, args.arm), _Display()
+    with display as show:
         stayed = stay(
             control, args.arm, "run", recording,
             lambda progress: runs.run(
@@ -115,7 +115,9 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
         fail(f"{args.arm}: the identification was not queued: what was recorded is not known")
     job = _submit(control, args, done, path if recording.started else "") if wanted else None
     if args.json:
-        print_json({"arm": args.arm, **done, "recording": path or None, "identify": job})
+        print_json(
+            {"arm": args.arm, **done, "unchecked": display.unchecked, "recording": path or None, "identify": job}
+        )
     elif stayed.code == EXIT_OK:
         each_s = done["duration_s"] / done["periods"]
         print(f"{args.arm}: {args.file.name} completed, {done['periods']} x {each_s:g} s")
@@ -147,11 +149,18 @@ def _submit(control: Control, args: argparse.Namespace, done: Mapping[str, Any],
 
 
 class _Display:
-    """Shows how far a run is: a bar on a terminal, a line for each phase elsewhere."""
+    """Shows what is not judged and how far a run is: a bar on a terminal, a line for each phase elsewhere.
+
+    Attributes
+    ----------
+    unchecked : list of str
+        What is not judged, once the checks are over.
+    """
 
     def __init__(self) -> None:
         from service.cli.progress import Progress
 
+        self.unchecked: list[str] = []
         self._live = sys.stderr.isatty()
         self._bar = Progress("approach")
         self._shown = ""
@@ -165,6 +174,10 @@ class _Display:
 
     def _show(self, said: Mapping[str, Any]) -> None:
         found = said["run"]
+        if "unchecked" in said:  # in the first answer only, before anything moves
+            self.unchecked = list(said["unchecked"])
+            sys.stderr.write("".join(f"not judged: {text}\n" for text in self.unchecked))
+            sys.stderr.flush()
         state = str(said["state"])
         what = f"period {found['period']} of {found['periods']}" if state == "running" else state
         if self._live:

@@ -73,7 +73,8 @@ def stay(
         number = last[what]["number"] if last else None
         with contextlib.suppress(ControlError, UnreachableError):  # it has been aborted: this asks what came of it
             said = control.request("abort", ANSWER_S, arm=arm)
-            last = said if (said[what] or {}).get("number") == number else last
+            if number is not None and said[what] is not None and said[what]["number"] == number:
+                last = said
         path = recording.end()
     except BaseException:
         path = recording.end()

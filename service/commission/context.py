@@ -87,6 +87,16 @@ class Context:
             raise StepFailedError(f"step {step} has not been done: repeat from there by --from {step}")
         return result
 
+    @property
+    def rate_hz(self) -> float:
+        """The arm's cycles a second; raises `StepFailedError` as `found`.
+
+        It is the one that the source states, which need be no whole number, where it does: measured ones have the drift
+        of a clock in them.
+        """
+        signals = self.found("signals")
+        return float(signals.get("nominal_hz") or round(float(signals["rate_hz"])))
+
     def confirm(self, question: str) -> None:
         """Ask before something moves; raises `DeclinedError` unless the answer is yes."""
         if self.ask is not None and not self.ask(question):
@@ -199,9 +209,9 @@ class Context:
         """Names of the joints, as trajectories have them."""
         return tuple(self.names)
 
-    def row_rate(self, arm_rate_hz: float, duration_s: float) -> float:
+    def row_rate(self, duration_s: float) -> float:
         """Rate of a table's rows: a whole number of the arm's cycles each, and as many as a request holds."""
-        most = MOST_NUMBERS / self.robot.model.n - 2.0
+        arm_rate_hz, most = self.rate_hz, MOST_NUMBERS / self.robot.model.n - 2.0
         apart = max(1, int(np.ceil(arm_rate_hz / _ROW_RATE_HZ)), int(np.ceil(arm_rate_hz * duration_s / most)))
         return arm_rate_hz / apart
 

@@ -65,10 +65,14 @@ class CommissionSettings:
     promote: bool = False
 
     @property
+    def longest_period_s(self) -> float:
+        """Length of the longest trajectory, which is that of the slow run."""
+        return self.period_s / min(self.first_speed, 1.0)
+
+    @property
     def longest_run_s(self) -> float:
         """Length of the longest run of a designed trajectory."""
-        slow_s = self.period_s / self.first_speed if self.first_speed < 1.0 else 0.0
-        return max(slow_s, max(self.periods, self.validation_periods) * self.period_s)
+        return max(self.longest_period_s, max(self.periods, self.validation_periods) * self.period_s)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, to be compared with those of an earlier call."""

@@ -21,6 +21,7 @@ from drivers.frame import CHANNELS, JointFrame
 from drivers.recording import Recording, RecordingError, read_recording
 from rt_core.types import FloatArray, IntArray
 from service.client import (
+    BodyMessage,
     ClientTimeoutError,
     Control,
     ControlError,
@@ -41,6 +42,8 @@ SPARE_S = 90.0
 #: Longest wait for drives that still stop, or an estimator that is not ready.
 _READY_S = 60.0
 _FRAME_S = 5.0
+#: Longest wait for what the source says of itself, which it does every second.
+_META_S = 3.0
 #: Refusals of a permit that pass by themselves; nobody else moves the arm meanwhile.
 _PASSING = ("still stopping", "in state 'stopping'", "is under way", "waits for its estimator")
 
@@ -50,11 +53,15 @@ Follow = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Frames:
-    """Some frames as arrays: times (N,) [s], counts (N,), and channels (N, n)."""
+    """Some frames as arrays: times (N,) [s], counts (N,), and channels (N, n).
+
+    `rate_hz` is the one that the source states, 0 if it has not been told.
+    """
 
     t: FloatArray
     seq: IntArray
     channels: dict[str, FloatArray]
+    rate_hz: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,21 +146,26 @@ class Site:
         StepFailedError
             None come.
         """
-        with Subscriber(self._frames, [f"{self.arm}/frame"], _FRAME_S, key=self.control.key) as stream:
+        topics = [f"{self.arm}/frame", f"{self.arm}/meta"]
+        with Subscriber(self._frames, topics, _FRAME_S, key=self.control.key) as stream:
             frames: list[JointFrame] = []
+            rate_hz = 0.0
             until = time.monotonic() + seconds + _READY_S
             try:
                 while time.monotonic() < until:
                     message = stream.receive()
-                    if isinstance(message, FrameMessage):
+                    if isinstance(message, BodyMessage):
+                        rate_hz = float(message.body["rate_hz"])
+                    elif isinstance(message, FrameMessage):
                         frames.append(message.frame)
-                        if frames[-1].t_bus_ns - frames[0].t_bus_ns >= 1e9 * seconds:
+                        since_s = 1e-9 * (frames[-1].t_bus_ns - frames[0].t_bus_ns)
+                        if since_s >= (seconds if rate_hz else seconds + _META_S):
                             break
             except ClientTimeoutError as error:
                 raise StepFailedError(
                     f"no frames of {self.arm} come: `thetad status` says what it waits for"
                 ) from error
-        return _arrays(frames)
+        return _arrays(frames, rate_hz)
 
     def where(self) -> tuple[FloatArray, FloatArray]:
         """Return where the drives hold the arm (n,), and where it is measured (n,)."""
@@ -350,7 +362,7 @@ def fetch(job: JobDetail, folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in results}
 
 
-def _arrays(frames: list[JointFrame]) -> Frames:
+def _arrays(frames: list[JointFrame], rate_hz: float) -> Frames:
     if not frames:
         raise StepFailedError("no frames came")
     first = frames[0]
@@ -360,6 +372,5 @@ def _arrays(frames: list[JointFrame]) -> Frames:
         if all(getattr(frame, name) is not None for frame in frames)
     }
     t_ns = np.array([frame.t_bus_ns - first.t_bus_ns for frame in frames], dtype=np.int64)
-    return Frames(
-        np.asarray(t_ns * 1e-9, dtype=np.float64), np.array([frame.seq for frame in frames], dtype=np.int64), channels
-    )
+    seq = np.array([frame.seq for frame in frames], dtype=np.int64)
+    return Frames(np.asarray(t_ns * 1e-9, dtype=np.float64), seq, channels, rate_hz)

@@ -73,6 +73,7 @@ class Bench:
         self.robot, self.here, self.folder = robot, here.copy(), folder
         self.signs, self.scale = np.ones(n) if signs is None else signs, np.ones(n) if scale is None else scale
         self.reached, self.moves, self.permit_max_s = np.zeros(n), list[str](), 600.0
+        self.rate_hz = RATE_HZ  # of its cycle, whatever that of its frames is
         self._rng = np.random.default_rng(3)
 
     def site(self) -> Any:
@@ -88,12 +89,13 @@ class Bench:
         count = round(seconds * RATE_HZ)
         q = np.tile(self.here, (count, 1))
         channels = {"q": q, "tau": self._torque(q) + NOISE * self._rng.normal(size=q.shape)}
-        return Frames(np.arange(count) / RATE_HZ, np.arange(count), channels)
+        return Frames(np.arange(count) / RATE_HZ, np.arange(count), channels, self.rate_hz)
 
     def move(
         self, make: Callable[[FloatArray, FloatArray], Trajectory], for_s: float, *, name: str = "", **_: Any
     ) -> Move:
         trajectory = make(*self.where())
+        trajectory.cycles(1.0 / self.rate_hz)  # as an arm does
         assert trajectory.period_s <= for_s + 0.1
         self.moves.append(name)
         rows = trajectory.positions(np.arange(0.0, trajectory.period_s, 1.0 / RATE_HZ))
@@ -154,5 +156,6 @@ def context(bench: Bench, ask: Ask | None, drives: str = "abc", again_from: str 
     folder.begin(identity, again_from)
     for step in ("robot", "signals"):
         if folder.result(step) is None:
-            folder.write(step, "done", "", 1.0, {"rate_hz": RATE_HZ, "channels": ["q", "tau"]})
+            found = {"rate_hz": RATE_HZ, "nominal_hz": bench.rate_hz, "channels": ["q", "tau"]}
+            folder.write(step, "done", "", 1.0, found)
     return Context(bench.robot, settings, folder, bench, ask)

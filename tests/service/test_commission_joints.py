@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,20 @@ import numpy as np
 import pytest
 
 from drivers.robot_file import RobotFile, load_robot, robot_from_source
+from rt_core.excitation.fourier import FourierSeries
 from rt_core.types import FloatArray
 from service.commission.commissioning import Commissioned
 from service.commission.errors import CommissionError, StepFailedError
 from service.commission.folder import Folder
 from service.commission.report import commission_html
 from service.commission.settings import CommissionSettings
+from service.commission.steps.design import parameters
 from service.commission.steps.friction import FRICTION
 from service.commission.steps.joints import JOINTS
+from service.commission.steps.run import slower
 from service.commission.steps.signals import SIGNALS
+from service.jobs.kinds import find_kind
+from service.trajectory_file import Trajectory
 from tests.service.commission_bench import Bench, context
 
 ARM7 = load_robot("arm7")
@@ -172,6 +178,36 @@ def test_a_run_longer_than_any_permit_is_known_before_anything_moves(tmp_path: P
     with pytest.raises(StepFailedError, match=r"permit for 120 s.*permit_max_s = 100 s") as caught:
         SIGNALS.run(context(bench, yes))
     assert "--periods" in str(caught.value)
+
+
+def test_a_run_that_takes_too_long_to_check_is_known_before_anything_moves(tmp_path: Path) -> None:
+    bench = Bench(ARM7, HERE, tmp_path)
+    bench.permit_max_s = 3600.0
+    here = context(bench, yes)
+    here.settings = replace(here.settings, period_s=133.0)
+    SIGNALS.run(here)
+    here.settings = replace(here.settings, period_s=134.0)  # thrice as long at first, of 500 cycles a second
+    with pytest.raises(StepFailedError, match=r"takes 402 s, and bench can check at most 400 s ahead.*--first-speed"):
+        SIGNALS.run(here)
+
+
+def test_an_arm_whose_rate_is_no_whole_number(tmp_path: Path) -> None:
+    """As behind a PLC whose task runs every 3 ms."""
+    bench = Bench(ARM7, HERE, tmp_path)
+    bench.rate_hz = 1e9 / 3_000_000
+    here = context(bench, yes)
+    assert SIGNALS.run(here)[1]["nominal_hz"] == bench.rate_hz
+    JOINTS.run(here)
+    swept(bench, yes, np.zeros(7))
+    period_s = parameters(here)["period_s"]
+    assert find_kind("excite").read(parameters(here))
+    assert abs(period_s - 10.0) < 0.02
+    series = FourierSeries(1.0 / period_s, HERE, np.zeros((7, 5)), np.zeros((7, 5)))
+    designed = Trajectory(here.names_tuple, here.units, series=series)
+    assert designed.cycles(1.0 / bench.rate_hz) == 3332
+    assert slower(designed, 1.0 / 3.0, here.rate_hz).cycles(1.0 / bench.rate_hz) == 9996
+    here = context(Bench(ARM7, HERE, tmp_path / "other"), yes)
+    assert (parameters(here)["period_s"], "rate_hz" in parameters(here)) == (10.0, False)
 
 
 def test_forces_of_a_slide_are_newtons(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_what_must_not_be_run(one: Rig) -> None:
 def test_a_long_trajectory_is_checked_while_the_drives_hold(one: Rig) -> None:
     """It is judged in slices between frames: otherwise the watchdogs of the drives, of 0.5 s, would stop them."""
     one.client.arm()
-    slow = series(size=0.2, f0_hz=0.005)
+    slow = series(size=0.2, f0_hz=0.02)  # about 3 s of checks
     one.client.run(trajectory(series=slow))
     assert one.client.safety()["state"] in ("approach", "running")
     one.client.ask("abort")

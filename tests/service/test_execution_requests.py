@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
+from drivers.ads.config import AdsConfig
 from drivers.driver import CommandRefusedError
+from drivers.ethercat.config import EthercatConfig
 from rt_core.safety import PermitError, SafetyError
 from rt_core.types import FloatArray
-from service.execution import Execution
+from service.execution import ARMING_S, Execution
 from service.safety_config import SafetyConfig
 from service.trajectory_file import Trajectory, TrajectoryError
 from tests.service.execution_bench import (
@@ -105,6 +108,12 @@ def test_drives_that_are_held_off_a_frame_are_switched_off(bench: Bench) -> None
     bench.execution.stop("disarmed by request", bench.driver)
     assert not bench.driver.enabled
     bench.stays_off()
+
+
+@pytest.mark.parametrize("driver", [AdsConfig, EthercatConfig])
+def test_an_arm_waits_as_long_as_its_drives_may_take_to_be_on(driver: type[BaseModel]) -> None:
+    bounds = [getattr(bound, "le", None) for bound in driver.model_fields["enable_timeout_ms"].metadata]
+    assert max(bound for bound in bounds if bound is not None) < 1e3 * ARMING_S
 
 
 def test_drives_that_were_told_to_stop_do_so_before_they_are_armed(bench: Bench) -> None:

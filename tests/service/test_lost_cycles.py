@@ -10,10 +10,11 @@ import pytest
 
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
+from rt_core.safety import stopping_distance
 from rt_core.types import FloatArray
 from service.execution import Execution
 from service.safety_config import SafetyConfig
-from service.safety_limits import CommandBounds
+from service.safety_limits import CommandBounds, safety_limits
 from tests.service.execution_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
 
 #: Speed from which a joint brakes within a cycle, or within what counts as reached: a share of 1e-5 of its range.
@@ -228,6 +229,34 @@ def test_drives_that_go_on_by_themselves_beside_a_limit_are_stopped_before_it(sp
         assert (played >= LOW - spare - 1e-9).all()
         assert (played <= HIGH + spare + 1e-9).all()
     assert refused == (len(moments) if spare < 1e-3 else 0)
+
+
+@pytest.mark.parametrize("spare", [1e-5, 1e-4, 0.05])
+def test_a_stop_of_set_positions_that_are_sent_ahead_ends_before_a_limit_whatever_is_lost(spare: float) -> None:
+    """Set positions of a gap lie on a line: a stop that begins with one changes its speed once in all of that."""
+    lost = 10
+    limits, model = safety_limits(MODEL, SafetyConfig()), limited(LOW - spare, HIGH + spare)
+    v = np.diff(EXTREMES, axis=0) / PERIOD_S
+    rest = EXTREMES[1:] + lost * PERIOD_S * v + stopping_distance(limits, PERIOD_S, v)
+    beyond = np.maximum(rest - HIGH, LOW - rest)
+    outcomes = set()
+    for into in sorted({int(np.argmax(beyond[:, j])) + 1 for j in range(N)}):
+        rig = Rig(lead=100, model=model)
+        rig.run(into)
+        run = rig.execution.run
+        assert run is not None
+        outcomes.add(run.outcome)
+        if run.outcome == "refused":
+            assert "a stop begun at" in run.reason
+            continue
+        rig.stop()
+        rig.turn(lost)
+        rig.finish()
+        assert rig.accelerations().max() <= 1.0 + 1e-6
+        played = np.array(rig.drives.played)
+        assert (played >= LOW - spare - 1e-9).all()
+        assert (played <= HIGH + spare + 1e-9).all()
+    assert outcomes == ({"moving"} if spare > beyond.max() else {"refused"})
 
 
 def test_what_the_driver_would_refuse_is_refused_ahead() -> None:

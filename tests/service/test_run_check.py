@@ -11,7 +11,8 @@ import pytest
 from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel
 from rt_core.safety import SafetyError
-from service.run import RunCheck
+from service.control import VERBS
+from service.run import LONGEST_S, RunCheck
 from service.safety_config import SafetyConfig
 from service.safety_limits import safety_limits
 from service.trajectory_file import Trajectory
@@ -58,6 +59,24 @@ def test_a_coupled_arm_with_friction_by_load_is_judged() -> None:
         rigid = max(rigid, float(np.abs(pin.rnea(oracle, oracle.createData(), row, 0.0 * row, 0.0 * row)).max()))
     with pytest.raises(SafetyError, match="torque"):
         checked(coupled(effort=0.9 * rigid))  # gravity alone is more
+
+
+@pytest.mark.parametrize("pace", [1.0, 0.5])
+def test_what_can_be_checked_is_checked_within_the_time_of_an_answer(pace: float) -> None:
+    """A slice is checked with each frame; more than can be checked in time is refused before the first."""
+    model = random_arm(1, 3, prismatic=0.0)
+    here, names = np.zeros(1), (model.joints[0].name,)
+    checks = RunCheck(model, safety_limits(model, SafetyConfig()), PERIOD_S, 0.15, pace)
+
+    def begin(period_s: float) -> int:
+        table = np.zeros((11, 1))
+        what = Trajectory(names, ("rad",), rate_hz=10.0 / period_s, table=table)
+        return len(list(checks.begin(1, "x", what, here, periods=2, hold=False, token="a")[1]))
+
+    longest_s = pace * LONGEST_S - 4.0
+    assert 40.0 < begin(longest_s) * PERIOD_S / pace < VERBS["run_trajectory"].within_s
+    with pytest.raises(SafetyError, match=rf"more than {pace * LONGEST_S:.0f} s of motion.*choose a shorter period"):
+        begin(longest_s + 4.0)
 
 
 def test_what_is_not_judged_is_told_completely() -> None:

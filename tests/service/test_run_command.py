@@ -73,6 +73,7 @@ def test_a_run_is_recorded_and_identified(daemon: DaemonProcess, design: Path, f
     assert done.code == 0, done
     said = done.json
     assert (said["outcome"], said["periods"], said["duration_s"]) == ("completed", 4, 8.0)
+    assert said["unchecked"] == ["collisions"]
     assert "approach" in done.err
     assert "period 4 of 4" in done.err
     recording = read_recording(Path(said["recording"]))
@@ -96,6 +97,8 @@ def test_text_and_no_identification(daemon: DaemonProcess, design: Path) -> None
     done = run(daemon, "panda", design, "--permit", armed(daemon, "panda"), "--identify", "none", "--no-record")
     assert done.code == 0, done
     assert done.out == "panda: trajectory.json completed, 1 x 2 s\n"
+    assert done.err.count("not judged: collisions\n") == 1
+    assert done.err.index("not judged") < done.err.index("period 1")
 
 
 def test_what_is_wrong_is_one_line_and_nothing_moves(daemon: DaemonProcess, design: Path, folder: Path) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from drivers.recording import read_recording
 from service.client import Control, ControlError, Runs
+from service.control import VERBS
 from service.launch import DaemonProcess
 from tests.service.daemons import await_status, config, start
 from tests.service.ethercat_rig import JOINTS, N
@@ -247,18 +248,44 @@ def test_a_killed_acquisition_comes_back_disarmed(client: Client, daemon: Daemon
     never_again(client)
 
 
-def test_checks_that_take_longer_than_an_answer_may_move_nothing(daemon: DaemonProcess) -> None:
+def test_a_long_trajectory_is_checked_to_its_end(client: Client) -> None:
+    """Its checks take more than 12 s, longer than other answers may."""
+    client.arm(for_s=300.0)
+    client.frames()
+    long = trajectory(series=series(size=0.1, f0_hz=0.005)).as_message()
+    said = client.control.request("run_trajectory", 60.0, arm="good", permit=client.permit, trajectory=long)
+    assert (said["run"]["outcome"], said["run"]["duration_s"]) == ("checked", pytest.approx(200.0))
+    assert client.safety()["state"] == "approach"
+
+
+def test_a_trajectory_that_takes_too_long_to_check_is_refused_at_once(daemon: DaemonProcess) -> None:
     """On an arm of 125 cycles a second, a slice in each."""
     with Client(daemon.endpoints, "slow") as client:
         client.arm(for_s=590.0)
         client.frames()
-        long = trajectory(series=series(size=0.1, f0_hz=0.0125))
-        with pytest.raises(ControlError, match="no answer within"):
+        long = trajectory(series=series(size=0.1, f0_hz=0.002))
+        with pytest.raises(ControlError, match="more than 400 s of motion takes too long; choose a shorter period"):
             Runs(client.control, "slow").run(long.as_message(), client.permit)
-        said = client.safety()
-        assert (said["state"], said["reason"]) == ("disarmed", "aborted by request")
-        assert said["run"]["outcome"] == "refused"
+        assert client.safety()["state"] == "armed"
         assert np.ptp(setpoints(client.frames()), axis=0).max() == 0.0
+        client.ask("disarm")
+
+
+def test_a_run_whose_checks_are_not_answered_is_aborted() -> None:
+    """Nobody knows what became of it."""
+    asked = []
+
+    class Silent:
+        def request(self, verb: str, timeout_s: float, **_: Any) -> dict[str, Any]:
+            asked.append(verb)
+            if verb == "abort":
+                return {"state": "disarmed"}
+            assert timeout_s > VERBS[verb].within_s
+            raise ControlError("timeout", "no answer within 60 s")
+
+    with pytest.raises(ControlError, match="no answer"):
+        Runs(cast(Control, Silent()), "good").run(trajectory().as_message(), "x")
+    assert asked == ["run_trajectory", "abort"]
 
 
 def test_an_arm_that_is_held_is_not_switched_on(tmp_path: Path) -> None:

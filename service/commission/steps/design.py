@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,8 @@ from service.jobs.workspace import JobError, Workspace
 
 FOLDER = "design"
 _ABOUT_S = 30.0
+#: Rows of the design's table a second, about; cycles that a period may be off a whole number.
+_ROW_RATE_HZ, _WHOLE = 100.0, 1e-7
 
 
 def parameters(context: Context) -> dict[str, Any]:
@@ -20,12 +23,21 @@ def parameters(context: Context) -> dict[str, Any]:
     settings = context.settings
     return {
         "robot": json.dumps(context.robot.source),
-        "period_s": settings.period_s,
+        **_timing(settings.period_s, context.rate_hz),
         "harmonics": settings.harmonics,
         "starts": settings.starts,
         "seed": settings.seed,
         "validation": True,
     } | settings.excite
+
+
+def _timing(period_s: float, rate_hz: float) -> dict[str, float]:
+    """Return a period of about `period_s` that is a whole number of the arm's cycles, and of rows of the table."""
+    if abs(period_s * rate_hz - round(period_s * rate_hz)) < _WHOLE:
+        return {"period_s": period_s}
+    apart = math.ceil(rate_hz / _ROW_RATE_HZ)
+    row_rate_hz = rate_hz / apart
+    return {"period_s": max(1, round(period_s * row_rate_hz)) / row_rate_hz, "rate_hz": row_rate_hz}
 
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:

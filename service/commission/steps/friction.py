@@ -61,7 +61,6 @@ def _turned(signs: FloatArray, j: int) -> FloatArray:
 
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:
-    rate_hz = float(context.found("signals")["rate_hz"])
     posture = np.array(context.found("joints")["posture"])
     settings, model = context.settings, context.robot.model
     sweep = Sweep(settings.sweep_s, RAMP_S, DWELL_S)
@@ -76,7 +75,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     for number, share in enumerate(settings.speeds):
         first, last = path(context, posture, share, sweep)
         start, end = np.where(signs > 0.0, first, last), np.where(signs > 0.0, last, first)
-        rate = context.row_rate(round(rate_hz), sweep.duration_s)
+        rate = context.row_rate(sweep.duration_s)
         rows = sweep.rows(start, end, rate)
 
         def make(_here: FloatArray, rows: FloatArray = rows, rate: float = rate) -> Trajectory:

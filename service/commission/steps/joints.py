@@ -111,7 +111,6 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
 def _move(context: Context, k: int, share: float, found: dict[str, Any]) -> _Judged:
     """Move joint `k` by a share of its first way and back, and judge what was recorded."""
     n, name = context.robot.model.n, context.names[k]
-    rate_hz = float(context.found("signals")["rate_hz"])
     leg_s, way = _leg_s(context, k, share), 0.0
 
     def make(here: FloatArray) -> Trajectory:
@@ -120,7 +119,7 @@ def _move(context: Context, k: int, share: float, found: dict[str, Any]) -> _Jud
         way = _way(context, k, float(here[k]), share)
         change = np.zeros(n)
         change[k] = way
-        rate = context.row_rate(round(rate_hz), 2.0 * leg_s + _DWELL_S)
+        rate = context.row_rate(2.0 * leg_s + _DWELL_S)
         return context.table(there_and_back(here, change, leg_s, _DWELL_S, rate), rate)
 
     question = f"Move {name} slowly by {_size_text(context, k, share)} and back, the others stay?"

@@ -72,14 +72,13 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
 
 def _measure(context: Context, payload: Payload | None, recordings: list[str]) -> list[Return]:
     """Motions there and back along all paths; current place by place."""
-    rate_hz = float(context.found("signals")["rate_hz"])
     posture = np.array(context.found("joints")["posture"])
     what = "without payload" if payload is None else f"with {payload.mass:g} kg"
     leg_s = context.settings.sweep_s
     found = []
     for number, signs in enumerate(_PATHS):
         start, way = _path(context, posture, signs)
-        rate = context.row_rate(round(rate_hz), 2.0 * leg_s + DWELL_S)
+        rate = context.row_rate(2.0 * leg_s + DWELL_S)
         rows = there_and_back(start, way, leg_s, DWELL_S, rate)
 
         def make(_here: FloatArray, rows: FloatArray = rows, rate: float = rate) -> Trajectory:

@@ -30,12 +30,11 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         excitation, validation = (read_trajectory(folder / name) for name in ("trajectory.json", "validation.json"))
     except TrajectoryError as error:
         raise StepFailedError(f"{error}: repeat the design by --from design") from error
-    rate_hz = round(float(context.found("signals")["rate_hz"]))
     found: dict[str, Any] = {}
     runs: list[tuple[str, Trajectory, int, str]] = [
         (
             "slow",
-            slower(excitation, settings.first_speed, rate_hz),
+            slower(excitation, settings.first_speed, context.rate_hz),
             1,
             f"at {100.0 * settings.first_speed:.3g} % of its speed",
         ),

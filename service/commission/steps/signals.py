@@ -12,6 +12,8 @@ from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.commission.signals import check_source, states_constants
 from service.commission.site import SPARE_S
+from service.run import LONGEST_S
+from service.trajectory_file import MOST_CYCLES
 
 _REST_S = 3.0
 #: A joint that moves further than this share of its range in that time does not rest.
@@ -44,7 +46,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         for name, value in zip(names, values, strict=True)
         if not np.isfinite(value)
     ]
-    _foresee(context)
+    _foresee(context, frames.rate_hz or rest.rate_hz)
     before = context.folder.result("signals")
     if before is not None and before["channels"] != list(frames.channels):
         raise StepFailedError(
@@ -65,6 +67,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     found = {
         "arm": context.place.site().arm,
         "rate_hz": rest.rate_hz,
+        "nominal_hz": frames.rate_hz,
         "lost": rest.lost,
         "channels": list(frames.channels),
         "torque_from": source.channel,
@@ -79,7 +82,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     return f"{rest.rate_hz:.4g} frames/s with {', '.join(frames.channels)}", found
 
 
-def _foresee(context: Context) -> None:
+def _foresee(context: Context, rate_hz: float) -> None:
     """Refuse now what a later step would refuse after minutes of motion."""
     if context.settings.payload is not None and context.ask is None and not context.place.rehearsal:
         raise StepFailedError("--payload: somebody has to mount it and take it off: leave out --yes for this")
@@ -89,6 +92,12 @@ def _foresee(context: Context) -> None:
             f"a run of {longest_s:g} s needs a permit for {longest_s + SPARE_S:g} s, and {site.arm} grants "
             f"safety.permit_max_s = {site.permit_max_s:g} s at most: take fewer --periods, a shorter --period or a "
             "higher --first-speed, or raise it in [arm.safety]"
+        )
+    period_s, most_s = context.settings.longest_period_s, min(LONGEST_S, MOST_CYCLES / rate_hz)
+    if period_s > most_s:
+        raise StepFailedError(
+            f"the slowest run takes {period_s:g} s, and {site.arm} can check at most {most_s:.0f} s ahead: take a "
+            "shorter --period or a higher --first-speed"
         )
 
 

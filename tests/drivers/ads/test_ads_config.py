@@ -42,6 +42,7 @@ def test_other_net_ids(net_id: str) -> None:
         ({"enable": True, "mode": "none"}, 'needs mode = "csp"'),
         ({"axis": []}, "at least 1"),
         ({"port": 0}, "port"),
+        ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
         ({"transfer": "push"}, "transfer"),
         ({"pol_ms": 5.0}, "pol_ms"),
     ],

@@ -56,6 +56,7 @@ def test_toml_has_what_it_takes() -> None:
         ({"redundant_interface": "veth0"}, "interface itself"),
         ({"sync0_shift_us": 1000.0}, "within the cycle"),
         ({"watchdog_ms": 2.0}, "three cycles"),
+        ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
         ({"mode": "none", "enable": True}, "enable"),
         ({"mode": "cst"}, "target_torque"),
         ({"drive": []}, "drive"),
