@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import (
     ads_blocks,
     calibration_speed,
+    commission,
     coverage,
     dyn,
     elastic_arm,
@@ -260,6 +261,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "jobs": jobs_section,
     "dask": dask_section,
     "ads": ads_section,
+    "commission": commission.run,
     "zero_force": zero_force.run,
     "zero_force_daemon": zero_force_daemon.run,
     "temperature": temperature.run,
