@@ -426,7 +426,7 @@ def _describe_one(item: ErrorDetails, where: str, names: Sequence[str]) -> str:
     elif item["type"] == "missing" or item["type"] == "missing_argument":
         message = "is missing"
     elif not isinstance(item["input"], (dict, list)):
-        message += f" (is {item['input']!r})"
+        message += f" (is {item['input']!r:.200})"
     return f"{path}: {message}" if path else message
 
 

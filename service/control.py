@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from service.security.roles import Role
-from service.wire import MAX_REPLY, MAX_REQUEST, VERSION, WireError, WireVersionError, pack_map, unpack_map
+from service.wire import (
+    MAX_REPLY,
+    MAX_REQUEST,
+    MAX_TEXT,
+    VERSION,
+    WireError,
+    WireVersionError,
+    pack_map,
+    unpack_map,
+)
 
 Target = Literal["supervisor", "acquisition", "estimator", "recorder", "jobs"]
 ErrorType = Literal[
@@ -178,7 +187,7 @@ def encode_error(id: int, type: str, message: str) -> bytes:
 
 def decode_reply(data: bytes) -> Reply:
     """Decode a reply; raises `WireError`, and nothing else, whatever the bytes."""
-    body = _checked(data, MAX_REPLY)
+    body = _checked(data, MAX_REPLY, MAX_REPLY)  # the description of a robot is one text
     if body.get("ok") is True and type(body.get("result")) is dict:
         return Reply(body["id"], body["result"], None)
     error = body.get("error")
@@ -187,8 +196,8 @@ def decode_reply(data: bytes) -> Reply:
     return Reply(body["id"], {}, ControlError(str(error.get("type")), str(error.get("message"))))
 
 
-def _checked(data: bytes, limit: int) -> dict[str, Any]:
-    body = unpack_map(data, limit)
+def _checked(data: bytes, limit: int, text: int = MAX_TEXT) -> dict[str, Any]:
+    body = unpack_map(data, limit, text=text)
     if body.get("v") != VERSION or type(body.get("v")) is not int:
         raise WireVersionError(body.get("v") if type(body.get("v")) is int else None)
     if type(body.get("id")) is not int or abs(body["id"]) >> 62:

@@ -146,7 +146,7 @@ class Requests:
             if needed:
                 raise JobError(f"arm: which? There are {', '.join(names)}")
         elif name not in names:
-            raise JobError(f"arm: there is no {name!r}; there are {', '.join(names)}")
+            raise JobError(f"arm: there is no {name!r:.80}; there are {', '.join(names)}")
         return name
 
     # ------------------------------------------------------------ jobs
