@@ -270,7 +270,8 @@ class Config(_Table):
         if self.daemon.state_dir is not None:
             return self.daemon.state_dir
         home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return Path(home) / "thetad" / self.daemon.name
+        # Without links, as a configured one is: jobs name their inputs so, and files that they need are known by name.
+        return (Path(home) / "thetad" / self.daemon.name).resolve()
 
     @property
     def keys_dir(self) -> Path:

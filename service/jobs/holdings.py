@@ -47,6 +47,7 @@ class Holdings:
         try:
             for folder in (directory, directory / "windows", directory / "runs"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory = directory.resolve()  # jobs name files without links
             path = directory / FILE_NAME
             artifacts = Artifacts(directory)
             finish_salvage(path)
@@ -90,7 +91,7 @@ class Holdings:
         with _disk(self.directory):
             self.artifacts.sweep(needed.artifacts)
             for window in self.windows.iterdir():
-                if str(window) not in needed.paths and window.stat().st_mtime < before:
+                if str(window.resolve()) not in needed.paths and window.stat().st_mtime < before:
                     window.unlink(missing_ok=True)
         return gone
 
@@ -118,7 +119,7 @@ class Holdings:
         (target / "windows").mkdir(exist_ok=True)
         for window in self.windows.iterdir():
             copy = target / "windows" / window.name
-            if str(window) in needed.paths and not copy.exists():
+            if str(window.resolve()) in needed.paths and not copy.exists():
                 part = copy.with_name(f".{copy.name}.part")
                 try:
                     shutil.copyfile(window, part)

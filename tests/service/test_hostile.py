@@ -46,6 +46,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonPr
     (path / "wordy.toml").write_text(WORDY, encoding="utf-8")
     arm = replayed(make_recording(path / "rec.mcap"), robot=str(path / "wordy.toml"), loop=True)
     daemon = start(config(path, arm, runtime_dir=str(path / "r")), path)
+    with Control(daemon.endpoints["control"]) as control:
+        control.request("submit", 30.0, kind="excite", due_s=1e6)  # what a first job loads is no growth by an attack
     yield daemon, path
     daemon.stop()
 
