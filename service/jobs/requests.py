@@ -158,6 +158,8 @@ class Requests:
         for name in _ROBOTS:
             if name in kind.parameters.model_fields:
                 parameters[name] = self._robot(parameters.get(name), name, arm, holdings.references.places)
+        if kind.uses_active and arm is not None:
+            parameters["robot"] = self._own_robot(parameters["robot"], arm)
         checked = kind.read(parameters)
         resolved = Resolved(after=list(args.after))
         for name in kind.recordings:
@@ -204,6 +206,21 @@ class Requests:
             return json.dumps(open_robot(given).source)
         except ValueError as error:
             raise JobError(f"{name}: {error}") from error
+
+    def _own_robot(self, given: Any, arm: str) -> Any:
+        """Return the arm's own robot; `JobError` if another was given: a model of it would be no model of the arm."""
+        if not isinstance(given, str):
+            return given  # checked with the other parameters
+        from service.jobs.inputs import open_robot
+
+        own = robot_text(self.config.find(arm), self.config)
+        robot, arms_robot = open_robot(given), open_robot(own)
+        if robot.sha256 != arms_robot.sha256:
+            raise JobError(
+                f"robot: is {robot.model.name} ({robot.sha256[:12]}), arm {arm} is {arms_robot.model.name} "
+                f"({arms_robot.sha256[:12]}), and only models of the arm's own robot can be active: leave robot out"
+            )
+        return own
 
     def _queued(self, submission: Submission, holdings: Holdings) -> dict[str, Any]:
         (job,) = holdings.queue.submit(submission)
