@@ -170,10 +170,14 @@ class Transaction:
         self._db.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
 
     def check(self) -> None:
-        """Read every row that the work depends on; raises `StoreCorruptError` if one cannot be read."""
+        """Read every row; raises `StoreCorruptError` if one cannot be read.
+
+        What is not found here when a file is opened is not mended, and met again with the next request for it.
+        """
         self.jobs()
         self.models()
         self.promotions()
+        self.events(limit=-1)
 
     # ------------------------------------------------------------ models
 

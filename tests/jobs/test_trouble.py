@@ -9,13 +9,14 @@ import signal
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from service.control import ControlError
 from service.jobs.store import FILE_NAME
-from tests.jobs.jobs_process import JobsProcess, configuration
+from tests.jobs.jobs_process import FINISHED, JobsProcess, configuration
 from tests.jobs.small_disk import fill, remount, small_disk
 
 QUICK = {"methods": ["ols"], "seconds": 2.0, "seeds": 1}
@@ -114,6 +115,37 @@ def test_a_queue_that_is_damaged_while_it_is_in_use(tmp_path: Path, arm2: Path) 
         new = process.submit("compare", **QUICK)
         assert new > broken
         assert process.wait(new)[0]["state"] == "succeeded"
+
+
+def test_an_event_that_is_damaged_while_the_queue_is_in_use(tmp_path: Path, arm2: Path) -> None:
+    """It is lost, the history is readable without it, and a run is ended once, not at each look at the history."""
+    config = configuration(tmp_path / "state", str(arm2))
+    queue = tmp_path / "state" / "jobs" / FILE_NAME
+    with JobsProcess(config, tmp_path / "log") as process:
+        process.wait(process.submit("compare", **QUICK))
+        before = process.request("events")["events"]
+        bad = before[1]["id"]
+        running = process.submit("compare", methods=["ols"], seconds=20.0, seeds=1)
+        while not process.runners():
+            process.pause(0.05)
+        with contextlib.closing(sqlite3.connect(queue, isolation_level=None)) as other:
+            other.execute("UPDATE events SET body = replace(body, 'compare', 'compote') WHERE id = ?", (bad,))
+        with pytest.raises(ControlError, match="cannot be read"):
+            process.request("events")
+        deadline = time.monotonic() + 60.0
+        after: list[Any] = []
+        while not after:
+            assert time.monotonic() < deadline
+            with contextlib.suppress(ControlError):
+                after = process.request("events")["events"]
+            process.pause(0.2)
+        assert [event for event in before if event["id"] != bad] == after[: len(before) - 1]
+        while (job := process.request("job", id=running))["state"] not in FINISHED:
+            process.request("events")
+            process.pause(0.2)
+        kinds = [event["kind"] for event in process.request("events")["events"]]
+    assert (job["state"], job["interruptions"]) == ("succeeded", 1)
+    assert kinds.count("queue_salvaged") == 1
 
 
 def test_a_locked_queue(tmp_path: Path, arm2: Path) -> None:
