@@ -69,7 +69,8 @@ class Queue:
     def submit(self, *submissions: Submission, chained: bool = False) -> list[Job]:
         """Queue jobs, all or none; returns them with their numbers.
 
-        With `chained`, each comes after the one before, and an input `{"chain": k}` means the k-th of them.
+        With `chained`, each comes after the one before, and an input `{"chain": k}` means the k-th of them; the
+        parameter of that name becomes the reference to it, so that the job can be submitted again by itself.
 
         Raises
         ------
@@ -88,14 +89,16 @@ class Queue:
                 )
             for given in submissions:
                 after = given.after
-                inputs = dict(given.inputs)
+                inputs, parameters = dict(given.inputs), dict(given.parameters)
                 if chained and jobs:
                     after = (*after, jobs[-1].id)
-                    inputs = {k: {"job": jobs[v["chain"]].id} if "chain" in v else v for k, v in inputs.items()}
+                    for name in [name for name, value in inputs.items() if "chain" in value]:
+                        maker = jobs[inputs[name]["chain"]].id
+                        inputs[name], parameters[name] = {"job": maker}, f"job:{maker}"
                 self._check_after(tx, after)
                 job = tx.add_job(
                     Job(
-                        0, given.kind, dict(given.parameters), now_ns, given.arm, inputs, given.priority, given.due_ns,
+                        0, given.kind, parameters, now_ns, given.arm, inputs, given.priority, given.due_ns,
                         tuple(dict.fromkeys(after)), parts=len(given.parts), origin=given.origin, limits=given.limits,
                     )
                 )  # fmt: skip

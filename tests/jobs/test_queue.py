@@ -144,6 +144,7 @@ def test_chained_submissions(queue: Queue) -> None:
     assert [job.after for job in chain] == [(), (2,), (1, 3)]
     assert chain[1].inputs == {"model": {"job": 2}, "recording": {"path": "/a", "sha256": "b"}}
     assert chain[2].inputs == {"model": {"job": 2}, "report": {"job": 3}}
+    assert [job.parameters for job in chain[1:]] == [{"model": "job:2"}, {"model": "job:2", "report": "job:3"}]
     assert work(queue) == [1, 2, 3, 4]
 
 
