@@ -40,6 +40,7 @@ _TOLD = (  # kinds of `rt_core.online.change_report`, which this light process d
 _EXPLAINED = 0.5  # of an ambiguous change, and a sensor may be the cause
 _CALL_OFF_S = 1.0  # between two looks for jobs that a faulty sensor forbids
 _HISTORY = 1000  # events that are looked at for reports that are not over
+_SCHEDULED = "reidentify_scheduled"  # event by which the beginning of a schedule is known after a restart
 _LATER = ("unavailable", "timeout")  # refusals of an estimator that is not ready: it is asked again
 
 Answer = Callable[[Any, ControlError | None], None]
@@ -59,6 +60,7 @@ class Arms:
         self.triggers: dict[str, Trigger] = {}
         self._to_tell: dict[str, float] = {}  # arms whose estimator is to be told its active model, and when
         self._told: dict[str, int] = {}  # how often something was to be told: an answer counts for the newest only
+        self._to_note: list[Event] = []
         self._windows = 0
         self._next_call_off: dict[str, float] = {}
 
@@ -71,10 +73,25 @@ class Arms:
                 continue
             recent = holdings.queue.recent(arm=arm.name, kind="identify", limit=1000)
             last = [job for job in recent if job.origin != "request"]
-            ago_s = (now_ns - last[0].created_ns) * 1e-9 if last else 0.0
+            since_ns = last[0].created_ns if last else self._schedule_began(arm.name, arm.reidentify, holdings, now_ns)
+            ago_s = (now_ns - since_ns) * 1e-9
             self.triggers[arm.name] = Trigger(arm.reidentify, now - max(ago_s, 0.0), fired=bool(last))
             for event in holdings.queue.events(arm=arm.name, limit=_HISTORY):
                 self.on_event(event)  # what was reported before a restart is not forgotten
+
+    def _schedule_began(self, arm: str, settings: ReidentifyConfig, holdings: Holdings, now_ns: int) -> int:
+        """Return when the schedule of an arm began that nothing has been done by yet [ns since 1970].
+
+        That is written down: a daemon that never runs for `every_h` at a time would else begin anew at each start.
+        """
+        if settings.every_h is None:
+            return now_ns
+        began = holdings.queue.newest_event(arm, _SCHEDULED)
+        if began is not None and began.data.get("every_h") == settings.every_h:
+            return began.t_ns
+        text = f"to be identified again every {settings.every_h:g} h"
+        self._to_note.append(Event(now_ns, _SCHEDULED, text, arm, data={"every_h": settings.every_h}))
+        return now_ns
 
     # ------------------------------------------------------------ active models
 
@@ -177,6 +194,9 @@ class Arms:
 
     def step(self, holdings: Holdings) -> None:
         """Tell estimators what is to be told, and queue what is due; raises `StoreError`."""
+        if self._to_note:
+            holdings.queue.note(*self._to_note)
+            self._to_note.clear()
         self._tell_some(holdings)
         for name, trigger in self.triggers.items():
             now = time.monotonic()

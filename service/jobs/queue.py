@@ -165,6 +165,11 @@ class Queue:
         with self.store.read() as tx:
             return tx.events(arm, job, limit, after)
 
+    def newest_event(self, arm: str, kind: str) -> Event | None:
+        """Return the newest event of a kind that concerns an arm, None if there is none."""
+        with self.store.read() as tx:
+            return tx.newest_event(arm, kind)
+
     def note(self, *events: Event) -> None:
         """Write events into the history."""
         with self.store.write() as tx:

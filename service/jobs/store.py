@@ -246,6 +246,14 @@ class Transaction:
         events = [_EVENT.validate_python(unpack(body).content) for (body,) in rows]
         return sorted(events, key=lambda event: event.id)
 
+    def newest_event(self, arm: str, kind: str) -> Event | None:
+        """Return the newest event of a kind that concerns an arm, None if there is none."""
+        row = self._db.execute(
+            "SELECT body FROM events WHERE arm = ? AND json_extract(body, '$.kind') = ? ORDER BY id DESC LIMIT 1",
+            (arm, kind),
+        ).fetchone()
+        return None if row is None else _EVENT.validate_python(unpack(row[0]).content)
+
     def delete_events(self, before_ns: int) -> int:
         """Delete events older than that; returns how many."""
         return self._db.execute("DELETE FROM events WHERE t_ns < ?", (before_ns,)).rowcount
