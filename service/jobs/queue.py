@@ -128,6 +128,11 @@ class Queue:
         with self.store.read() as tx:
             return tx.part_counts(id)
 
+    def part_seconds(self, id: int) -> list[float]:
+        """Return how long the parts of a divided job ran that succeeded [s]."""
+        with self.store.read() as tx:
+            return tx.part_seconds(id)
+
     def parts(self, id: int) -> list[Job]:
         """Return the parts of a divided job, in order."""
         with self.store.read() as tx:
@@ -212,8 +217,8 @@ class Queue:
         if job.parent is None:
             if not job.parts:
                 self._note(tx, job, "job_started", _named(job))
-        elif tx.count("parent = ? AND state != 'queued'", (job.parent,)) == 1 and job.token == 1:
-            parent = replace(_existing(tx, job.parent), started_ns=job.started_ns)
+        elif not (parent := _existing(tx, job.parent)).started_ns:
+            parent = replace(parent, started_ns=job.started_ns)
             tx.put_job(parent)
             self._note(tx, parent, "job_started", _named(parent))
 

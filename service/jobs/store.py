@@ -161,6 +161,14 @@ class Transaction:
         rows = self._db.execute("SELECT state, count(*) FROM jobs WHERE parent = ? GROUP BY state", (parent,))
         return dict(rows.fetchall())
 
+    def part_seconds(self, parent: int) -> list[float]:
+        """Return how long the parts of a job ran that succeeded [s]."""
+        rows = self._db.execute(
+            "SELECT finished_ns, json_extract(body, '$.started_ns') FROM jobs WHERE parent = ? AND state = 'succeeded'",
+            (parent,),
+        )
+        return [(finished_ns - started_ns) * 1e-9 for finished_ns, started_ns in rows]
+
     def counts(self) -> dict[str, int]:
         """Count jobs by state."""
         return dict(self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
