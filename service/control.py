@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from service.endpoints import ANSWER_S
 from service.security.roles import Role
 from service.wire import (
     MAX_REPLY,
@@ -42,7 +43,8 @@ class ControlError(RuntimeError):
 class Verb:
     """What a verb does, who answers it, which role a client needs, and which arguments it knows beside `arm`.
 
-    A standing request holds until the next of its kind: a process that was restarted is told again.
+    A standing request holds until the next of its kind: a process that was restarted is told again.  An answer that has
+    not come within `within_s` is given up.
     """
 
     target: Target
@@ -50,6 +52,7 @@ class Verb:
     help: str
     arguments: tuple[str, ...] = ()
     standing: bool = False
+    within_s: float = ANSWER_S
 
 
 VERBS: Mapping[str, Verb] = {
@@ -112,6 +115,7 @@ VERBS: Mapping[str, Verb] = {
         "operate",
         "queue a job: its kind and parameters",
         ("kind", "parameters", "arm", "after", "priority", "due_s", "time_s", "memory_mb"),
+        within_s=120.0,  # recordings of gigabytes are read once
     ),
     "reidentify": Verb(
         "jobs", "operate", "identify an arm from its last frames, validate, and promote", ("arm", "promote")
@@ -127,7 +131,11 @@ VERBS: Mapping[str, Verb] = {
         "jobs", "operate", "make the model active again that was before the present one", ("arm", "reason")
     ),
     "backup": Verb(
-        "jobs", "admin", "copy the state directory's database and models while they are in use", ("directory",)
+        "jobs",
+        "admin",
+        "copy the state directory's database, models and estimates while they are in use",
+        ("directory",),
+        within_s=3600.0,
     ),
     "shutdown": Verb("supervisor", "admin", "stop the daemon in order"),
 }

@@ -17,8 +17,6 @@ from service.children import Managed
 from service.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
 from service.wire import MAX_REPLY, WireError, pack_map
 
-REQUEST_S = 10.0  # longest wait for a process's answer
-
 
 @dataclass
 class Pending:
@@ -70,7 +68,7 @@ class Routing:
         id = self._next_id
         self._next_id += 1
         data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REPLY)
-        deadline_ns = time.monotonic_ns() + int(REQUEST_S * 1e9)
+        deadline_ns = time.monotonic_ns() + int(VERBS[request.verb].within_s * 1e9)
         self._pending[id] = Pending(request, process, deadline_ns, route or [], asker)
         self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
 
@@ -108,7 +106,12 @@ class Routing:
     def expire(self) -> None:
         """Answer for processes that do not."""
         now_ns = time.monotonic_ns()
-        self._give_up(lambda p: now_ns > p.deadline_ns, "timeout", f"no answer within {REQUEST_S:g} s")
+        for within_s in {VERBS[pending.request.verb].within_s for pending in self._pending.values()}:
+
+            def late(pending: Pending, within_s: float = within_s) -> bool:
+                return now_ns > pending.deadline_ns and VERBS[pending.request.verb].within_s == within_s
+
+            self._give_up(late, "timeout", f"no answer within {within_s:g} s")
 
     def stop(self) -> None:
         """Answer for all processes: the daemon stops."""

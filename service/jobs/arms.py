@@ -11,11 +11,12 @@ from typing import Any
 from service.config import ArmConfig, Config
 from service.control import ControlError
 from service.jobs.artifacts import ArtifactError
+from service.jobs.aside import Aside
 from service.jobs.config import ReidentifyConfig
 from service.jobs.holdings import Holdings
 from service.jobs.kinds import find_kind
 from service.jobs.queue import Submission
-from service.jobs.references import file_input
+from service.jobs.references import file_input, is_large
 from service.jobs.state import Limits
 from service.jobs.store import Event, StoreError
 from service.jobs.triggers import Trigger
@@ -57,6 +58,7 @@ class Arms:
 
     def __init__(self, child: Child, config: Config) -> None:
         self.child, self.config = child, config
+        self.aside = Aside()
         self.triggers: dict[str, Trigger] = {}
         self._to_tell: dict[str, float] = {}  # arms whose estimator is to be told its active model, and when
         self._told: dict[str, int] = {}  # how often something was to be told: an answer counts for the newest only
@@ -165,9 +167,17 @@ class Arms:
         def answered(_result: Mapping[str, Any] | None, error: ControlError | None) -> None:
             if error is not None:
                 then(None, error)
-                return
+            elif not is_large(path):
+                done(lambda: file_input(path, "recording"))
+            else:
+                try:
+                    self.aside.begin(lambda: file_input(path, "recording"), done)
+                except ControlError as problem:
+                    then(None, problem)
+
+        def done(result: Callable[[], dict[str, str]]) -> None:
             try:
-                given = file_input(path, "recording")
+                given = result()
             except JobError as problem:
                 then(None, ControlError("failed", str(problem)))
             else:

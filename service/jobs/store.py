@@ -376,14 +376,18 @@ class Store:
                     self._db.execute("ROLLBACK")
 
     def backup(self, target: Path) -> None:
-        """Copy the file while it is in use; the copy appears whole or not at all."""
+        """Copy the file while it is in use, in any thread; the copy appears whole or not at all."""
         temporary = target.with_name(target.name + ".new")
         if target.exists() and (target.samefile(self.path) or _size(target.with_name(target.name + "-wal")) > 0):
             raise StoreError(f"{target}: is a queue in use; back up to another folder")
         try:
             temporary.unlink(missing_ok=True)
-            with _translated(temporary), contextlib.closing(sqlite3.connect(temporary)) as copy:
-                self._db.backup(copy)
+            with (
+                _translated(temporary),
+                contextlib.closing(sqlite3.connect(self.path)) as source,  # the other is of the thread that opened it
+                contextlib.closing(sqlite3.connect(temporary)) as copy,
+            ):
+                source.backup(copy)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)

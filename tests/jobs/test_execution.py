@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_an_input_that_cannot_be_read_is_a_failed_attempt_of_its_job_alone(
     held = queue.claim("me", 60.0)
     assert held is not None
     (tmp_path / "model").write_bytes(b"a model")
-    made = {"model.yaml": {"sha256": holdings.artifacts.put(tmp_path / "model"), "bytes": 7}}
+    made: dict[str, dict[str, Any]] = {"model.yaml": {"sha256": holdings.artifacts.put(tmp_path / "model"), "bytes": 7}}
     queue.finish(held.id, held.token, OUTCOME | {"results": made})
     place = holdings.artifacts.path(made["model.yaml"]["sha256"])
     place.unlink()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.config import parse_config
+from service.jobs.backup import back_up
 from service.jobs.budget import recordings_of, to_delete
 from service.jobs.config import JobsConfig
 from service.jobs.holdings import Holdings
@@ -207,10 +208,17 @@ def test_backup_has_all_that_the_queue_names(holdings: Holdings, tmp_path: Path)
     window.write_bytes(b"frames")
     run(holdings, b"a model", "left", recording=file_input(window, "recording"))
     target = tmp_path / "backup"
-    holdings.backup(target)
-    assert holdings.backup(target)["files"] == 2  # the window is there already
+    state = tmp_path / "left" / "estimator.state"
+    state.parent.mkdir()
+    state.write_bytes(b"estimate")
+    states = {"left": state, "right": tmp_path / "right" / "estimator.state"}
+    back_up(holdings, target, states)
+    assert (target / "estimators" / "left" / "estimator.state").read_bytes() == b"estimate"
+    assert not (target / "estimators" / "right").exists()
+    assert back_up(holdings, target, {})["files"] == 1  # all but the queue is there already
     (target / "windows" / "left.window").unlink()
-    said = holdings.backup(target)
+    (target / "objects" / sha(b"a model")[:2] / sha(b"a model")[2:]).unlink()
+    said = back_up(holdings, target, {})
     assert said == {"path": str(target), "files": 3, "bytes": len(b"a model") + len(b"frames")}
     assert (target / "windows" / "left.window").read_bytes() == b"frames"
     copy = Holdings.open(target)
@@ -218,7 +226,7 @@ def test_backup_has_all_that_the_queue_names(holdings: Holdings, tmp_path: Path)
     assert copy.artifacts.verify(sha(b"a model")).read_bytes() == b"a model"
     copy.close()
     with pytest.raises(StoreError, match="is a queue in use; back up to another folder"):
-        holdings.backup(holdings.directory)
+        back_up(holdings, holdings.directory, {})
     run(holdings)  # which is whole
 
 
@@ -260,7 +268,7 @@ def test_what_jobs_need_stays_where_the_state_directory_lies_behind_links(
         holdings.queue.submit(Submission("test", {}, inputs={"recording": needed}))
         holdings.purge(JobsConfig())
         assert window.exists()
-        assert holdings.backup(tmp_path / "copy")["files"] == 2
+        assert back_up(holdings, tmp_path / "copy", {})["files"] == 2
         paths = needed_files(holdings.queue.store, unfinished=True).paths
         behind = tmp_path / "home" / "thetad" / config.daemon.name / "left" / "recordings"
         for found in (recordings_of("left", folder), recordings_of("left", behind)):
