@@ -270,7 +270,8 @@ class Config(_Table):
         if self.daemon.state_dir is not None:
             return self.daemon.state_dir
         home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return Path(home) / "thetad" / self.daemon.name
+        # Without links, as a configured one is: jobs name their inputs so, and files that they need are known by name.
+        return (Path(home) / "thetad" / self.daemon.name).resolve()
 
     @property
     def keys_dir(self) -> Path:
@@ -426,7 +427,7 @@ def _describe_one(item: ErrorDetails, where: str, names: Sequence[str]) -> str:
     elif item["type"] == "missing" or item["type"] == "missing_argument":
         message = "is missing"
     elif not isinstance(item["input"], (dict, list)):
-        message += f" (is {item['input']!r})"
+        message += f" (is {item['input']!r:.200})"
     return f"{path}: {message}" if path else message
 
 

@@ -11,8 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from service.endpoints import ANSWER_S
 from service.security.roles import Role
-from service.wire import MAX_REPLY, MAX_REQUEST, VERSION, WireError, WireVersionError, pack_map, unpack_map
+from service.wire import (
+    MAX_REPLY,
+    MAX_REQUEST,
+    MAX_TEXT,
+    VERSION,
+    WireError,
+    WireVersionError,
+    pack_map,
+    unpack_map,
+)
 
 Target = Literal["supervisor", "acquisition", "estimator", "recorder", "jobs"]
 ErrorType = Literal[
@@ -33,8 +43,8 @@ class ControlError(RuntimeError):
 class Verb:
     """What a verb does, who answers it, which role a client needs, and which arguments it knows beside `arm`.
 
-    A standing request holds until the next of its kind: a process that was restarted is told again.  A process that
-    has not answered within `within_s` is not waited for any longer.
+    A standing request holds until the next of its kind: a process that was restarted is told again.  An answer that has
+    not come within `within_s` is given up.
     """
 
     target: Target
@@ -42,7 +52,7 @@ class Verb:
     help: str
     arguments: tuple[str, ...] = ()
     standing: bool = False
-    within_s: float = 10.0
+    within_s: float = ANSWER_S
 
 
 VERBS: Mapping[str, Verb] = {
@@ -106,6 +116,7 @@ VERBS: Mapping[str, Verb] = {
         "operate",
         "queue a job: its kind and parameters",
         ("kind", "parameters", "arm", "after", "priority", "due_s", "time_s", "memory_mb"),
+        within_s=120.0,  # recordings of gigabytes are read once
     ),
     "reidentify": Verb(
         "jobs", "operate", "identify an arm from its last frames, validate, and promote", ("arm", "promote")
@@ -121,7 +132,11 @@ VERBS: Mapping[str, Verb] = {
         "jobs", "operate", "make the model active again that was before the present one", ("arm", "reason")
     ),
     "backup": Verb(
-        "jobs", "admin", "copy the state directory's database and models while they are in use", ("directory",)
+        "jobs",
+        "admin",
+        "copy the state directory's database, models and estimates while they are in use",
+        ("directory",),
+        within_s=3600.0,
     ),
     "shutdown": Verb("supervisor", "admin", "stop the daemon in order"),
 }
@@ -181,7 +196,7 @@ def encode_error(id: int, type: str, message: str) -> bytes:
 
 def decode_reply(data: bytes) -> Reply:
     """Decode a reply; raises `WireError`, and nothing else, whatever the bytes."""
-    body = _checked(data, MAX_REPLY)
+    body = _checked(data, MAX_REPLY, MAX_REPLY)  # the description of a robot is one text
     if body.get("ok") is True and type(body.get("result")) is dict:
         return Reply(body["id"], body["result"], None)
     error = body.get("error")
@@ -190,8 +205,8 @@ def decode_reply(data: bytes) -> Reply:
     return Reply(body["id"], {}, ControlError(str(error.get("type")), str(error.get("message"))))
 
 
-def _checked(data: bytes, limit: int) -> dict[str, Any]:
-    body = unpack_map(data, limit)
+def _checked(data: bytes, limit: int, text: int = MAX_TEXT) -> dict[str, Any]:
+    body = unpack_map(data, limit, text=text)
     if body.get("v") != VERSION or type(body.get("v")) is not int:
         raise WireVersionError(body.get("v") if type(body.get("v")) is int else None)
     if type(body.get("id")) is not int or abs(body["id"]) >> 62:

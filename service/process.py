@@ -26,7 +26,8 @@ import zmq
 from service.config import ArmConfig, Config, ConfigError
 from service.control import ControlError
 from service.log import Log, configure, get_log
-from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
+from service.plain import shortened
+from service.wire import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 
 ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs")
 #: The module of each role; its `main(child)` is what the process does.
@@ -163,7 +164,7 @@ class Child:
         for _ in range(MESSAGES_A_TURN):  # who asks without pause must not keep the process from its work
             if not readable(self.socket):
                 return
-            request = unpack_map(self.socket.recv(), MAX_REPLY)
+            request = unpack_map(self.socket.recv(), MAX_REPLY, text=MAX_REPLY)
             if request.get("type") == "event":
                 if on_event is not None:
                     on_event(request)
@@ -182,14 +183,16 @@ class Child:
 
     def reply(self, id: int, result: Mapping[str, Any]) -> None:
         """Answer the request `id` of the supervisor."""
+        message = {"type": "reply", "id": id, "result": dict(result)}
         try:
-            self._send({"type": "reply", "id": id, "result": dict(result)})
+            check_nesting(message)  # what the supervisor would not read, it could not answer for either
+            self._send(message)
         except WireError as error:
             self.refuse(id, ControlError("failed", str(error)))
 
     def refuse(self, id: int, error: ControlError) -> None:
-        """Answer the request `id` of the supervisor with an error."""
-        self._send({"type": "reply", "id": id, "error": {"type": error.type, "message": error.message}})
+        """Answer the request `id` of the supervisor with an error; a text that repeats what was given is shortened."""
+        self._send({"type": "reply", "id": id, "error": {"type": error.type, "message": shortened(error.message)}})
 
     def ask(self, verb: str, args: Mapping[str, Any], then: Answer) -> None:
         """Make a request of another process of this daemon; `then` is called by `serve` when the answer comes."""

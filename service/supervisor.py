@@ -31,7 +31,7 @@ from service.log import configure, get_log
 from service.process import readable, resident_mb
 from service.reachability import check_reachable
 from service.routing import Routing
-from service.wire import MAX_REPLY, pack_map, unpack_map
+from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
 
 POLL_MS = 100
 LAST_WORDS_S = 0.5
@@ -186,8 +186,14 @@ class Supervisor:
         while readable(self._private):
             parts = self._private.recv_multipart()
             process = next((p for p in self.processes if p.process is not None and p.identity == parts[0]), None)
-            if process is not None and len(parts) == 2:
-                self._on_message(process, unpack_map(parts[1], MAX_REPLY))
+            if process is None or len(parts) != 2:
+                continue
+            try:
+                message = unpack_map(parts[1], MAX_REPLY, text=MAX_REPLY)
+            except WireError as error:  # one message that cannot be read must not end all processes
+                self.log.error("message_unreadable", name=process.name, pid=process.pid, reason=str(error))
+            else:
+                self._on_message(process, message)
 
     # ------------------------------------------------------------ processes
 

@@ -239,10 +239,13 @@ def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
 # ---------------------------------------------------------------- decoding
 
 
-def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Decode one msgpack map with text keys, and nothing after it; anything else raises `WireError`."""
-    value = _unpack(data, limit)
-    _check_depth(value, depth)
+def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH, text: int = MAX_TEXT) -> dict[str, Any]:
+    """Decode one msgpack map with text keys, and nothing after it; anything else raises `WireError`.
+
+    `text` is the longest text in it, in bytes.
+    """
+    value = _unpack(data, limit, text)
+    check_nesting(value, depth)
     return value
 
 
@@ -273,12 +276,12 @@ def decode(parts: Sequence[bytes]) -> Message:
     return _DECODERS[kind](arm, envelope, body)
 
 
-def _unpack(data: bytes, limit: int) -> dict[str, Any]:
+def _unpack(data: bytes, limit: int, text: int = MAX_TEXT) -> dict[str, Any]:
     if len(data) > limit:
         raise WireError(f"the message has {len(data)} bytes; the limit is {limit}")
     try:
         value = msgpack.unpackb(
-            data, strict_map_key=True, max_str_len=MAX_TEXT, max_bin_len=0, max_ext_len=0, ext_hook=_refuse_ext
+            data, strict_map_key=True, max_str_len=text, max_bin_len=0, max_ext_len=0, ext_hook=_refuse_ext
         )
     except (ValueError, TypeError, OverflowError) as error:
         raise WireError(f"not a msgpack map: {str(error) or type(error).__name__}") from error
@@ -294,7 +297,8 @@ def _refuse_ext(code: int, data: bytes) -> object:
     raise ValueError(f"extension type {code} of {len(data)} bytes")
 
 
-def _check_depth(value: object, depth: int) -> None:
+def check_nesting(value: object, depth: int = MAX_DEPTH) -> None:
+    """Raise `WireError` unless lists and maps lie at most `depth` deep in each other, with texts as keys."""
     if isinstance(value, dict):
         items: Any = value.values()
         if not all(type(key) is str for key in value):
@@ -307,7 +311,7 @@ def _check_depth(value: object, depth: int) -> None:
         raise WireError(f"nested deeper than {MAX_DEPTH}")
     for item in items:
         if type(item) is list or type(item) is dict:
-            _check_depth(item, depth - 1)
+            check_nesting(item, depth - 1)
 
 
 def _int(body: dict[str, Any], key: str) -> int:
@@ -412,7 +416,7 @@ def _decode_torque(arm: str, envelope: Envelope, body: dict[str, Any]) -> Torque
 
 
 def _decode_body(arm: str, envelope: Envelope, body: dict[str, Any]) -> BodyMessage:
-    _check_depth(body, MAX_DEPTH)
+    check_nesting(body)
     kind = body["kind"]
     return BodyMessage(arm, kind, envelope, {key: value for key, value in body.items() if key not in _ENVELOPE})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
 from service.cli.remote import add_control_flags, request
+from service.endpoints import ANSWER_S
 
 EPILOG = """\
 verbs:
@@ -58,6 +59,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run_control(arguments: argparse.Namespace) -> int:
     """Make the request and print its result."""
+    from service.control import VERBS
+
     values: dict[str, Any] = {}
     for text in arguments.arguments:
         name, equals, value = text.partition("=")
@@ -74,6 +77,9 @@ def run_control(arguments: argparse.Namespace) -> int:
         values["theta"] = model.theta.tolist()
         values["constants"] = model.base.layout.shape[:, 0].tolist()
         values |= model.temperature_limits
+    if arguments.timeout == ANSWER_S and arguments.verb in VERBS and VERBS[arguments.verb].within_s > ANSWER_S:
+        request(arguments, "ping")  # the daemon may take so long, if there is one
+        arguments.timeout = VERBS[arguments.verb].within_s
     print_json(request(arguments, arguments.verb, **values))
     return EXIT_OK
 

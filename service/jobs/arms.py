@@ -11,11 +11,12 @@ from typing import Any
 from service.config import ArmConfig, Config
 from service.control import ControlError
 from service.jobs.artifacts import ArtifactError
+from service.jobs.aside import Aside
 from service.jobs.config import ReidentifyConfig
 from service.jobs.holdings import Holdings
 from service.jobs.kinds import find_kind
 from service.jobs.queue import Submission
-from service.jobs.references import file_input
+from service.jobs.references import file_input, is_large
 from service.jobs.state import Limits
 from service.jobs.store import Event, StoreError
 from service.jobs.triggers import Trigger
@@ -40,6 +41,7 @@ _TOLD = (  # kinds of `rt_core.online.change_report`, which this light process d
 _EXPLAINED = 0.5  # of an ambiguous change, and a sensor may be the cause
 _CALL_OFF_S = 1.0  # between two looks for jobs that a faulty sensor forbids
 _HISTORY = 1000  # events that are looked at for reports that are not over
+_SCHEDULED = "reidentify_scheduled"  # event by which the beginning of a schedule is known after a restart
 _LATER = ("unavailable", "timeout")  # refusals of an estimator that is not ready: it is asked again
 
 Answer = Callable[[Any, ControlError | None], None]
@@ -56,9 +58,11 @@ class Arms:
 
     def __init__(self, child: Child, config: Config) -> None:
         self.child, self.config = child, config
+        self.aside = Aside()
         self.triggers: dict[str, Trigger] = {}
         self._to_tell: dict[str, float] = {}  # arms whose estimator is to be told its active model, and when
         self._told: dict[str, int] = {}  # how often something was to be told: an answer counts for the newest only
+        self._to_note: list[Event] = []
         self._windows = 0
         self._next_call_off: dict[str, float] = {}
 
@@ -71,10 +75,25 @@ class Arms:
                 continue
             recent = holdings.queue.recent(arm=arm.name, kind="identify", limit=1000)
             last = [job for job in recent if job.origin != "request"]
-            ago_s = (now_ns - last[0].created_ns) * 1e-9 if last else 0.0
+            since_ns = last[0].created_ns if last else self._schedule_began(arm.name, arm.reidentify, holdings, now_ns)
+            ago_s = (now_ns - since_ns) * 1e-9
             self.triggers[arm.name] = Trigger(arm.reidentify, now - max(ago_s, 0.0), fired=bool(last))
             for event in holdings.queue.events(arm=arm.name, limit=_HISTORY):
                 self.on_event(event)  # what was reported before a restart is not forgotten
+
+    def _schedule_began(self, arm: str, settings: ReidentifyConfig, holdings: Holdings, now_ns: int) -> int:
+        """Return when the schedule of an arm began that nothing has been done by yet [ns since 1970].
+
+        That is written down: a daemon that never runs for `every_h` at a time would else begin anew at each start.
+        """
+        if settings.every_h is None:
+            return now_ns
+        began = holdings.queue.newest_event(arm, _SCHEDULED)
+        if began is not None and began.data.get("every_h") == settings.every_h:
+            return began.t_ns
+        text = f"to be identified again every {settings.every_h:g} h"
+        self._to_note.append(Event(now_ns, _SCHEDULED, text, arm, data={"every_h": settings.every_h}))
+        return now_ns
 
     # ------------------------------------------------------------ active models
 
@@ -148,9 +167,17 @@ class Arms:
         def answered(_result: Mapping[str, Any] | None, error: ControlError | None) -> None:
             if error is not None:
                 then(None, error)
-                return
+            elif not is_large(path):
+                done(lambda: file_input(path, "recording"))
+            else:
+                try:
+                    self.aside.begin(lambda: file_input(path, "recording"), done)
+                except ControlError as problem:
+                    then(None, problem)
+
+        def done(result: Callable[[], dict[str, str]]) -> None:
             try:
-                given = file_input(path, "recording")
+                given = result()
             except JobError as problem:
                 then(None, ControlError("failed", str(problem)))
             else:
@@ -177,6 +204,9 @@ class Arms:
 
     def step(self, holdings: Holdings) -> None:
         """Tell estimators what is to be told, and queue what is due; raises `StoreError`."""
+        if self._to_note:
+            holdings.queue.note(*self._to_note)
+            self._to_note.clear()
         self._tell_some(holdings)
         for name, trigger in self.triggers.items():
             now = time.monotonic()

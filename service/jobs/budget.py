@@ -22,10 +22,10 @@ class Found:
 def recordings_of(arm: str, directory: Path) -> list[Found]:
     """Return the recordings that the recorder of `arm` has made in `directory`, oldest first.
 
-    Files by other names are somebody's own and are never touched.
+    Files by other names are somebody's own and are never touched.  Paths are without links, as jobs name them.
     """
     found = []
-    for path in directory.glob(f"{arm}-[0-9]*T[0-9]*.mcap"):
+    for path in directory.resolve().glob(f"{arm}-[0-9]*T[0-9]*.mcap"):
         try:
             status = path.stat()
         except FileNotFoundError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from service.control import ControlError
+from service.control import VERBS, ControlError
 from service.control_client import ClientTimeoutError, Control, UnreachableError, passes
 from service.endpoints import ANSWER_S, PATIENCE_S
 from service.jobs.answers import ArmModels, EventEntry, JobDetail, JobSummary, Rollback, Submitted
@@ -184,7 +184,11 @@ class Jobs:
         return cast(Rollback, self._ask("rollback", reason=reason, **_given(arm=arm)))
 
     def _ask(self, verb: str, **args: Any) -> dict[str, Any]:
-        return self.control.request(verb, self.timeout_s, **args)
+        within_s = self.timeout_s
+        if VERBS[verb].within_s > ANSWER_S:  # the daemon may take so long, if there is one
+            self.control.request("ping", self.timeout_s)
+            within_s = max(within_s, VERBS[verb].within_s)
+        return self.control.request(verb, within_s, **args)
 
 
 def _given(**args: Any) -> dict[str, Any]:

@@ -19,7 +19,10 @@ class JobsConfig(_Table):
 
     workers: int = Field(1, ge=0, le=256)  # jobs at a time; 0: all wait
     processors: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    """Processors that jobs may use, and nothing else of the daemon; None: the last ones."""
+    """Processors that jobs run on; None: the last ones that no `[arm.realtime]` names.
+
+    Other processes of the daemon are not kept off them.
+    """
     priority: Literal["idle", "low", "normal"] = "idle"
     """Jobs get the time that nobody else wants, a small share at least, or as much as everybody."""
     time_s: float = Field(3600.0, ge=1.0, le=1e6)  # longest attempt, where the job says nothing else

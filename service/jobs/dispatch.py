@@ -63,6 +63,7 @@ class Dispatcher:
             else:
                 self._guard(self._step)
             self.child.serve(self.requests.handlers, self._on_event)
+            self.requests.aside.step()
             now_ns = time.monotonic_ns()
             if self.child.beat_due(now_ns):
                 self.child.beat(now_ns, self._status())
@@ -140,7 +141,7 @@ class Dispatcher:
             self._events.clear()
         execution.step()
         self.arms.step(holdings)
-        if time.monotonic() >= self._purge_at:
+        if time.monotonic() >= self._purge_at and not self.requests.backing_up:
             self._purge_at = time.monotonic() + PURGE_S
             if gone := holdings.purge(self.config.jobs):
                 self.child.log.info("jobs_purged", count=gone)
@@ -200,6 +201,7 @@ class Dispatcher:
         except StoreError as error:
             self.child.log.error("jobs_not_handed_back", reason=str(error))
         finally:
+            self.requests.aside.close()
             self.backend.close()
             if holdings is not None:
                 holdings.close()

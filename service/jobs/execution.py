@@ -151,12 +151,19 @@ class Execution:
         folder = self.holdings.runs / f"{job.id}-{job.token}"
         try:
             spec = self._spec(job, active)
+        except JobError as error:
+            self.holdings.queue.fail(job.id, job.token, str(error), final=True)
+            return
+        except OSError as error:  # of this job's inputs alone: the others must not wait for it
+            reason = f"an input cannot be read: {error.filename or ''}: {error.strerror or error}"
+            self._log.error("run_not_started", job=job.id, reason=reason)
+            self.holdings.queue.fail(job.id, job.token, reason, final=False)
+            return
+        try:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
             write_text(folder / SPEC, json.dumps(spec))
             run = self.backend.start(folder.name, folder, job.limits)
-        except JobError as error:
-            self.holdings.queue.fail(job.id, job.token, str(error), final=True)
         except (OSError, BackendBusyError) as error:  # not the job's fault
             reason = f"no run can be started: {getattr(error, 'strerror', None) or error}"
             self._log.error("run_not_started", job=job.id, reason=reason)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.jobs.artifacts import ArtifactError, Artifacts
+from service.jobs.artifacts import Artifacts
 from service.jobs.config import JobsConfig
 from service.jobs.places import Places
 from service.jobs.queue import Queue
@@ -47,6 +47,7 @@ class Holdings:
         try:
             for folder in (directory, directory / "windows", directory / "runs"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory = directory.resolve()  # jobs name files without links
             path = directory / FILE_NAME
             artifacts = Artifacts(directory)
             finish_salvage(path)
@@ -90,44 +91,9 @@ class Holdings:
         with _disk(self.directory):
             self.artifacts.sweep(needed.artifacts)
             for window in self.windows.iterdir():
-                if str(window) not in needed.paths and window.stat().st_mtime < before:
+                if str(window.resolve()) not in needed.paths and window.stat().st_mtime < before:
                     window.unlink(missing_ok=True)
         return gone
-
-    def backup(self, target: Path) -> dict[str, int | str]:
-        """Copy the queue and the results that it names to `target` while all goes on; returns what was copied.
-
-        Raises
-        ------
-        StoreError, OSError
-            What is at `target` is a queue in use, or it cannot be written.
-        """
-        target.mkdir(parents=True, exist_ok=True)
-        self.queue.store.backup(target / FILE_NAME)
-        copies = Artifacts(target)
-        files = size = 0
-        needed = needed_files(self.queue.store)
-        for sha256 in sorted(needed.artifacts):
-            try:
-                source = self.artifacts.verify(sha256)
-            except ArtifactError:  # the input of a job that is no artifact, or one that is lost already
-                continue
-            copies.put(source)
-            files += 1
-            size += source.stat().st_size
-        (target / "windows").mkdir(exist_ok=True)
-        for window in self.windows.iterdir():
-            copy = target / "windows" / window.name
-            if str(window) in needed.paths and not copy.exists():
-                part = copy.with_name(f".{copy.name}.part")
-                try:
-                    shutil.copyfile(window, part)
-                    part.replace(copy)
-                finally:
-                    part.unlink(missing_ok=True)
-                files += 1
-                size += window.stat().st_size
-        return {"path": str(target), "files": files + 1, "bytes": size}
 
     def close(self) -> None:
         """Close the queue."""

@@ -110,7 +110,8 @@ class Kind(Generic[P]):
 
 def _explained(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:
     """One problem of a parameter, in words."""
-    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in place)
+    name = "".join(parts).removeprefix(".")
     text = message.removeprefix("Value error, ").removeprefix("Input ")
     if kind == "extra_forbidden":
         return f"{name}: is no parameter"

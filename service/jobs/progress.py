@@ -73,6 +73,27 @@ class Pace:
         return paces
 
 
+def left_by_parts(parts: int, done_s: Sequence[float], running: Sequence[float]) -> tuple[float, float] | None:
+    """Shortest and longest time left [s] of a divided job.
+
+    Parameters
+    ----------
+    parts : int
+        How many there are.
+    done_s : sequence of float
+        How long those ran that are done.  When they ran does not count: there may have been a pause.
+    running : sequence of float
+        Share done of each that runs now; as many are taken to run until the end.
+
+    None with fewer than two parts done, or none running.
+    """
+    done = len(done_s)
+    if done < 2 or not running:
+        return None
+    left_s = (parts - done - sum(running)) * (sum(done_s) / done) / len(running)
+    return left_s / (1.0 + done**-0.5), left_s * (1.0 + done**-0.5)
+
+
 def left_by_history(elapsed_s: float, durations_s: Sequence[float]) -> tuple[float, float] | None:
     """Shortest and longest time left [s], from how long earlier jobs of this kind took: their middle half.
 

@@ -69,7 +69,8 @@ class Queue:
     def submit(self, *submissions: Submission, chained: bool = False) -> list[Job]:
         """Queue jobs, all or none; returns them with their numbers.
 
-        With `chained`, each comes after the one before, and an input `{"chain": k}` means the k-th of them.
+        With `chained`, each comes after the one before, and an input `{"chain": k}` means the k-th of them; the
+        parameter of that name becomes the reference to it, so that the job can be submitted again by itself.
 
         Raises
         ------
@@ -88,14 +89,16 @@ class Queue:
                 )
             for given in submissions:
                 after = given.after
-                inputs = dict(given.inputs)
+                inputs, parameters = dict(given.inputs), dict(given.parameters)
                 if chained and jobs:
                     after = (*after, jobs[-1].id)
-                    inputs = {k: {"job": jobs[v["chain"]].id} if "chain" in v else v for k, v in inputs.items()}
+                    for name in [name for name, value in inputs.items() if "chain" in value]:
+                        maker = jobs[inputs[name]["chain"]].id
+                        inputs[name], parameters[name] = {"job": maker}, f"job:{maker}"
                 self._check_after(tx, after)
                 job = tx.add_job(
                     Job(
-                        0, given.kind, dict(given.parameters), now_ns, given.arm, inputs, given.priority, given.due_ns,
+                        0, given.kind, parameters, now_ns, given.arm, inputs, given.priority, given.due_ns,
                         tuple(dict.fromkeys(after)), parts=len(given.parts), origin=given.origin, limits=given.limits,
                     )
                 )  # fmt: skip
@@ -124,6 +127,11 @@ class Queue:
         """Count the parts of a divided job by state."""
         with self.store.read() as tx:
             return tx.part_counts(id)
+
+    def part_seconds(self, id: int) -> list[float]:
+        """Return how long the parts of a divided job ran that succeeded [s]."""
+        with self.store.read() as tx:
+            return tx.part_seconds(id)
 
     def parts(self, id: int) -> list[Job]:
         """Return the parts of a divided job, in order."""
@@ -161,6 +169,11 @@ class Queue:
         """Return the newest events, oldest first."""
         with self.store.read() as tx:
             return tx.events(arm, job, limit, after)
+
+    def newest_event(self, arm: str, kind: str) -> Event | None:
+        """Return the newest event of a kind that concerns an arm, None if there is none."""
+        with self.store.read() as tx:
+            return tx.newest_event(arm, kind)
 
     def note(self, *events: Event) -> None:
         """Write events into the history."""
@@ -204,8 +217,8 @@ class Queue:
         if job.parent is None:
             if not job.parts:
                 self._note(tx, job, "job_started", _named(job))
-        elif tx.count("parent = ? AND state != 'queued'", (job.parent,)) == 1 and job.token == 1:
-            parent = replace(_existing(tx, job.parent), started_ns=job.started_ns)
+        elif not (parent := _existing(tx, job.parent)).started_ns:
+            parent = replace(parent, started_ns=job.started_ns)
             tx.put_job(parent)
             self._note(tx, parent, "job_started", _named(parent))
 

@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from service.jobs.artifacts import ArtifactError, Artifacts
+from service.jobs.aside import SOON_BYTES
 from service.jobs.places import Places
 from service.jobs.queue import Queue
 from service.jobs.state import Job, JobStateError
 from service.jobs.workspace import JobError
 
+ACTIVE = "active"
+#: What a text begins with that names no file.
+RECORDING_WORDS, MODEL_WORDS = ("live", "job"), (ACTIVE, "job", "model")
 MODEL = "model.yaml"  # the result of a job that is a model
-MOST_BYTES = 2_000_000_000  # of an input: it is read once, to note its hash, while requests wait
+MOST_BYTES = 2_000_000_000  # of an input: it is read once, to note its hash
 _LEAST_WINDOW_S = 1.0
 
 
@@ -32,6 +36,14 @@ class Resolved:
     inputs: dict[str, Any] = field(default_factory=dict)
     after: list[int] = field(default_factory=list)
     live: dict[str, float] = field(default_factory=dict)
+
+
+def is_large(path: Path) -> bool:
+    """Tell whether a file takes so long to read that it must not be done while requests wait."""
+    try:
+        return SOON_BYTES < path.stat().st_size <= MOST_BYTES
+    except (OSError, ValueError):
+        return False  # `file_input` says what is wrong with it
 
 
 def file_input(path: Path, name: str) -> dict[str, str]:
@@ -56,6 +68,11 @@ class References:
     def __init__(self, queue: Queue, artifacts: Artifacts, places: Places) -> None:
         self.queue, self.artifacts, self.places = queue, artifacts, places
 
+    def file_of(self, text: str, name: str, words: tuple[str, ...]) -> Path | None:
+        """Return the file that a parameter names, None if it begins with one of `words`; raises `JobError`."""
+        word, colon, _ = text.partition(":")
+        return None if word in words and (colon or text == ACTIVE) else self.places.check(Path(text), name)
+
     def recording(self, text: str, name: str, arm: str | None, into: Resolved) -> None:
         """Resolve the recording parameter `name`; raises `JobError`."""
         kind, colon, rest = text.partition(":")
@@ -75,7 +92,7 @@ class References:
     def model(self, text: str, name: str, arm: str | None, into: Resolved) -> None:
         """Resolve the model parameter `name`; raises `JobError`."""
         kind, colon, rest = text.partition(":")
-        if text == "active":
+        if text == ACTIVE:
             if arm is None:
                 raise JobError(f"{name}: {text}: the active model of which arm? Name one")
             active = self.queue.history.active(arm)

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.config import Config, describe
 from service.control import ControlError
 from service.jobs.arms import Arms, robot_text
+from service.jobs.backup import back_up
 from service.jobs.execution import Execution
 from service.jobs.holdings import Holdings
+from service.jobs.kind import Kind, Parameters
 from service.jobs.kinds import find_kind
 from service.jobs.places import Places
 from service.jobs.queue import QueueFullError, Submission
-from service.jobs.references import Resolved
+from service.jobs.references import MODEL_WORDS, RECORDING_WORDS, References, Resolved, file_input, is_large
 from service.jobs.state import JobStateError, Limits, State
 from service.jobs.store import Model, Promotion, StoreCorruptError, StoreError
 from service.jobs.summary import details, iso, summary
 from service.jobs.workspace import JobError
 from service.process import Child
+from service.state import FILE_NAME as STATE_FILE
+
+T = TypeVar("T")
 
 _YEAR_S = 3.2e7
 #: Parameters that name a robot.
@@ -87,7 +93,8 @@ class Requests:
     """Answers requests; `reason` is why the queue cannot be used, while `holdings` is None."""
 
     def __init__(self, child: Child, config: Config, arms: Arms) -> None:
-        self.child, self.config, self.arms = child, config, arms
+        self.child, self.config, self.arms, self.aside = child, config, arms, arms.aside
+        self.backing_up = False  # nothing that the copy names may be deleted meanwhile
         self.holdings: Holdings | None = None
         self.execution: Execution | None = None
         self.reason = "the queue is not open yet"
@@ -122,20 +129,46 @@ class Requests:
                 raise ControlError("bad_argument", describe(error)) from error
             if self.holdings is None:
                 raise ControlError("unavailable", self.reason)
-            try:
+            with self._refusals():
                 return handle(checked, self.holdings)
-            except StoreError as error:
-                if isinstance(error, StoreCorruptError):
-                    self.corrupt = str(error)
-                raise ControlError("unavailable", str(error)) from error
-            except (JobStateError, ValueError) as error:  # of a file that a parameter names, such as a robot's
-                raise ControlError("bad_argument", str(error)) from error
-            except QueueFullError as error:
-                raise ControlError("failed", str(error)) from error
-            except OSError as error:
-                raise ControlError("failed", f"{error.filename or ''}: {error.strerror or error}") from error
 
         return answer
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turn errors into refusals."""
+        try:
+            yield
+        except StoreError as error:
+            if isinstance(error, StoreCorruptError):
+                self.corrupt = str(error)
+            raise ControlError("unavailable", str(error)) from error
+        except (JobStateError, ValueError) as error:  # of a file that a parameter names, such as a robot's
+            raise ControlError("bad_argument", str(error)) from error
+        except QueueFullError as error:
+            raise ControlError("failed", str(error)) from error
+        except OSError as error:
+            raise ControlError("failed", f"{error.filename or ''}: {error.strerror or error}") from error
+
+    def _later(self, work: Callable[[], T], then: Callable[[T], Mapping[str, Any] | None], holdings: Holdings) -> None:
+        """Answer the present request with what `then` makes of the result of `work`, which takes long."""
+        request = self.child.request_id
+
+        def done(result: Callable[[], T]) -> None:
+            self.child.request_id = request
+            try:
+                with self._refusals():
+                    found = result()
+                    if self.holdings is not holdings:
+                        raise StoreError("the queue was opened anew meanwhile; try again")
+                    answer = then(found)
+            except ControlError as error:
+                self.child.refuse(request, error)
+            else:
+                if answer is not None:
+                    self.child.reply(request, answer)
+
+        self.aside.begin(work, done)
 
     def _arm(self, name: str | None, *, needed: bool) -> str | None:
         """Return the arm that a request means; the only one if there is one."""
@@ -146,7 +179,7 @@ class Requests:
             if needed:
                 raise JobError(f"arm: which? There are {', '.join(names)}")
         elif name not in names:
-            raise JobError(f"arm: there is no {name!r}; there are {', '.join(names)}")
+            raise JobError(f"arm: there is no {name!r:.80}; there are {', '.join(names)}")
         return name
 
     # ------------------------------------------------------------ jobs
@@ -158,15 +191,47 @@ class Requests:
         for name in _ROBOTS:
             if name in kind.parameters.model_fields:
                 parameters[name] = self._robot(parameters.get(name), name, arm, holdings.references.places)
+        if kind.uses_active and arm is not None:
+            parameters["robot"] = self._own_robot(parameters["robot"], arm)
         checked = kind.read(parameters)
-        resolved = Resolved(after=list(args.after))
+        large = self._large_files(kind, checked, holdings.references)
+        if not large:
+            return self._resolve(args, kind, arm, checked, {}, holdings)
+
+        def read() -> dict[str, dict[str, str]]:
+            kept = kind.models if kind.uses_active else ()
+            return {
+                name: _keep_model(path, name, holdings) if name in kept else file_input(path, name)
+                for name, path in large.items()
+            }
+
+        self._later(read, lambda files: self._resolve(args, kind, arm, checked, files, holdings), holdings)
+        return None
+
+    def _large_files(self, kind: Kind[Any], checked: Parameters, references: References) -> dict[str, Path]:
+        """Return by parameter the files that take long to read."""
+        named = [(name, RECORDING_WORDS) for name in kind.recordings] + [(name, MODEL_WORDS) for name in kind.models]
+        found = {}
+        for name, words in named:
+            text = getattr(checked, name)
+            path = None if text is None else references.file_of(text, name, words)
+            if path is not None and is_large(path):
+                found[name] = path
+        return found
+
+    def _resolve(
+        self, args: _Submit, kind: Kind[Any], arm: str | None, checked: Parameters, files: Mapping[str, dict[str, str]],
+        holdings: Holdings,
+    ) -> Mapping[str, Any] | None:  # fmt: skip
+        """Queue a job whose parameters have been checked, and of which `files` have been read already."""
+        resolved = Resolved(dict(files), list(args.after))
         for name in kind.recordings:
             text = getattr(checked, name)
-            if text is not None:
+            if text is not None and name not in files:
                 holdings.references.recording(text, name, arm, resolved)
         for name in kind.models:
             text = getattr(checked, name)
-            if text is not None:
+            if text is not None and name not in files:
                 holdings.references.model(text, name, arm, resolved)
         if kind.uses_active:  # what is judged is kept now: its file may change while it is judged
             self._keep_models(kind.models, resolved, holdings)
@@ -189,7 +254,7 @@ class Requests:
         for name in names:
             given = resolved.inputs.get(name)
             if given is not None and "path" in given and "name" not in given:
-                resolved.inputs[name] = holdings.references.artifact(holdings.artifacts.put(Path(given["path"])), name)
+                resolved.inputs[name] = _keep_model(Path(given["path"]), name, holdings)
 
     def _robot(self, given: Any, name: str, arm: str | None, places: Places) -> Any:
         """Return a robot's whole description, so that the job depends neither on its file nor on this machine."""
@@ -204,6 +269,21 @@ class Requests:
             return json.dumps(open_robot(given).source)
         except ValueError as error:
             raise JobError(f"{name}: {error}") from error
+
+    def _own_robot(self, given: Any, arm: str) -> Any:
+        """Return the arm's own robot; `JobError` if another was given: a model of it would be no model of the arm."""
+        if not isinstance(given, str):
+            return given  # checked with the other parameters
+        from service.jobs.inputs import open_robot
+
+        own = robot_text(self.config.find(arm), self.config)
+        robot, arms_robot = open_robot(given), open_robot(own)
+        if robot.sha256 != arms_robot.sha256:
+            raise JobError(
+                f"robot: is {robot.model.name} ({robot.sha256[:12]}), arm {arm} is {arms_robot.model.name} "
+                f"({arms_robot.sha256[:12]}), and only models of the arm's own robot can be active: leave robot out"
+            )
+        return own
 
     def _queued(self, submission: Submission, holdings: Holdings) -> dict[str, Any]:
         (job,) = holdings.queue.submit(submission)
@@ -308,12 +388,31 @@ class Requests:
         self.arms.promoted(arm)
         return {"arm": arm, "active": entry.model, "previous": entry.previous}
 
-    def _backup(self, args: _Backup, holdings: Holdings) -> dict[str, Any]:
+    def _backup(self, args: _Backup, holdings: Holdings) -> None:
         target = holdings.references.places.check(Path(args.directory), "directory")
+        if self.backing_up:
+            raise ControlError("failed", "a backup is under way")
+        states = {arm.name: self.config.state_dir / arm.name / STATE_FILE for arm in self.config.arm}
+
+        def work() -> dict[str, int | str]:
+            try:
+                return back_up(holdings, target, states, self.aside.stopping)
+            except OSError as error:
+                raise JobError(f"directory: {error.filename or target}: {error.strerror}") from error
+            finally:
+                self.backing_up = False
+
+        self.backing_up = True
         try:
-            return dict(holdings.backup(target))
-        except OSError as error:
-            raise JobError(f"directory: {error.filename or target}: {error.strerror}") from error
+            self._later(work, lambda said: said, holdings)
+        except ControlError:
+            self.backing_up = False
+            raise
+
+
+def _keep_model(path: Path, name: str, holdings: Holdings) -> dict[str, str]:
+    """Make an artifact of a model's file."""
+    return holdings.references.artifact(holdings.artifacts.put(path), name)
 
 
 def _model(model: Model, holdings: Holdings) -> dict[str, Any]:

@@ -219,7 +219,9 @@ def retry(job: Job, now_ns: int) -> Job:
     """Queue a job again that failed or was cancelled, as if it had never been tried."""
     if job.state not in ("failed", "cancelled"):
         raise JobStateError(f"job {job.id} is {job.state}: only one that failed or was cancelled can be tried again")
-    return replace(_queued(job, ""), attempts=0, interruptions=0, due_ns=now_ns, finished_ns=0, outcome=None)
+    return replace(
+        _queued(job, ""), attempts=0, interruptions=0, due_ns=now_ns, started_ns=0, finished_ns=0, outcome=None
+    )
 
 
 def _held(job: Job, token: int) -> None:

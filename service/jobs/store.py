@@ -161,6 +161,14 @@ class Transaction:
         rows = self._db.execute("SELECT state, count(*) FROM jobs WHERE parent = ? GROUP BY state", (parent,))
         return dict(rows.fetchall())
 
+    def part_seconds(self, parent: int) -> list[float]:
+        """Return how long the parts of a job ran that succeeded [s]."""
+        rows = self._db.execute(
+            "SELECT finished_ns, json_extract(body, '$.started_ns') FROM jobs WHERE parent = ? AND state = 'succeeded'",
+            (parent,),
+        )
+        return [(finished_ns - started_ns) * 1e-9 for finished_ns, started_ns in rows]
+
     def counts(self) -> dict[str, int]:
         """Count jobs by state."""
         return dict(self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
@@ -170,10 +178,14 @@ class Transaction:
         self._db.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
 
     def check(self) -> None:
-        """Read every row that the work depends on; raises `StoreCorruptError` if one cannot be read."""
+        """Read every row; raises `StoreCorruptError` if one cannot be read.
+
+        What is not found here when a file is opened is not mended, and met again with the next request for it.
+        """
         self.jobs()
         self.models()
         self.promotions()
+        self.events(limit=-1)
 
     # ------------------------------------------------------------ models
 
@@ -241,6 +253,14 @@ class Transaction:
         ).fetchall()
         events = [_EVENT.validate_python(unpack(body).content) for (body,) in rows]
         return sorted(events, key=lambda event: event.id)
+
+    def newest_event(self, arm: str, kind: str) -> Event | None:
+        """Return the newest event of a kind that concerns an arm, None if there is none."""
+        row = self._db.execute(
+            "SELECT body FROM events WHERE arm = ? AND json_extract(body, '$.kind') = ? ORDER BY id DESC LIMIT 1",
+            (arm, kind),
+        ).fetchone()
+        return None if row is None else _EVENT.validate_python(unpack(row[0]).content)
 
     def delete_events(self, before_ns: int) -> int:
         """Delete events older than that; returns how many."""
@@ -356,14 +376,18 @@ class Store:
                     self._db.execute("ROLLBACK")
 
     def backup(self, target: Path) -> None:
-        """Copy the file while it is in use; the copy appears whole or not at all."""
+        """Copy the file while it is in use, in any thread; the copy appears whole or not at all."""
         temporary = target.with_name(target.name + ".new")
         if target.exists() and (target.samefile(self.path) or _size(target.with_name(target.name + "-wal")) > 0):
             raise StoreError(f"{target}: is a queue in use; back up to another folder")
         try:
             temporary.unlink(missing_ok=True)
-            with _translated(temporary), contextlib.closing(sqlite3.connect(temporary)) as copy:
-                self._db.backup(copy)
+            with (
+                _translated(temporary),
+                contextlib.closing(sqlite3.connect(self.path)) as source,  # the other is of the thread that opened it
+                contextlib.closing(sqlite3.connect(temporary)) as copy,
+            ):
+                source.backup(copy)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from service.jobs import state
 from service.jobs.backend import log_tail
 from service.jobs.execution import Execution
 from service.jobs.holdings import Holdings
-from service.jobs.progress import left_by_history
+from service.jobs.progress import left_by_history, left_by_parts
 from service.jobs.queue import Queue
 from service.jobs.state import Job
 
@@ -101,10 +101,8 @@ def _progress(
     running = [one.run.pace.share for one in held.values() if one.job.parent == job.id]
     share = (done + sum(running)) / job.parts
     doing = f"{done} of {job.parts} parts done, {len(running)} running"
-    if done < 2 or not running:
-        return share, doing, None
-    left_s = (queue.clock() - job.started_ns) * 1e-9 * (1.0 - share) / share
-    return share, doing, [left_s / (1.0 + done**-0.5), left_s * (1.0 + done**-0.5)]
+    left = left_by_parts(job.parts, queue.part_seconds(job.id), running) if running else None
+    return share, doing, None if left is None else list(left)
 
 
 def _waits(job: Job, counts: Mapping[str, int], queue: Queue, trouble: str) -> str:

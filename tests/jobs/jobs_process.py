@@ -127,7 +127,7 @@ class JobsProcess:
         if not self._socket.poll(max(1, int(timeout_s * 1000))):
             return
         identity, data = self._socket.recv_multipart()
-        message = unpack_map(data, MAX_REPLY)
+        message = unpack_map(data, MAX_REPLY, text=MAX_REPLY)
         if message["type"] == "ready":
             self._ready = True
         elif message["type"] == "beat":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,22 @@ def recipes(recording: Path) -> list[tuple[str, dict[str, Any]]]:
         ("compare", {**compare, "seeds": 3}),
         ("identify", {**fit, "method": "iwls", "essential": True}),
     ]
+
+
+def chain(submit: Callable[[str, dict[str, Any]], int], recording: Path) -> list[int]:
+    """Queue, with `submit`, what identifies an arm, validates the model and promotes it; returns the jobs' numbers."""
+    first = submit("identify", {"recording": str(recording), "span": "0:0.5"})
+    test = {"model": f"job:{first}", "recording": str(recording), "span": "0.6:1"}
+    return [first, submit("validate", test), submit("promote", test)]
+
+
+def again(job: Mapping[str, Any]) -> bool:
+    """Tell whether a job is to be tried again: its worker was killed too often, or that of one that it needs."""
+    if job["state"] == "failed":
+        assert "SIGKILL" in job["reason"], job["reason"]
+    elif job["state"] == "cancelled":
+        assert "which it needs" in job["reason"], job["reason"]
+    return job["state"] in ("failed", "cancelled")
 
 
 def essence(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from service.jobs.arms import Arms
 from service.jobs.config import ReidentifyConfig
+from service.jobs.holdings import Holdings
 from service.jobs.store import Event
 from service.jobs.triggers import Trigger
 from tests.jobs.jobs_process import JobsProcess, configuration
@@ -49,6 +52,33 @@ def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: se
     for kind, data in told:
         arms.on_event(Event(0, kind, "", "lab", data=data))
     assert set(arms.triggers["lab"].held) == held
+
+
+def test_a_schedule_goes_on_over_a_restart(tmp_path: Path) -> None:
+    """Also where nothing has been identified by it yet; a schedule that was changed begins anew."""
+
+    def due(every_h: float) -> str | None:
+        arms = Arms(None, configuration(tmp_path, arm={"reidentify": {"every_h": every_h}}))  # type: ignore[arg-type]
+        arms.open(holdings)
+        arms.triggers["arm"].hold("payload")  # so that nobody is asked for frames
+        arms.step(holdings)
+        arms.triggers["arm"].release()
+        return arms.triggers["arm"].due(time.monotonic())
+
+    holdings = Holdings.open(tmp_path / "jobs")
+    try:
+        assert due(2.0) is None
+        assert due(2.0) is None
+        (began,) = holdings.queue.events(arm="arm")
+        with holdings.queue.store.write() as tx:
+            tx.put_event(replace(began, t_ns=began.t_ns - round(2.1 * 3600e9)))  # as if that were two hours ago
+        holdings.close()
+        holdings = Holdings.open(tmp_path / "jobs")
+        assert due(2.0) == "schedule"
+        assert due(2.5) is None
+        assert [event.data["every_h"] for event in holdings.queue.events(arm="arm")] == [2.0, 2.5]
+    finally:
+        holdings.close()
 
 
 def test_no_model_comes_of_a_faulty_sensor(tmp_path: Path, arm2: Path, motion: Path) -> None:

@@ -20,12 +20,13 @@ from service.control import ControlError
 from service.jobs.queue import Queue
 from service.jobs.store import FILE_NAME, Store
 from tests.jobs.jobs_process import FINISHED, JobsProcess, configuration
-from tests.jobs.recipes import KILLS, essence, recipes
+from tests.jobs.recipes import KILLS, again, chain, essence, recipes
 
 _KILLS = KILLS - KILLS // 8  # the others are of whole daemons, in test_daemon_kills.py
 SEED = 20251122
 STATES = {"queued", "running", *FINISHED}
 VICTIMS = ("worker", "process", "everything")
+PROMOTED = "model_promoted"
 WAITING = 4  # jobs unfinished at any time, so that a kill hits something
 
 
@@ -61,9 +62,12 @@ def test_kills_of_workers_and_of_the_jobs_process(tmp_path: Path, arm2: Path, ar
     with JobsProcess(undisturbed, tmp_path / "calm.log") as process:
         ids = [process.submit(kind, **parameters) for kind, parameters in kinds]
         expected = [essence(job) for job in process.wait(*ids, timeout_s=300.0)]
+        calm = process.wait(*chain(lambda kind, given: process.submit(kind, **given), arm2_recording))
     known: dict[int, int] = {}  # jobs that were acknowledged, and which recipe they follow
     killed = dict.fromkeys((*VICTIMS, "nobody"), 0)
     with JobsProcess(config, tmp_path / "log") as process:
+        links = chain(lambda kind, given: process.submit(kind, **given), arm2_recording)
+        known |= dict.fromkeys(links, len(kinds))
         while sum(killed.values()) - killed["nobody"] < _KILLS or not min(killed[each] for each in VICTIMS):
             jobs = {job["id"]: job for job in process.request("jobs", limit=1000)["jobs"]}
             assert set(known) <= set(jobs), "a job was lost"
@@ -78,11 +82,12 @@ def test_kills_of_workers_and_of_the_jobs_process(tmp_path: Path, arm2: Path, ar
             process.pause(float(rng.uniform(0.02, 1.5)))
             killed[strike(process, rng)] += 1
         done = process.wait(*known, timeout_s=600.0)
-        for job in done:  # a job whose worker was killed too often has failed, says so, and can be tried again
-            if job["state"] == "failed":
-                assert "SIGKILL" in job["reason"], job["reason"]
+        for job in sorted(done, key=lambda job: job["id"]):
+            if again(job):
                 process.request("retry", id=job["id"])
         done = process.wait(*known, timeout_s=600.0)
+        history = process.request("models")["arms"]["arm"]["history"]
+        told = [event["job"] for event in process.request("events", limit=5000)["events"] if event["kind"] == PROMOTED]
         assert not process.runners()
     print(f"{killed} kills, {len(known)} jobs, {sum(job['interruptions'] for job in done)} interruptions")
     assert min(killed[each] for each in VICTIMS) >= _KILLS // 8
@@ -90,6 +95,12 @@ def test_kills_of_workers_and_of_the_jobs_process(tmp_path: Path, arm2: Path, ar
         assert job["state"] == "succeeded", job
         if known[job["id"]] < len(kinds):
             assert essence(job) == expected[known[job["id"]]]
+    links_done = [next(job for job in done if job["id"] == id) for id in links]
+    for job, undisturbed_job in zip(links_done, calm, strict=True):
+        assert undisturbed_job["state"] == "succeeded", undisturbed_job
+        assert job["outcome"]["summary"] == undisturbed_job["outcome"]["summary"]
+    assert [entry["job"] for entry in history] == told == links[-1:]  # once, whatever was killed
+    assert history[0]["model"] == links_done[0]["outcome"]["results"]["model.yaml"]["sha256"]
     assert not list((tmp_path / "state" / "jobs" / "runs").iterdir())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.jobs.progress import Pace, left_by_history
+from service.jobs.progress import Pace, left_by_history, left_by_parts
 
 TOTAL_S = 200.0
 
@@ -128,6 +128,17 @@ def test_done_is_done() -> None:
     assert pace.share == 1.0
     assert pace.left_s(101.0) == (0.0, 0.0)
     assert len(pace.samples) <= 70  # it does not grow with the reports
+
+
+def test_parts() -> None:
+    assert left_by_parts(10, [4.0], [0.5]) is None  # too little
+    assert left_by_parts(10, [4.0, 6.0], []) is None  # nothing runs
+    shortest, longest = left_by_parts(10, [4.0, 6.0] * 2, [0.5, 0.5]) or (0.0, 0.0)
+    assert (shortest, longest) == (
+        pytest.approx(12.5 / 1.5),
+        pytest.approx(12.5 * 1.5),
+    )  # 5 parts of 5 s, two at a time
+    assert left_by_parts(6, [5.0] * 4, [1.0, 1.0]) == (0.0, 0.0)
 
 
 def test_history() -> None:

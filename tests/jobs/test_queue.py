@@ -131,6 +131,30 @@ def test_too_many_are_refused_all_or_none(queue: Queue, monkeypatch: pytest.Monk
     submit(queue)
 
 
+def test_a_divided_job_begins_with_its_first_part_and_anew_when_it_is_retried(queue: Queue, clock: Clock) -> None:
+    whole = submit(queue, parts=[{}] * 3)
+    begun = clock.now_ns = clock.now_ns + SECOND
+    part = claim(queue)
+    clock.now_ns += 4 * SECOND
+    queue.finish(part.id, part.token, GOOD)
+    part = claim(queue)
+    assert queue.job(whole.id).started_ns == begun
+    queue.fail(part.id, part.token, "no", final=True)
+    clock.now_ns += 3600 * SECOND
+    again = queue.retry(whole.id)
+    assert again.started_ns == 0
+    begun = clock.now_ns = clock.now_ns + SECOND
+    for seconds in (6, 5):
+        part = claim(queue)
+        clock.now_ns += seconds * SECOND
+        queue.finish(part.id, part.token, GOOD)
+    assert queue.job(whole.id).started_ns == begun
+    assert sorted(queue.part_seconds(whole.id)) == [4.0, 5.0, 6.0]
+    assert claim(queue).started_ns == begun  # the last step gathers the parts
+    kinds = [event.kind for event in queue.events(job=whole.id)]
+    assert kinds == ["job_submitted", "job_started", "job_failed", "job_retried", "job_started"]
+
+
 def test_chained_submissions(queue: Queue) -> None:
     outer = submit(queue)
     chain = queue.submit(
@@ -144,6 +168,7 @@ def test_chained_submissions(queue: Queue) -> None:
     assert [job.after for job in chain] == [(), (2,), (1, 3)]
     assert chain[1].inputs == {"model": {"job": 2}, "recording": {"path": "/a", "sha256": "b"}}
     assert chain[2].inputs == {"model": {"job": 2}, "report": {"job": 3}}
+    assert [job.parameters for job in chain[1:]] == [{"model": "job:2"}, {"model": "job:2", "report": "job:3"}]
     assert work(queue) == [1, 2, 3, 4]
 
 

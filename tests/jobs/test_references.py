@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from service.config import parse_config
+from service.jobs.backup import back_up
+from service.jobs.budget import recordings_of, to_delete
 from service.jobs.config import JobsConfig
 from service.jobs.holdings import Holdings
 from service.jobs.queue import Submission
 from service.jobs.references import Resolved, file_input
+from service.jobs.retention import needed_files
 from service.jobs.state import Job
 from service.jobs.store import Model, Promotion, Store, StoreError
 from service.jobs.workspace import JobError
@@ -204,10 +208,17 @@ def test_backup_has_all_that_the_queue_names(holdings: Holdings, tmp_path: Path)
     window.write_bytes(b"frames")
     run(holdings, b"a model", "left", recording=file_input(window, "recording"))
     target = tmp_path / "backup"
-    holdings.backup(target)
-    assert holdings.backup(target)["files"] == 2  # the window is there already
+    state = tmp_path / "left" / "estimator.state"
+    state.parent.mkdir()
+    state.write_bytes(b"estimate")
+    states = {"left": state, "right": tmp_path / "right" / "estimator.state"}
+    back_up(holdings, target, states)
+    assert (target / "estimators" / "left" / "estimator.state").read_bytes() == b"estimate"
+    assert not (target / "estimators" / "right").exists()
+    assert back_up(holdings, target, {})["files"] == 1  # all but the queue is there already
     (target / "windows" / "left.window").unlink()
-    said = holdings.backup(target)
+    (target / "objects" / sha(b"a model")[:2] / sha(b"a model")[2:]).unlink()
+    said = back_up(holdings, target, {})
     assert said == {"path": str(target), "files": 3, "bytes": len(b"a model") + len(b"frames")}
     assert (target / "windows" / "left.window").read_bytes() == b"frames"
     copy = Holdings.open(target)
@@ -215,7 +226,7 @@ def test_backup_has_all_that_the_queue_names(holdings: Holdings, tmp_path: Path)
     assert copy.artifacts.verify(sha(b"a model")).read_bytes() == b"a model"
     copy.close()
     with pytest.raises(StoreError, match="is a queue in use; back up to another folder"):
-        holdings.backup(holdings.directory)
+        back_up(holdings, holdings.directory, {})
     run(holdings)  # which is whole
 
 
@@ -227,6 +238,43 @@ def test_purging_deletes_windows_that_nobody_needs(holdings: Holdings) -> None:
     run(holdings, recording=file_input(holdings.windows / "needed", "recording"))
     holdings.purge(JobsConfig())
     assert {path.name for path in holdings.windows.iterdir()} == {"needed", "young"}
+
+
+def test_what_jobs_need_stays_where_the_state_directory_lies_behind_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to all of it, as of a home on another disk, and one to a folder of it."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "windows").mkdir()
+    (tmp_path / "home").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    table = {"arm": [{"name": "left", "robot": "emps", "driver": {"kind": "sim"}, "recorder": {"max_gb": 1e-9}}]}
+    config = parse_config(table, "test", tmp_path)
+    jobs = config.state_dir / "jobs"
+    jobs.mkdir(parents=True)
+    (jobs / "windows").symlink_to(tmp_path / "windows")
+    folder = config.recording_dir(config.arm[0])
+    folder.mkdir(parents=True)
+    for name in ("left-20260101T000000.mcap", "left-20260102T000000.mcap"):
+        (folder / name).write_bytes(b"frames")
+        os.utime(folder / name, (0, 0))
+    holdings = Holdings.open(tmp_path / "home" / "thetad" / config.daemon.name / "jobs")
+    try:
+        window = holdings.windows / "left.window"
+        window.write_bytes(b"frames")
+        os.utime(window, (0, 0))
+        run(holdings, recording=file_input(window, "recording"))
+        needed = file_input(folder / "left-20260101T000000.mcap", "recording")
+        holdings.queue.submit(Submission("test", {}, inputs={"recording": needed}))
+        holdings.purge(JobsConfig())
+        assert window.exists()
+        assert back_up(holdings, tmp_path / "copy", {})["files"] == 2
+        paths = needed_files(holdings.queue.store, unfinished=True).paths
+        behind = tmp_path / "home" / "thetad" / config.daemon.name / "left" / "recordings"
+        for found in (recordings_of("left", folder), recordings_of("left", behind)):
+            assert [one.path.name for one in to_delete(found, 1e9, None, 1e-9, paths)] == ["left-20260102T000000.mcap"]
+    finally:
+        holdings.close()
 
 
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:

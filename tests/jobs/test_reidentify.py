@@ -103,6 +103,12 @@ def test_from_drift_to_the_next_model_and_back(tmp_path: Path, arm2: Path, motio
         while not estimator.activated:  # the estimator is told what holds
             process.pause(0.1)
         assert estimator.activated[0]["theta"] is None
+
+        first = process.request("job", id=found[1]["id"])
+        again = {key: first[key] for key in ("kind", "parameters", "arm", "priority")} | first["limits"]
+        (same,) = process.wait(process.request("submit", **again)["id"])
+        assert (same["state"], same["after"]) == ("succeeded", [found[0]["id"]])
+        assert same["outcome"]["metrics"] == first["outcome"]["metrics"]
         told = events(process)
         assert told.index("drift") < told.index("job_submitted") < told.index("model_promoted")
         assert told.index("model_promoted") < told.index("model_rolled_back")

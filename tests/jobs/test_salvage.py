@@ -18,7 +18,7 @@ from service.jobs.queue import Queue, Submission
 from service.jobs.retention import purge
 from service.jobs.row import find, pack, unpack
 from service.jobs.salvage import finish_salvage, salvage
-from service.jobs.store import Model, Promotion, Store, StoreCorruptError, StoreError
+from service.jobs.store import Event, Model, Promotion, Store, StoreCorruptError, StoreError
 
 NAMES = ("queue.db", "queue.db-wal")
 DAY_NS = 86_400_000_000_000
@@ -86,6 +86,22 @@ def truth(store: Store) -> Rows:
         rows |= {("models", f"{model.id} {model.arm}"): model for model in tx.models()}
         rows |= {("promotions", str(entry.id)): entry for entry in tx.promotions()}
         return rows | {("events", str(event.id)): event for event in tx.events(limit=-1)}
+
+
+def test_one_event_that_is_damaged_is_noticed_when_the_queue_is_opened(tmp_path: Path) -> None:
+    holdings = Holdings.open(tmp_path)
+    holdings.queue.note(*(Event(k, "drift", f"event {k}", "arm") for k in range(1, 6)))
+    holdings.close()
+    with sqlite3.connect(tmp_path / "queue.db") as database:
+        database.execute("UPDATE events SET body = replace(body, 'event 3', 'event 7') WHERE id = 3")
+    database.close()
+    holdings = Holdings.open(tmp_path)
+    try:
+        assert holdings.salvaged is not None
+        assert holdings.salvaged.rows == {"events": 4}
+        assert [event.id for event in holdings.queue.events()] == [1, 2, 4, 5]
+    finally:
+        holdings.close()
 
 
 @pytest.fixture(scope="module")

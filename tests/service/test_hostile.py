@@ -16,19 +16,38 @@ import psutil
 import pytest
 import zmq
 
-from service.client import Control, Subscriber
+from service.client import Control, ControlError, Subscriber
 from service.launch import DaemonProcess
 from tests.service.daemons import await_message, config, log_lines, make_recording, processes, replayed, start
 
 HUGE = 100 * 1024 * 1024
+#: A robot whose whole description is a longer text than any message but a reply may hold.
+WORDY = f"""
+format = 1
+name = "wordy"
+description = "{"word " * 40_000}"
+kinematics = "mdh"
+gravity = "floor"
+[[joint]]
+name = "carriage"
+kind = "prismatic"
+alpha_deg = 90
+lower = -1.0
+upper = 1.0
+velocity = 10.0
+effort = 1000
+"""
 GREETING = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00NULL" + bytes(16) + b"\x00" + bytes(31)
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, Path]]:
     path = tmp_path_factory.mktemp("hostile")
-    arm = replayed(make_recording(path / "rec.mcap"), loop=True)
+    (path / "wordy.toml").write_text(WORDY, encoding="utf-8")
+    arm = replayed(make_recording(path / "rec.mcap"), robot=str(path / "wordy.toml"), loop=True)
     daemon = start(config(path, arm, runtime_dir=str(path / "r")), path)
+    with Control(daemon.endpoints["control"]) as control:
+        control.request("submit", 30.0, kind="excite", due_s=1e6)  # what a first job loads is no growth by an attack
     yield daemon, path
     daemon.stop()
 
@@ -145,6 +164,45 @@ def test_garbage_in_requests_is_answered_and_counted(running: tuple[DaemonProces
             assert reply["error"]["type"] == "bad_request"
         assert control.request("status")["control"]["garbage"] == garbage + len(requests)
         assert "request_refused" in log_lines(running[1])
+
+
+LONG = "\0" * 20_000  # four times as long where it is repeated in a refusal
+
+
+@pytest.mark.parametrize(
+    ("verb", "args"),
+    [
+        ("submit", {"kind": LONG}),
+        ("submit", {"kind": "identify", "parameters": {LONG: 1}}),
+        ("submit", {"kind": "identify", "parameters": {LONG[:k]: 1 for k in range(1, 500)}}),
+        ("submit", {"kind": "identify", "parameters": {"recording": LONG}}),
+        ("submit", {"kind": "identify", "parameters": {"recording": "/" + LONG}}),
+        ("submit", {"kind": "validate", "parameters": {"recording": "x", "model": f"model:{LONG}"}}),
+        ("submit", {"kind": "identify", "arm": LONG}),
+        ("submit", {"kind": "identify", "after": LONG}),
+        ("rollback", {"reason": LONG}),
+        ("backup", {"directory": LONG}),
+        ("jobs", {"states": [LONG]}),
+        ("record", {"action": LONG}),
+        ("activate", {"theta": LONG}),
+    ],
+)
+def test_a_long_text_is_refused_and_not_repeated_whole(
+    running: tuple[DaemonProcess, Path], verb: str, args: dict[str, object]
+) -> None:
+    with Control(running[0].endpoints["control"]) as control:
+        with pytest.raises(ControlError) as refused:
+            control.request(verb, 30.0, **args)
+        assert refused.value.type in ("bad_argument", "unavailable", "failed")
+        assert len(refused.value.message) < 5000
+
+
+def test_a_robot_with_a_long_description(running: tuple[DaemonProcess, Path]) -> None:
+    with Control(running[0].endpoints["control"]) as control:
+        robot = control.request("robot", 30.0)["robot"]
+        assert len(robot) > 200_000
+        job = control.request("submit", 30.0, kind="excite", due_s=1e6)
+        assert control.request("job", 30.0, id=job["id"])["parameters"]["robot"] == robot
 
 
 def test_a_flood_of_requests_that_reads_no_answer(running: tuple[DaemonProcess, Path]) -> None:

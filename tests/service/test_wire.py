@@ -195,6 +195,15 @@ def test_hostile_payloads_are_refused(payload: bytes) -> None:
         decode_reply(payload)
 
 
+def test_only_replies_hold_long_texts() -> None:
+    text = "x" * (wire.MAX_TEXT + 1)
+    assert decode_reply(encode_result(1, {"robot": text})).result == {"robot": text}
+    with pytest.raises(wire.WireError, match="max_str_len"):
+        decode_request(encode_request(Request(1, "submit", {"kind": text})))
+    with pytest.raises(wire.WireError, match="max_str_len"):
+        wire.unpack_map(wire.pack_map({"x": text}))
+
+
 def frame_body(**changes: Any) -> bytes:
     frame = JointFrame(1, 2, 3, q=np.zeros(2), tau=np.zeros(2))
     body = msgpack.unpackb(wire.encode_frame(b"a/frame", "acquisition", 1, "sim", frame)[1])

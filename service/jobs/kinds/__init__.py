@@ -30,6 +30,6 @@ def find_kind(name: str) -> Kind[Any]:
         There is none; the message names those that there are.
     """
     if name not in KINDS:
-        raise JobError(f"no kind of job is called {name!r}; there are {', '.join(KINDS)}")
+        raise JobError(f"no kind of job is called {name!r:.80}; there are {', '.join(KINDS)}")
     kind: Kind[Any] = importlib.import_module(f"service.jobs.kinds.{KINDS[name]}").KIND
     return kind
