@@ -32,10 +32,10 @@ BUS = (
     "ethercat/test_services.py",
     "ethercat/test_peers.py",
     "service/test_ethercat_*.py",
+    "service/test_ads_*.py",
 )
 #: Where tests run whole daemons in real time, and want the machine for themselves.
 DAEMON = (
-    "service/test_ads_daemon.py",
     "service/test_commission_*.py",
     "service/test_daemon.py",
     "service/test_demo.py",

@@ -21,7 +21,7 @@ from tests.drivers.ads.conftest import RunningPlc, new_address, running_plc
 from tests.service.command_line import ROOT, Outcome, thetad
 from tests.service.daemons import await_status, config, start
 
-pytestmark = [pytest.mark.bus, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 ARM = "arm"
 
 

@@ -18,7 +18,7 @@ from tests.drivers.ads.conftest import RunningPlc, running_plc
 from tests.service.daemons import config, start
 from tests.service.runs import Client
 
-pytestmark = [pytest.mark.bus, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 ARM = "arm"
 RATE_HZ = 1000.0
 MODEL = load_robot("space6").model
