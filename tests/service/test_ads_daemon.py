@@ -112,7 +112,7 @@ def test_a_written_value_is_read_back(plc: RunningPlc) -> None:
 
 def test_the_daemon_outlives_faults_of_the_controller(tmp_path: Path) -> None:
     """A dropped connection loses nothing; a restart of the PLC is a gap that is counted; nobody restarts a process."""
-    with running_plc(heartbeat_ms=1000) as running:
+    with running_plc(heartbeat_ms=1000, blocks=512) as running:  # 5 s: a slow machine takes its time to connect again
         settings = config(tmp_path, arm(running.address))
         with start(settings, tmp_path) as daemon, Control(daemon.endpoints["control"]) as control:
             with Subscriber(daemon.endpoints["frames"], [f"{ARM}/frame"], timeout_s=30.0) as stream:
