@@ -33,6 +33,8 @@ BUS = (
     "ethercat/test_peers.py",
     "service/test_ethercat_*.py",
     "service/test_ads_*.py",
+    "plc/test_peers.py",
+    "plc/test_pyads.py",
 )
 #: Where tests run whole daemons in real time, and want the machine for themselves.
 DAEMON = (
