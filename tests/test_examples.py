@@ -15,6 +15,7 @@ from drivers.robot_file import load_robot
 from service.client import Control
 from service.config import parse_config
 from service.launch import DaemonProcess
+from tests.node import installed
 from tests.service.command_line import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +26,8 @@ PATTERNS = {
     "subscribe_plain.py": r" *[\d.]+ s  frames \d+  lost 0  theta \[.*\]",
     "subscribe_client.py": r" *[\d.]+ s  age [\d.]+ ms  lost 0  (\w+ = [-\de.+]+ ± [\de.+-]+(, )?)*",
 }
-
+#: And of those for Node.js, which prints a list without brackets.
+NODE_PATTERN = r" *[\d.]+ s  frames \d+  lost 0  theta [-\de.,+]+"
 
 #: Examples with tests of their own: one that ends by itself; one with a key, in tests/service/test_keyed_daemon.py.
 SINGLE = {"submit_job.py", "subscribe_keyed.py"}
@@ -58,9 +60,8 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path}
 
 
-@pytest.mark.parametrize("name", PATTERNS)
-def test_example_prints_estimates(name: str, endpoints: dict[str, str]) -> None:
-    command = [sys.executable, "-u", str(EXAMPLES / name), endpoints["estimates"], "demo"]
+def prints_estimates(command: list[str], pattern: str) -> None:
+    """Check the first lines that a subscriber prints."""
     process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -69,9 +70,19 @@ def test_example_prints_estimates(name: str, endpoints: dict[str, str]) -> None:
         process.kill()
         _, errors = process.communicate(timeout=30.0)
     for line in lines:
-        assert re.fullmatch(PATTERNS[name], line), (line, errors)
+        assert re.fullmatch(pattern, line), (line, errors)
     times = [float(line.split()[0]) for line in lines]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_example_prints_estimates(name: str, endpoints: dict[str, str]) -> None:
+    prints_estimates([sys.executable, "-u", str(EXAMPLES / name), endpoints["estimates"], "demo"], PATTERNS[name])
+
+
+def test_so_does_the_one_for_node(endpoints: dict[str, str], tmp_path: Path) -> None:
+    script = installed(EXAMPLES / "node", tmp_path) / "subscribe_plain.mjs"
+    prints_estimates(["node", str(script), endpoints["estimates"], "demo"], NODE_PATTERN)
 
 
 def test_example_identifies_in_a_job(endpoints: dict[str, str], tmp_path: Path) -> None:
@@ -90,6 +101,16 @@ def test_example_identifies_in_a_job(endpoints: dict[str, str], tmp_path: Path) 
         found = next(line for line in parameters if line.startswith(f"fc{joint + 1} = "))
         value, half = re.fullmatch(r"fc\d = (\S+) ± (\S+) N\*m", found).groups()  # type: ignore[union-attr]
         assert abs(float(value) - truth.coulomb[joint]) < 3.0 * float(half)
+
+
+def test_those_for_node_are_short_and_need_two_packages() -> None:
+    names: dict[str, set[str]] = {"subscribe_plain.mjs": set(), "subscribe_keyed.mjs": {"node:fs"}}
+    assert {path.name for path in (EXAMPLES / "node").glob("*.mjs")} == set(names)
+    for name, own in names.items():
+        code = (EXAMPLES / "node" / name).read_text(encoding="utf-8")
+        lines = [line for line in code.splitlines() if line.strip() and not line.startswith(("//", "import"))]
+        assert len(lines) <= 10, name
+        assert set(re.findall(r'^import .* from "(.*)";$', code, re.MULTILINE)) <= {"@msgpack/msgpack", "zeromq"} | own
 
 
 def test_the_plain_one_is_short_and_needs_two_packages() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli.common import CliError, add_json_flag
 from service.cli.job_values import read_parameters
 
 if TYPE_CHECKING:
@@ -79,12 +79,11 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Calibrate, report, write."""
     import hashlib
-    from datetime import UTC, datetime
 
-    from service.cli.progress import Progress
+    from service.cli.foreground import run_here, tell_outcome
     from service.jobs.inputs import open_robot
     from service.jobs.kinds import find_kind
-    from service.jobs.workspace import Input, JobError, Workspace
+    from service.jobs.workspace import Input, JobError
 
     if args.arms:
         from service.cli.calibrate_arms import run_arms
@@ -116,21 +115,10 @@ def run(args: argparse.Namespace) -> int:
             path = converted(paths, mapping, robot, args.output)
         with path.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        with Progress("calibrate") as progress:
-            workspace = Workspace(
-                args.output,
-                datetime.now(UTC).isoformat(timespec="seconds"),
-                inputs={"measurements": Input(path, sha256)},
-                tell=lambda share, what: progress.step(share, 1.0, what),
-            )
-            outcome = kind.run(values, workspace)
+        outcome = run_here(kind, values, args.output, {"measurements": Input(path, sha256)})
     except JobError as error:
         raise CliError(str(error)) from error
-    if args.json:
-        print_json(outcome.metrics | {"output": str(args.output)})
-    else:
-        print_outcome(outcome, args.output)
-    return EXIT_OK if outcome.accepted else EXIT_NO
+    return tell_outcome(outcome, args, print_outcome)
 
 
 def given_values(args: argparse.Namespace) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli.common import CliError, add_json_flag
 from service.cli.job_values import at_most, parse_parameters
 
 if TYPE_CHECKING:
@@ -81,12 +81,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Design and report."""
-    from datetime import UTC, datetime
-
-    from service.cli.progress import Progress
+    from service.cli.foreground import run_here, tell_outcome
     from service.jobs.inputs import open_robot
     from service.jobs.kinds import find_kind
-    from service.jobs.workspace import JobError, Workspace
+    from service.jobs.workspace import JobError
 
     kind = find_kind("excite")
     given = {"robot": args.robot} | {name: getattr(args, name) for name in _SHORT if getattr(args, name) is not None}
@@ -100,20 +98,10 @@ def run(args: argparse.Namespace) -> int:
         values = kind.read(given | set_here)
         open_robot(values.robot)  # before a folder is made for nothing
         args.output.mkdir(parents=True, exist_ok=True)
-        with Progress("excite") as progress:
-            workspace = Workspace(
-                args.output,
-                datetime.now(UTC).isoformat(timespec="seconds"),
-                tell=lambda share, what: progress.step(share, 1.0, what),
-            )
-            outcome = kind.run(values, workspace)
+        outcome = run_here(kind, values, args.output)
     except JobError as error:
         raise CliError(str(error)) from error
-    if args.json:
-        print_json(outcome.metrics | {"output": str(args.output)})
-    else:
-        print_outcome(outcome, args.output)
-    return EXIT_OK if outcome.accepted else EXIT_NO
+    return tell_outcome(outcome, args, print_outcome)
 
 
 def _earlier(text: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pyads
 import pytest
 
 from tests.capture import captured
+from tests.node import installed
 from tests.plc.plc_bench import settings
 from tests.plc.plc_thread import serving
 
@@ -37,15 +38,7 @@ def needs(*programs):
 @pytest.fixture(scope="session")
 def modules(tmp_path_factory) -> Path:
     """Folder of the Node.js modules, as locked."""
-    needs(("node", "Node.js 20 or newer"), ("npm", "npm"))
-    folder = tmp_path_factory.mktemp("node")
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, folder)
-    done = subprocess.run(
-        ["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, f"npm ci failed; does the npm registry answer?\n{done.stderr}"
-    return folder / "node_modules"
+    return installed(HERE, tmp_path_factory.mktemp("node")) / "node_modules"
 
 
 @pytest.fixture(scope="module")

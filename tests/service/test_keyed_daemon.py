@@ -29,6 +29,7 @@ from service.security.files import make_directory
 from service.security.keys import SERVER_KEY, client_key, new_pair, write_pair
 from service.security.registry import Registry, RegistryError
 from service.security.roles import Role
+from tests.node import installed
 from tests.service.command_line import ROOT, thetad
 from tests.service.daemons import (
     DEADLINE_S,
@@ -218,7 +219,12 @@ def test_the_example_subscribes_with_two_packages(site: Site) -> None:
     example = ROOT / "examples" / "subscribe_keyed.py"
     code = example.read_text(encoding="utf-8")
     assert set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)) <= {"sys", "pathlib", "zmq", "msgpack"}
-    command = [sys.executable, "-u", example, site.key("mara", "read"), site.daemon.endpoints["estimates"], "axis"]
+    prints_estimates([sys.executable, "-u", example], site, "mara")
+
+
+def prints_estimates(program: list[str | Path], site: Site, client: str) -> None:
+    """Check the first lines that a subscriber with a new client's key prints."""
+    command = [*program, site.key(client, "read"), site.daemon.endpoints["estimates"], "axis"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -226,10 +232,12 @@ def test_the_example_subscribes_with_two_packages(site: Site) -> None:
     finally:
         process.kill()
         _, errors = process.communicate(timeout=30.0)
-    assert all(re.fullmatch(r" *[\d.]+ s  frames \d+  lost \d+  theta \[.*\]\n", line) for line in lines), (
-        lines,
-        errors,
-    )
+    for line in lines:
+        assert re.fullmatch(r" *[\d.]+ s  frames \d+  lost \d+  theta \[?[-\de.+, ]*\]?\n", line), (line, errors)
+
+
+def test_so_does_the_one_for_node(site: Site, tmp_path: Path) -> None:
+    prints_estimates(["node", installed(ROOT / "examples" / "node", tmp_path) / "subscribe_keyed.mjs"], site, "nora")
 
 
 def test_no_secret_is_where_it_need_not_be(site: Site) -> None:
