@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from drivers.recording_format import (
     RecordingWriteError,
     frame_schema,
 )
+from drivers.whole_file import whole_file
 from rt_core.types import FloatArray
 
 #: A missing value of one of these does not make the joint's other values of the frame unusable.
@@ -217,11 +217,9 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
     for _ in channels.contents():
         pass  # a file that was closed repeats its channels at the end, which helps if its first chunk is damaged
     scan = Scan(Path(src), schemas=channels.schemas, channels=channels.channels)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     frames = 0
-    stream = _create(temporary)
     try:
-        try:
+        with whole_file(target) as stream:
             writer = _mcap_writer(stream)
             writer.start(profile="", library=_LIBRARY)
             copied = 0
@@ -241,17 +239,12 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
             for record in scan.metadata[copied:]:
                 writer.add_metadata(record.name, record.metadata)
             writer.finish()
-        finally:
-            stream.close()
-        if frames == 0:
-            raise RecordingFormatError(f"{src}: nothing to recover: {scan.damage or 'no chunk holds a frame'}")
-        temporary.replace(target)
+            if frames == 0:
+                raise RecordingFormatError(f"{src}: nothing to recover: {scan.damage or 'no chunk holds a frame'}")
     except RecordingError:
         raise
     except OSError as error:
         raise RecordingWriteError(f"{target}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return RecoveryResult(
         frames=frames,
         chunks=scan.chunks,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
+
+from drivers.whole_file import whole_file
 
 
 def write_text(path: Path, text: str) -> None:
@@ -14,22 +15,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file, which appears whole or not at all; folders are made; an `OSError` names `path`."""
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".thetad-")
-        with os.fdopen(handle, "wb") as stream:
+        with whole_file(path, mode) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-        temporary = None
     except OSError as error:
         raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
 
 
 def sync_folder(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`thetad recordings info` and `thetad recordings recover`."""
+"""`thetad recordings info`, `recover` and `export`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the commands."""
     parser = subparsers.add_parser(
         "recordings",
-        help="describe recordings, and recover those that were cut off",
-        description="Describe recordings, and recover those that were cut off.",
+        help="describe recordings, recover those that were cut off, export them",
+        description="Describe recordings, recover those that were cut off, and export them for other programs.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     info = actions.add_parser(
@@ -40,6 +40,22 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     recover.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_json_flag(recover)
     recover.set_defaults(run=run_recover)
+    export = actions.add_parser(
+        "export",
+        help="as joint states for ROS 2 or Foxglove, or as a table",
+        description="Write REC for other programs.  Values that must not be used are left out (ros2: NaN).",
+    )
+    export.add_argument("recording", metavar="REC", type=Path, help="the recording (.mcap)")
+    export.add_argument(
+        "--as", dest="form", choices=("ros2", "foxglove", "csv"), required=True,
+        help="ros2: MCAP of sensor_msgs/msg/JointState; foxglove: MCAP of foxglove.JointStates; csv: all channels",
+    )  # fmt: skip
+    export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: REC.ros2.mcap, ...)")
+    export.add_argument("--robot", metavar="NAME", help="whose frames, if the file holds several robots")
+    export.add_argument("--span", metavar="A:B", help="part to write: fractions (0:0.6) or seconds (1s:30s)")
+    export.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    add_json_flag(export)
+    export.set_defaults(run=run_export)
 
 
 def run_info(args: argparse.Namespace) -> int:
@@ -97,4 +113,22 @@ def run_recover(args: argparse.Namespace) -> int:
         loss = f"{result.bytes_dropped} of {result.bytes_read} bytes dropped"
         note = "; the recording was complete" if result.was_complete else f" ({result.damage})"
         sys.stdout.write(f"{kept}, {loss}{note}\n")
+    return EXIT_OK
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Export a recording."""
+    from drivers.recording import Span, read_recording
+    from drivers.recording_export import SUFFIXES, export_recording
+
+    source: Path = args.recording
+    target: Path = args.output or source.with_name(f"{source.stem}{SUFFIXES[args.form]}")
+    if target.exists() and source.exists() and target.samefile(source):
+        raise CliError(f"{target}: is the recording itself; name another file with -o")
+    recording = read_recording(source, None if args.span is None else Span.parse(args.span), args.robot)
+    export_recording(recording, target, args.form, replace=args.force)
+    if args.json:
+        print_json({"path": target, "source": source, "form": args.form, "samples": recording.samples})
+    else:
+        sys.stdout.write(f"{target}: {recording.samples} samples of {recording.robot}\n")
     return EXIT_OK
