@@ -19,7 +19,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: help install dev demo test lint format coverage bench soak lock hooks clean FORCE
+.PHONY: help install dev demo test lint docs format coverage bench soak lock hooks clean FORCE
 
 help: ## List the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -40,6 +40,9 @@ lint: $(DEV) ## Style, format, types and import direction
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+docs: $(DEV) ## The documentation as a site in build/site; a dead link or an unknown parameter is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 format: $(DEV) ## Format the code and mend what ruff can mend by itself
 	@$(BIN)/ruff check --fix-only --quiet

@@ -17,13 +17,13 @@ from service.jobs.state import FINISHED
 class Jobs:
     """The durable batch jobs of a daemon.
 
+    Every method may raise `ControlError` (the daemon refused; `message` says what to do) and `UnreachableError`.
+
     Parameters
     ----------
     control : Control
     timeout_s : float
         Longest wait for one answer.
-
-    Every method may raise `ControlError` (the daemon refused; `message` says what to do) and `UnreachableError`.
 
     Examples
     --------
