@@ -33,17 +33,19 @@ class ServiceManager:
         self.watchdog_ns = int(period) * 1000 if address and meant and period.isdecimal() else 0
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._status = ""
+        self._owed: list[str] = []  # what has to be said, whenever the manager takes it
         self._next_ns = 0
 
     def ready(self) -> None:
         """Say that the start is over."""
-        self._send("READY=1")
+        self._owed.append("READY=1")
+        self._pay()
 
     def status(self, text: str) -> None:
         """Say in a line how things are, if it is news."""
-        if text != self._status:
+        self._pay()
+        if text != self._status and self._send(f"STATUS={text}"):
             self._status = text
-            self._send(f"STATUS={text}")
 
     def alive(self, now_ns: int) -> None:
         """Say that the loop still turns, twice in the time that the manager waits for it."""
@@ -53,11 +55,19 @@ class ServiceManager:
 
     def stopping(self) -> None:
         """Say that the end has begun."""
-        self._send("STOPPING=1")
+        self._owed.append("STOPPING=1")
+        self._pay()
 
-    def _send(self, text: str) -> None:
+    def _pay(self) -> None:
+        while self._owed and self._send(self._owed[0]):
+            del self._owed[0]
+
+    def _send(self, text: str) -> bool:
+        """Tell whether the manager has taken `text`; a queue that is full is no reason to wait."""
         if not self._address:
-            return
+            return True
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
             one.setblocking(False)  # a manager that does not listen must not stop the daemon
             one.sendto(text.encode(), self._address)
+            return True
+        return False

@@ -84,9 +84,9 @@ def test_the_card_is_set_up_with_no_more_than_the_unit_gives() -> None:
     unit = Unit("thetad-card@.service")
     lines = [line.replace("%I", CARD) for line in unit.values["ExecStart"]]
     assert all(line.startswith("-") for line in lines if "ethtool" in line)
-    script = "\n".join(
-        f"{' '.join(privileges(unit))} {line}" for line in lines if not line.startswith("-")
-    ).replace("--securebits +noroot", "")
+    script = "\n".join(f"{' '.join(privileges(unit))} {line}" for line in lines if not line.startswith("-")).replace(
+        "--securebits +noroot", ""
+    )
     script = f"set -e\nip link add {CARD} type veth peer name far\nip link set far up\n{script}\nip -d link show {CARD}"
     done = subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

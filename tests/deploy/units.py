@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAM = "/opt/thetad/.venv/bin/thetad"
 CONFIGURATION = "/etc/thetad/thetad.toml"
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0  # a start may compile
 #: In place of WatchdogSec=, so that a test need not wait for it.
 WATCHDOG_S = 1.0
 

@@ -148,7 +148,8 @@ def test_the_cache_of_kernels(tmp_path: Path) -> None:
     assert check_cache(package, {}) == Finding("kernel_cache", "ok", f"{package}: 1 functions compiled")
     named = check_cache(package, {"NUMBA_CACHE_DIR": str(tmp_path / "cache")})
     assert (named.verdict, str(tmp_path / "cache") in named.value) == ("ok", True)
-    lost = check_cache(package, {"NUMBA_CACHE_DIR": "/proc/none"})
+    (tmp_path / "file").write_text("")
+    lost = check_cache(package, {"NUMBA_CACHE_DIR": str(tmp_path / "file")})
     assert (lost.verdict, "NUMBA_CACHE_DIR" in lost.remedy) == ("failed", True)
 
 
