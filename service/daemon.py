@@ -7,6 +7,7 @@ start, `{"event": "failed", "message": ..}` where that is asked for.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ def serve(config: Config) -> None:
     def on_ready(endpoints: Mapping[str, str]) -> None:
         announce("ready", endpoints=dict(endpoints))
 
+    faulthandler.enable()  # where it hung goes to the log, when systemd's watchdog ends it by SIGABRT
     Supervisor(config).run(on_ready)
 
 

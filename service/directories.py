@@ -52,7 +52,7 @@ def make_runtime(config: Config) -> Runtime:
     ConfigError
         The directory belongs to somebody else, is open to others, or its path is too long for a socket.
     """
-    parent = config.daemon.runtime_dir or _default_parent()
+    parent = runtime_parent(config)
     try:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = parent.lstat()
@@ -77,6 +77,9 @@ def make_runtime(config: Config) -> Runtime:
     return Runtime(directory)
 
 
-def _default_parent() -> Path:
+def runtime_parent(config: Config) -> Path:
+    """Return the directory that daemons of this user make theirs in."""
+    if config.daemon.runtime_dir is not None:
+        return config.daemon.runtime_dir
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path(base) / "thetad" if base else Path("/tmp") / f"thetad-{os.getuid()}"

@@ -2,7 +2,8 @@
 
 It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
 than `daemon.hang_s`, is started again after a delay that grows with its failures, and so is the gateway
-when clients have made it larger than `daemon.memory_mb`.
+when clients have made it larger than `daemon.memory_mb`.  The supervisor itself is watched by systemd, if that has
+started it; each turn of the loop tells it so.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from service.directories import StateLock, make_runtime
 from service.log import configure, get_log
 from service.process import readable, resident_mb
 from service.reachability import check_reachable
+from service.rights import Rights, capability_names
 from service.routing import Routing
+from service.service_manager import ServiceManager
 from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
 
 POLL_MS = 100
@@ -59,6 +62,10 @@ class Supervisor:
         self.log = get_log("supervisor", daemon=config.daemon.name)
         self.config = config
         self.ready = False
+        self._manager = ServiceManager()
+        self._rights = Rights()  # before ZeroMQ has threads
+        if self._rights.withheld:
+            self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._rights.withheld))
         self._next_memory_ns = 0
         self._stop_reason = ""
         self._failure = ""
@@ -115,7 +122,8 @@ class Supervisor:
         with self._cleanup, self._signals() as wake:
             for arm in self.config.arm:
                 try:
-                    check_reachable(arm)
+                    with self._rights.used():
+                        check_reachable(arm)
                 except DriverError as error:
                     raise StartError(str(error)) from error
             try:
@@ -126,11 +134,13 @@ class Supervisor:
                     self._wait(wake)
                     self._routing.expire()
                     self._hand_on_events()
+                    self._tell_manager()
                     if not self.ready and all(self._settled(process) for process in self.processes):
                         self.ready = True
                         seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
                         self.log.info("ready", endpoints=self.endpoints, seconds=seconds)
                         self._note("daemon_ready", f"all processes ready after {seconds:.1f} s")
+                        self._manager.ready()
                         on_ready(self.endpoints)
                     if self.ready and self.config.daemon.exit_at_end and self._drained():
                         self._stop_reason = "all sources have ended"
@@ -142,6 +152,12 @@ class Supervisor:
     def _settled(self, process: Managed) -> bool:
         """Tell whether the daemon need not wait for a process: batch jobs are not what estimation waits for."""
         return process.state == "ready" or (process.role == "jobs" and process.restarts > 0)
+
+    def _tell_manager(self) -> None:
+        others = ", ".join(f"{process.name} {process.state}" for process in self.processes if process.state != "ready")
+        self._manager.status(others or f"{len(self.processes)} processes ready")
+        if self.ready:
+            self._manager.alive(time.monotonic_ns())
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[socket.socket]:
@@ -202,7 +218,8 @@ class Supervisor:
         limits = self.config.daemon
         for process in self.processes:
             if process.state == "waiting" and now_ns >= process.next_start_ns:
-                process.start(self.runtime.directory, now_ns)
+                with self._rights.lent() if process.role == "acquisition" else contextlib.nullcontext():
+                    process.start(self.runtime.directory, now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
                 self._kill(process, f"silent for more than {limits.hang_s:g} s")
@@ -317,6 +334,8 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         self.log.info("stopping", reason=self._stop_reason or "error")
+        self._manager.stopping()
+        self._manager.status(f"stopping: {self._stop_reason or 'error'}")
         self._routing.stop()
         for roles, seconds in STOP_STAGES:
             stage = [process for process in self.processes if process.role in roles]

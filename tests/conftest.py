@@ -38,6 +38,7 @@ BUS = (
 )
 #: Where tests run whole daemons in real time, and want the machine for themselves.
 DAEMON = (
+    "deploy/test_service.py",
     "service/test_commission_*.py",
     "service/test_daemon.py",
     "service/test_demo.py",
@@ -58,6 +59,10 @@ DAEMON = (
 
 #: Where tests wait for processes of their own, if not in real time.
 PROCESSES = (
+    "deploy/test_install.py",
+    "deploy/test_units.py",
+    "doctor/test_cycle.py",
+    "doctor/test_command.py",
     "drivers/test_recovery.py",
     "jobs/test_*.py",
     "plc/test_*.py",

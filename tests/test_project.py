@@ -45,6 +45,8 @@ COMMANDS = {
     ("keys", "new"),
     ("keys", "list"),
     ("keys", "revoke"),
+    ("doctor",),
+    ("deploy", "install"),
     ("run",),
     ("serve",),
     ("demo",),

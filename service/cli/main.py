@@ -54,6 +54,8 @@ COMMANDS = (
     "models",
     "jobs",
     "events",
+    "doctor",
+    "deploy",
 )
 
 DESCRIPTION = """\

@@ -1,0 +1,196 @@
+"""Putting the daemon in place as a system service: which files go where, what is run then, and whether it may be done.
+
+A plan is made from the files of `deploy/` and compared with what is there; nothing is written until it is applied.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from service.files import write_text
+
+#: `kept`: it is there, and is the user's own.
+FileState = Literal["new", "same", "changed", "kept"]
+
+SHIPPED = Path(__file__).resolve().parent.parent / "deploy"
+#: What the files of `deploy/` are written for.
+_PREFIX, _CARD = "/opt/thetad", "enp3s0"
+PROGRAM = ".venv/bin/thetad"
+CONFIGURATION = Path("/etc/thetad/thetad.toml")
+_FILES = {
+    "thetad.service": "/etc/systemd/system/thetad.service",
+    "sysusers.d/thetad.conf": "/etc/sysusers.d/thetad.conf",
+    "tmpfiles.d/thetad.conf": "/etc/tmpfiles.d/thetad.conf",
+    "thetad.toml": str(CONFIGURATION),
+}
+_BUS_FILES = {
+    "thetad-card@.service": "/etc/systemd/system/thetad-card@.service",
+    "thetad-ethercat.conf": "/etc/systemd/system/thetad.service.d/ethercat.conf",
+    "sysctl.d/90-thetad.conf": "/etc/sysctl.d/90-thetad.conf",
+    "network/90-thetad.conf": "/etc/NetworkManager/conf.d/90-thetad.conf",
+    "network/10-thetad.network": "/etc/systemd/network/10-thetad.network",
+}
+#: Folders that the unit hides from the daemon (ProtectHome=, PrivateTmp=).
+_HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+_COMMAND_S = 60.0
+
+
+class DeployError(RuntimeError):
+    """The service could not be put in place; the message says at what."""
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file and where it goes; `target` is as the host will see it, without the root folder."""
+
+    source: str  # in deploy/
+    target: Path
+    content: str
+    state: FileState
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an installation does: first the files, then the commands, in order."""
+
+    root: Path
+    prefix: Path
+    files: tuple[PlannedFile, ...]
+    commands: tuple[tuple[str, ...], ...]
+    hindrances: tuple[str, ...]  # why it may not be done; empty: it may
+
+    def apply(self) -> None:
+        """Write the files and run the commands; a file that had been changed stays beside the new one as `NAME.old`.
+
+        Raises
+        ------
+        DeployError
+            A command failed.
+        """
+        for file in self.files:
+            path = below(self.root, file.target)
+            if file.state == "changed":
+                os.replace(path, path.with_name(f"{path.name}.old"))
+            if file.state in ("new", "changed"):
+                write_text(path, file.content)
+        for command in self.commands:
+            _run(command)
+
+
+def make_plan(
+    root: Path, prefix: Path, interface: str | None = None, *, force: bool = False, shipped: Path = SHIPPED
+) -> Plan:
+    """Plan an installation.
+
+    Parameters
+    ----------
+    root : Path
+        Folder that is, or will be, the host's file system.
+    prefix : Path
+        Clone that the service runs, as the host will see it.
+    interface : str, optional
+        Network card of an EtherCAT bus.
+    force : bool
+        Files that are there and differ are replaced.
+    shipped : Path
+        The folder `deploy/`.
+
+    Raises
+    ------
+    DeployError
+        The folder `deploy/` is not there.
+    """
+    wanted = _FILES | (_BUS_FILES if interface is not None else {})
+    files = []
+    for source, target in wanted.items():
+        try:
+            text = (shipped / source).read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise DeployError(f"{shipped / source}: is missing; install from a clone of the repository") from error
+        content = _filled(source, text, prefix, interface)
+        files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
+    return Plan(root, prefix, tuple(files), _commands(root, interface), _hindrances(root, prefix, files, force))
+
+
+def escaped(name: str) -> str:
+    """Write a name as part of a unit's name (systemd-escape)."""
+    return re.sub(r"[^A-Za-z0-9:_.]|^\.", lambda match: "".join(f"\\x{byte:02x}" for byte in match[0].encode()), name)
+
+
+def below(root: Path, path: Path) -> Path:
+    """Return an absolute path as it is below `root`."""
+    return root / path.relative_to("/")
+
+
+def _filled(source: str, text: str, prefix: Path, interface: str | None) -> str:
+    text = text.replace(_PREFIX, str(prefix))
+    if interface is None:
+        return text
+    return text.replace(_CARD, escaped(interface) if source.endswith("ethercat.conf") else interface)
+
+
+def _state(path: Path, content: str) -> FileState:
+    try:
+        found = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return "new"
+    if path.name == CONFIGURATION.name:
+        return "kept"
+    return "same" if found == content else "changed"
+
+
+def _commands(root: Path, interface: str | None) -> tuple[tuple[str, ...], ...]:
+    if root != Path("/"):
+        option = f"--root={root}"
+        return (
+            ("systemd-sysusers", option, "thetad.conf"),
+            ("systemd-tmpfiles", option, "--create", "thetad.conf"),
+            ("systemctl", option, "enable", "thetad.service"),
+        )
+    settings = (("systemctl", "restart", "systemd-sysctl.service"),) if interface is not None else ()
+    return (
+        ("systemd-sysusers", "thetad.conf"),
+        ("systemd-tmpfiles", "--create", "thetad.conf"),
+        *settings,
+        ("systemctl", "daemon-reload"),
+        ("systemctl", "enable", "thetad.service"),
+    )
+
+
+def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool) -> tuple[str, ...]:
+    found = []
+    hidden = next((folder for folder in _HIDDEN if prefix.is_relative_to(folder)), None)
+    if hidden is not None:
+        found.append(
+            f"{prefix}: the service does not see {hidden}: clone to {_PREFIX}, `make -C {_PREFIX} install`, and run "
+            f"{_PREFIX}/{PROGRAM} deploy install"
+        )
+    elif not below(root, prefix / PROGRAM).exists() and root == Path("/"):
+        found.append(f"{prefix / PROGRAM}: is not there: `make -C {prefix} install`, or name another --prefix")
+    if re.search(r"[\s%\\\"']", str(prefix)):
+        found.append(f"{prefix}: blanks, quotes, '%' and '\\' have a meaning in units: clone to another folder")
+    changed = [str(file.target) for file in files if file.state == "changed"]
+    if changed and not force:
+        found.append(
+            f"{', '.join(changed)}: there already, and different: keep your changes in a drop-in (systemctl edit "
+            "thetad) and say --force, which leaves what was there as NAME.old"
+        )
+    if root == Path("/") and not Path("/run/systemd/system").is_dir():
+        found.append("this host was not started by systemd: say --root DIR to prepare the file system of another")
+    return tuple(found)
+
+
+def _run(command: tuple[str, ...]) -> None:
+    shown = " ".join(command)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeployError(f"{shown}: {error}") from error
+    if done.returncode != 0:
+        words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise DeployError(f"{shown}: {words}")

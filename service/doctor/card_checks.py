@@ -1,0 +1,71 @@
+"""Checks of the network cards that a bus is at: facts in, findings out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from service.doctor.facts import Card
+from service.doctor.finding import Finding
+
+#: Drivers of cards whose frames go through USB, which alone takes a good part of a cycle.
+_USB = ("r8152", "ax88179_178a", "asix", "cdc_ether", "cdc_ncm", "lan78xx", "smsc95xx")
+
+
+def check_card(card: Card, others: Sequence[str], coalescing: str | None) -> Iterator[Finding]:
+    """Yield the findings about one card.
+
+    Parameters
+    ----------
+    card : Card
+    others : Sequence[str]
+        Names of all cards of the host.
+    coalescing : str or None
+        What `ethtool -c` prints; None: there is no ethtool.
+    """
+    if not card.exists:
+        known = ", ".join(others) or "none"
+        yield Finding("card", "failed", f"{card.name}: not there", f"name one of: {known}")
+        return
+    yield _state(card)
+    yield _driver(card)
+    yield _managers(card)
+    yield _coalescing(card, coalescing)
+
+
+def _state(card: Card) -> Finding:
+    if not card.up:
+        return Finding("card", "failed", f"{card.name}: down", f"ip link set {card.name} up (as root)")
+    if not card.link:
+        return Finding("card", "failed", f"{card.name}: no link", "plug in the cable, and switch the first drive on")
+    return Finding("card", "ok", f"{card.name}: up, with a link")
+
+
+def _driver(card: Card) -> Finding:
+    value = f"{card.name}: {card.driver or 'virtual'}"
+    if card.wireless or card.driver in _USB:
+        kind = "wireless" if card.wireless else "behind USB"
+        return Finding("card_driver", "failed", f"{value}, {kind}", "use a card on PCI Express")
+    if card.driver is None:
+        return Finding("card_driver", "ok", f"{value}, for simulated drives")
+    return Finding("card_driver", "ok", value)
+
+
+def _managers(card: Card) -> Finding:
+    if not card.managers:
+        return Finding("card_manager", "ok", f"{card.name}: none")
+    value = f"{card.name}: {', '.join(card.managers)}"
+    return Finding("card_manager", "warning", value, f"thetad deploy install --interface {card.name}")
+
+
+def _coalescing(card: Card, text: str | None) -> Finding:
+    name = "card_coalescing"
+    if text is None:
+        return Finding(name, "unknown", f"{card.name}: ethtool is not installed", "apt install ethtool")
+    values = {key: int(value) for key, value in re.findall(r"^([rt]x-usecs):\s*(\d+)$", text, re.M)}
+    if not values:
+        return Finding(name, "not applicable", f"{card.name}: the card has none")
+    value = f"{card.name}: {', '.join(f'{key} {each}' for key, each in sorted(values.items()))}"
+    if not any(values.values()):
+        return Finding(name, "ok", value)
+    return Finding(name, "warning", value, f"ethtool -C {card.name} rx-usecs 0 tx-usecs 0 (as root)")

@@ -1,0 +1,130 @@
+"""A cycle that is tried: a loop like that of an acquisition, which only sleeps, and how late it wakes.
+
+`python -m service.doctor.cycle` runs it in a process of its own, since what it asks for cannot be given back.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from drivers.ethercat.cycle import sleep_until
+from service.doctor.finding import Finding, Verdict
+from service.doctor.needs import Loop
+from service.realtime import RealtimeConfig, apply_realtime
+
+#: Limits, as shares of a cycle.  What a loop does after it has woken takes up to 0.4 of a cycle of 1 ms with nine
+#: drives (docs/decisions/0017): one that wakes more than half a cycle late does not get its frame back in time.
+GOOD, LATE = 0.1, 0.5
+#: Share of the cycles that may be late before the verdict is `failed`.
+MANY = 1e-3
+_TOLD_S = 0.5
+_GRACE_S = 60.0
+
+
+class CycleError(RuntimeError):
+    """The cycle could not be tried."""
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """How late a loop woke [µs]; what it asked for and was refused."""
+
+    cycles: int
+    period_us: float
+    p50_us: float
+    p99_us: float
+    p999_us: float
+    max_us: float
+    late: int  # cycles that began more than half a cycle late
+    refused: tuple[str, ...]
+
+
+def try_cycle(
+    settings: RealtimeConfig, period_ns: int, cycles: int, tell: Callable[[int], None] = lambda _done: None
+) -> CycleResult:
+    """Run `cycles` cycles of `period_ns` in this process, which keeps what `settings` gives it."""
+    lateness_ns = np.zeros(cycles)
+    refused = apply_realtime(settings)
+    now_ns = time.monotonic_ns
+    every = max(1, int(_TOLD_S * 1e9 / period_ns))
+    deadline_ns = now_ns() + period_ns
+    for k in range(cycles):
+        sleep_until(deadline_ns)
+        late_ns = now_ns() - deadline_ns
+        lateness_ns[k] = late_ns
+        if k % every == 0:
+            tell(k)
+        # A deadline that has passed is not made up for: the loop goes on with the next that is to come.
+        deadline_ns += period_ns * (1 + late_ns // period_ns)
+    p50, p99, p999 = np.percentile(lateness_ns, (50.0, 99.0, 99.9)) * 1e-3
+    late = int(np.count_nonzero(lateness_ns > LATE * period_ns))
+    largest = float(lateness_ns.max()) * 1e-3
+    return CycleResult(cycles, period_ns * 1e-3, float(p50), float(p99), float(p999), largest, late, tuple(refused))
+
+
+def try_in_process(loop: Loop, seconds: float) -> CycleResult:
+    """Try a loop's cycle for `seconds` in a process of its own; progress goes to stderr.
+
+    Raises
+    ------
+    CycleError
+        The process ended without a result.
+    """
+    period_ns = round(1e9 / loop.cycle_hz)
+    asked = {"period_ns": period_ns, "cycles": max(1, round(seconds * loop.cycle_hz))}
+    command = [sys.executable, "-m", "service.doctor.cycle", json.dumps(asked), loop.realtime.model_dump_json()]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=seconds + _GRACE_S)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise CycleError(f"the cycle could not be tried: {error}") from error
+    found = json.loads(done.stdout)
+    return CycleResult(**{**found, "refused": tuple(found["refused"])})
+
+
+def judge_cycle(result: CycleResult, arm: str | None) -> Finding:
+    """Return the finding; without an arm that keeps a cycle nothing worse than a warning."""
+    period = result.period_us
+    value = (
+        f"{arm + ': ' if arm else ''}woke late by {result.p50_us:.0f} µs (median), {result.p99_us:.0f} (99 %), "
+        f"{result.p999_us:.0f} (99.9 %), {result.max_us:.0f} at most; {result.late} of {result.cycles} cycles of "
+        f"{period:g} µs by more than {LATE * period:g}"
+    )
+    if result.refused:
+        value += f"; refused: {'; '.join(result.refused)}"
+    verdict: Verdict = "warning"
+    if result.p999_us <= GOOD * period and result.max_us <= LATE * period:
+        verdict = "ok"
+    elif result.late > MANY * result.cycles and arm:
+        verdict = "failed"
+    if verdict == "ok":
+        return Finding("cycle", verdict, value)
+    return Finding(
+        "cycle", verdict, value, "mend the lines above: a priority, a processor of its own, PREEMPT_RT; then try longer"
+    )
+
+
+def main() -> None:
+    """Try a cycle as the arguments say, and print the result as JSON on stdout."""
+    asked, settings = json.loads(sys.argv[1]), RealtimeConfig.model_validate_json(sys.argv[2])
+    cycles = int(asked["cycles"])
+
+    def tell(done: int) -> None:
+        sys.stderr.write(f"\rcycle: {done * 100 // cycles} %")
+        sys.stderr.flush()
+
+    watched = sys.stderr.isatty()
+    result = try_cycle(settings, int(asked["period_ns"]), cycles, tell if watched else lambda _done: None)
+    if watched:
+        sys.stderr.write("\r\033[K")
+    print(json.dumps(asdict(result)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""All checks of this host, in the order of the report, and what they need of the system beyond files."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import rt_core
+from service.config import Config
+from service.doctor.card_checks import check_card
+from service.doctor.cycle import CycleError, judge_cycle, try_in_process
+from service.doctor.facts import card_names, read_card, read_facts
+from service.doctor.finding import Finding
+from service.doctor.host_checks import check_host
+from service.doctor.needs import Loop, Needs, needs_of
+from service.doctor.site_checks import check_cache, check_site
+from service.realtime import RealtimeConfig
+
+_TIME_ERROR = 5
+_STA_UNSYNC = 0x40
+#: Cycle that is tried where the configuration keeps none.
+_ORDINARY = RealtimeConfig(lock_memory=False)
+_ETHTOOL_S = 5.0
+
+
+def examine(config: Config | None, interface: str | None, cycle_s: float) -> Iterator[Finding]:
+    """Yield the findings about this host, as each is made.
+
+    Parameters
+    ----------
+    config : Config or None
+        What is to run here; None: what any arm with a cycle wants, and nothing worse than a warning for its lack.
+    interface : str or None
+        A network card to look at beside those of the configuration.
+    cycle_s : float
+        How long each cycle is tried [s]; 0: not at all.
+    """
+    needs = Needs(interfaces=(interface,) if interface else ()) if config is None else needs_of(config, interface)
+    yield from check_host(read_facts(), needs, synchronised(), file_capabilities(Path(sys.executable).resolve()))
+    if not needs.interfaces:
+        yield Finding("card", "not applicable", "no bus on a network card; --interface names one")
+    for name in needs.interfaces:
+        yield from check_card(read_card(name), card_names(), coalescing(name))
+    yield check_cache(Path(rt_core.__file__ or "").parent)
+    if config is not None:
+        yield from check_site(config)
+    if not cycle_s:
+        return
+    for loop in needs.loops or (Loop("", 1000.0, _ORDINARY),):
+        try:
+            yield judge_cycle(try_in_process(loop, cycle_s), loop.arm or None)
+        except CycleError as error:
+            yield Finding("cycle", "failed", str(error), "look at the lines on stderr")
+
+
+def synchronised() -> bool | None:
+    """Tell whether the kernel's clock is synchronised (adjtimex(2)); None if it does not tell."""
+    timex = ctypes.create_string_buffer(512)  # modes = 0: nothing is changed; larger than struct timex anywhere
+    state = ctypes.CDLL(None, use_errno=True).adjtimex(timex)
+    if state < 0:
+        return None
+    # unsigned modes; long offset, freq, maxerror, esterror; int status
+    (status,) = struct.unpack_from("@i", timex, struct.calcsize("@Illll"))
+    return bool(state != _TIME_ERROR and not status & _STA_UNSYNC)
+
+
+def file_capabilities(path: Path) -> int | None:
+    """Read the permitted capabilities in a file's attribute; None if it cannot be read."""
+    try:
+        raw = os.getxattr(path, "security.capability")
+    except OSError as error:
+        return 0 if error.errno in (errno.ENODATA, errno.ENOTSUP) else None
+    # struct vfs_cap_data: magic and flags, then permitted and inheritable for 32 bits each
+    low, high = struct.unpack_from("<4xI4xI", raw) if len(raw) >= 20 else (0, 0)
+    return int(low | high << 32)
+
+
+def coalescing(interface: str) -> str | None:
+    """Return what `ethtool -c` prints; None if there is no ethtool."""
+    tool = shutil.which("ethtool", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if tool is None:
+        return None
+    command = [tool, "-c", interface]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ETHTOOL_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

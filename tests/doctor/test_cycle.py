@@ -1,0 +1,78 @@
+"""A cycle that is tried: what its process gets, and what its lateness means."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import pytest
+
+from service.doctor.cycle import CycleError, CycleResult, judge_cycle, try_cycle, try_in_process
+from service.doctor.needs import Loop
+from service.realtime import RealtimeConfig
+
+WELL = CycleResult(5000, 1000.0, 5.0, 20.0, 90.0, 450.0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "arm", "verdict"),
+    [
+        ({}, "arm", "ok"),
+        ({"p999_us": 101.0}, "arm", "warning"),
+        ({"max_us": 501.0, "late": 1}, "arm", "warning"),
+        ({"p999_us": 600.0, "max_us": 900.0, "late": 6}, "arm", "failed"),
+        ({"p999_us": 600.0, "max_us": 900.0, "late": 5}, "arm", "warning"),
+        ({"p999_us": 600.0, "max_us": 900.0, "late": 6}, None, "warning"),  # nobody keeps a cycle here
+        # The limits are shares of the cycle: at 250 Hz the same lateness is little.
+        ({"p999_us": 390.0, "max_us": 1900.0, "period_us": 4000.0}, "arm", "ok"),
+    ],
+)
+def test_verdicts(changes: dict[str, float], arm: str | None, verdict: str) -> None:
+    assert judge_cycle(dataclasses.replace(WELL, **changes), arm).verdict == verdict
+
+
+def test_what_was_refused_is_told() -> None:
+    result = dataclasses.replace(WELL, refused=("priority 80: Operation not permitted",))
+    assert "refused: priority 80" in judge_cycle(result, "arm").value
+
+
+def test_a_loop_in_a_process_of_its_own() -> None:
+    loop = Loop("arm", 500.0, RealtimeConfig(lock_memory=False))
+    result = try_in_process(loop, 0.4)
+    assert (result.cycles, result.period_us) == (200, 2000.0)
+    assert 0.0 <= result.p50_us <= result.p99_us <= result.p999_us <= result.max_us
+    assert result.late <= 200
+    assert result.refused == ()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER  # this process has changed nothing
+
+
+def test_what_the_loop_asks_for_and_does_not_get() -> None:
+    loop = Loop("arm", 1000.0, RealtimeConfig(processors=(4095,), lock_memory=False))
+    (refused,) = try_in_process(loop, 0.01).refused
+    assert "4095" in refused
+
+
+def test_a_deadline_that_has_passed_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop of 10 ms in the third cycle is one late cycle, not ten."""
+    import service.doctor.cycle as cycle
+
+    monkeypatch.setattr(cycle, "apply_realtime", lambda settings: [])
+    now = 0
+    woken: list[int] = []
+
+    def sleep(deadline_ns: int) -> None:
+        nonlocal now
+        now = max(now, deadline_ns) + (10_200_000 if len(woken) == 2 else 0)
+        woken.append(deadline_ns)
+
+    monkeypatch.setattr(cycle, "sleep_until", sleep)
+    monkeypatch.setattr(cycle.time, "monotonic_ns", lambda: now)
+    result = try_cycle(RealtimeConfig(), 1_000_000, 6)
+    assert woken == [1_000_000, 2_000_000, 3_000_000, 14_000_000, 15_000_000, 16_000_000]
+    assert (result.late, result.max_us) == (1, 10_200.0)
+
+
+def test_a_process_that_ends_without_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nonexistent/python")
+    with pytest.raises(CycleError, match="could not be tried"):
+        try_in_process(Loop("arm", 1000.0, RealtimeConfig()), 0.01)
