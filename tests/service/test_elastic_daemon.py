@@ -20,9 +20,9 @@ from service.config import ConfigError, parse_config
 from tests.elastic.harmonic_drive import TRUTH, measured, one_after_the_other, record
 from tests.elastic.rig import ROBOT, recording_of
 from tests.service.command_line import thetad
-from tests.service.daemons import await_message, await_status, config, log_lines, processes, replayed, start
+from tests.service.daemons import await_message, await_status, config, log_lines, replayed, start
 
-FORGETTING = 0.998  # 5 s of memory, nearly the time in which all loads are seen
+FORGETTING = 0.996  # 2.5 s of motion weigh: much less than all loads take, but the change is over before the end
 
 
 @pytest.fixture(scope="module")
@@ -98,22 +98,26 @@ def test_a_drop_of_stiffness_is_followed_through_a_restart(rig: Path, tmp_path: 
             assert 0.0 < drop_s - before["row_t"] < 1.5
             assert until(drop_s + 3.0)["changing"]
 
-            entry = processes(control)["rig/estimator"]
-            os.kill(entry["pid"], signal.SIGKILL)
-            found = await_status(
-                control,
-                lambda found: (
-                    found["rig/estimator"]["pid"] != entry["pid"]
-                    and found["rig/estimator"]["info"].get("state") == "drained"
-                ),
-            )["rig/estimator"]["info"]
-            assert found["resumed"] is True
+            def drained(besides: int = 0) -> dict[str, Any]:
+                found = await_status(
+                    control,
+                    lambda found: (
+                        found["rig/estimator"]["pid"] != besides
+                        and found["rig/estimator"]["info"].get("state") == "drained"
+                    ),
+                )
+                return found["rig/estimator"]
+
+            ended = drained()
             last = control.request("snapshot")["elastic"]["elbow"]
-            rate_hz = (before["updates"] - first["updates"]) / (drop_s - 1.0)
-            assert last["updates"] > rate_hz * (drop_s + 10.0)  # more than have come since it was killed
             assert not last["changing"]
             held(last, DROP)
             assert last["innovation"].keys() == {"motor", "sensor"}
+            os.kill(ended["pid"], signal.SIGKILL)
+            assert drained(ended["pid"])["info"]["resumed"] is True
+            resumed = control.request("snapshot")["elastic"]["elbow"]
+            for name in ("parameters", "updates", "frames", "valid", "changing"):
+                assert resumed[name] == last[name], name
             steps = [b.envelope.t_ns - a.envelope.t_ns for a, b in pairwise(heard)]
             assert 0.09e9 < sorted(steps)[len(steps) // 2] < 0.11e9  # 10 a second
 
