@@ -103,6 +103,7 @@ def test_a_drop_of_stiffness_is_followed_through_a_restart(rig: Path, tmp_path: 
                     control,
                     lambda found: (
                         found["rig/estimator"]["pid"] != besides
+                        and found["rig/estimator"]["state"] == "ready"
                         and found["rig/estimator"]["info"].get("state") == "drained"
                     ),
                 )
