@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from drivers.ads.config import AdsConfig, AxisTable
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from service.elastic_config import ElasticConfig
 from service.guiding_config import UNABLE, GuidingConfig
 from service.jobs.config import JobsConfig, ReidentifyConfig
 from service.realtime import RealtimeConfig
@@ -157,6 +158,7 @@ class PublishConfig(_Table):
 
     estimate_hz: float = Field(50.0, gt=0.0, le=10_000.0)
     torque_hz: float = Field(100.0, gt=0.0, le=10_000.0)
+    elastic_hz: float = Field(10.0, gt=0.0, le=1000.0)  # of each joint of [[arm.elastic]]
 
 
 class StateConfig(_Table):
@@ -188,6 +190,7 @@ class ArmConfig(_Table):
     guiding: GuidingConfig | None = None  # None: it is not guided by hand
     realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
+    elastic: tuple[ElasticConfig, ...] = ()  # joints whose springs are estimated beside it
     publish: PublishConfig = PublishConfig()
     state: StateConfig = StateConfig()
     recorder: RecorderConfig | None = None
@@ -219,6 +222,14 @@ class ArmConfig(_Table):
             raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
         if self.motion is not None:
             raise ValueError("guiding: [arm.motion] moves this arm: take one of the two tables out")
+        return self
+
+    @model_validator(mode="after")
+    def _one_spring_a_joint(self) -> ArmConfig:
+        joints = [spring.joint for spring in self.elastic]
+        twice = sorted({joint for joint in joints if joints.count(joint) > 1})
+        if twice:
+            raise ValueError(f"elastic: two tables are of joint {', '.join(twice)}; keep one")
         return self
 
     @field_validator("name")
@@ -301,6 +312,7 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("arm", "realtime"): RealtimeConfig,
     ("arm", "safety"): SafetyConfig,
     ("arm", "guiding"): GuidingConfig,
+    ("arm", "elastic"): ElasticConfig,
     ("arm", "driver", "ads"): AdsConfig,
     ("arm", "driver", "ads", "axis"): AxisTable,
     ("arm", "driver", "ethercat"): EthercatConfig,
@@ -438,6 +450,8 @@ def _resolve(config: Config, base: Path) -> Config:
     arms = []
     for arm in config.arm:
         update: dict[str, Any] = {"model": absolute(arm.model)}
+        if arm.elastic:
+            update["elastic"] = tuple(s.model_copy(update={"model": absolute(s.model)}) for s in arm.elastic)
         if isinstance(arm.driver, ReplayConfig):
             update["driver"] = arm.driver.model_copy(update={"recording": absolute(arm.driver.recording)})
         elif isinstance(arm.driver, SimConfig) and (arm.driver.robot or "").endswith((".toml", ".urdf")):

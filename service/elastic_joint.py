@@ -15,6 +15,7 @@ from rt_core.batch.elastic.rows import Drive, ElasticRows, elastic_rows
 from rt_core.batch.preprocess import DataError, SignalSettings
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
+from service.elastic_start import NoStartError, online_start, top_velocity
 
 if TYPE_CHECKING:
     from service.jobs.kinds.elastic_joint import ElasticJointJob
@@ -46,7 +47,7 @@ class ElasticJointError(ValueError):
 class JointSignals:
     """Channels (N,) of one joint: angles of link and motor (motor side, zero taken off), torques of motor and sensor.
 
-    `torque_constant` is None where the motor's torque is not from a current.
+    `torque_constant` is None where the motor's torque is not from a current; `motor_offset` [rad] is the zero.
     """
 
     recording: Recording
@@ -57,11 +58,17 @@ class JointSignals:
     theta_in: FloatArray
     motor_torque: FloatArray
     sensor_torque: FloatArray | None
+    motor_offset: float
 
     @property
     def name(self) -> str:
         """Name of the joint."""
         return self.recording.joint_names[self.index]
+
+    @property
+    def top_velocity(self) -> float:
+        """Velocity [rad/s] that no frame has but those with a wrong angle."""
+        return top_velocity(self.recording.t, self.theta_in / self.drive.gear_ratio, self.theta_out)
 
 
 @dataclass(frozen=True)
@@ -174,8 +181,8 @@ def joint_signals(p: ElasticJointJob, recording: Recording, model: RobotModel | 
     """
     j = _joint(p, recording)
     drive, constant, offset = _drive(p, recording.joint_names[j], model)
-    theta_out, theta_in, motor_torque, sensor_torque = _channels(p, recording, j, drive.gear_ratio, constant)
-    return JointSignals(recording, j, drive, constant, theta_out, theta_in - offset, motor_torque, sensor_torque)
+    theta_out, theta_in, motor, sensor = _channels(p, recording, j, drive.gear_ratio, constant)
+    return JointSignals(recording, j, drive, constant, theta_out, theta_in - offset, motor, sensor, offset)
 
 
 def _joint(p: ElasticJointJob, recording: Recording) -> int:
@@ -311,7 +318,25 @@ def _document(
         "stage": found.stage,
         **fits[-1],
         "other_fits": fits[:-1],
+        "online_start": _online_start(p, signals, min_velocity, found),
     }
+
+
+def _online_start(
+    p: ElasticJointJob, signals: JointSignals, min_velocity: float, found: ElasticJoint
+) -> dict[str, Any]:
+    """Return what a daemon's estimate begins with, or the `reason` why none can."""
+    try:
+        return online_start(
+            found,
+            motor_offset=signals.motor_offset,
+            cutoff_hz=p.cutoff_hz,
+            min_velocity=min_velocity,
+            smoothing=p.smoothing,
+            top_velocity=signals.top_velocity,
+        ).model_dump()
+    except NoStartError as error:
+        return {"reason": str(error)}
 
 
 def _fit(fit: ElasticFit) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from rt_core.online import OnlineEstimator
 from rt_core.types import BoolArray, FloatArray
 from service.active import ActiveModel, SavedModel
 from service.control import ControlError
+from service.elastic_tracking import elastic_tracking
 from service.feed import FrameFeed
 from service.guiding_source import GuidingSource
 from service.process import Child, Handler, resident_mb
@@ -73,9 +74,13 @@ class Estimation:
         self.source = self.feed.wait_for_meta(child)
         has_dq = "dq" in self.source["channels"]
         self.inputs = Inputs(model, has_dq)
-        self.estimator = OnlineEstimator(model, settings, float(self.source["rate_hz"]), has_dq=has_dq)
+        rate_hz = float(self.source["rate_hz"])
+        self.estimator = OnlineEstimator(model, settings, rate_hz, has_dq=has_dq)
+        where = f"arm {self.arm.name}: elastic"
+        self.elastic = elastic_tracking(self.arm, model, self.source["channels"], rate_hz, where)
         began = time.monotonic()
         self.estimator.warm_up()
+        self.elastic.warm_up()
         child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
         directory = child.config.state_dir / self.arm.name
         directory.mkdir(parents=True, exist_ok=True)
@@ -94,7 +99,7 @@ class Estimation:
         self._save_failed = ""  # as it was logged last
         self._aside_writer = ThreadPoolExecutor(1, "window")
         self._next_save_ns = 0
-        self._seq = dict.fromkeys(("estimate", "torque", "meta", "status", "stats", "event"), 0)
+        self._seq = dict.fromkeys(("estimate", "torque", "elastic", "meta", "status", "stats", "event"), 0)
         self._time = (0, 0)
         self._estimate_ns = round(1e9 / self.arm.publish.estimate_hz)
         self._torque_ns = round(1e9 / self.arm.publish.torque_hz)
@@ -133,6 +138,7 @@ class Estimation:
     def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
         if restart is not None:
             self.estimator.mark_gap(restart)
+            self.elastic.mark_gap()
             self.window.clear()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
         frame = message.frame
@@ -143,6 +149,7 @@ class Estimation:
             self._window_ns = frame.t_bus_ns
         self._drained = False
         self._time = (frame.t_bus_ns, frame.t_host_ns)
+        self.elastic.push(frame, masked=guided)
         values = self.inputs(frame)
         if values is None:
             self.unusable += 1
@@ -163,6 +170,8 @@ class Estimation:
                 self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
             self._publish_estimate()
+        if (said := self.elastic.due(t_ns)) is not None:
+            self._publish("elastic", said)
         spent_ns = time.monotonic_ns() - began_ns
         self._steps += 1
         self._step_ns += spent_ns
@@ -175,6 +184,8 @@ class Estimation:
         if self.feed.ended and not self._drained:
             self._drained = True
             self._publish_estimate()
+            if self.arm.elastic:
+                self._publish("elastic", {"joints": self.elastic.documents()})
             self._save_now()
             self._next_report_ns = 0
             self.child.log.info("drained", **self.feed.counts())
@@ -252,8 +263,10 @@ class Estimation:
     def _on_event(self, kind: str, text: str, data: dict[str, Any]) -> None:
         """Tell the supervisor and the subscribers of an event."""
         self.child.event(kind, text, **data)
-        body = {"event": kind, "text": text, "data": data}
-        self._send(BodyMessage(self.arm.name, "event", self._envelope("event", self._time[0]), body))
+        self._publish("event", {"event": kind, "text": text, "data": data})
+
+    def _publish(self, kind: str, body: Mapping[str, Any]) -> None:
+        self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
 
     def _status(self) -> dict[str, Any]:
         state = "drained" if self._drained else "running" if self.feed.received else "waiting"
@@ -267,15 +280,12 @@ class Estimation:
         }
 
     def _report(self) -> None:
-        def send(kind: str, body: Mapping[str, Any]) -> None:
-            self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
-
         self.active.watch_temperature()
         source = {key: value for key, value in self.feed.meta.items() if key not in self.meta}
-        send("meta", {**source, **self.meta})
-        send("status", self._status())
+        self._publish("meta", {**source, **self.meta})
+        self._publish("status", self._status())
         steps = max(1, self._steps)
-        send(
+        self._publish(
             "stats",
             {
                 "rate_hz": float(self._steps),
@@ -306,13 +316,18 @@ class Estimation:
             self.estimator.reset()
             self.child.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
             return False, None
+        self.elastic.restore(state, self._on_elastic_ignored)
         self.feed.resume(*position)
         self.child.log.info("state_resumed", path=str(self.path), source_epoch=position[0], next_seq=position[1])
         return True, saved
 
     def _state(self) -> dict[str, Any]:
         epoch, expected = self.feed.position
-        return {**self.estimator.state(), **self.active.state(), "feed_epoch": epoch, "feed_expected": expected}
+        models = self.estimator.state() | self.active.state() | self.elastic.state()
+        return {**models, "feed_epoch": epoch, "feed_expected": expected}
+
+    def _on_elastic_ignored(self, joint: str, reason: str) -> None:
+        self.child.log.warning("elastic_state_ignored", joint=joint, reason=reason)
 
     def _save_now(self) -> None:
         self._writer.save(self._state())
@@ -347,6 +362,7 @@ class Estimation:
             "lost": report.lost,
             "resets": report.resets,
             "temperatures": None if temperatures is None else temperatures.plain,
+            "elastic": self.elastic.documents(),
             "meta": self.meta,
             "source": self.feed.meta,
             "path": str(self.path),
@@ -354,6 +370,7 @@ class Estimation:
 
     def _on_reset(self, args: dict[str, Any]) -> dict[str, Any]:
         self.estimator.reset()
+        self.elastic.reset()
         self._save_now()  # or a restart would bring back what was to be forgotten
         self._next_estimate_ns = self._next_torque_ns = _NEVER
         self.child.log.info("estimator_reset")

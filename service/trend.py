@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -33,12 +35,15 @@ class Trend:
     events : list of TrendEvent
     restarts : int
         How often estimates of other parameters began; what was before is not kept.
+    joints : dict of str to Trend
+        Of springs and friction of elastic joints, by joint; they have no events.
     """
 
     names: list[str] = field(default_factory=list)
     units: list[str] = field(default_factory=list)
     events: list[TrendEvent] = field(default_factory=list)
     restarts: int = 0
+    joints: dict[str, Trend] = field(default_factory=dict)
     _rows: list[tuple[float, FloatArray, FloatArray, BoolArray]] = field(default_factory=list)
     _hash: str = ""
     _stride: int = 1
@@ -59,11 +64,14 @@ class Trend:
                 self.restarts += 1
                 self._rows, self._stride, self._count = [], 1, 0
         self._hash = message.hash
+        known = np.array([status == "estimated" for status in message.status], dtype=np.bool_)
+        self._take(t, message.theta.copy(), message.std.copy(), known)
+
+    def _take(self, t: float, theta: FloatArray, std: FloatArray, known: BoolArray) -> None:
         self._count += 1
         if (self._count - 1) % self._stride:
             return
-        known = np.array([status == "estimated" for status in message.status], dtype=np.bool_)
-        self._rows.append((t, message.theta.copy(), message.std.copy(), known))
+        self._rows.append((t, theta, std, known))
         if len(self._rows) > MOST:
             self._rows = self._rows[::2]
             self._stride *= 2
@@ -76,6 +84,19 @@ class Trend:
         elif message.kind == "event":
             told = str(message.body.get("event", "")), str(message.body.get("text", ""))
             self.events.append(TrendEvent(message.envelope.t_ns * 1e-9, *told))
+        elif message.kind == "elastic":
+            for joint, said in message.body.get("joints", {}).items():
+                self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, said["parameters"])
+
+    def _spring(self, t: float, parameters: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take what is known of an elastic joint at `t` [s]."""
+        if list(parameters) != self.names:
+            self._rows, self._stride, self._count = [], 1, 0
+        self.names = list(parameters)
+        self.units = [str(p["unit"]) for p in parameters.values()]
+        numbers = np.array([(p["value"], p["std"]) for p in parameters.values()], dtype=np.float64)  # null is NaN
+        known = np.array([p["status"] in ("determined", "weak") for p in parameters.values()], dtype=np.bool_)
+        self._take(t, numbers[:, 0], numbers[:, 1], known)
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
         """Return times (N,) [s], values (N, p), standard deviations (N, p), and where they are estimated (N, p)."""

@@ -22,7 +22,7 @@ from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 VERSION = 1
-KINDS = ("frame", "estimate", "torque", "status", "stats", "meta", "event")
+KINDS = ("frame", "estimate", "torque", "elastic", "status", "stats", "meta", "event")
 
 MAX_MESSAGE = 1 << 20  # bytes of a payload; also the MAXMSGSIZE of the sockets that carry them
 MAX_REPLY = 1 << 24  # of a reply on the control socket, which may hold a covariance matrix
@@ -123,7 +123,7 @@ class TorqueMessage:
 
 @dataclass(slots=True)
 class BodyMessage:
-    """A status, stats, meta or event message: `body` is a map of plain values, documented in docs/wire.md."""
+    """An elastic, status, stats, meta or event message: `body` is a map of plain values, documented in docs/wire.md."""
 
     arm: str
     kind: str
@@ -425,6 +425,7 @@ _DECODERS: dict[str, Callable[[str, Envelope, dict[str, Any]], Message]] = {
     "frame": _decode_frame,
     "estimate": _decode_estimate,
     "torque": _decode_torque,
+    "elastic": _decode_body,
     "status": _decode_body,
     "stats": _decode_body,
     "meta": _decode_body,

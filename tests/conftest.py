@@ -43,6 +43,7 @@ DAEMON = (
     "service/test_daemon.py",
     "service/test_demo.py",
     "service/test_drift_*.py",
+    "service/test_elastic_daemon.py",
     "service/test_fuzz_daemon.py",
     "service/test_guiding_daemon.py",
     "service/test_hostile.py",

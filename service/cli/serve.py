@@ -54,6 +54,7 @@ def check(config: Any, origin: str) -> int:
     """Load every robot, open every source and build every estimator's settings; raises what is wrong."""
     from drivers.robot_file import RobotError
     from service.config import BusConfig, ConfigError
+    from service.elastic_tracking import elastic_tracking
     from service.sources import check_source, load_arm_robot, make_driver, online_settings
 
     arms = []
@@ -67,6 +68,8 @@ def check(config: Any, origin: str) -> int:
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         with make_driver(arm, robot.model) as driver:
             check_source(arm, robot.model, driver.info)
+            where = f"{origin}: arm[{index}].elastic"
+            elastic_tracking(arm, robot.model, driver.info.channels, driver.info.rate_hz, where)
             arms.append(
                 {
                     "arm": arm.name,

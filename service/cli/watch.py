@@ -15,6 +15,7 @@ from service.cli.remote import add_key_flags, key_of
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from service.client import BodyMessage, EstimateMessage, Message, Subscriber
     from service.trend import Trend
@@ -76,6 +77,7 @@ class View:
         self.estimate: EstimateMessage | None = None
         self.meta: dict[str, Any] = {}
         self.status: dict[str, Any] = {}
+        self.elastic: dict[str, dict[str, Any]] = {}  # what is known of each elastic joint
         self.trend: Trend | None = None
         self._arrivals: deque[float] = deque(maxlen=100)
 
@@ -102,6 +104,8 @@ class View:
             self.meta = message.body
         elif message.kind == "status":
             self.status = message.body
+        elif message.kind == "elastic":
+            self.elastic |= message.body.get("joints", {})
 
     @property
     def complete(self) -> bool:
@@ -150,6 +154,7 @@ class View:
             "messages_lost": stream.lost,
             "source": self.status.get("source", "unknown"),
             "temperature": self.status.get("temperature"),
+            "elastic": self.elastic,
             "hash": estimate.hash,
             "parameters": parameters,
         }
@@ -159,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from service.client import ClientTimeoutError, Subscriber
 
-    arm, kinds = arguments.arm, ["estimate", "meta", "status"]
+    arm, kinds = arguments.arm, ["estimate", "elastic", "meta", "status"]
     view = View(arm)
     if arguments.report is not None:
         from service.trend import Trend
@@ -246,7 +251,10 @@ def table(view: View, stream: Subscriber) -> Table:
         f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
     )
     told = (summary["temperature"] or {}).get("reason") or None
-    result = Table(title=title, title_justify="left", caption=told and Text(told, style="red"), caption_justify="left")
+    lines = [Text(told, style="red")] if told else []
+    lines += [_spring(joint, said) for joint, said in sorted(summary["elastic"].items())]
+    caption = Text("\n").join(lines) if lines else None
+    result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):
         result.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
     colours = {"estimated": "green", "invalid": "red", "stale": "yellow"}
@@ -260,3 +268,20 @@ def table(view: View, stream: Subscriber) -> Table:
             "yes" if row["excited"] else "no",
         )
     return result
+
+
+def _spring(joint: str, said: dict[str, Any]) -> Text:
+    """One line about an elastic joint: its stiffness, or why there is none."""
+    from rich.text import Text
+
+    k1 = said["parameters"]["k1"]
+    if k1["value"] is None:
+        return Text(f"{joint}: k1 undetermined: {k1['reason']}")
+    text = (
+        f"{joint}: k1 {k1['value']:.5g} {k1['unit']}, 95 % {k1['lower']:.5g} to {k1['upper']:.5g}, {k1['status']}, "
+        f"λ {said['lam']:.5f}"
+    )
+    open_ = [name for name, parameter in said["parameters"].items() if parameter["value"] is None]
+    text += f"; undetermined: {', '.join(open_)}" if open_ else ""
+    text += "; the joint is changing" if said["changing"] else ""
+    return Text(text if said["valid"] else f"{text}; not valid: {said['reason']}", style="" if said["valid"] else "red")

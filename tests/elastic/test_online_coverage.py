@@ -8,7 +8,7 @@ import pytest
 from rt_core.batch.elastic.identify import ElasticFit, identify_elastic_joint
 from rt_core.batch.elastic.rows import Drive
 from rt_core.online.elastic import DeflectionErrors, ElasticEstimate, ElasticJointEstimator
-from service.elastic_online import deflection_errors
+from service.elastic_start import deflection_errors
 from tests.elastic.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
 from tests.elastic.test_coverage import eccentric
 

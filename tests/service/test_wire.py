@@ -91,7 +91,7 @@ def torques(draw: st.DrawFn) -> wire.TorqueMessage:
 BODIES = st.builds(
     wire.BodyMessage,
     arm=ARMS,
-    kind=st.sampled_from(["status", "stats", "meta", "event"]),
+    kind=st.sampled_from(["elastic", "status", "stats", "meta", "event"]),
     envelope=ENVELOPES,
     body=st.dictionaries(st.text(max_size=8).map("x".__add__), PLAIN, max_size=4),
 )

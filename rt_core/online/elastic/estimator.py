@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from rt_core.online.elastic.errors import DeflectionErrors
 from rt_core.online.elastic.evidence import Evidence, evidence
 from rt_core.online.elastic.filters import elastic_taps
 from rt_core.online.elastic.report import ElasticEstimate
+from rt_core.online.elastic.saved_state import owner_of, saved, take_saved
 from rt_core.online.elastic.settings import ElasticOnlineSettings
 from rt_core.online.elastic.stream import CHANNELS, restart, take_frames
 from rt_core.online.filters import low_pass
@@ -118,6 +120,7 @@ class ElasticJointEstimator:
         self._theta, self._power = np.zeros(p), np.zeros(p)
         self._R, self._short = np.zeros((p, width)), np.zeros((2, p, width))
         self._level = np.zeros((rows, m.LEVELS))
+        self._owner = owner_of(drive, start, self.rate_hz, settings, lag_s, zero, errors)
         self._work = (np.zeros((rows + p, width)), np.zeros((3, width)), self._units, self._start)
         self._s, self._ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
         updates_hz = rate_hz / factor
@@ -220,12 +223,38 @@ class ElasticJointEstimator:
         s[m.TIME], s[m.LAM] = np.nan, self.settings.constant or 1.0
         self._ints[[m.UPDATES, m.REJECTED_RUN]] = 0
 
+    # -- state ----------------------------------------------------------------------------------
+
+    @property
+    def _learned(self) -> dict[str, FloatArray]:
+        return {"theta": self._theta, "R": self._R, "power": self._power, "level": self._level}
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on later: plain numbers, a text and arrays."""
+        return saved(self._owner, self._learned, self._s, self._ints)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state; the filters start anew, and so does what the last seconds told.
+
+        Raises
+        ------
+        ValueError
+            If the state is of another start, drive or settings, or damaged; then nothing has changed.
+        """
+        take_saved(state, self._owner, self._learned, self._s, self._ints)
+        self.mark_gap()
+
     # -- results --------------------------------------------------------------------------------
 
     @property
     def theta(self) -> FloatArray:
         """(p,) the present estimate, whether it is determined or not, a copy."""
         return np.asarray(self._theta * self._units)
+
+    @property
+    def time_s(self) -> float:
+        """Instant of the newest row [s]; NaN before the first."""
+        return float(self._s[m.TIME])
 
     @property
     def std(self) -> FloatArray:
