@@ -18,10 +18,10 @@ S = 1_000_000_000
 NOW = 1000 * S
 
 
-def process(role: str, state: str = "ready", silent_s: float = 0.1, error: str = "", **info: Any) -> dict[str, Any]:
-    """A process's entry in the daemon's status."""
+def process(role: str, ready: str = "ready", silent_s: float = 0.1, error: str = "", **info: Any) -> dict[str, Any]:
+    """A process's entry in the daemon's status; `ready` is its own state, what it tells of itself is in `info`."""
     return {
-        "name": f"a/{role}", "role": role, "state": state, "silent_s": silent_s, "last_error": error, "info": info,
+        "name": f"a/{role}", "role": role, "state": ready, "silent_s": silent_s, "last_error": error, "info": info,
     }  # fmt: skip
 
 
