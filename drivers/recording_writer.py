@@ -102,8 +102,8 @@ class RecordingWriter:
         self.frames += 1
 
     @property
-    def bytes(self) -> int:
-        """Size of the file so far; a chunk in progress is no part of it."""
+    def size(self) -> int:
+        """Bytes of the file so far; a chunk in progress is no part of it."""
         if self._stream is not None:
             self._bytes = self._stream.tell()
         return self._bytes

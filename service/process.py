@@ -208,10 +208,10 @@ class Child:
             error = message.get("error")
             then(message.get("result"), None if error is None else ControlError(error["type"], error["message"]))
 
-    def event(self, kind: str, text: str, ids: Mapping[str, int] | None = None, **data: Any) -> None:
+    def event(self, kind: str, text: str, ids: Any = None, **data: Any) -> None:
         """Tell the supervisor of something that has happened: `text` for people, plain `data` for programs.
 
-        `ids` go into the log, to find the messages that it rests on by: epochs, numbers.
+        `ids`, a map of epochs and numbers, goes into the log, to find the messages that it rests on by.
         """
         self._send({"type": "event", "event": kind, "text": text, "data": data, "ids": dict(ids or {})})
 

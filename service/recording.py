@@ -132,7 +132,7 @@ class Recorder:
         except RecordingError as error:
             self.error = str(error)
             self.child.log.error("recording_failed", reason=self.error)
-        self._bytes += writer.bytes
+        self._bytes += writer.size
         lost = self.feed.lost - self._lost_before
         self.child.log.info("recording_closed", path=str(writer.path), frames=writer.frames, lost=lost)
 
@@ -174,7 +174,7 @@ class Recorder:
             "owner": self.owner,
             "files": self.files,
             "written": self.written,
-            "bytes": self._bytes + (0 if self.writer is None else self.writer.bytes),
+            "bytes": self._bytes + (0 if self.writer is None else self.writer.size),
             "error": self.error,
             **self.feed.counts(),
         }
