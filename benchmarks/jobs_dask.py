@@ -34,7 +34,7 @@ _PATIENCE_S = 1800.0
 
 def configuration(directory: Path, jobs: dict[str, Any]) -> Config:
     """A daemon with a simulated arm that takes little time, and jobs as given."""
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     daemon = {"name": "dask", "state_dir": str(directory), "log_level": "warning", **ports}
     arm = {"name": "arm", "robot": "space6", "driver": {"kind": "sim", "settings": {"rate_hz": 50.0}}}
     table = {"daemon": daemon, "jobs": {"priority": "normal", **jobs}, "arm": [arm]}

@@ -36,7 +36,7 @@ KINDS = ("frame", "estimate", "torque")
 
 def configuration(directory: Path) -> Config:
     """One simulated arm, recorded, on free ports."""
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     arm = {
         "name": ROBOT,
         "robot": ROBOT,

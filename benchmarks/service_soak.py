@@ -45,7 +45,7 @@ LEAST_HZ = {"frames": RATE_HZ, "estimates": 150.0}  # messages a second of each 
 
 def configuration(directory: Path, duration_s: float) -> Config:
     """Two simulated arms, the first one recorded, on free ports."""
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     arms: list[dict[str, Any]] = [
         {"name": name, "robot": name, "driver": {"kind": "sim", "settings": {"rate_hz": RATE_HZ, "seed": k + 1}}}
         for k, name in enumerate(ARMS)

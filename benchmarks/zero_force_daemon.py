@@ -89,7 +89,7 @@ class Bench:
             "state": {"resume": False},
             "recorder": {"enabled": False, "directory": str(folder / "recordings")},
         }
-        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
         config = parse_config({"daemon": {"state_dir": str(folder / "state"), **ports}, "arm": [arm]}, "bench", folder)
         self.daemon = DaemonProcess(config, folder / "log").start(timeout_s=240.0)
         self.control = Control(self.daemon.endpoints["control"])

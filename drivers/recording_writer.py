@@ -67,6 +67,7 @@ class RecordingWriter:
         self.path = Path(path)
         self.meta = meta
         self.frames = 0
+        self._bytes = 0
         self._chunk_ns = int(chunk_s * 1e9)
         self._chunk_bytes = chunk_bytes
         self._first_ns = 0
@@ -100,6 +101,13 @@ class RecordingWriter:
         self._pending_bytes += len(data)
         self.frames += 1
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file so far; a chunk in progress is no part of it."""
+        if self._stream is not None:
+            self._bytes = self._stream.tell()
+        return self._bytes
+
     def flush(self) -> None:
         """Close the chunk in progress and hand it to the operating system; raises `RecordingWriteError`."""
         if self._stream is None:
@@ -117,6 +125,7 @@ class RecordingWriter:
         stream = self._stream
         try:
             self._writer.finish()
+            self._bytes = stream.tell()
             stream.close()
         except OSError as error:
             raise self._failed(error) from error

@@ -29,6 +29,7 @@ from rt_core.model.robot import RobotModel
 from service.config import ArmConfig, BusConfig, ReplayConfig
 from service.control import ControlError
 from service.feed import marker
+from service.loop_statistics import LoopStatistics
 from service.motion import MotionPlayer
 from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, readable
 from service.realtime import RealtimeConfig, apply_realtime
@@ -138,7 +139,8 @@ class Acquisition:
         self._end_s = 0.0  # by then it ends, whatever moves
         self._next_tick_ns = 0
         self._next_report_ns = 0
-        self._cost_ns = 0
+        self.loop = LoopStatistics(self.info.rate_hz * pace_of(arm))
+        self._cost_ns = 0  # of the turns that have been told of
         self._cost_max_ns = 0
         self._last_report: dict[str, Any] = {}  # of a driver that has been closed
         self._reported = (0, time.monotonic_ns())
@@ -185,8 +187,8 @@ class Acquisition:
                 self._move(self.runs, frame)
             self._publish_frame(frame)
             now_ns = time.monotonic_ns()
+            self.loop.add(began_ns, now_ns)
             cost_ns = now_ns - began_ns
-            self._cost_ns += cost_ns
             if cost_ns > self._cost_max_ns:
                 self._cost_max_ns = cost_ns
             if now_ns >= self._next_tick_ns:
@@ -380,12 +382,12 @@ class Acquisition:
             "stats",
             {
                 "rate_hz": count * 1e9 / span_ns if span_ns else 0.0,
-                "cost_mean_us": self._cost_ns / count * 1e-3 if count else 0.0,
+                "cost_mean_us": (self.loop.execution.sum_ns - self._cost_ns) / count * 1e-3 if count else 0.0,
                 "cost_max_us": self._cost_max_ns * 1e-3,
                 "ignored": self.ignored,
             },
         )
-        self._cost_ns = self._cost_max_ns = 0
+        self._cost_ns, self._cost_max_ns = self.loop.execution.sum_ns, 0
 
     def _publish_status(self) -> None:
         self._publish(
@@ -405,6 +407,9 @@ class Acquisition:
         status: dict[str, Any] = {}
         if isinstance(self.driver, Reporting):
             status["source"] = self._last_report if self.state == "ended" else self.driver.report()
+        if not self.info.lossless:  # a source that waits for others has no cycle to keep
+            skipped = status.get("source", {}).get("overruns")  # told by a loop of the driver's own
+            status["loop"] = self.loop.report() | ({} if skipped is None else {"overruns": skipped})
         if self.player is not None:
             status["motion"] = {"state": self.player.state, "reason": self.player.reason}
         if self.runs is not None:
@@ -423,6 +428,13 @@ class Acquisition:
     def close(self) -> None:
         """Release the driver."""
         self.driver.close()
+
+
+def pace_of(arm: ArmConfig) -> float:
+    """Seconds of the source's clock that pass in a second; 1 for a source without a pace."""
+    driver = arm.driver
+    pace = driver.speed if isinstance(driver, ReplayConfig) else getattr(driver, "pace", 1.0)
+    return 1.0 if pace == "max" else float(pace)
 
 
 def main(child: Child) -> None:

@@ -75,6 +75,9 @@ class DaemonConfig(_Table):
     frames_port: Port = 9870  # 0: any free port, printed when ready
     estimates_port: Port = 9871
     control_port: Port = 9873
+    http: bool | None = None  # answer HTTP; None: unless clients need a key, and there is no token
+    http_port: Port = 9874
+    http_token_file: Path | None = None  # its token is asked of whoever asks by HTTP
     exit_at_end: bool = False  # stop when every source has ended and every frame is worked off
     hang_s: float = Field(10.0, ge=1.0, le=600.0)  # a process silent for so long is killed and restarted
     start_s: float = Field(300.0, ge=1.0, le=3600.0)  # longest time to become ready, with compilation
@@ -97,11 +100,31 @@ class DaemonConfig(_Table):
         """Whether the public sockets are encrypted, and only clients with a key are let in."""
         return self.require_keys or not ipaddress.IPv4Address(self.bind).is_loopback
 
+    @property
+    def serves_http(self) -> bool:
+        """Whether HTTP is answered: by default where nobody needs a key, or whoever asks has a token."""
+        return self.http if self.http is not None else not self.keyed or self.http_token_file is not None
+
+    @property
+    def http_bind(self) -> str:
+        """Address of HTTP: loopback always, for nothing is encrypted."""
+        return self.bind if ipaddress.IPv4Address(self.bind).is_loopback else "127.0.0.1"
+
     @model_validator(mode="after")
     def _distinct_ports(self) -> DaemonConfig:
-        ports = [port for port in (self.frames_port, self.estimates_port, self.control_port) if port]
+        ports = [self.frames_port, self.estimates_port, self.control_port]
+        ports = [port for port in [*ports, *([self.http_port] if self.serves_http else [])] if port]
         if len(set(ports)) < len(ports):
-            raise ValueError("frames_port, estimates_port and control_port must differ")
+            raise ValueError("frames_port, estimates_port, control_port and http_port must differ")
+        return self
+
+    @model_validator(mode="after")
+    def _http_needs_a_token(self) -> DaemonConfig:
+        if self.http and self.keyed and self.http_token_file is None:
+            raise ValueError(
+                "http: clients of this daemon need a key, and HTTP knows none: name a file with a token in "
+                "http_token_file, or leave http out"
+            )
         return self
 
 
@@ -460,7 +483,10 @@ def _resolve(config: Config, base: Path) -> Config:
             update["recorder"] = arm.recorder.model_copy(update={"directory": absolute(arm.recorder.directory)})
         arms.append(arm.model_copy(update=update))
     daemon = config.daemon.model_copy(
-        update={key: absolute(getattr(config.daemon, key)) for key in ("state_dir", "runtime_dir", "keys_dir")}
+        update={
+            key: absolute(getattr(config.daemon, key))
+            for key in ("state_dir", "runtime_dir", "keys_dir", "http_token_file")
+        }
     )
     folders = None if config.jobs.folders is None else tuple(absolute(folder) for folder in config.jobs.folders)
     jobs = config.jobs.model_copy(update={"folders": folders})

@@ -79,7 +79,7 @@ class Demonstration:
             "recorder": {"directory": str(directory)},
             "state": {"resume": False},
         }
-        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
         daemon = {"name": "demo", "state_dir": str(directory / "state"), "log_level": "warning", **ports}
         return parse_config({"daemon": daemon, "arm": [arm]}, "thetad demo", Path.cwd())
 

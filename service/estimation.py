@@ -25,6 +25,7 @@ from service.control import ControlError
 from service.elastic_tracking import elastic_tracking
 from service.feed import FrameFeed
 from service.guiding_source import GuidingSource
+from service.loop_statistics import LATENCY_NS, Durations
 from service.process import Child, Handler, resident_mb
 from service.sources import load_arm_robot, online_settings
 from service.state import FILE_NAME, StateError, StateWriter, load_state, set_aside
@@ -116,6 +117,8 @@ class Estimation:
         }
         self._next_report_ns = self._next_tick_ns = 0
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
+        self._updates = 0
+        self._latency = Durations(LATENCY_NS)  # from a frame's arrival to the estimate that it has renewed
         self.socket = child.context.socket(zmq.PUB)
         self.socket.setsockopt(zmq.SNDHWM, RESULT_QUEUE)
         self.socket.setsockopt(zmq.LINGER, 1000)
@@ -161,6 +164,7 @@ class Estimation:
             temperature = None
         if self.estimator.step(t_ns, frame.seq, q, tau, valid, dq, temperature, masked=guided):
             self._renewed = True
+            self._updates += 1
             self._renewed_host_ns = frame.t_host_ns
         if t_ns >= self._next_torque_ns and not guided:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
@@ -219,7 +223,7 @@ class Estimation:
         self.socket.send_multipart(encode(message), zmq.NOBLOCK)  # a publisher drops for slow consumers
 
     def _publish_estimate(self) -> None:
-        self._renewed = False
+        renewed, self._renewed = self._renewed, False
         report = self.estimator.report()
         if report.t_ns >= self._next_watch_ns:
             self._next_watch_ns = report.t_ns + WATCH_NS
@@ -248,6 +252,8 @@ class Estimation:
                 hash=str(self.meta["hash"]),
             )
         )
+        if renewed:
+            self._latency.add(time.monotonic_ns() - self._renewed_host_ns)
 
     def _publish_torque(self) -> None:
         torque = self.estimator.torque()
@@ -262,7 +268,10 @@ class Estimation:
 
     def _on_event(self, kind: str, text: str, data: dict[str, Any]) -> None:
         """Tell the supervisor and the subscribers of an event."""
-        self.child.event(kind, text, **data)
+        source_epoch, expected = self.feed.position
+        ids = {"source_epoch": source_epoch, "frame": expected - 1}
+        ids |= {"estimator_epoch": self.child.epoch, "estimate": self._seq["estimate"] - 1}
+        self.child.event(kind, text, ids, **data)
         self._publish("event", {"event": kind, "text": text, "data": data})
 
     def _publish(self, kind: str, body: Mapping[str, Any]) -> None:
@@ -293,6 +302,8 @@ class Estimation:
                 "step_max_us": self._step_max_ns * 1e-3,
                 "age_max_us": self._age_max_ns * 1e-3,
                 "rss_mb": resident_mb(os.getpid()),
+                "updates": self._updates,
+                "latency": self._latency.report(),
             },
         )
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0

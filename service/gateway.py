@@ -7,14 +7,15 @@ anew if they make it too large.
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import zmq
 
 from service.config import ConfigError
-from service.process import FRAME_QUEUE, POLL_MS, Child
+from service.process import FRAME_QUEUE, POLL_MS, Child, readable
 from service.security.authenticator import Authenticator, protect
 from service.security.keys import KeyPair, server_pair
 from service.security.registry import Registry
@@ -39,6 +40,7 @@ class Lane:
     name: str
     port: int
     sources: list[str]
+    connected: set[int] = field(default_factory=set)  # file descriptors of the connections there are
 
     def open(self, context: zmq.Context[zmq.Socket[bytes]], address: str, queue: int, pair: KeyPair | None) -> None:
         """Bind and connect; `port` becomes the real one; raises `PortTakenError`."""
@@ -54,11 +56,29 @@ class Lane:
         self.outer.setsockopt(zmq.HANDSHAKE_IVL, 2000)
         if pair is not None:
             protect(self.outer, pair)
+        told = f"inproc://{self.name}-connections"
+        self.outer.monitor(told, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self.monitor = context.socket(zmq.PAIR)
+        self.monitor.setsockopt(zmq.RCVHWM, 0)  # a full queue would stop the connections
+        self.monitor.setsockopt(zmq.LINGER, 0)
+        self.monitor.connect(told)
         self.inner.setsockopt(zmq.LINGER, 0)
         self.outer.setsockopt(zmq.LINGER, 500)
         self.port = bind_tcp(self.outer, address, self.port, f"{self.name}_port", BIND_S)
         for endpoint in self.sources:
             self.inner.connect(endpoint)
+
+    def connections(self) -> int:
+        """Return how many subscribers are connected; for the thread that opened the lane."""
+        while readable(self.monitor):
+            event, descriptor = struct.unpack("=Hi", self.monitor.recv_multipart()[0])
+            (self.connected.add if event == zmq.EVENT_ACCEPTED else self.connected.discard)(descriptor)
+        return len(self.connected)
+
+    def stop_counting(self) -> None:
+        """Let go of the monitor, in this order: an event that nobody takes would hold up libzmq's own thread."""
+        self.outer.disable_monitor()
+        self.monitor.close()
 
     def run(self) -> None:
         """Forward until the context is terminated."""
@@ -124,11 +144,14 @@ def main(child: Child) -> None:
                     raise RevokedError(f"clients that were connected have been revoked: {', '.join(names)}")
             if child.beat_due(now_ns):
                 counts = {} if authenticator is None else {"authenticator": authenticator.describe()}
-                child.beat(now_ns, {"state": "running", **counts})
+                connected = {lane.name: lane.connections() for lane in (frames, estimates)}
+                child.beat(now_ns, {"state": "running", "connections": connected, **counts})
     finally:
         if authenticator is not None:
             authenticator.close()
         if threads:
+            for lane in (frames, estimates):
+                lane.stop_counting()
             context.term()
             for thread in threads:
                 thread.join()

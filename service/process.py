@@ -29,7 +29,7 @@ from service.log import Log, configure, get_log
 from service.plain import shortened
 from service.wire import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 
-ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs")
+ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs", "web")
 #: The module of each role; its `main(child)` is what the process does.
 MODULES = {
     "gateway": "service.gateway",
@@ -37,6 +37,7 @@ MODULES = {
     "estimator": "service.estimation",
     "recorder": "service.recording",
     "jobs": "service.jobs.dispatch",
+    "web": "service.web.server",
 }
 
 MESSAGES_A_TURN = 16
@@ -155,19 +156,20 @@ class Child:
         self._next_beat_ns = now_ns + BEAT_NS
         self._send({"type": "beat", "info": dict(info)})
 
-    def serve(self, handlers: Mapping[str, Handler], on_event: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def serve(self, handlers: Mapping[str, Handler], on_told: Callable[[dict[str, Any]], None] | None = None) -> None:
         """Answer the requests that have arrived; a handler raises `ControlError` to refuse.
 
         A handler that returns None answers later, with `reply` or `refuse` and the `request_id` of its call.
-        `on_event` takes what other processes have told of with `event`; only the jobs process is sent any.
+        `on_told` takes what nobody has asked for: what other processes have told of with `event`, which the jobs
+        process is sent, and the daemon's status, which the web process is.
         """
         for _ in range(MESSAGES_A_TURN):  # who asks without pause must not keep the process from its work
             if not readable(self.socket):
                 return
             request = unpack_map(self.socket.recv(), MAX_REPLY, text=MAX_REPLY)
-            if request.get("type") == "event":
-                if on_event is not None:
-                    on_event(request)
+            if request.get("type") in ("event", "status"):
+                if on_told is not None:
+                    on_told(request)
                 continue
             if request.get("type") == "answer":
                 self._on_answer(request)
@@ -206,9 +208,12 @@ class Child:
             error = message.get("error")
             then(message.get("result"), None if error is None else ControlError(error["type"], error["message"]))
 
-    def event(self, kind: str, text: str, **data: Any) -> None:
-        """Tell the supervisor of something that has happened: `text` for people, plain `data` for programs."""
-        self._send({"type": "event", "event": kind, "text": text, "data": data})
+    def event(self, kind: str, text: str, ids: Any = None, **data: Any) -> None:
+        """Tell the supervisor of something that has happened: `text` for people, plain `data` for programs.
+
+        `ids`, a map of epochs and numbers, goes into the log, to find the messages that it rests on by.
+        """
+        self._send({"type": "event", "event": kind, "text": text, "data": data, "ids": dict(ids or {})})
 
     def _send(self, message: Mapping[str, Any]) -> None:
         data = pack_map(message, MAX_REPLY)

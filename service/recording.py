@@ -49,6 +49,7 @@ class Recorder:
         self.owner = ""  # who has switched recording on, as they call themselves
         self.files = 0
         self.written = 0
+        self._bytes = 0  # of files that are closed
         self.error = ""
         self._longest_ns = round(self.settings.max_minutes * 60e9)
         self._begin_ns = 0  # of the file being written, by the frames' clock
@@ -131,6 +132,7 @@ class Recorder:
         except RecordingError as error:
             self.error = str(error)
             self.child.log.error("recording_failed", reason=self.error)
+        self._bytes += writer.size
         lost = self.feed.lost - self._lost_before
         self.child.log.info("recording_closed", path=str(writer.path), frames=writer.frames, lost=lost)
 
@@ -172,6 +174,7 @@ class Recorder:
             "owner": self.owner,
             "files": self.files,
             "written": self.written,
+            "bytes": self._bytes + (0 if self.writer is None else self.writer.size),
             "error": self.error,
             **self.feed.counts(),
         }

@@ -1,9 +1,9 @@
 """The supervisor: starts the processes, watches and restarts them, and answers on the control socket.
 
 It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
-than `daemon.hang_s`, is started again after a delay that grows with its failures, and so is the gateway
-when clients have made it larger than `daemon.memory_mb`.  The supervisor itself is watched by systemd, if that has
-started it; each turn of the loop tells it so.
+than `daemon.hang_s`, is started again after a delay that grows with its failures, and so is the gateway or
+the web process when clients have made it larger than `daemon.memory_mb`.  The supervisor itself is watched by
+systemd, if that has started it; each turn of the loop tells it so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -39,8 +39,9 @@ from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
 POLL_MS = 100
 LAST_WORDS_S = 0.5
 MEMORY_NS = 500_000_000  # between two looks at the memory
+STATUS_NS = 500_000_000  # between two messages to the web process, which answers for the daemon by them
 #: Who stops after whom, and how long each may take [s].  An arm has to come to rest first, and its drives then.
-STOP_STAGES = ((("acquisition", "jobs"), 5.0), (("estimator", "recorder"), 2.0), (("gateway",), 0.9))
+STOP_STAGES = ((("acquisition", "jobs"), 5.0), (("estimator", "recorder"), 2.0), (("gateway", "web"), 0.9))
 MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
 
 
@@ -70,6 +71,8 @@ class Supervisor:
         self._stop_reason = ""
         self._failure = ""
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._event_counts: Counter[str] = Counter()
+        self._next_status_ns = 0
         self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
         try:
@@ -88,6 +91,8 @@ class Supervisor:
             self._cleanup.close()
             raise
         self.processes = [Managed("gateway", None), Managed("jobs", None)]
+        if config.daemon.serves_http:
+            self.processes.append(Managed("web", None))
         for arm in config.arm:
             self.processes += [Managed("estimator", arm.name), Managed("acquisition", arm.name)]
             if arm.recorder is not None:
@@ -106,7 +111,8 @@ class Supervisor:
         """Public endpoints; final once the daemon is ready."""
         daemon = self.config.daemon
         ports = {"frames": daemon.frames_port, "estimates": daemon.estimates_port, "control": daemon.control_port}
-        return {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
+        found = {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
+        return found | ({"http": f"http://{daemon.http_bind}:{daemon.http_port}"} if daemon.serves_http else {})
 
     # ------------------------------------------------------------ the loop
 
@@ -135,6 +141,7 @@ class Supervisor:
                     self._routing.expire()
                     self._hand_on_events()
                     self._tell_manager()
+                    self._tell_web()
                     if not self.ready and all(self._settled(process) for process in self.processes):
                         self.ready = True
                         seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
@@ -242,7 +249,7 @@ class Supervisor:
         self._next_memory_ns = now_ns + MEMORY_NS
         limit_mb = self.config.daemon.memory_mb
         for process in self.processes:
-            if process.role == "gateway" and process.state == "ready" and resident_mb(process.pid) > limit_mb:
+            if process.role in ("gateway", "web") and process.state == "ready" and resident_mb(process.pid) > limit_mb:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
 
     def _kill(self, process: Managed, reason: str) -> None:
@@ -292,6 +299,8 @@ class Supervisor:
             process.info.update(message["info"])
             if process.role == "gateway":
                 self._set_ports(**{key: message["info"][key] for key in ("frames_port", "estimates_port")})
+            elif process.role == "web":
+                self._set_ports(http_port=message["info"]["http_port"])
             self._routing.repeat(process)
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
         elif kind == "promise":
@@ -299,7 +308,7 @@ class Supervisor:
             process.otherwise = str(message["otherwise"])
         elif kind == "event":
             arm = process.arm or message["data"].get("arm")  # the jobs process tells of any arm
-            self._note(str(message["event"]), str(message["text"]), arm, message["data"])
+            self._note(str(message["event"]), str(message["text"]), arm, message["data"], message.get("ids"))
         elif kind == "ask":
             self._routing.on_ask(process, message)
         elif kind in ("fatal", "crash"):
@@ -309,9 +318,13 @@ class Supervisor:
         elif kind == "reply":
             self._routing.on_reply(process, message)
 
-    def _note(self, kind: str, text: str, arm: str | None = None, data: dict[str, Any] | None = None) -> None:
-        """Keep an event for the history."""
-        self.log.info("event", event_kind=kind, text=text, arm=arm)
+    def _note(
+        self, kind: str, text: str, arm: str | None = None, data: dict[str, Any] | None = None, ids: Any = None
+    ) -> None:
+        """Keep an event for the history, and write it to the log with what it can be found by elsewhere."""
+        known = {key: value for key, value in (data or {}).items() if key in ("model", "job", "number")}
+        self.log.info("event", event_kind=kind, text=text, arm=arm, **known, **(ids or {}))
+        self._event_counts[kind] += 1
         event = {"type": "event", "t_ns": time.time_ns(), "event": kind, "text": text, "arm": arm, "data": data or {}}
         self._events.append(event)
 
@@ -320,6 +333,16 @@ class Supervisor:
         jobs = next(process for process in self.processes if process.role == "jobs")
         while self._events and jobs.state == "ready":
             self._private.send_multipart([jobs.identity, pack_map(self._events.popleft(), MAX_REPLY)], zmq.NOBLOCK)
+
+    def _tell_web(self) -> None:
+        """Give the daemon's status to the web process: that it goes on coming is the sign that this loop goes round."""
+        now_ns = time.monotonic_ns()
+        web = next((process for process in self.processes if process.role == "web"), None)
+        if web is None or web.state != "ready" or now_ns < self._next_status_ns:
+            return
+        self._next_status_ns = now_ns + STATUS_NS
+        data = pack_map({"type": "status", **self._status()}, MAX_REPLY)
+        self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
 
     def _drained(self) -> bool:
         """Whether every source has ended and every consumer has worked off its frames."""
@@ -393,4 +416,5 @@ class Supervisor:
             },
             "processes": [process.describe(now_ns) for process in self.processes],
             "control": self._control.describe(),
+            "events": dict(self._event_counts),
         }

@@ -47,6 +47,7 @@ DAEMON = (
     "service/test_fuzz_daemon.py",
     "service/test_guiding_daemon.py",
     "service/test_hostile.py",
+    "service/test_http_daemon.py",
     "service/test_jobs_commands.py",
     "service/test_jobs_daemon.py",
     "service/test_keyed_daemon.py",

@@ -37,7 +37,7 @@ SINGLE = {"submit_job.py", "subscribe_keyed.py"}
 def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Endpoints of a running daemon whose arm is called "demo"."""
     folder = tmp_path_factory.mktemp("examples")
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     arm = {"name": "demo", "robot": "space6", "driver": {"kind": "sim"}, "state": {"resume": False}}
     table = {
         "daemon": {"name": "examples", "state_dir": str(folder / "state"), **ports},

@@ -67,7 +67,11 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
     from service.config import parse_config
     from service.launch import DaemonProcess, LaunchError
 
-    ports = {} if arguments.standard_ports else dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = (
+        {}
+        if arguments.standard_ports
+        else dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
+    )
     driver = {"kind": "replay", "recording": str(arguments.recording), "speed": _speed(arguments.speed)}
     if arguments.span is not None:
         driver["span"] = arguments.span

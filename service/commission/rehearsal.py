@@ -124,7 +124,7 @@ class Rehearsal:
             "recorder": {"enabled": False, "directory": str(self._folder / "recordings")},
             "state": {"resume": False},
         }
-        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
         daemon = {"name": "commission", "state_dir": str(self._folder / "state"), "log_level": "warning", **ports}
         table = {"daemon": daemon, "jobs": {"priority": "low"}, "arm": [arm]}
         return parse_config(table, "thetad commission", self._folder)

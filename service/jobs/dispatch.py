@@ -45,6 +45,7 @@ class Dispatcher:
         self.trouble = ""
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._open_at = self._purge_at = self._budget_at = 0.0
+        self._logged = (0, 0)  # changes of the file, and number of the newest event, that the log knows
 
     @property
     def holdings(self) -> Holdings | None:
@@ -92,6 +93,8 @@ class Dispatcher:
         if holdings.salvaged is not None:  # first of all: what follows may fail and be tried again
             self._tell_salvaged(holdings.salvaged)
         try:
+            with holdings.queue.store.read() as tx:
+                self._logged = -1, tx.last_numbers().get("events", 0)
             taken = holdings.queue.expire(everything=True)
             holdings.clear_runs()
             for job in taken:
@@ -141,6 +144,7 @@ class Dispatcher:
             self._events.clear()
         execution.step()
         self.arms.step(holdings)
+        self._log_events(holdings)
         if time.monotonic() >= self._purge_at and not self.requests.backing_up:
             self._purge_at = time.monotonic() + PURGE_S
             if gone := holdings.purge(self.config.jobs):
@@ -167,6 +171,27 @@ class Dispatcher:
 
     # ------------------------------------------------------------ what happens
 
+    def _log_events(self, holdings: Holdings) -> None:
+        """Write what has happened to jobs to the log; the supervisor writes what happens elsewhere."""
+        changes, newest = self._logged
+        if holdings.queue.store.changes == changes:
+            return
+        changes = holdings.queue.store.changes
+        for event in holdings.queue.events(after=newest) if newest else holdings.queue.events():
+            newest = event.id
+            if event.job is not None:
+                model = {"model": event.data["model"]} if "model" in event.data else {}
+                self.child.log.info(
+                    "event",
+                    event_kind=event.kind,
+                    text=event.text,
+                    arm=event.arm,
+                    job=event.job,
+                    number=event.id,
+                    **model,
+                )
+        self._logged = changes, newest
+
     def _on_event(self, message: dict[str, Any]) -> None:
         event = Event(
             int(message["t_ns"]), message["event"], message["text"], message["arm"], data=message["data"] or {}
@@ -180,17 +205,19 @@ class Dispatcher:
     def _status(self) -> dict[str, Any]:
         execution, holdings = self.requests.execution, self.requests.holdings
         counts: dict[str, int] = {}
+        by_kind: dict[str, dict[str, int]] = {}
         waits = ""
         if holdings is not None and execution is not None:
             waits = execution.waits
             try:
                 counts = holdings.queue.counts()
+                by_kind = holdings.queue.counts_by_kind()
             except StoreError as error:
                 self.trouble = str(error)
         running = 0 if execution is None else len(execution.held)
         state = "trouble" if self.trouble else "running" if running else "idle"
         return {"state": state, "trouble": self.trouble or waits, "running": running, "jobs": counts,
-                "backend": self.backend.label}  # fmt: skip
+                "by_kind": by_kind, "backend": self.backend.label}  # fmt: skip
 
     def close(self) -> None:
         """End the runs, hand their jobs back, close the queue."""

@@ -63,6 +63,7 @@ class Queue:
         self.store = store
         self.clock = clock
         self.history = ModelHistory(store, clock)
+        self._by_kind: tuple[int, dict[str, dict[str, int]]] = (-1, {})
 
     # ------------------------------------------------------------ in and out
 
@@ -164,6 +165,15 @@ class Queue:
         """Return how many jobs there are in each state, parts counted."""
         with self.store.read() as tx:
             return tx.counts()
+
+    def counts_by_kind(self) -> dict[str, dict[str, int]]:
+        """Return how many jobs of each kind there are in each state, parts counted; read only when that may differ."""
+        changes, found = self._by_kind
+        if changes != self.store.changes:
+            with self.store.read() as tx:
+                found = tx.counts_by_kind()
+            self._by_kind = self.store.changes, found
+        return found
 
     def events(self, arm: str | None = None, job: int | None = None, limit: int = 1000, after: int = 0) -> list[Event]:
         """Return the newest events, oldest first."""

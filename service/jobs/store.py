@@ -173,6 +173,14 @@ class Transaction:
         """Count jobs by state."""
         return dict(self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
 
+    def counts_by_kind(self) -> dict[str, dict[str, int]]:
+        """Count jobs by kind and state."""
+        found: dict[str, dict[str, int]] = {}
+        rows = "SELECT json_extract(body, '$.kind'), state, count(*) FROM jobs GROUP BY 1, 2"
+        for kind, state, count in self._db.execute(rows):
+            found.setdefault(kind, {})[state] = count
+        return found
+
     def delete_jobs(self, ids: Iterable[int]) -> None:
         """Delete jobs."""
         self._db.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
@@ -350,6 +358,11 @@ class Store:
                     self._db.execute(statement)
             self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
         self._db.execute(f"PRAGMA user_version = {VERSION}")
+
+    @property
+    def changes(self) -> int:
+        """How many rows have been written since the file was opened: while it is the same, so is what was read."""
+        return self._db.total_changes
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Transaction]:

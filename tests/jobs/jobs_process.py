@@ -27,7 +27,7 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 def configuration(state: Path, robot: str = "space6", arm: Mapping[str, Any] | None = None, **jobs: Any) -> Config:
     """A daemon's configuration with one simulated arm, which nobody starts."""
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     table = {
         "daemon": {"state_dir": str(state), "log_level": "debug", **ports},
         "jobs": {"least_free_mb": 1.0, "priority": "normal", **jobs},

@@ -35,7 +35,7 @@ def make_recording(path: Path, n: int = 1, rate_hz: float = 1000.0, seconds: flo
 
 def config(tmp_path: Path, *arms: dict[str, Any], **daemon: Any) -> Config:
     """A configuration with free ports and everything below `tmp_path`."""
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     table = {"daemon": {"state_dir": str(tmp_path / "state"), **ports, **daemon}, "arm": list(arms)}
     return parse_config(table, "test", tmp_path)
 

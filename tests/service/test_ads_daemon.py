@@ -39,7 +39,7 @@ def arm(address: str, name: str = ARM, **driver: Any) -> dict[str, Any]:
 def serve(folder: Path, table: dict[str, Any]) -> Outcome:
     """`thetad serve` as a user starts it, which is to fail; in a process, since it would otherwise go on."""
     path = folder / "config.json"
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     path.write_text(json.dumps({"daemon": {"state_dir": str(folder / "s"), **ports}, "arm": [table]}), encoding="utf-8")
     command = [sys.executable, "-m", "service.cli.main", "serve", "-c", str(path)]
     began = time.monotonic()

@@ -126,7 +126,7 @@ def write_config(tmp_path: Path, **driver: object) -> Path:
     make_recording(tmp_path / "rec.mcap")
     lines = [f"{key} = {json.dumps(value)}" for key, value in driver.items()]
     path = tmp_path / "daemon.toml"
-    ports = "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\n"
+    ports = "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\nhttp = false\n"
     arm = '[[arm]]\nname = "axis"\nrobot = "emps"\n[arm.driver]\nkind = "replay"\nrecording = "rec.mcap"\n'
     path.write_text(f'[daemon]\nstate_dir = "state"\n{ports}{arm}' + "\n".join(lines) + "\n")
     return path

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rt_core.online import OnlineSettings
-from service.config import Config, ConfigError, check_settings, load_config, parse_config
+from service.config import Config, ConfigError, DaemonConfig, check_settings, load_config, parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """
@@ -69,6 +69,25 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert Config.model_validate_json(config.model_dump_json()) == config
 
 
+@pytest.mark.parametrize(
+    ("daemon", "served"),
+    [
+        ({}, "127.0.0.1"),
+        ({"bind": "127.0.0.5"}, "127.0.0.5"),
+        ({"http": False}, ""),
+        ({"http": False, "http_port": 9871}, ""),
+        ({"http_token_file": "token"}, "127.0.0.1"),
+        ({"require_keys": True}, ""),
+        ({"bind": "192.168.7.2"}, ""),
+        ({"bind": "192.168.7.2", "http_token_file": "token"}, "127.0.0.1"),
+        ({"bind": "192.168.7.2", "http_token_file": "token", "http": True}, "127.0.0.1"),
+    ],
+)
+def test_http_is_on_loopback_and_never_beside_keys_without_a_token(daemon: dict[str, Any], served: str) -> None:
+    found = DaemonConfig.model_validate_json(json.dumps(daemon))
+    assert (found.http_bind if found.serves_http else "") == served
+
+
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -79,6 +98,9 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["daemon"].update(frames_port=70000), ["daemon.frames_port", "65535", "70000"]),
         (lambda d: d["daemon"].update(frames_port="9870"), ["daemon.frames_port", "'9870'"]),
         (lambda d: d["daemon"].update(frames_port=9871), ["daemon", "must differ"]),
+        (lambda d: d["daemon"].update(http_port=9871), ["daemon", "must differ"]),
+        (lambda d: d["daemon"].update(htp_port=1), ["daemon.htp_port", "did you mean 'http_port'"]),
+        (lambda d: d["daemon"].update(require_keys=True, http=True), ["daemon: http", "http_token_file"]),
         (lambda d: d["daemon"].update(bind="0.0.0.0"), ["daemon.bind", "loopback"]),
         (lambda d: d["daemon"].update(bind="localhost"), ["daemon.bind", "loopback"]),
         (lambda d: d["daemon"].update(hang_s=float("nan")), ["daemon.hang_s", "finite"]),

@@ -46,7 +46,7 @@ SLOWEST = [0.05] * 6 + [0.06] * 3
 def configuration(bus: Bus) -> dict[str, Any]:
     table, _ = bus_configuration(bus, ROBOT)
     motion = {"kind": "fourier", "duration_s": SECONDS, "seed": 3, "candidates": 1, "approach": 0.5}
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     return {"daemon": ports, "arm": [table | {"motion": motion}]}
 
 

@@ -66,7 +66,7 @@ class Serve:
     """`thetad serve` as a user starts it."""
 
     def __init__(self, folder: Path, prefix: tuple[str, ...] = (), **driver: Any) -> None:
-        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
         daemon = {"state_dir": str(folder / "other"), "runtime_dir": str(folder / "o"), **ports}
         path = folder / "config.json"
         path.write_text(json.dumps({"daemon": daemon, "arm": [arm(folder, **driver)]}), encoding="utf-8")

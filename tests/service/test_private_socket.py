@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgpack
 import pytest
+import structlog
 import zmq
 
 from service.control import ControlError
@@ -71,6 +72,18 @@ def test_a_long_text_of_a_process_is_read(supervisor: Supervisor, jobs: zmq.Sock
     jobs.send(pack_map({"type": "crash", "message": "x" * (MAX_TEXT + 1)}))
     receive(supervisor)
     assert len(managed.words) == MAX_TEXT + 1
+
+
+def test_an_event_is_a_line_of_the_log_with_what_it_rests_on(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    ids = {"source_epoch": 3, "frame": 70, "estimator_epoch": 4, "estimate": 9}
+    data = {"model": "m", "arm": "arm", "parameters": [1.0, 2.0]}
+    jobs.send(pack_map({"type": "event", "event": "drift", "text": "it drifts", "data": data, "ids": ids}))
+    with structlog.testing.capture_logs() as logs:
+        receive(supervisor)
+    (line,) = (line for line in logs if line["event"] == "event")
+    assert line | ids | {"event_kind": "drift", "text": "it drifts", "arm": "arm", "model": "m"} == line
+    assert "parameters" not in line
+    assert supervisor._status()["events"] == {"drift": 1}
 
 
 def test_a_process_refuses_what_nobody_would_read(tmp_path: Path) -> None:

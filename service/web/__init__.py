@@ -1,0 +1,1 @@
+"""The web process: what a running daemon tells by HTTP."""

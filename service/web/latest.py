@@ -1,0 +1,117 @@
+"""What the web process knows of a daemon: the newest message of each kind, and when it came.
+
+The supervisor hands it the daemon's status twice a second; the arms' processes publish theirs.  Nobody is asked for
+anything, so that no number of requests by HTTP costs the 1 kHz path anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.process import process_name
+from service.wire import BodyMessage, EstimateMessage, WireError, decode
+
+
+@dataclass
+class Arm:
+    """One arm; times are CLOCK_MONOTONIC [ns], 0 before the first.
+
+    Attributes
+    ----------
+    status, stats, meta : dict
+        Bodies of the newest messages, by the process that sent them.
+    frames : int
+        That the acquisition had published by its last heartbeat.
+    frames_ns : int
+        When that count last changed.
+    """
+
+    name: str
+    status: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stats: dict[str, dict[str, Any]] = field(default_factory=dict)
+    meta: dict[str, dict[str, Any]] = field(default_factory=dict)
+    frames: int = 0
+    frames_ns: int = 0
+    _estimate: EstimateMessage | None = None
+    _undecoded: list[bytes] | None = None  # an estimate that nobody has wanted to see yet
+
+    @property
+    def estimate(self) -> EstimateMessage | None:
+        """The newest estimate; None before the first."""
+        if self._undecoded is not None:
+            parts, self._undecoded = self._undecoded, None
+            with contextlib.suppress(WireError):
+                message = decode(parts)
+                if isinstance(message, EstimateMessage):
+                    self._estimate = message
+        return self._estimate
+
+    def take(self, kind: str, parts: list[bytes]) -> None:
+        """Take a message; raises `WireError`."""
+        if kind == "estimate":
+            self._undecoded = parts
+            return
+        message = decode(parts)
+        if isinstance(message, BodyMessage) and kind in ("status", "stats", "meta"):
+            found: dict[str, dict[str, Any]] = getattr(self, kind)
+            found[message.envelope.src] = message.body
+
+
+class Latest:
+    """Everything known of the daemon.
+
+    Attributes
+    ----------
+    arms : dict of str to Arm
+    daemon : dict
+        The supervisor's answer to `status`, as it was last.
+    told_ns : int
+        When the supervisor sent it; from the start on.
+    refused : int
+        Messages that could not be read.
+    """
+
+    def __init__(self, arms: tuple[str, ...], now_ns: int) -> None:
+        self.arms = {name: Arm(name, frames_ns=now_ns) for name in arms}
+        self.daemon: dict[str, Any] = {}
+        self.told_ns = now_ns
+        self.refused = 0
+
+    def on_status(self, status: dict[str, Any], now_ns: int) -> None:
+        """Take the daemon's status."""
+        self.daemon, self.told_ns = status, now_ns
+        for arm in self.arms.values():
+            frames = self.info(arm.name, "acquisition").get("frames", 0)
+            if frames != arm.frames:
+                arm.frames, arm.frames_ns = frames, now_ns
+
+    def on_message(self, parts: list[bytes]) -> None:
+        """Take what a process of an arm has published."""
+        try:
+            name, _, kind = parts[0].decode("ascii", "replace").partition("/")
+            if name in self.arms:
+                self.arms[name].take(kind, parts)
+        except WireError:
+            self.refused += 1
+
+    @property
+    def processes(self) -> list[dict[str, Any]]:
+        """Entries of the daemon's processes, as in the answer to `status`."""
+        found: list[dict[str, Any]] = self.daemon.get("processes", [])
+        return found
+
+    def process(self, arm: str, role: str) -> dict[str, Any] | None:
+        """Entry of a process of an arm; None if it has none, or nothing has been told yet."""
+        name = process_name(role, arm)
+        return next((process for process in self.processes if process["name"] == name), None)
+
+    def info(self, arm: str, role: str) -> dict[str, Any]:
+        """Return what a process of an arm said with its last heartbeat; empty without one."""
+        process = self.process(arm, role)
+        return {} if process is None else process["info"]
+
+    def silence_s(self, now_ns: int) -> float:
+        """Time since the supervisor was last heard [s]."""
+        return (now_ns - self.told_ns) * 1e-9
