@@ -35,6 +35,7 @@ BUS = (
     "service/test_ads_*.py",
     "plc/test_peers.py",
     "plc/test_pyads.py",
+    "plc/test_server.py",
 )
 #: Where tests run whole daemons in real time, and want the machine for themselves.
 DAEMON = (

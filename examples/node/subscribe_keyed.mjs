@@ -4,7 +4,7 @@ import { decode } from "@msgpack/msgpack";
 import { Subscriber } from "zeromq";
 
 const [path, endpoint = "tcp://127.0.0.1:9871", arm = "demo"] = process.argv.slice(2);
-const key = Object.fromEntries([...readFileSync(path, "utf8").matchAll(/^([a-z-]+) *= *"([^"]*)"/gm)].map((m) => m.slice(1)));
+const key = Object.fromEntries([...readFileSync(path, "utf8").matchAll(/^ *([a-z-]+) *= *"([^"]*)"/gm)].map((m) => m.slice(1)));
 const curve = { curveServerKey: key["server-key"], curvePublicKey: key["public-key"], curveSecretKey: key["secret-key"] };
 const socket = new Subscriber(curve);
 socket.connect(endpoint);
