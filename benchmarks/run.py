@@ -45,6 +45,7 @@ from benchmarks import (
     zero_force,
     zero_force_daemon,
 )
+from benchmarks.elastic_frames import elastic_frame_times
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
 from drivers.driver import DriverError
@@ -82,7 +83,12 @@ def online_section(quick: bool) -> Section:
         f"p99 {t['p99_us']:.1f}, p99.9 {t['p99.9_us']:.1f}, max {t['max_us']:.0f} us"
         for t in times
     ]
-    return {"peer": r, "frame_times": times}, lines, [line] if r["ratio"] < r["target"] else []
+    e = elastic_frame_times(20.0 if quick else 60.0)
+    lines.append(
+        f"an elastic joint beside that: {e['frame_us']:.1f} us a frame; of {e['batch_frames']} frames and update "
+        f"p50 {e['batch_p50_us']:.0f}, p99 {e['batch_p99_us']:.0f} us; a report {e['report_p50_us']:.0f} us"
+    )
+    return {"peer": r, "frame_times": times, "elastic": e}, lines, [line] if r["ratio"] < r["target"] else []
 
 
 def coverage_section(quick: bool) -> Section:
