@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from rt_core.batch.least_squares import Solution
-from rt_core.batch.rows import Rows
 from rt_core.types import FloatArray
+
+if TYPE_CHECKING:  # the online estimator takes only the limits from here
+    from rt_core.batch.rows import Rows
 
 ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful", "dropped", "prior"]
 

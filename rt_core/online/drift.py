@@ -26,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import norm
 
 from rt_core.model.friction import LAW_LINK
 from rt_core.model.parameters import ParameterLayout
@@ -143,9 +142,14 @@ def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
     """
 
     def excess(u: float) -> float:
-        return float(np.log(2.0 * count * u / memory_s) + norm.logpdf(u) - np.log(rate_hz))
+        return float(np.log(2.0 * count * u / memory_s) + _log_density(u) - np.log(rate_hz))
 
     return float(brentq(excess, 3.0, 30.0)) if excess(3.0) > 0.0 else 3.0
+
+
+def _log_density(u: float) -> float:
+    """Logarithm of the standard normal density."""
+    return -0.5 * (u * u + float(np.log(2.0 * np.pi)))
 
 
 def cusum_limit(spread: float, excess: float, blocks: float) -> float:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import signal
 
 from rt_core.types import FloatArray
 
@@ -36,7 +35,9 @@ def low_pass(cutoff_hz: float, rate_hz: float) -> FloatArray:
     if not 0.0 < cutoff_hz < 0.5 * rate_hz:
         raise ValueError(f"cut-off {cutoff_hz:g} Hz must lie between 0 and half the rate ({0.5 * rate_hz:g} Hz)")
     half = max(2, round(0.5 * _PERIODS * rate_hz / cutoff_hz))
-    taps = signal.firwin(2 * half + 1, cutoff_hz, fs=rate_hz, window=("kaiser", _KAISER_BETA))
+    # The windowed ideal low-pass; `scipy.signal`, which has it too, would take a second of each start of the estimator.
+    ideal = np.sinc(2.0 * cutoff_hz / rate_hz * np.arange(-half, half + 1))
+    taps = ideal * np.kaiser(2 * half + 1, _KAISER_BETA)
     return np.asarray(taps / taps.sum())
 
 

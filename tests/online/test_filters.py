@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import signal
@@ -77,3 +80,17 @@ def test_polynomials_up_to_the_second_degree_pass_exactly() -> None:
 def test_a_cutoff_beyond_half_the_rate_is_refused(cutoff: float, rate: float) -> None:
     with pytest.raises(ValueError, match="cut-off"):
         filter_bank(cutoff, rate)
+
+
+@pytest.mark.parametrize(("cutoff", "rate"), BANKS)
+def test_the_low_pass_is_the_windowed_one_of_scipy(cutoff: float, rate: float) -> None:
+    taps = low_pass(cutoff, rate)
+    theirs = signal.firwin(taps.size, cutoff, fs=rate, window=("kaiser", 4.5))
+    np.testing.assert_allclose(taps, theirs, rtol=1e-12, atol=1e-15)
+
+
+def test_the_estimator_starts_without_what_is_slow_to_import() -> None:
+    """A restart of the estimator loses frames for as long as it takes; these two would take a second of it."""
+    code = "import sys, service.estimation; print([m for m in ('scipy.signal', 'scipy.stats') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120.0)
+    assert done.stdout == "[]\n"
