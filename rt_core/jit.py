@@ -10,7 +10,8 @@ cache: the last bits of a result would differ from the first start to the second
 
 Numba renews a cached function when its own file changes, but not when a function or a constant that it
 takes from another file does: the old code would go on inside the new.  The cache is therefore tied to
-the sources of all modules that the function's own module imports, directly or through others.
+the sources of all modules that the function's own module imports, directly or through others; it is kept by
+`rt_core.kernel_cache`, which notices damage.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+
+from rt_core.kernel_cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,12 +68,13 @@ def sources_digest(file: Path) -> str:
 
 
 def _tie_to_sources(dispatcher: Any, function: Callable[..., Any]) -> None:
-    cache = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if cache is None or not hasattr(
-        cache, "_source_stamp"
-    ):  # compiled code is off, or numba keeps its cache differently
-        return
-    cache._source_stamp = (cache._source_stamp, sources_digest(Path(function.__code__.co_filename).resolve()))
+    cache = getattr(dispatcher, "_cache", None)
+    stamp = getattr(getattr(cache, "_cache_file", None), "_source_stamp", None)
+    base = getattr(getattr(cache, "_impl", None), "filename_base", None)
+    if cache is None or stamp is None or base is None:
+        return  # compiled code is off, or numba keeps its cache differently
+    digest = sources_digest(Path(function.__code__.co_filename).resolve())
+    cache._cache_file = KernelCache(Path(cache.cache_path), base, (numba.__version__, stamp, digest))
 
 
 def jit(function: F) -> F:

@@ -1,10 +1,11 @@
-"""Compiled code is renewed when anything it was made from changes."""
+"""Compiled code is renewed when anything it was made from changes, or it is damaged."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,10 @@ OUTER = "from rt_core.jit import jit\n{}\n@jit\ndef outer(x):\n    return inner(
 MAIN = "from parts.outer import outer\nprint(outer(1.0), sum(outer.stats.cache_hits.values()))\n"
 
 
-def run(folder: Path) -> list[str]:
+def run(folder: Path, first: str = "") -> list[str]:
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", MAIN],
+        [sys.executable, "-c", first + MAIN],
         env=environment, capture_output=True, text=True, check=True, cwd=folder, timeout=120,
     )  # fmt: skip
     return done.stdout.split()
@@ -37,6 +38,62 @@ def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path, line: 
     assert run(tmp_path) == ["2.0", "1"]  # from the cache
     (package / "inner.py").write_text(INNER.format(3.0))
     assert run(tmp_path) == ["3.0", "0"]
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    """A folder in which `outer` has been compiled, of one file of code."""
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "outer.py").write_text("from rt_core.jit import jit\n@jit\ndef outer(x):\n    return 2.0 * x\n")
+    assert run(tmp_path) == ["2.0", "0"]
+    return tmp_path
+
+
+def code_of(folder: Path) -> Path:
+    [file] = folder.rglob("*.nbc")
+    return file
+
+
+def flip(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes((content[at] ^ 0x10,)) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: flip(content, 0),
+        lambda content: flip(content, len(content) // 2),
+        lambda content: bytes(len(content)),
+    ],
+    ids=["empty", "cut off", "digest", "a bit", "zeros"],
+)
+def test_damaged_code_is_compiled_again(compiled: Path, damage: Callable[[bytes], bytes]) -> None:
+    file = code_of(compiled)
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert run(compiled) == ["2.0", "0"]
+    assert code_of(compiled).name == file.name
+    assert run(compiled) == ["2.0", "1"]
+
+
+def test_code_that_cannot_be_kept_is_run_all_the_same(compiled: Path) -> None:
+    file = code_of(compiled)
+    file.unlink()
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); "
+    assert run(compiled, "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); " + limited) == ["2.0", "0"]
+    assert not list(file.parent.glob("*.nbc*"))
+
+
+def test_code_of_earlier_sources_is_forgotten(compiled: Path) -> None:
+    before = code_of(compiled)
+    source = compiled / "parts" / "outer.py"
+    source.write_text(source.read_text().replace("2.0", "5.0"))
+    assert run(compiled) == ["5.0", "0"]
+    assert code_of(compiled) != before
 
 
 @pytest.mark.parametrize(

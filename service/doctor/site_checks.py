@@ -30,7 +30,7 @@ def check_cache(package: Path, environment: Mapping[str, str] = os.environ) -> F
     for place in places:
         if _writable(place):
             folder = package if place == package / "__pycache__" else place  # beside the sources, in each folder
-            count = sum(1 for _ in folder.rglob("*.nbi"))
+            count = sum(1 for _ in folder.rglob("*.nbc"))
             kept = f"{count} functions compiled" if count else "empty: the first start compiles for minutes"
             return Finding(name, "ok", f"{place if named else folder}: {kept}")
     remedy = "every start compiles again: set NUMBA_CACHE_DIR to a folder that the daemon's user can write to"

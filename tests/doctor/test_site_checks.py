@@ -144,7 +144,7 @@ def test_the_cache_of_kernels(tmp_path: Path) -> None:
     package = tmp_path / "package"
     (package / "online/__pycache__").mkdir(parents=True)
     assert "compiles for minutes" in check_cache(package, {}).value
-    (package / "online/__pycache__/rls.nbi").write_bytes(b"")
+    (package / "online/__pycache__/rls.nbc").write_bytes(b"")
     assert check_cache(package, {}) == Finding("kernel_cache", "ok", f"{package}: 1 functions compiled")
     named = check_cache(package, {"NUMBA_CACHE_DIR": str(tmp_path / "cache")})
     assert (named.verdict, str(tmp_path / "cache") in named.value) == ("ok", True)
