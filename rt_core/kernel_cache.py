@@ -2,8 +2,8 @@
 
 Numba's own files are believed as they are: after a torn write or a bad sector a process would fail at each start, or
 run the damaged machine code, and two processes that compile at once may each name the file of the other's code.  Here
-a file has a digest of what it holds, and its name is made from all that the code depends on.  What cannot be read counts
-as absent and is compiled; what cannot be written is compiled again at the next start.
+a file has a digest of what it holds, and its name is made from all that the code depends on.  What cannot be read
+counts as absent and is compiled; what cannot be written is compiled again at the next start.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KernelCache:
         """Keep `data`, whole or not at all, and forget what was compiled from earlier sources."""
         if " at 0x" in repr(key):  # names an object of this process: no other would ask for it
             return
-        payload = dumps(data)
+        payload: bytes = dumps(data)  # type: ignore[no-untyped-call]
         path = self._path(key)
         whole = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         with contextlib.suppress(OSError):
