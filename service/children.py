@@ -56,10 +56,11 @@ class Managed:
         """Identity of the process on the supervisor's private socket."""
         return f"{self.name}#{self.pid}".encode()
 
-    def start(self, runtime: Path, now_ns: int) -> None:
-        """Start the process; it is told apart from its predecessors by its process id."""
+    def start(self, runtime: Path, epoch: int, now_ns: int) -> None:
+        """Start the process; it is told apart from its predecessors by its process id, and what it sends by `epoch`."""
         command = [sys.executable, "-m", "service.child", self.role]
-        command += ["--runtime", str(runtime), "--parent", str(os.getpid()), "--restarts", str(self.restarts)]
+        command += ["--runtime", str(runtime), "--parent", str(os.getpid())]
+        command += ["--epoch", str(epoch), "--restarts", str(self.restarts)]
         if self.arm is not None:
             command += ["--arm", self.arm]
         single = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}

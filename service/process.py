@@ -14,7 +14,6 @@ import importlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,22 +93,20 @@ def process_name(role: str, arm: str | None) -> str:
     return role if arm is None else f"{arm}/{role}"
 
 
-def new_epoch() -> int:
-    """Return an epoch: microseconds since 1970, so that a restart always has a larger one."""
-    return time.time_ns() // 1000
-
-
 class Child:
-    """A process under the supervisor, seen from inside."""
+    """A process under the supervisor, seen from inside.
 
-    def __init__(self, role: str, arm_name: str | None, runtime: Path, restarts: int = 0) -> None:
+    `epoch` is larger than those of all processes that were started before; `restarts` is how often the supervisor has
+    had to start this one again.
+    """
+
+    def __init__(self, role: str, arm_name: str | None, runtime: Path, epoch: int = 0, restarts: int = 0) -> None:
         self.role = role
-        self.restarts = restarts  # how often the supervisor has had to start this process again
+        self.epoch, self.restarts = epoch, restarts
         self.runtime = Runtime(runtime)
         self.config = Config.model_validate_json(self.runtime.config.read_text(encoding="utf-8"))
         self.name = process_name(role, arm_name)
         self.arm_name = arm_name
-        self.epoch = new_epoch()
         self.stopping = False
         configure(self.config.daemon.log_level)
         bound: dict[str, Any] = {"epoch": self.epoch}
@@ -273,12 +270,13 @@ def run_child() -> None:
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("--runtime", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--arm")
     arguments = parser.parse_args()
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
-    child = Child(arguments.role, arguments.arm, arguments.runtime, arguments.restarts)
+    child = Child(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
     code = 0
     try:
         importlib.import_module(MODULES[child.role]).main(child)

@@ -28,6 +28,7 @@ from service.config import Config
 from service.control import VERBS, Request, encode_result
 from service.control_socket import ControlSocket
 from service.directories import StateLock, make_runtime
+from service.epochs import Epochs
 from service.log import configure, get_log
 from service.process import readable, resident_mb
 from service.reachability import check_reachable
@@ -77,6 +78,7 @@ class Supervisor:
         self._cleanup = contextlib.ExitStack()
         try:
             self._cleanup.callback(StateLock(config.state_dir).release)
+            self._epochs = Epochs(config.state_dir / "epoch")
             self.runtime = make_runtime(config)
             self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -226,7 +228,7 @@ class Supervisor:
         for process in self.processes:
             if process.state == "waiting" and now_ns >= process.next_start_ns:
                 with self._rights.lent() if process.role == "acquisition" else contextlib.nullcontext():
-                    process.start(self.runtime.directory, now_ns)
+                    process.start(self.runtime.directory, self._epochs.next(), now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
                 self._kill(process, f"silent for more than {limits.hang_s:g} s")

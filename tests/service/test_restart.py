@@ -26,11 +26,15 @@ from tests.service.daemons import (
     start,
 )
 
+HOUR_US = 3_600_000_000
+
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, Path]]:
-    """A daemon that replays a recording of ten minutes and records it."""
+    """A daemon that replays a recording of ten minutes and records it; the clock was an hour ahead before."""
     path = tmp_path_factory.mktemp("restart")
+    (path / "state").mkdir()
+    (path / "state" / "epoch").write_text(f"{time.time_ns() // 1000 + HOUR_US}\n")
     recording = make_recording(path / "rec.mcap", rate_hz=500.0, seconds=600.0)
     arm = replayed(recording, recorder={"directory": "recordings", "chunk_bytes": 4096}, state={"every_s": 0.2})
     daemon = start(config(path, arm), path)
@@ -82,7 +86,7 @@ def test_acquisition(running: tuple[DaemonProcess, Path], control: Control) -> N
         used = control.request("snapshot")["frames"]
         kill(control, "axis/acquisition")
         again = await_message(frames, lambda message: message.envelope.epoch != first.envelope.epoch)
-        assert again.envelope.epoch > first.envelope.epoch
+        assert again.envelope.epoch > first.envelope.epoch > time.time_ns() // 1000
         assert isinstance(again, FrameMessage)
         assert frames.counts["axis/frame", "acquisition"].epochs == 2
     await_status(control, lambda found: found["axis/estimator"]["info"].get("epochs") == 2)
