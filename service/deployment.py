@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.files import write_text
+from service.files import write_bytes
 
 #: `kept`: it is there, and is the user's own.
 FileState = Literal["new", "same", "changed", "kept"]
@@ -87,7 +87,7 @@ class Plan:
             if file.state == "changed":
                 os.replace(path, path.with_name(f"{path.name}.old"))
             if file.state in ("new", "changed"):
-                write_text(path, file.content)
+                write_bytes(path, file.content.encode(), 0o644)  # whatever root's umask is: the service reads them
         for command in self.commands:
             _run(command)
 
