@@ -110,15 +110,15 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
     other = found.st_uid != os.geteuid()
     if other and (private or not _writable(path)):
         return Finding(name, "failed", value, f"run it as {_user(found.st_uid)}, or name a folder of your own")
-    if other:
-        remedy = f"what {_user(os.geteuid())} writes there {_user(found.st_uid)} may not change: run it as that user"
-        return Finding(name, "warning", value, remedy)
-    if not _writable(path):
+    if not _writable(path) or not os.access(path, os.R_OK):
         return Finding(name, "failed", f"{value}: cannot be written", f"chmod u+rwx '{path}', or mount it for writing")
     strangers = _strangers(path)
     if strangers:
         text = f"{value}; of others, and closed: {', '.join(strangers)}"
-        return Finding(name, "failed", text, f"sudo chown -R {_user(found.st_uid)}: '{path}'")
+        return Finding(name, "failed", text, f"sudo chown -R {_user(os.geteuid())}: '{path}'")
+    if other:
+        remedy = f"what {_user(os.geteuid())} writes there {_user(found.st_uid)} may not change: run it as that user"
+        return Finding(name, "warning", value, remedy)
     if found.st_mode & 0o022:
         return Finding(name, "warning", f"{value}: others may write there", f"chmod go-w '{path}'")
     return Finding(name, "ok", value)

@@ -99,6 +99,12 @@ def test_files_that_root_has_left_behind() -> None:
         assert site_of_nobody(settings)["state_dir"][0] == "ok"
         Path(folder, "state/arm").mkdir(mode=0o755)
         assert site_of_nobody(settings)["state_dir"][0] == "failed"
+        # Also in a folder of root that this user may write in.
+        os.chown(Path(folder, "state"), 0, 0)
+        Path(folder, "state").chmod(0o777)
+        assert site_of_nobody(settings)["state_dir"][0] == "failed"
+        Path(folder, "state/arm").chmod(0o777)
+        assert site_of_nobody(settings)["state_dir"][0] == "warning"
 
 
 @root
