@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,7 +229,8 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
     scan = Scan(Path(src), schemas=channels.schemas, channels=channels.channels)
     frames = 0
     try:
-        with whole_file(target) as stream:
+        # What the recorder has closed to others stays closed.
+        with whole_file(target, stat.S_IMODE(Path(src).stat().st_mode) & 0o666) as stream:
             writer = _mcap_writer(stream)
             writer.start(profile="", library=_LIBRARY)
             copied = 0

@@ -6,13 +6,16 @@ A plan is made from the files of `deploy/` and compared with what is there; noth
 from __future__ import annotations
 
 import os
+import pwd
 import re
+import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.files import write_text
+from service.files import write_bytes
 
 #: `kept`: it is there, and is the user's own.
 FileState = Literal["new", "same", "changed", "kept"]
@@ -20,7 +23,8 @@ FileState = Literal["new", "same", "changed", "kept"]
 SHIPPED = Path(__file__).resolve().parent.parent / "deploy"
 #: What the files of `deploy/` are written for.
 _PREFIX, _CARD = "/opt/thetad", "enp3s0"
-PROGRAM = ".venv/bin/thetad"
+PROGRAM, INTERPRETER = ".venv/bin/thetad", ".venv/bin/python"
+_LINKS = 40  # more than that are a circle
 CONFIGURATION = Path("/etc/thetad/thetad.toml")
 _FILES = {
     "thetad.service": "/etc/systemd/system/thetad.service",
@@ -33,10 +37,16 @@ _BUS_FILES = {
     "thetad-ethercat.conf": "/etc/systemd/system/thetad.service.d/ethercat.conf",
     "sysctl.d/90-thetad.conf": "/etc/sysctl.d/90-thetad.conf",
     "network/90-thetad.conf": "/etc/NetworkManager/conf.d/90-thetad.conf",
-    "network/10-thetad.network": "/etc/systemd/network/10-thetad.network",
+    "network/05-thetad.network": "/etc/systemd/network/05-thetad.network",
 }
 #: Folders that the unit hides from the daemon (ProtectHome=, PrivateTmp=).
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+_USER = "thetad"  # of the unit
+#: Who cares for network cards, by unit: how it is told to read its files again.
+_RELOADS = {
+    "systemd-networkd.service": ("networkctl", "reload"),
+    "NetworkManager.service": ("nmcli", "general", "reload"),
+}
 _COMMAND_S = 60.0
 
 
@@ -77,13 +87,28 @@ class Plan:
             if file.state == "changed":
                 os.replace(path, path.with_name(f"{path.name}.old"))
             if file.state in ("new", "changed"):
-                write_text(path, file.content)
+                write_bytes(path, file.content.encode(), 0o644)  # whatever root's umask is: the service reads them
         for command in self.commands:
             _run(command)
 
 
+def is_running(unit: str) -> bool:
+    """Tell whether a unit of this host is at work."""
+    try:
+        done = subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False, timeout=_COMMAND_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
 def make_plan(
-    root: Path, prefix: Path, interface: str | None = None, *, force: bool = False, shipped: Path = SHIPPED
+    root: Path,
+    prefix: Path,
+    interface: str | None = None,
+    *,
+    force: bool = False,
+    shipped: Path = SHIPPED,
+    running: Callable[[str], bool] = is_running,
 ) -> Plan:
     """Plan an installation.
 
@@ -99,6 +124,8 @@ def make_plan(
         Files that are there and differ are replaced.
     shipped : Path
         The folder `deploy/`.
+    running : Callable
+        Tells whether a unit of this host is at work.
 
     Raises
     ------
@@ -114,7 +141,8 @@ def make_plan(
             raise DeployError(f"{shipped / source}: is missing; install from a clone of the repository") from error
         content = _filled(source, text, prefix, interface)
         files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
-    return Plan(root, prefix, tuple(files), _commands(root, interface), _hindrances(root, prefix, files, force))
+    commands = _commands(root, interface, running)
+    return Plan(root, prefix, tuple(files), commands, _hindrances(root, prefix, files, force))
 
 
 def escaped(name: str) -> str:
@@ -144,7 +172,7 @@ def _state(path: Path, content: str) -> FileState:
     return "same" if found == content else "changed"
 
 
-def _commands(root: Path, interface: str | None) -> tuple[tuple[str, ...], ...]:
+def _commands(root: Path, interface: str | None, running: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
     if root != Path("/"):
         option = f"--root={root}"
         return (
@@ -152,7 +180,10 @@ def _commands(root: Path, interface: str | None) -> tuple[tuple[str, ...], ...]:
             ("systemd-tmpfiles", option, "--create", "thetad.conf"),
             ("systemctl", option, "enable", "thetad.service"),
         )
-    settings = (("systemctl", "restart", "systemd-sysctl.service"),) if interface is not None else ()
+    settings: tuple[tuple[str, ...], ...] = ()
+    if interface is not None:
+        reloads = (command for unit, command in _RELOADS.items() if running(unit))
+        settings = (("systemctl", "restart", "systemd-sysctl.service"), *reloads)
     return (
         ("systemd-sysusers", "thetad.conf"),
         ("systemd-tmpfiles", "--create", "thetad.conf"),
@@ -172,6 +203,8 @@ def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool)
         )
     elif not below(root, prefix / PROGRAM).exists() and root == Path("/"):
         found.append(f"{prefix / PROGRAM}: is not there: `make -C {prefix} install`, or name another --prefix")
+    else:
+        found += _unreachable(root, prefix)
     if re.search(r"[\s%\\\"']", str(prefix)):
         found.append(f"{prefix}: blanks, quotes, '%' and '\\' have a meaning in units: clone to another folder")
     changed = [str(file.target) for file in files if file.state == "changed"]
@@ -183,6 +216,62 @@ def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool)
     if root == Path("/") and not Path("/run/systemd/system").is_dir():
         found.append("this host was not started by systemd: say --root DIR to prepare the file system of another")
     return tuple(found)
+
+
+def _unreachable(root: Path, prefix: Path) -> list[str]:
+    """Say which of program and interpreter the service's user could not run, as far as they are there."""
+    found = []
+    for name in (PROGRAM, INTERPRETER):
+        path = _real(root, prefix / name)
+        shown = str(prefix / name) if path == prefix / name else f"{prefix / name}, which is {path}"
+        again = f"make the virtual environment anew with an interpreter below /usr, such as /usr/bin/{path.name}"
+        hidden = next((folder for folder in _HIDDEN if path.is_relative_to(folder)), None)
+        closed = _closed(root, path)
+        if hidden is not None:
+            found.append(f"{shown}: the service does not see {hidden}: {again}")
+        elif closed is not None:
+            letters = "x" if below(root, closed).is_dir() else "rx"
+            found.append(f"{shown}: the user {_USER} may not use {closed}: chmod o+{letters} '{closed}'")
+    return found
+
+
+def _closed(root: Path, path: Path) -> Path | None:
+    """Return the first folder on the way to a program, or the program, that the service's user may not use."""
+    user = None
+    if root == Path("/"):
+        try:
+            user = pwd.getpwnam(_USER)
+        except KeyError:
+            user = None  # will be made
+    for step in (*reversed(path.parents), path):
+        try:
+            found = below(root, step).stat()
+        except FileNotFoundError:
+            return None
+        needed = stat.S_IXOTH | (0 if stat.S_ISDIR(found.st_mode) else stat.S_IROTH)
+        shift = 0
+        if user is not None:
+            shift = 6 if found.st_uid == user.pw_uid else 3 if found.st_gid == user.pw_gid else 0
+        if step != Path("/") and needed & ~(found.st_mode >> shift):
+            return step
+    return None
+
+
+def _real(root: Path, path: Path) -> Path:
+    """Follow all links of an absolute path as the host will, whose file system is at `root`."""
+    done, left, links = Path("/"), list(path.parts[1:]), 0
+    while left:
+        part = left.pop(0)
+        step = below(root, done / part)
+        if part == "..":
+            done = done.parent
+        elif step.is_symlink() and links < _LINKS:
+            target, links = step.readlink(), links + 1
+            done = Path("/") if target.is_absolute() else done
+            left = [*(target.parts[1:] if target.is_absolute() else target.parts), *left]
+        else:
+            done /= part
+    return done
 
 
 def _run(command: tuple[str, ...]) -> None:

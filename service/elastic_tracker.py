@@ -19,6 +19,7 @@ from service.elastic_file import ElasticFile, load_elastic
 from service.elastic_online import estimate_document
 
 _WARM_S = 2.0  # of motion, in which every kernel is used
+_SAME = 1e-6
 
 
 class ElasticTracker:
@@ -148,7 +149,8 @@ def make_tracker(spring: ElasticConfig, model: RobotModel, channels: Sequence[st
     Raises
     ------
     ConfigError
-        The joint is unknown, the frames do not show its spring, or the file cannot serve.
+        The joint is unknown, the frames do not show its spring, or the file cannot serve, or is of another drive than
+        the robot file's.
     """
     names = [joint.name for joint in model.joints]
     if spring.joint not in names:
@@ -161,6 +163,7 @@ def make_tracker(spring: ElasticConfig, model: RobotModel, channels: Sequence[st
         raise ConfigError(f"model: {spring.model}: is of joint {known.joint}, not of {spring.joint}")
     from_current = _motor_torque(spring, known, channels)
     j = names.index(spring.joint)
+    _same_drive(spring, known, model, j, from_current=from_current)
     limit = model.joints[j].velocity
     top = spring.top_velocity
     if top is None and math.isfinite(limit):
@@ -172,6 +175,25 @@ def make_tracker(spring: ElasticConfig, model: RobotModel, channels: Sequence[st
         )  # fmt: skip
     except ValueError as error:
         raise ConfigError(f"model: {spring.model}: {error}") from error
+
+
+def _same_drive(spring: ElasticConfig, known: ElasticFile, model: RobotModel, j: int, *, from_current: bool) -> None:
+    """Compare the file's drive with that of joint `j` in the robot file's [transmission], if there is one."""
+    gears = model.transmission
+    if gears is None:
+        return
+    pairs = [
+        ("gear ratio", known.drive.gear_ratio, float(gears.matrix[j, j]), ""),
+        ("motor offset", known.start.motor_offset, float(gears.offset[j]), " rad"),
+    ]
+    if from_current and gears.known and known.torque_constant is not None:
+        pairs.append(("torque constant", known.torque_constant, float(gears.torque_constant[j]), " N*m/A"))
+    for what, ours, theirs, unit in pairs:
+        if not math.isclose(ours, theirs, rel_tol=_SAME, abs_tol=_SAME):
+            raise ConfigError(
+                f"model: {spring.model}: {what} {ours:.6g}{unit}, but {theirs:.6g}{unit} in [transmission] of robot "
+                f"{model.name!r} for joint {spring.joint}: correct the robot file, or identify the joint again with it"
+            )
 
 
 def _motor_torque(spring: ElasticConfig, known: ElasticFile, channels: Sequence[str]) -> bool:

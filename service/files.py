@@ -13,8 +13,11 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file, which appears whole or not at all; folders are made; an `OSError` names `path`."""
+def write_bytes(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file, which appears whole or not at all; folders are made; an `OSError` names `path`.
+
+    Without a `mode` its permissions are those that this process gives a new file (umask).
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path, mode) as stream:

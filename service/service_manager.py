@@ -48,10 +48,9 @@ class ServiceManager:
             self._status = text
 
     def alive(self, now_ns: int) -> None:
-        """Say that the loop still turns, twice in the time that the manager waits for it."""
-        if self.watchdog_ns and now_ns >= self._next_ns:
-            self._next_ns = now_ns + self.watchdog_ns // 2
-            self._send("WATCHDOG=1")
+        """Say that the loop still turns, three times while the manager waits for it; again if it was not taken."""
+        if self.watchdog_ns and now_ns >= self._next_ns and self._send("WATCHDOG=1"):
+            self._next_ns = now_ns + self.watchdog_ns // 3
 
     def stopping(self) -> None:
         """Say that the end has begun."""

@@ -66,6 +66,7 @@ PROCESSES = (
     "deploy/test_units.py",
     "doctor/test_cycle.py",
     "doctor/test_command.py",
+    "drivers/test_recordings_doc.py",
     "drivers/test_recovery.py",
     "jobs/test_*.py",
     "plc/test_*.py",

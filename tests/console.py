@@ -71,7 +71,7 @@ def differs(shown: tuple[str, ...] | list[str], lines: list[str]) -> str:
 
 def _alike(shown: str, line: str) -> bool:
     """Tell whether a line is what is shown, but for text under `...` and the last digits of numbers."""
-    pieces = [_pattern(piece) for piece in shown.split("...")]
+    pieces = [_pattern(piece) for piece in shown.strip().split("...")]
     found = re.fullmatch("(?:.*)".join(pattern for pattern, _ in pieces), " ".join(line.split()))
     if found is None:
         return False
@@ -91,7 +91,9 @@ def _near(shown: str, got: str) -> bool:
     if "." not in shown and "e" not in shown:
         return shown == got  # counts and names
     a, b = (float(text.replace("−", "-")) for text in (shown, got))
-    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b)) + 10.0 ** -len(shown.partition(".")[2])
+    mantissa, _, exponent = shown.partition("e")
+    last = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))  # what a digit more in the last place is
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b)) + last
 
 
 def renewed(page: str, outputs: list[list[str]]) -> str:

@@ -77,7 +77,7 @@ class View:
         self.estimate: EstimateMessage | None = None
         self.meta: dict[str, Any] = {}
         self.status: dict[str, Any] = {}
-        self.elastic: dict[str, dict[str, Any]] = {}  # what is known of each elastic joint
+        self.elastic: dict[str, dict[str, Any]] = {}  # what is known of each elastic joint, with the age of its row
         self.trend: Trend | None = None
         self._arrivals: deque[float] = deque(maxlen=100)
 
@@ -105,7 +105,10 @@ class View:
         elif message.kind == "status":
             self.status = message.body
         elif message.kind == "elastic":
-            self.elastic |= message.body.get("joints", {})
+            now = message.envelope.t_ns * 1e-9
+            for joint, said in message.body.get("joints", {}).items():
+                row = said.get("row_t")
+                self.elastic[joint] = {**said, "row_age_s": None if row is None else now - row}
 
     @property
     def complete(self) -> bool:
@@ -275,8 +278,10 @@ def _spring(joint: str, said: dict[str, Any]) -> Text:
     from rich.text import Text
 
     k1 = said["parameters"]["k1"]
+    age = said["row_age_s"]
+    newest = "; no row since the start" if age is None else f"; newest row {age:.1f} s old"
     if k1["value"] is None:
-        return Text(f"{joint}: k1 undetermined: {k1['reason']}")
+        return Text(f"{joint}: k1 undetermined: {k1['reason']}{newest}")
     text = (
         f"{joint}: k1 {k1['value']:.5g} {k1['unit']}, 95 % {k1['lower']:.5g} to {k1['upper']:.5g}, {k1['status']}, "
         f"λ {said['lam']:.5f}"
@@ -284,4 +289,5 @@ def _spring(joint: str, said: dict[str, Any]) -> Text:
     open_ = [name for name, parameter in said["parameters"].items() if parameter["value"] is None]
     text += f"; undetermined: {', '.join(open_)}" if open_ else ""
     text += "; the joint is changing" if said["changing"] else ""
+    text += newest
     return Text(text if said["valid"] else f"{text}; not valid: {said['reason']}", style="" if said["valid"] else "red")

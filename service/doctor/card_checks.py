@@ -8,11 +8,8 @@ from collections.abc import Iterator, Sequence
 from service.doctor.facts import Card
 from service.doctor.finding import Finding
 
-#: Drivers of cards whose frames go through USB, which alone takes a good part of a cycle.
-_USB = ("r8152", "ax88179_178a", "asix", "cdc_ether", "cdc_ncm", "lan78xx", "smsc95xx")
 
-
-def check_card(card: Card, others: Sequence[str], coalescing: str | None) -> Iterator[Finding]:
+def check_card(card: Card, others: Sequence[str], coalescing: str | None, silent: str = "") -> Iterator[Finding]:
     """Yield the findings about one card.
 
     Parameters
@@ -21,7 +18,9 @@ def check_card(card: Card, others: Sequence[str], coalescing: str | None) -> Ite
     others : Sequence[str]
         Names of all cards of the host.
     coalescing : str or None
-        What `ethtool -c` prints; None: there is no ethtool.
+        What `ethtool -c` prints; empty if the card collects none; None: it has told nothing.
+    silent : str
+        Why it has told nothing; empty: there is no ethtool.
     """
     if not card.exists:
         known = ", ".join(others) or "none"
@@ -30,7 +29,7 @@ def check_card(card: Card, others: Sequence[str], coalescing: str | None) -> Ite
     yield _state(card)
     yield _driver(card)
     yield _managers(card)
-    yield _coalescing(card, coalescing)
+    yield _coalescing(card, coalescing, silent)
 
 
 def _state(card: Card) -> Finding:
@@ -43,7 +42,7 @@ def _state(card: Card) -> Finding:
 
 def _driver(card: Card) -> Finding:
     value = f"{card.name}: {card.driver or 'virtual'}"
-    if card.wireless or card.driver in _USB:
+    if card.wireless or card.usb:  # USB alone takes a good part of a cycle
         kind = "wireless" if card.wireless else "behind USB"
         return Finding("card_driver", "failed", f"{value}, {kind}", "use a card on PCI Express")
     if card.driver is None:
@@ -58,14 +57,20 @@ def _managers(card: Card) -> Finding:
     return Finding("card_manager", "warning", value, f"thetad deploy install --interface {card.name}")
 
 
-def _coalescing(card: Card, text: str | None) -> Finding:
+def _coalescing(card: Card, text: str | None, silent: str) -> Finding:
     name = "card_coalescing"
+    if text is None and silent:
+        return Finding(name, "unknown", f"{card.name}: ethtool: {silent}", f"ethtool -c {card.name} (as root)")
     if text is None:
         return Finding(name, "unknown", f"{card.name}: ethtool is not installed", "apt install ethtool")
     values = {key: int(value) for key, value in re.findall(r"^([rt]x-usecs):\s*(\d+)$", text, re.M)}
-    if not values:
+    adaptive = re.findall(r"\b([RT]X): on\b", " ".join(re.findall(r"^Adaptive (.*)$", text, re.M)))
+    if not values and not adaptive:
         return Finding(name, "not applicable", f"{card.name}: the card has none")
-    value = f"{card.name}: {', '.join(f'{key} {each}' for key, each in sorted(values.items()))}"
-    if not any(values.values()):
+    told = [f"{key} {each}" for key, each in sorted(values.items())] + [f"adaptive {each}" for each in adaptive]
+    value = f"{card.name}: {', '.join(told)}"
+    if not any(values.values()) and not adaptive:
         return Finding(name, "ok", value)
-    return Finding(name, "warning", value, f"ethtool -C {card.name} rx-usecs 0 tx-usecs 0 (as root)")
+    # With adaptation the card chooses the times by itself, whatever they are set to.
+    off = "".join(f" adaptive-{each.lower()} off" for each in adaptive)
+    return Finding(name, "warning", value, f"ethtool -C {card.name}{off} rx-usecs 0 tx-usecs 0 (as root)")

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from drivers.ethercat.cycle import sleep_until
-from service.doctor.finding import Finding, Verdict
+from service.doctor.finding import Finding, Verdict, failed_or_warning
 from service.doctor.needs import Loop
 from service.realtime import RealtimeConfig, apply_realtime
 
@@ -36,33 +36,43 @@ class CycleError(RuntimeError):
 class CycleResult:
     """How late a loop woke [µs]; what it asked for and was refused."""
 
-    cycles: int
+    cycles: int  # with those that were passed over
     period_us: float
     p50_us: float
     p99_us: float
     p999_us: float
     max_us: float
-    late: int  # cycles that began more than half a cycle late
+    late: int  # cycles that began more than half a cycle late, or not at all
     refused: tuple[str, ...]
 
 
 def try_cycle(
     settings: RealtimeConfig, period_ns: int, cycles: int, tell: Callable[[int], None] = lambda _done: None
 ) -> CycleResult:
-    """Run `cycles` cycles of `period_ns` in this process, which keeps what `settings` gives it."""
+    """Run `cycles` cycles of `period_ns` in this process, which keeps what `settings` gives it.
+
+    A cycle whose deadline passed while the loop stood still is as late as the next one that begins.
+    """
     lateness_ns = np.zeros(cycles)
     refused = apply_realtime(settings)
     now_ns = time.monotonic_ns
     every = max(1, int(_TOLD_S * 1e9 / period_ns))
     deadline_ns = now_ns() + period_ns
-    for k in range(cycles):
+    done = told = 0
+    while done < cycles:
         sleep_until(deadline_ns)
         late_ns = now_ns() - deadline_ns
-        lateness_ns[k] = late_ns
-        if k % every == 0:
-            tell(k)
+        lateness_ns[done] = late_ns
         # A deadline that has passed is not made up for: the loop goes on with the next that is to come.
-        deadline_ns += period_ns * (1 + late_ns // period_ns)
+        passed = late_ns // period_ns
+        if passed:
+            lost = lateness_ns[done + 1 : done + 1 + passed]
+            lost[:] = period_ns * (passed - np.arange(len(lost)))
+        deadline_ns += period_ns * (1 + passed)
+        done += 1 + passed
+        if done >= told:
+            tell(min(done, cycles))
+            told = done + every
     p50, p99, p999 = np.percentile(lateness_ns, (50.0, 99.0, 99.9)) * 1e-3
     late = int(np.count_nonzero(lateness_ns > LATE * period_ns))
     largest = float(lateness_ns.max()) * 1e-3
@@ -98,6 +108,8 @@ def judge_cycle(result: CycleResult, arm: str | None) -> Finding:
     )
     if result.refused:
         value += f"; refused: {'; '.join(result.refused)}"
+        remedy = "the cycle was tried without it: give the daemon what [arm.realtime] asks for, or ask for less"
+        return Finding("cycle", failed_or_warning(arm is not None), value, remedy)
     verdict: Verdict = "warning"
     if result.p999_us <= GOOD * period and result.max_us <= LATE * period:
         verdict = "ok"

@@ -9,7 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import rt_core
@@ -43,11 +43,12 @@ def examine(config: Config | None, interface: str | None, cycle_s: float) -> Ite
         How long each cycle is tried [s]; 0: not at all.
     """
     needs = Needs(interfaces=(interface,) if interface else ()) if config is None else needs_of(config, interface)
-    yield from check_host(read_facts(), needs, synchronised(), file_capabilities(Path(sys.executable).resolve()))
+    facts, interpreter = read_facts(), file_capabilities(Path(sys.executable).resolve())
+    yield from check_host(facts, needs, synchronised(), interpreter, closed_processors(facts.online))
     if not needs.interfaces:
         yield Finding("card", "not applicable", "no bus on a network card; --interface names one")
     for name in needs.interfaces:
-        yield from check_card(read_card(name), card_names(), coalescing(name))
+        yield from check_card(read_card(name), card_names(), *coalescing(name))
     yield check_cache(Path(rt_core.__file__ or "").parent)
     if config is not None:
         yield from check_site(config)
@@ -82,13 +83,31 @@ def file_capabilities(path: Path) -> int | None:
     return int(low | high << 32)
 
 
-def coalescing(interface: str) -> str | None:
-    """Return what `ethtool -c` prints; None if there is no ethtool."""
+def coalescing(interface: str) -> tuple[str | None, str]:
+    """Return what `ethtool -c` prints, empty if the card has no such settings; or None, and why it told nothing."""
     tool = shutil.which("ethtool", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if tool is None:
-        return None
+        return None, ""
     command = [tool, "-c", interface]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ETHTOOL_S).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ETHTOOL_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    if done.returncode == 0:
+        return done.stdout, ""
+    words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+    return ("", "") if "not supported" in words else (None, words)
+
+
+def closed_processors(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return which of these processors this process may not take, for its container or unit keeps it off."""
+    before, closed = os.sched_getaffinity(0), []
+    try:
+        for number in numbers:
+            try:
+                os.sched_setaffinity(0, {number})
+            except (OSError, ValueError):
+                closed.append(number)
+    finally:
+        os.sched_setaffinity(0, before)
+    return tuple(closed)

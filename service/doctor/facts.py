@@ -23,6 +23,7 @@ class Card:
     link: bool = False
     driver: str | None = None  # None: no device is behind it, as with a virtual one
     wireless: bool = False
+    usb: bool = False
     managers: tuple[str, ...] = ()  # programs that take care of it and may put an address on it
 
 
@@ -88,6 +89,7 @@ def read_card(name: str, root: Path = Path("/")) -> Card:
         link=_text(folder / "carrier") == "1",
         driver=link.readlink().name if link.is_symlink() else None,
         wireless=(folder / "wireless").exists() or (folder / "phy80211").exists(),
+        usb=any(re.fullmatch(r"usb\d+", part) for part in (folder / "device").resolve().parts),
         managers=_managers(_text(folder / "ifindex") or "", root),
     )
 

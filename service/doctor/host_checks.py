@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from service.doctor.facts import UNLIMITED, Facts
 from service.doctor.finding import Finding, failed_or_warning
@@ -14,7 +14,9 @@ _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 _SERVICE = "run the daemon by its unit (thetad deploy install)"
 
 
-def check_host(facts: Facts, needs: Needs, synchronised: bool | None, interpreter: int | None) -> Iterator[Finding]:
+def check_host(
+    facts: Facts, needs: Needs, synchronised: bool | None, interpreter: int | None, closed: Collection[int] = ()
+) -> Iterator[Finding]:
     """Yield the findings about a host.
 
     Parameters
@@ -25,9 +27,11 @@ def check_host(facts: Facts, needs: Needs, synchronised: bool | None, interprete
         Whether the kernel's clock is; None: it does not tell.
     interpreter : int or None
         Capabilities in the file of the Python interpreter; None: they cannot be read.
+    closed : Collection[int]
+        Processors that are there, and that this process may not take.
     """
     yield _kernel(facts)
-    yield _isolated(facts, needs)
+    yield _isolated(facts, needs, closed)
     yield _governor(facts, needs)
     yield _throttling(facts, needs)
     yield _priority(facts, needs)
@@ -50,25 +54,36 @@ def _kernel(facts: Facts) -> Finding:
     )
 
 
-def _isolated(facts: Facts, needs: Needs) -> Finding:
+def _isolated(facts: Facts, needs: Needs, closed: Collection[int]) -> Finding:
     name, have = "isolated_processors", f"{_list(facts.isolated)} of {_list(facts.online)}"
     missing = sorted(set(needs.processors) - set(facts.online))
     if missing:
         text = f"[arm.realtime] processors names {_list(missing)}; there are {_list(facts.online)}"
         return Finding(name, "failed", text, "name processors that are there")
+    refused = sorted(set(needs.processors) & set(closed))
+    if refused:
+        text = f"[arm.realtime] processors names {_list(refused)}, which this process may not use"
+        remedy = "let it: AllowedCPUs= of its unit, or the cpuset of its container; or name others"
+        return Finding(name, "failed", text, remedy)
     shared = sorted(set(needs.processors) - set(facts.isolated))
     if shared:
         text = f"{have}; the loop's processors {_list(shared)} are not"
         number = _list(shared)
         remedy = f"on the kernel's command line: isolcpus={number} nohz_full={number} rcu_nocbs={number}"
         return Finding(name, "warning", text, remedy)
+    ticking = sorted(set(needs.processors) - set(facts.without_tick))
+    if ticking:
+        text, number = f"{have}; the kernel's tick goes on on {_list(ticking)}", _list(needs.processors)
+        remedy = f"on the kernel's command line: nohz_full={number} rcu_nocbs={number}"
+        return Finding(name, "warning", text, remedy)
     if needs.processors or (facts.isolated and not needs.loops):
         return Finding(name, "ok", have)
-    if len(facts.online) < 2:
+    usable = [number for number in facts.online if number not in closed]
+    if len(usable) < 2:
         return Finding(name, "warning", have, "the loop shares the only processor with all else: take another computer")
-    last = facts.isolated[-1] if facts.isolated else facts.online[-1]
+    last = max(set(usable) & set(facts.isolated) or usable)
     remedy = f"processors = [{last}] in [arm.realtime]"
-    if not facts.isolated:
+    if last not in facts.isolated:
         remedy = f"isolcpus={last} nohz_full={last} rcu_nocbs={last} on the kernel's command line, and {remedy}"
     return Finding(name, "warning", f"{have}; no loop has one of its own", remedy)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -16,11 +17,13 @@ from service.config import Config
 from service.directories import runtime_parent
 from service.doctor.finding import Finding
 from service.jobs.budget import recordings_of
+from service.process import Runtime
 from service.security.files import SecretFileError
 from service.security.keys import server_pair
 
 #: What a start writes in states, logs and histories before anybody has recorded anything [bytes].
 _LEAST_FREE = 100e6
+_AS_USER = "run thetad doctor as the daemon's user"
 
 
 def check_cache(package: Path, environment: Mapping[str, str] = os.environ) -> Finding:
@@ -56,8 +59,12 @@ def _disk(config: Config) -> Iterator[Finding]:
         if arm is not None and arm.recorder is None:
             continue
         folder = config.state_dir if arm is None else config.recording_dir(arm)
-        place = _existing(folder)
-        disk = place.stat().st_dev
+        try:
+            place = _existing(folder)
+            disk = place.stat().st_dev
+        except PermissionError:
+            yield Finding("disk", "unknown", f"{folder}: may not be looked at", _AS_USER)
+            continue
         places.setdefault(disk, place)
         wanted.setdefault(disk, least)
         if arm is None or arm.recorder is None:
@@ -65,7 +72,11 @@ def _disk(config: Config) -> Iterator[Finding]:
         if arm.recorder.max_gb is None:
             unlimited.setdefault(disk, []).append(arm.name)
         else:
-            used = sum(one.bytes for one in recordings_of(arm.name, folder))
+            try:
+                used = sum(one.bytes for one in recordings_of(arm.name, folder))
+            except PermissionError:
+                yield Finding("disk", "unknown", f"{folder}: may not be looked at", _AS_USER)
+                continue
             wanted[disk] += max(0.0, arm.recorder.max_gb * 1e9 - used)
     for disk, place in places.items():
         free = shutil.disk_usage(place).free
@@ -92,21 +103,37 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
             return Finding(name, "ok", f"{path}: will be made")
         return Finding(name, "failed", f"{path}: cannot be made by {_user(os.geteuid())}", f"make it: {_make(path)}")
     except OSError as error:
-        return Finding(name, "failed", f"{path}: {error.strerror}", "run thetad doctor as the daemon's user")
+        return Finding(name, "failed", f"{path}: {error.strerror}", _AS_USER)
     value = f"{path}: of {_user(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
     if not stat.S_ISDIR(found.st_mode):
         return Finding(name, "failed", f"{path}: is no folder", "move it away, or name another")
     other = found.st_uid != os.geteuid()
     if other and (private or not _writable(path)):
         return Finding(name, "failed", value, f"run it as {_user(found.st_uid)}, or name a folder of your own")
+    if not _writable(path) or not os.access(path, os.R_OK):
+        return Finding(name, "failed", f"{value}: cannot be written", f"chmod u+rwx '{path}', or mount it for writing")
+    strangers = _strangers(path)
+    if strangers:
+        text = f"{value}; of others, and closed: {', '.join(strangers)}"
+        return Finding(name, "failed", text, f"sudo chown -R {_user(os.geteuid())}: '{path}'")
     if other:
         remedy = f"what {_user(os.geteuid())} writes there {_user(found.st_uid)} may not change: run it as that user"
         return Finding(name, "warning", value, remedy)
-    if not _writable(path):
-        return Finding(name, "failed", f"{value}: cannot be written", f"chmod u+rwx '{path}', or mount it for writing")
     if found.st_mode & 0o022:
         return Finding(name, "warning", f"{value}: others may write there", f"chmod go-w '{path}'")
     return Finding(name, "ok", value)
+
+
+def _strangers(path: Path) -> list[str]:
+    """Return what in a folder is somebody else's and cannot be written, as a daemon that once ran as root leaves it."""
+    found = []
+    for entry in sorted(path.iterdir()):
+        with contextlib.suppress(FileNotFoundError):
+            status = entry.lstat()
+            wanted = os.W_OK | os.X_OK if stat.S_ISDIR(status.st_mode) else os.W_OK
+            if status.st_uid != os.geteuid() and not os.access(entry, wanted):
+                found.append(f"{entry.name} of {_user(status.st_uid)}")
+    return found
 
 
 def _keys(config: Config) -> Finding:
@@ -121,25 +148,48 @@ def _keys(config: Config) -> Finding:
 
 def _ports(config: Config) -> Finding:
     daemon = config.daemon
-    ports = [port for port in (daemon.frames_port, daemon.estimates_port, daemon.control_port) if port]
-    taken = []
-    for port in ports:
+    wanted = [(daemon.bind, port) for port in (daemon.frames_port, daemon.estimates_port, daemon.control_port)]
+    if daemon.serves_http:
+        wanted.append((daemon.http_bind, daemon.http_port))
+    wanted = [(address, port) for address, port in wanted if port]
+    taken: list[int] = []
+    for address, port in wanted:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((daemon.bind, port))
+                probe.bind((address, port))
+            except PermissionError as error:
+                text = f"{address}:{port}: {error.strerror}"
+                return Finding("ports", "failed", text, "set a port from 1024 on in [daemon]")
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    text = f"{daemon.bind}:{port}: {error.strerror}"
+                    text = f"{address}:{port}: {error.strerror}"
                     return Finding("ports", "failed", text, "daemon.bind: give an address of this computer")
-                taken.append(str(port))
+                taken.append(port)
     if not taken:
-        return Finding("ports", "ok", f"{', '.join(map(str, ports)) or 'any'} on {daemon.bind}: free")
+        shown = ", ".join(str(port) for _, port in wanted)
+        return Finding("ports", "ok", f"{shown or 'any'} on {daemon.bind}: free")
     holder = _running(config.state_dir)
-    if holder is not None:
-        return Finding("ports", "ok", f"{', '.join(taken)} on {daemon.bind}: of this daemon, process {holder}")
-    remedy = f"who has it: ss -ltnp 'sport = :{taken[0]}' (as root); or set another port in [daemon]"
-    return Finding("ports", "failed", f"{', '.join(taken)} on {daemon.bind}: taken by another program", remedy)
+    own = set[int]() if holder is None else _own_ports(config, holder)
+    foreign = [port for port in taken if own is None or port not in own]
+    text = f"{', '.join(map(str, foreign or taken))} on {daemon.bind}"
+    if not foreign:
+        return Finding("ports", "ok", f"{text}: of this daemon, process {holder}")
+    remedy = f"who has it: ss -ltnp 'sport = :{foreign[0]}' (as root); or set another port in [daemon]"
+    if own is None or 0 in own:
+        return Finding("ports", "unknown", f"{text}: taken, perhaps by this daemon, process {holder}", remedy)
+    return Finding("ports", "failed", f"{text}: taken by another program", remedy)
+
+
+def _own_ports(config: Config, holder: str) -> set[int] | None:
+    """Return the ports that a running daemon was told, 0 for any; None if its configuration cannot be read."""
+    try:
+        told = Runtime(runtime_parent(config) / holder).config.read_bytes()
+        daemon = Config.model_validate_json(told).daemon
+    except (OSError, ValueError):
+        return None
+    ports = {daemon.frames_port, daemon.estimates_port, daemon.control_port}
+    return ports | {daemon.http_port} if daemon.serves_http else ports
 
 
 def _running(state_dir: Path) -> str | None:
@@ -158,7 +208,7 @@ def _running(state_dir: Path) -> str | None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest folder that is there."""
+    """Return the nearest folder that is there; raises PermissionError if that may not be looked at."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path
@@ -166,8 +216,11 @@ def _existing(path: Path) -> Path:
 
 def _writable(path: Path) -> bool:
     """Tell whether this user can write in a folder, or make it."""
-    place = _existing(path)
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    try:
+        place = _existing(path)
+        return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    except PermissionError:
+        return False
 
 
 def _make(path: Path) -> str:

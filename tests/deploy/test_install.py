@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import pwd
 import shutil
@@ -66,7 +67,13 @@ def test_everything_is_put_in_place(tmp_path: Path) -> None:
         assert "enp3s0" not in (tmp_path / file["path"].lstrip("/")).read_text(), file
     drop_in = (tmp_path / "etc/systemd/system/thetad.service.d/ethercat.conf").read_text()
     assert "BindsTo=thetad-card@lab\\x2dnic0.service" in drop_in
-    assert "interface-name:lab-nic0" in (tmp_path / "etc/NetworkManager/conf.d/90-thetad.conf").read_text()
+    # Neither file says anything of other cards, and networkd meets ours before netplan's.
+    manager = configparser.ConfigParser()
+    manager.read(tmp_path / "etc/NetworkManager/conf.d/90-thetad.conf")
+    assert manager.sections() == ["device-thetad"]
+    assert dict(manager["device-thetad"]) == {"match-device": "interface-name:lab-nic0", "managed": "0"}
+    (network,) = (tmp_path / "etc/systemd/network").iterdir()
+    assert network.name < "10-netplan-lab-nic0.network"
     # Once more: nothing to do.
     again = install(tmp_path, "--interface", CARD, "--json")
     assert again.code == 0
@@ -112,6 +119,58 @@ def test_this_host_needs_the_program_and_systemd() -> None:
     assert any("/nowhere/thetad/.venv/bin/thetad: is not there" in each for each in plan.hindrances)
     assert any("not started by systemd" in each for each in plan.hindrances) != Path("/run/systemd/system").is_dir()
     assert ("systemctl", "daemon-reload") in plan.commands
+
+
+def test_who_cares_for_cards_reads_its_files_again() -> None:
+    def commands(*units: str, interface: str | None = CARD) -> list[tuple[str, ...]]:
+        plan = make_plan(Path("/"), Path("/opt/thetad"), interface, running=units.__contains__)
+        return [command for command in plan.commands if command[0] in ("networkctl", "nmcli")]
+
+    assert commands("NetworkManager.service") == [("nmcli", "general", "reload")]
+    assert commands("systemd-networkd.service", "NetworkManager.service") == [
+        ("networkctl", "reload"),
+        ("nmcli", "general", "reload"),
+    ]
+    assert commands() == commands("NetworkManager.service", interface=None) == []
+
+
+def host_with_program(root: Path, interpreter: str) -> Path:
+    """A host below `root` with a program in /opt/thetad whose Python is a link to `interpreter`."""
+    program = root / "opt/thetad/.venv/bin/thetad"
+    python = root / interpreter.lstrip("/")
+    for file in (program, python):
+        file.parent.mkdir(parents=True)
+        file.write_text("#!")
+        file.chmod(0o755)
+    program.with_name("python").symlink_to("python3")
+    program.with_name("python3").symlink_to(interpreter)
+    return program
+
+
+def test_an_interpreter_that_the_service_does_not_see(tmp_path: Path) -> None:
+    seen, hidden = tmp_path / "seen", tmp_path / "hidden"
+    host_with_program(seen, "/usr/bin/python3.11")
+    assert make_plan(seen, Path("/opt/thetad")).hindrances == ()
+    host_with_program(hidden, "/root/.local/share/uv/python/cpython-3.11/bin/python3.11")
+    (text,) = make_plan(hidden, Path("/opt/thetad")).hindrances
+    assert "/root/.local/share/uv/python/cpython-3.11/bin/python3.11: the service does not see /root" in text
+    # Also where a folder on the way is the link.
+    bin_ = seen / "usr/bin"
+    bin_.rename(seen / "home")
+    bin_.symlink_to("../home")
+    (text,) = make_plan(seen, Path("/opt/thetad")).hindrances
+    assert "which is /home/python3.11: the service does not see /home" in text
+
+
+def test_a_program_that_is_closed_to_the_service(tmp_path: Path) -> None:
+    program = host_with_program(tmp_path, "/usr/bin/python3.11")
+    program.chmod(0o750)
+    (text,) = make_plan(tmp_path, Path("/opt/thetad")).hindrances
+    assert text.endswith("may not use /opt/thetad/.venv/bin/thetad: chmod o+rx '/opt/thetad/.venv/bin/thetad'")
+    program.chmod(0o755)
+    (tmp_path / "usr/bin").chmod(0o700)
+    (text,) = make_plan(tmp_path, Path("/opt/thetad")).hindrances
+    assert text.endswith("may not use /usr/bin: chmod o+x '/usr/bin'")
 
 
 def test_bad_input(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAM = "/opt/thetad/.venv/bin/thetad"
 CONFIGURATION = "/etc/thetad/thetad.toml"
-DEADLINE_S = 240.0  # a start may compile
+START_S, DEADLINE_S = 120.0, 30.0  # a start may compile; one that is tried again goes on from there
 #: In place of WatchdogSec=, so that a test need not wait for it.
 WATCHDOG_S = 1.0
 
@@ -78,7 +79,7 @@ class Service:
         for place, instead in places.items():
             assert f'"{place}"' in text
             text = text.replace(place, str(instead))
-        ports = "".join(f"{name}_port = 0\n" for name in ("frames", "estimates", "control"))
+        ports = "".join(f"{name}_port = 0\n" for name in ("frames", "estimates", "control", "http"))
         self.config = folder / "thetad.toml"
         self.config.write_text(text.replace("[daemon]\n", f"[daemon]\n{ports}") + more, encoding="utf-8")
         (folder / "state").mkdir(mode=0o700)
@@ -106,14 +107,18 @@ class Service:
         self.socket.settimeout(timeout_s)
         return self.socket.recv(4096).decode()
 
-    def hear_until(self, wanted: str) -> list[str]:
-        """All messages up to and with `wanted`."""
+    def hear_until(self, wanted: str, within_s: float = DEADLINE_S) -> list[str]:
+        """All messages up to and with one that matches the regular expression `wanted` as a whole."""
         heard: list[str] = []
-        deadline = time.monotonic() + DEADLINE_S
-        while wanted not in heard:
+        deadline = time.monotonic() + within_s
+        while not heard or not re.fullmatch(wanted, heard[-1]):
             left = deadline - time.monotonic()
-            assert left > 0.0, (heard, self.log.read_text())
-            heard.append(self.hear(left))
+            try:
+                heard.append(self.hear(min(left, 1.0)))
+            except TimeoutError:
+                told = (wanted, heard, self.log.read_text())
+                assert left > 1.0, told
+                assert self.process.poll() is None, told
         return heard
 
     def forget(self) -> None:

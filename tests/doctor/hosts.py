@@ -46,6 +46,15 @@ def make_host(root: Path, changes: dict[str, str | None] | None = None) -> Path:
         path.write_text(text + "\n", encoding="utf-8")
     device = root / "sys/class/net" / CARD
     if device.is_dir():
-        (device / "device").mkdir()
-        (device / "device/driver").symlink_to("../../../bus/pci/drivers/igb")
+        place_card(root, "pci0000:00/0000:00:1c.0/0000:03:00.0", "igb")
     return root
+
+
+def place_card(root: Path, place: str, driver: str) -> None:
+    """Put the card where `place` is among the host's devices, with a driver."""
+    device = root / "sys/devices" / place
+    device.mkdir(parents=True)
+    (device / "driver").symlink_to(f"/sys/bus/any/drivers/{driver}")
+    link = root / "sys/class/net" / CARD / "device"
+    link.unlink(missing_ok=True)
+    link.symlink_to(device)

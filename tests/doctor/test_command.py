@@ -30,7 +30,7 @@ def site(tmp_path: Path) -> Path:
     path = tmp_path / "site.toml"
     path.write_text(
         f'[daemon]\nstate_dir = "{tmp_path}/state"\nruntime_dir = "{tmp_path}/run"\n'
-        "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\n"
+        "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\nhttp_port = 0\n"
         '[[arm]]\nname = "arm"\nrobot = "arm7"\n[arm.driver]\nkind = "sim"\n'
         "[arm.realtime]\nprocessors = [4095]\nlock_memory = false\n",
         encoding="utf-8",

@@ -33,7 +33,10 @@ def test_verdicts(changes: dict[str, float], arm: str | None, verdict: str) -> N
 
 def test_what_was_refused_is_told() -> None:
     result = dataclasses.replace(WELL, refused=("priority 80: Operation not permitted",))
-    assert "refused: priority 80" in judge_cycle(result, "arm").value
+    found = judge_cycle(result, "arm")
+    assert (found.verdict, "refused: priority 80" in found.value) == ("failed", True)  # however well it went without
+    assert "[arm.realtime]" in found.remedy
+    assert judge_cycle(result, None).verdict == "warning"
 
 
 def test_a_loop_in_a_process_of_its_own() -> None:
@@ -52,24 +55,42 @@ def test_what_the_loop_asks_for_and_does_not_get() -> None:
     assert "4095" in refused
 
 
-def test_a_deadline_that_has_passed_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop of 10 ms in the third cycle is one late cycle, not ten."""
-    import service.doctor.cycle as cycle
+class Standstills:
+    """A clock for `try_cycle` that stands the loop still for some time [ns] before it wakes at given deadlines."""
 
-    monkeypatch.setattr(cycle, "apply_realtime", lambda settings: [])
-    now = 0
-    woken: list[int] = []
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stops: dict[int, int]) -> None:
+        import service.doctor.cycle as cycle
 
-    def sleep(deadline_ns: int) -> None:
-        nonlocal now
-        now = max(now, deadline_ns) + (10_200_000 if len(woken) == 2 else 0)
-        woken.append(deadline_ns)
+        self.now, self.stops, self.woken = 0, stops, list[int]()
+        monkeypatch.setattr(cycle, "apply_realtime", lambda settings: [])
+        monkeypatch.setattr(cycle, "sleep_until", self.sleep)
+        monkeypatch.setattr(cycle.time, "monotonic_ns", lambda: self.now)
 
-    monkeypatch.setattr(cycle, "sleep_until", sleep)
-    monkeypatch.setattr(cycle.time, "monotonic_ns", lambda: now)
+    def sleep(self, deadline_ns: int) -> None:
+        self.now = max(self.now, deadline_ns) + self.stops.get(deadline_ns, 0)
+        self.woken.append(deadline_ns)
+
+
+def test_a_deadline_that_has_passed_is_not_made_up_for_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop of 10.2 ms in the third cycle: that is late, and ten more never began."""
+    clock = Standstills(monkeypatch, {3_000_000: 10_200_000})
+    told: list[int] = []
+    result = try_cycle(RealtimeConfig(), 1_000_000, 16, told.append)
+    assert clock.woken == [1_000_000, 2_000_000, 3_000_000, 14_000_000, 15_000_000, 16_000_000]
+    assert (result.cycles, result.late, result.max_us) == (16, 11, 10_200.0)
+    assert result.p50_us == 3500.0  # five on time; those that were lost are 1, 2, ... 10 ms late
+    assert told == [1]
+    # A stop that lasts beyond the last cycle.
+    clock = Standstills(monkeypatch, {3_000_000: 10_200_000})
     result = try_cycle(RealtimeConfig(), 1_000_000, 6)
-    assert woken == [1_000_000, 2_000_000, 3_000_000, 14_000_000, 15_000_000, 16_000_000]
-    assert (result.late, result.max_us) == (1, 10_200.0)
+    assert (result.cycles, result.late, len(clock.woken)) == (6, 4, 3)
+
+
+def test_few_stops_that_lose_many_cycles_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    Standstills(monkeypatch, {second * 1_000_000_000: 200_000_000 for second in range(1, 5)})
+    result = try_cycle(RealtimeConfig(), 1_000_000, 5000)
+    assert (result.cycles, result.late) == (5000, 804)
+    assert judge_cycle(result, "arm").verdict == "failed"
 
 
 def test_a_process_that_ends_without_a_result(monkeypatch: pytest.MonkeyPatch) -> None:

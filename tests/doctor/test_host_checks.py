@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from service.doctor.card_checks import check_card
+from service.doctor.examine import closed_processors, coalescing
 from service.doctor.facts import card_names, processor_list, read_card, read_facts
 from service.doctor.finding import Finding
 from service.doctor.host_checks import check_host
 from service.doctor.needs import Needs
-from tests.doctor.hosts import CARD, LIMITS, make_host
+from tests.doctor.hosts import CARD, LIMITS, make_host, place_card
 
 NEEDS = Needs(interfaces=(CARD,), priority=80, processors=(3,), lock_memory=True)
 RELEASE = "proc/sys/kernel/osrelease"
@@ -63,6 +65,7 @@ def test_a_host_that_tells_nothing(tmp_path: Path) -> None:
     [
         (KERNEL, "kernel", "warning", "PREEMPT_RT"),
         ({f"{CPU}/isolated": ""}, "isolated_processors", "warning", "isolcpus=3 nohz_full=3 rcu_nocbs=3"),
+        ({f"{CPU}/nohz_full": "(null)"}, "isolated_processors", "warning", "nohz_full=3 rcu_nocbs=3"),
         ({f"{CPU}/online": "0-1"}, "isolated_processors", "failed", "processors that are there"),
         ({f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"}, "governor", "warning", "performance"),
         ({"proc/sys/kernel/sched_rt_runtime_us": "500000"}, "realtime_share", "failed", "sched_rt_runtime_us"),
@@ -95,6 +98,33 @@ def test_without_a_configuration_nothing_worse_than_a_warning(tmp_path: Path) ->
     found = host(tmp_path, {**KERNEL, **PLAIN, f"{CPU}/isolated": ""}, Needs(), synchronised=False)
     assert {each.verdict for each in found.values()} == {"ok", "warning", "not applicable"}
     assert "processors = [3]" in found["isolated_processors"].remedy
+
+
+def test_processors_that_are_kept_from_this_process(tmp_path: Path) -> None:
+    facts = read_facts(make_host(tmp_path, {f"{CPU}/isolated": ""}))
+
+    def isolated(needs: Needs, *closed: int) -> Finding:
+        return next(each for each in check_host(facts, needs, True, 0, closed) if each.name == "isolated_processors")
+
+    found = isolated(NEEDS, 2, 3)
+    assert (found.verdict, found.value) == (
+        "failed",
+        "[arm.realtime] processors names 3, which this process may not use",
+    )
+    assert "AllowedCPUs=" in found.remedy
+    # Nor is one of them recommended.
+    assert "processors = [1]" in isolated(Needs(), 2, 3).remedy
+    assert "only processor" in isolated(Needs(), 1, 2, 3).remedy
+
+
+def test_the_kernel_is_asked_which_processors_this_process_may_take() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})  # what a process gives up it may take again
+    try:
+        assert closed_processors([*before, 4095]) == (4095,)
+        assert os.sched_getaffinity(0) == {min(before)}
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_a_limit_that_is_too_low_for_the_priority(tmp_path: Path) -> None:
@@ -143,13 +173,13 @@ def test_what_is_wrong_with_a_card(
 
 def test_cards_behind_usb_and_virtual_ones(tmp_path: Path) -> None:
     make_host(tmp_path)
-    link = tmp_path / NET / "device/driver"
-    link.unlink()
+    (tmp_path / NET / "device").unlink()
     _, virtual, *_ = check_card(read_card(CARD, tmp_path), (), "")
     assert (virtual.verdict, "virtual" in virtual.value) == ("ok", True)
-    link.symlink_to("../../../bus/usb/drivers/r8152")
+    # By where it is, whatever its driver is called.
+    place_card(tmp_path, "pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0", "some_driver")
     _, driver, *_ = check_card(read_card(CARD, tmp_path), (), "")
-    assert (driver.verdict, "USB" in driver.value) == ("failed", True)
+    assert (driver.verdict, driver.value) == ("failed", f"{CARD}: some_driver, behind USB")
 
 
 def test_coalescing(tmp_path: Path) -> None:
@@ -157,6 +187,25 @@ def test_coalescing(tmp_path: Path) -> None:
     assert (on.verdict, on.remedy) == ("warning", f"ethtool -C {CARD} rx-usecs 0 tx-usecs 0 (as root)")
     assert card(tmp_path / "b", coalescing="")["card_coalescing"].verdict == "not applicable"
     assert card(tmp_path / "c", coalescing=None)["card_coalescing"].verdict == "unknown"
+    chosen = card(tmp_path / "d", coalescing="Adaptive RX: on  TX: off\nrx-usecs: 0\ntx-usecs: 0\n")["card_coalescing"]
+    assert (chosen.verdict, chosen.value) == ("warning", f"{CARD}: rx-usecs 0, tx-usecs 0, adaptive RX")
+    assert chosen.remedy == f"ethtool -C {CARD} adaptive-rx off rx-usecs 0 tx-usecs 0 (as root)"
+
+
+def test_an_ethtool_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "ethtool"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def told(script: str) -> Finding:
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+        make_host(tmp_path / script[:9])
+        return list(check_card(read_card(CARD, tmp_path / script[:9]), (), *coalescing(CARD)))[-1]
+
+    assert told("printf 'rx-usecs: 0\\n'").value == f"{CARD}: rx-usecs 0"
+    assert told("printf 'netlink error: Operation not supported\\n' >&2; exit 81").verdict == "not applicable"
+    found = told("echo 'netlink error: Operation not permitted' >&2; exit 1")
+    assert (found.verdict, found.value) == ("unknown", f"{CARD}: ethtool: netlink error: Operation not permitted")
 
 
 def test_a_card_that_is_not_there(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import fcntl
 import os
 import socket
 import tempfile
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from service.config import Config, load_config, parse_config
+from service.directories import StateLock, make_runtime
 from service.doctor.finding import Finding
 from service.doctor.needs import needs_of
 from service.doctor.site_checks import check_cache, check_site
@@ -25,7 +25,7 @@ SIM = {"name": "arm", "robot": "arm7", "driver": {"kind": "sim"}}
 
 def config(tmp_path: Path, arm: dict[str, Any] | None = None, **daemon: Any) -> Config:
     places = {"state_dir": str(tmp_path / "state"), "runtime_dir": str(tmp_path / "run")}
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0)
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port", "http_port"), 0)
     table = {"daemon": {**places, **ports, **daemon}, "arm": [{**SIM, **(arm or {})}]}
     return parse_config(table, "test", tmp_path, needs_key=False)
 
@@ -61,23 +61,70 @@ def test_folders_of_somebody_else(tmp_path: Path) -> None:
     assert "as that user" in found["state_dir"].remedy
 
 
+def site_of_nobody(settings: Config) -> dict[str, tuple[str, str]]:
+    """Verdicts and remedies as the user nobody finds them."""
+    reader, writer = os.pipe()
+    other = os.fork()
+    if other == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setuid(65534)
+            os.write(writer, repr({each.name: (each.verdict, each.remedy) for each in check_site(settings)}).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        found = stream.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
+    return dict(ast.literal_eval(found))
+
+
+@root
+def test_files_that_root_has_left_behind() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        for name in ("state", "run"):
+            Path(folder, name).mkdir(mode=0o700)
+            os.chown(Path(folder, name), 65534, 65534)
+        settings = config(Path(folder))
+        lock = Path(folder, "state/lock")
+        lock.write_text("")
+        os.chown(lock, 65534, 65534)
+        assert site_of_nobody(settings)["state_dir"][0] == "ok"
+        os.chown(lock, 0, 0)
+        assert site_of_nobody(settings)["state_dir"] == ("failed", f"sudo chown -R nobody: '{folder}/state'")
+        lock.chmod(0o666)  # of somebody else, and of use all the same
+        assert site_of_nobody(settings)["state_dir"][0] == "ok"
+        Path(folder, "state/arm").mkdir(mode=0o755)
+        assert site_of_nobody(settings)["state_dir"][0] == "failed"
+        # Also in a folder of root that this user may write in.
+        os.chown(Path(folder, "state"), 0, 0)
+        Path(folder, "state").chmod(0o777)
+        assert site_of_nobody(settings)["state_dir"][0] == "failed"
+        Path(folder, "state/arm").chmod(0o777)
+        assert site_of_nobody(settings)["state_dir"][0] == "warning"
+
+
+@root
+def test_folders_that_this_user_may_not_enter() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        Path(folder, "closed").mkdir(mode=0o700)
+        settings = config(Path(folder), state_dir=f"{folder}/closed/state", runtime_dir=f"{folder}/closed/run")
+        found = site_of_nobody(settings)
+    assert found["disk"] == ("unknown", "run thetad doctor as the daemon's user")
+    assert found["state_dir"][0] == found["runtime_dir"][0] == "failed"
+
+
 @root
 def test_folders_that_this_user_cannot_use() -> None:
     """Access is judged by who a process is: the checks are made as nobody, of folders of root."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         Path(folder, "state").mkdir(mode=0o755)
-        settings = config(Path(folder))
-        reader, writer = os.pipe()
-        other = os.fork()
-        if other == 0:
-            os.setuid(65534)
-            os.write(writer, repr({each.name: (each.verdict, each.remedy) for each in check_site(settings)}).encode())
-            os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as stream:
-            found = ast.literal_eval(stream.read())
-        assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
+        found = site_of_nobody(config(Path(folder)))
     assert found["state_dir"] == ("failed", "run it as root, or name a folder of your own")
     assert found["runtime_dir"][0] == "failed"
     assert "install -d -o nobody" in found["runtime_dir"][1]
@@ -104,16 +151,31 @@ def test_ports(tmp_path: Path) -> None:
         port = server.getsockname()[1]
         taken = site(tmp_path, control_port=port)["ports"]
         assert (taken.verdict, str(port) in taken.value, str(port) in taken.remedy) == ("failed", True, True)
-        # The same, with the lock of a daemon that runs on this state.
-        (tmp_path / "state").mkdir(mode=0o700)
-        with (tmp_path / "state/lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            lock.write("4711\n")
-            lock.flush()
-            own = site(tmp_path, control_port=port)["ports"]
-        assert (own.verdict, "this daemon, process 4711" in own.value) == ("ok", True)
+        assert site(tmp_path, http_port=port)["ports"] == taken
+        assert site(tmp_path, http_port=port, http=False)["ports"].verdict == "ok"
     free = site(tmp_path, control_port=port)["ports"]
     assert (free.verdict, str(port) in free.value) == ("ok", True)
+
+
+def test_ports_of_the_daemon_that_runs_on_this_state(tmp_path: Path) -> None:
+    """Of those that are taken it is credited with what it was told alone."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        port, foreign = (each.getsockname()[1] for each in (server, other))
+        running = config(tmp_path, frames_port=1, estimates_port=2, control_port=port, http=False)
+        lock = StateLock(running.state_dir)
+        lost = site(tmp_path, control_port=port)["ports"]
+        assert (lost.verdict, f"perhaps by this daemon, process {os.getpid()}" in lost.value) == ("unknown", True)
+        runtime = make_runtime(running)
+        runtime.config.write_text(running.model_dump_json(), encoding="utf-8")
+        own = site(tmp_path, control_port=port)["ports"]
+        assert (own.verdict, own.value.endswith(f"of this daemon, process {os.getpid()}")) == ("ok", True)
+        taken = site(tmp_path, control_port=port, http_port=foreign)["ports"]
+        assert (taken.verdict, taken.value) == ("failed", f"{foreign} on 127.0.0.1: taken by another program")
+        # A daemon that was told to take any port may have it.
+        runtime.config.write_text(config(tmp_path).model_dump_json(), encoding="utf-8")
+        assert site(tmp_path, control_port=port)["ports"].verdict == "unknown"
+        lock.release()
+        assert site(tmp_path, control_port=port)["ports"].verdict == "failed"
 
 
 def test_an_address_that_is_not_of_this_computer(tmp_path: Path) -> None:

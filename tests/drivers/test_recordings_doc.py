@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,28 +15,22 @@ from drivers.importing import load_data
 from drivers.mapping import load_mapping, parse_mapping
 from drivers.recording import read_recording
 from drivers.units import UNITS
-from service.cli import importing
+from tests.console import check_page
 
-PAGE = (Path(__file__).parents[2] / "docs/recordings.md").read_text()
+FILE = Path(__file__).parents[2] / "docs/recordings.md"
+PAGE = FILE.read_text()
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    import argparse
-
+def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pick.csv").write_text(blocks("csv")[0])
     Path("pick.toml").write_text(blocks("toml")[0])
-    shown = blocks("console")[0].splitlines()
-    parser = argparse.ArgumentParser()
-    importing.add_parser(parser.add_subparsers())
-    arguments = parser.parse_args(shown[0].removeprefix("$ thetad ").split())
-    assert arguments.run(arguments) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[: len(shown) - 1] == shown[1:] or set(shown[1:]) <= set(printed)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    check_page(FILE, tmp_path, {**os.environ, "PATH": programs})
     recording = read_recording("pick.mcap")
     np.testing.assert_allclose(recording.channels["q"][0], [0.0, np.pi / 4])
     np.testing.assert_allclose(recording.channels["tau"][0], [100 * 0.11 * 1.204, 80 * 0.09 * 0.300])

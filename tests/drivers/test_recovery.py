@@ -115,6 +115,15 @@ def test_any_prefix_reads_or_is_refused_and_recovers(tmp_path: Path, whole: Path
     np.testing.assert_array_equal(again.channels["q"], read_recording(whole).channels["q"][:expected])
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_what_is_recovered_is_no_more_open_than_the_original(tmp_path: Path, whole: Path, mode: int) -> None:
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(whole.read_bytes()[:-60])
+    cut.chmod(mode)
+    recover(cut, tmp_path / "saved.mcap")
+    assert (tmp_path / "saved.mcap").stat().st_mode & 0o777 == mode
+
+
 def test_every_cut_near_the_ends(tmp_path: Path, whole: Path) -> None:
     data = whole.read_bytes()
     cut = tmp_path / "cut.mcap"

@@ -11,6 +11,7 @@ import pytest
 
 from rt_core.batch.elastic.rows import Drive
 from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings, follow
+from rt_core.online.elastic import layout as m
 from rt_core.types import IntArray
 from tests.elastic.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
 
@@ -215,3 +216,46 @@ def test_gap_ends_what_the_last_seconds_told() -> None:
     later = replace(r, t=r.t + 1000.0)
     take(estimator, later, slice(0, 10))
     assert not any(estimator.report().excited)
+
+
+def masked_for(estimator: ElasticJointEstimator, r: Recorded, seconds: float) -> None:
+    """Frames that tell nothing, after a recording."""
+    t = r.t[-1] + np.arange(1, round(seconds * RATE) + 1) / RATE
+    nothing = np.full(t.size, np.nan)
+    estimator.take(t, nothing, nothing, nothing, nothing)
+
+
+def test_masked_frames_end_what_the_last_seconds_told() -> None:
+    """A guided arm, or a dead encoder: the values stay, and nothing excites them any longer."""
+    r, settings = twice(45), ElasticOnlineSettings(excitation_s=22.0)
+    estimator, whole = make(WRONG, RATE, settings), make(WRONG, RATE, settings)
+    take(estimator, r)
+    before = estimator.report()
+    assert all(before.excited)
+    masked_for(estimator, r, 20.0)
+    assert any(estimator.report().excited)  # some of it is as recent as the window is long
+    masked_for(estimator, replace(r, t=r.t + 20.0), 24.0)
+    after = estimator.report()
+    assert not any(after.excited)
+    assert after.parameters == before.parameters
+    assert after.masked == before.masked + round(44.0 * RATE)
+    # Nothing else has changed: from here on it goes on as after a pause without frames.
+    take(whole, r)
+    later = replace(r, t=r.t + 1000.0)
+    take(estimator, later)
+    take(whole, later)
+    np.testing.assert_array_equal(estimator.theta, whole.theta)
+    assert estimator.report().excited == whole.report().excited
+
+
+def test_frames_that_are_bridged_age_it_once() -> None:
+    """Single frames masked: the window is as long as with all of them."""
+    r, settings = twice(46), ElasticOnlineSettings(excitation_s=22.0)
+    spoilt, whole = make(WRONG, RATE, settings), make(WRONG, RATE, settings)
+    torque = r.motor_torque.copy()
+    torque[500::500] = np.nan
+    torque[-1] = r.motor_torque[-1]
+    take(whole, r)
+    take(spoilt, replace(r, motor_torque=torque))
+    assert spoilt.report().masked > 50
+    assert spoilt._ints[m.SHORT_AGE] == whole._ints[m.SHORT_AGE]

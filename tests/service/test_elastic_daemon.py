@@ -145,6 +145,9 @@ def test_watch_shows_a_line_for_the_joint_and_the_page_its_course(rig: Path, tmp
         assert "elbow: k1 [N*m/rad]" in page.read_text()
         shown = thetad("watch", *endpoint, "--once", "--seconds", 0.5)
         assert "elbow: k1 3.9" in shown.out, shown
+        age = watched.json["elastic"]["elbow"]["row_age_s"]
+        assert 0.2 < age < 5.0  # at least the filters' delay
+        assert "; newest row" in shown.out
     finally:
         daemon.stop()
 
@@ -177,6 +180,13 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], ob
         (rewritten(lambda d: d["online_start"].pop("zero")), {}, ("online_start.zero: is missing",)),
         (rewritten(lambda d: d["drive"].update(gear_ratio=0.0)), {}, ("drive: gear ratio 0",)),
         (rewritten(lambda d: d["drive"].update(torque_constant=None)), {}, ("has no torque constant",)),
+        (rewritten(lambda d: d["drive"].update(gear_ratio=160.0)), {}, ("gear ratio 160, but 290 in [transmission]",)),
+        (
+            rewritten(lambda d: d["drive"].update(torque_constant=0.5)),
+            {},
+            ("elastic[0].model", "torque constant 0.5 N*m/A, but 0.4 N*m/A", "robot 'rig' for joint elbow"),
+        ),
+        (rewritten(lambda d: d["online_start"].update(motor_offset=1.5)), {}, ("motor offset 1.5 rad, but 0 rad",)),
     ],
 )
 def test_what_cannot_be_estimated_is_one_error(

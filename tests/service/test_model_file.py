@@ -6,6 +6,7 @@ import contextlib
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -320,7 +321,13 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     write_text(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "new"
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+    for umask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        before = os.umask(umask)
+        try:
+            write_text(tmp_path / "file", "new")
+        finally:
+            os.umask(before)
+        assert (tmp_path / "file").stat().st_mode & 0o777 == mode
     for target in (tmp_path / "file" / "below", tmp_path):
         with pytest.raises(OSError, match="cannot be written") as caught:
             write_text(target, "x")

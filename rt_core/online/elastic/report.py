@@ -20,7 +20,7 @@ class ElasticEstimate:
         "determined", "weak", "doubtful", or "undetermined"; the last have no value but a reason.  All are doubtful at
         best while the joint is `changing`, the estimate not `valid`, or errors of the deflection unknown or large.
     excited : tuple of bool
-        Of each parameter, whether the last few seconds alone would determine it.
+        Of each parameter, whether the last few seconds alone would determine it; masked frames are seconds, too.
     valid : bool
     reason : str or None
         Why the estimate must not be used.

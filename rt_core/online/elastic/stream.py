@@ -73,6 +73,8 @@ def take_frames(
                 possible = possible and np.abs(x[k, c] - last[c]) <= s[m.TOP_VELOCITY] * elapsed
         if not possible:
             ints[m.MASKED] += 1
+            if elapsed > s[m.MAX_GAP]:  # no frame to come will bridge it, and what the last seconds told grows old
+                _age_short(ints, estimate[2])
             continue
         if ints[m.COUNT] > 0:
             if np.abs(elapsed) > s[m.MAX_GAP]:
