@@ -56,6 +56,7 @@ DAEMON = (
     "service/test_real_replay.py",
     "service/test_restart.py",
     "service/test_run_*.py",
+    "service/test_transport_faults.py",
     "service/test_windows.py",
     "temperature/test_replay.py",
 )

@@ -1,0 +1,87 @@
+"""Subscribers that stop, come and go: the others and the daemon do not notice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from service.client import Control, Subscriber
+from service.launch import DaemonProcess
+from tests.service.daemons import await_message, config, make_recording, processes, replayed, start
+
+STOPPED_S = 60.0
+VISITS = 1000
+#: Counts what it hears until it is told to end: first and last number, how many came and how many were lost.
+LISTENER = """
+import signal, sys
+from service.client import ClientTimeoutError, Subscriber
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+with Subscriber(sys.argv[1], ["axis/frame"]) as stream:
+    first = stream.receive(60.0).envelope.seq
+    print("hears", flush=True)
+    while not ended:
+        try:
+            last = stream.receive(0.2).envelope.seq
+        except ClientTimeoutError:
+            pass
+    print(first, last, stream.counts["axis/frame", "acquisition"].received, stream.lost)
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    path = tmp_path_factory.mktemp("transport")
+    arm = replayed(make_recording(path / "rec.mcap", seconds=300.0), recorder={"directory": "recordings"})
+    daemon = start(config(path, arm), path)
+    yield daemon
+    daemon.stop()
+
+
+def listener(endpoint: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", LISTENER, endpoint], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "hears\n"
+    return process
+
+
+def heard(process: subprocess.Popen[str]) -> tuple[int, int, int, int]:
+    process.terminate()
+    first, last, received, lost = map(int, process.communicate(timeout=30.0)[0].split())
+    return first, last, received, lost
+
+
+def test_a_subscriber_that_stops_for_a_minute_and_a_thousand_visitors(daemon: DaemonProcess) -> None:
+    """Who stopped knows what it has lost, and goes on; nobody else has lost anything, nor keeps what it lacked."""
+    endpoint = daemon.endpoints["frames"]
+    with Control(daemon.endpoints["control"]) as control:
+        steady, stopped = listener(endpoint), listener(endpoint)
+        gateway = psutil.Process(processes(control)["gateway"]["pid"])
+        files, memory = gateway.num_fds(), gateway.memory_info().rss
+        psutil.Process(stopped.pid).suspend()
+        began = time.monotonic()
+        for visit in range(VISITS):
+            with Subscriber(endpoint, ["axis/frame"]) as visitor:
+                if visit % 100 == 0:
+                    await_message(visitor)
+        time.sleep(max(0.0, STOPPED_S - (time.monotonic() - began)))
+        psutil.Process(stopped.pid).resume()
+        with Subscriber(endpoint, ["axis/frame"]) as newest:
+            resumed = await_message(newest).envelope.seq
+            await_message(newest, lambda message: message.envelope.seq > resumed + 3000)
+        first, last, received, lost = heard(steady)
+        assert (received, lost) == (last - first + 1, 0)
+        first, last, received, lost = heard(stopped)
+        assert received + lost == last - first + 1
+        assert last > resumed + 1000
+        found = processes(control)
+    assert all(process["restarts"] == 0 for process in found.values())
+    assert found["axis/estimator"]["info"]["lost"] == found["axis/recorder"]["info"]["lost"] == 0
+    assert found["axis/acquisition"]["info"]["dropped"] == 0
+    assert gateway.num_fds() <= files + 4
+    assert gateway.memory_info().rss < memory + 60e6
