@@ -187,12 +187,13 @@ class Acquisition:
                 self._move(self.runs, frame)
             self._publish_frame(frame)
             now_ns = time.monotonic_ns()
+            if now_ns >= self._next_tick_ns:
+                self._tick(now_ns)
+                now_ns = time.monotonic_ns()  # it is a part of the turn: the next frame waits for it too
             self.loop.add(began_ns, now_ns)
             cost_ns = now_ns - began_ns
             if cost_ns > self._cost_max_ns:
                 self._cost_max_ns = cost_ns
-            if now_ns >= self._next_tick_ns:
-                self._tick(now_ns)
         self._idle(until_running=False)
 
     def _move(self, runs: RunRequests, frame: JointFrame) -> None:

@@ -144,6 +144,7 @@ class Estimation:
             self.elastic.mark_gap()
             self.window.clear()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
+            self._renewed = False  # by a frame from before: the outage is no latency
         frame = message.frame
         began_ns = time.monotonic_ns()
         guided = self.feed.guided  # torque of a hand is no change of the arm: nothing is learned from it

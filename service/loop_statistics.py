@@ -9,8 +9,15 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-#: Upper bounds of the bins of periods, as shares of the nominal one: fine about it, coarse where it was missed.
-_PERIOD_SHARES = (0.5, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+#: Upper bounds of the bins of periods [ns], the same for every arm, so that arms can be added up: fine about those of
+#: 2000, 1000, 500, 250, 200, 125 and 100 Hz, coarse between them.
+PERIOD_NS = tuple(
+    round(ms * 1e6)
+    for ms in (
+        0.1, 0.25, 0.475, 0.525, 0.6, 0.75, 0.95, 1.05, 1.2, 1.5, 1.9, 2.1, 2.5, 3, 3.8, 4.2, 4.75, 5.25, 6, 7.6, 8.4,
+        9.5, 10.5, 12.5, 15, 20, 50, 100, 1000,
+    )
+)  # fmt: skip
 #: Upper bounds of the bins of executions [ns].
 _EXECUTION_NS = tuple(round(us * 1e3) for us in (20, 50, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000, 50_000))
 #: Upper bounds of the bins of the time from a frame to its estimate [ns].
@@ -70,7 +77,7 @@ class LoopStatistics:
 
     def __init__(self, rate_hz: float) -> None:
         self.nominal_ns = round(1e9 / rate_hz)
-        self.period = Durations([round(share * self.nominal_ns) for share in _PERIOD_SHARES])
+        self.period = Durations(PERIOD_NS)
         self.execution = Durations(_EXECUTION_NS)
         self.overruns = 0
         self._began_ns = 0

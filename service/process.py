@@ -26,6 +26,7 @@ from service.config import ArmConfig, Config, ConfigError
 from service.control import ControlError
 from service.log import Log, configure, get_log
 from service.plain import shortened
+from service.usage import usage
 from service.wire import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 
 ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs", "web")
@@ -41,6 +42,7 @@ MODULES = {
 
 MESSAGES_A_TURN = 16
 BEAT_NS = 250_000_000
+USAGE_NS = 1_000_000_000  # between two looks at what the process uses, which take 50 us each
 POLL_MS = 100  # longest wait of a child's loop; how soon it notices that it is to stop
 
 #: Frames that a consumer may be behind before any is lost.
@@ -119,7 +121,7 @@ class Child:
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
         self.socket.setsockopt(zmq.LINGER, 500)
         self.socket.connect(self.runtime.supervisor)
-        self._next_beat_ns = 0
+        self._next_beat_ns = self._next_usage_ns = 0
         #: Of the request that a handler is at work on; a handler that answers later keeps it.
         self.request_id = 0
         self._asked: dict[int, Answer] = {}
@@ -149,9 +151,13 @@ class Child:
         return now_ns >= self._next_beat_ns
 
     def beat(self, now_ns: int, info: Mapping[str, Any]) -> None:
-        """Send a heartbeat with the process's state and counters."""
+        """Send a heartbeat with the process's state and counters, and now and then with what the process uses."""
         self._next_beat_ns = now_ns + BEAT_NS
-        self._send({"type": "beat", "info": dict(info)})
+        told = dict(info)
+        if now_ns >= self._next_usage_ns:
+            self._next_usage_ns = now_ns + USAGE_NS
+            told["usage"] = usage()
+        self._send({"type": "beat", "info": told})
 
     def serve(self, handlers: Mapping[str, Handler], on_told: Callable[[dict[str, Any]], None] | None = None) -> None:
         """Answer the requests that have arrived; a handler raises `ControlError` to refuse.

@@ -35,6 +35,7 @@ from service.reachability import check_reachable
 from service.rights import Rights, capability_names
 from service.routing import Routing
 from service.service_manager import ServiceManager
+from service.usage import usage
 from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
 
 POLL_MS = 100
@@ -74,6 +75,7 @@ class Supervisor:
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._event_counts: Counter[str] = Counter()
         self._next_status_ns = 0
+        self._stopping = False
         self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
         try:
@@ -114,7 +116,8 @@ class Supervisor:
         daemon = self.config.daemon
         ports = {"frames": daemon.frames_port, "estimates": daemon.estimates_port, "control": daemon.control_port}
         found = {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
-        return found | ({"http": f"http://{daemon.http_bind}:{daemon.http_port}"} if daemon.serves_http else {})
+        known = daemon.serves_http and daemon.http_port  # any free one is known when the web process has it
+        return found | ({"http": f"http://{daemon.http_bind}:{daemon.http_port}"} if known else {})
 
     # ------------------------------------------------------------ the loop
 
@@ -159,8 +162,18 @@ class Supervisor:
             raise StartError(self._failure)
 
     def _settled(self, process: Managed) -> bool:
-        """Tell whether the daemon need not wait for a process: batch jobs are not what estimation waits for."""
-        return process.state == "ready" or (process.role == "jobs" and process.restarts > 0)
+        """Tell whether the daemon need not wait for a process: estimation needs neither batch jobs nor unasked HTTP."""
+        return process.state == "ready" or (process.restarts > 0 and self._may_fail(process))
+
+    def _may_fail(self, process: Managed) -> bool:
+        """Tell whether the daemon starts without a process: jobs, and HTTP where the configuration does not ask for it.
+
+        It is started again and again meanwhile, like any other.
+        """
+        return process.role == "jobs" or self._unasked(process)
+
+    def _unasked(self, process: Managed) -> bool:
+        return process.role == "web" and self.config.daemon.http is not True
 
     def _tell_manager(self) -> None:
         others = ", ".join(f"{process.name} {process.state}" for process in self.processes if process.state != "ready")
@@ -268,13 +281,14 @@ class Supervisor:
         pid = process.pid
         code = process.on_exit(time.monotonic_ns())
         reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        process.last_error = process.words or reason
+        repeated, process.last_error = process.last_error, process.words or reason
         self.log.warning(
             "process_ended", name=process.name, pid=pid, reason=reason, last_error=process.last_error,
             restarts=process.restarts,
         )  # fmt: skip
-        self._note("process_ended", f"{process.name} ended: {process.last_error}", process.arm)
-        if not self.ready and process.restarts >= MAX_START_FAILURES and process.role != "jobs":
+        if not (self._unasked(process) and process.last_error == repeated):  # its port may be another's for months
+            self._note("process_ended", f"{process.name} ended: {process.last_error}", process.arm)
+        if not self.ready and process.restarts >= MAX_START_FAILURES and not self._may_fail(process):
             self._fail(f"{process.name} failed {process.restarts} times: {process.last_error}")
         self._routing.on_exit(process)
 
@@ -315,7 +329,7 @@ class Supervisor:
             self._routing.on_ask(process, message)
         elif kind in ("fatal", "crash"):
             process.words = str(message["message"])
-            if kind == "fatal" and not self.ready:
+            if kind == "fatal" and not self.ready and not self._unasked(process):
                 self._fail(process.words)
         elif kind == "reply":
             self._routing.on_reply(process, message)
@@ -343,8 +357,8 @@ class Supervisor:
         if web is None or web.state != "ready" or now_ns < self._next_status_ns:
             return
         self._next_status_ns = now_ns + STATUS_NS
-        data = pack_map({"type": "status", **self._status()}, MAX_REPLY)
-        self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
+        message = {"type": "status", "monotonic_ns": now_ns, "stopping": self._stopping, **self._status()}
+        self._private.send_multipart([web.identity, pack_map(message, MAX_REPLY)], zmq.NOBLOCK)
 
     def _drained(self) -> bool:
         """Whether every source has ended and every consumer has worked off its frames."""
@@ -359,6 +373,8 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         self.log.info("stopping", reason=self._stop_reason or "error")
+        self._stopping, self._next_status_ns = True, 0
+        self._tell_web()  # for the last time: what follows only waits for others
         self._manager.stopping()
         self._manager.status(f"stopping: {self._stop_reason or 'error'}")
         self._routing.stop()
@@ -410,6 +426,7 @@ class Supervisor:
                 "endpoints": self.endpoints,
                 "state_dir": str(self.config.state_dir),
                 "python": sys.version.split()[0],
+                "usage": usage(),
             },
             "arms": [arm.name for arm in self.config.arm],
             "configuration": {

@@ -51,12 +51,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(config: Any, origin: str) -> int:
-    """Load every robot, open every source and build every estimator's settings; raises what is wrong."""
+    """Read the token, load every robot, open every source, make every estimator's settings; raises what is wrong."""
     from drivers.robot_file import RobotError
     from service.config import BusConfig, ConfigError
     from service.elastic_tracking import elastic_tracking
+    from service.security.files import SecretFileError
     from service.sources import check_source, load_arm_robot, make_driver, online_settings
+    from service.web.guard import read_token
 
+    if config.daemon.serves_http:
+        try:
+            read_token(config.daemon.http_token_file)
+        except SecretFileError as error:
+            raise ConfigError(f"{origin}: {error}") from error
     arms = []
     for index, arm in enumerate(config.arm):
         try:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from service.web.answers import HEADERS, answer, refusal
 from service.web.guard import Guard
-from service.web.health import arm_states, silent
+from service.web.health import arm_states, silent, unready
 from service.web.latest import Latest
 from service.web.metrics import make_registry
 
@@ -26,15 +26,18 @@ def make_app(latest: Latest, token: str) -> ASGIApp:
     registry = make_registry(latest)
 
     async def healthz(_request: Request) -> Response:
+        if latest.stopping:
+            return answer({"status": "stopping"})
         why = silent(latest, time.monotonic_ns())
         return answer({"status": "failed", "reason": why}, 503) if why else answer({"status": "ok"})
 
     async def readyz(_request: Request) -> Response:
         now_ns = time.monotonic_ns()
-        why, states = silent(latest, now_ns), arm_states(latest, now_ns)
+        why, states = unready(latest, now_ns), arm_states(latest, now_ns)
         ready = not why and all(state.ready for state in states)
         arms = [{"arm": s.arm, "ready": s.ready and not why, "problems": list(s.problems)} for s in states]
-        content = {"status": "ready" if ready else "not ready", **({"reason": why} if why else {}), "arms": arms}
+        status = "stopping" if latest.stopping else "ready" if ready else "not ready"
+        content = {"status": status, **({"reason": why} if why else {}), "arms": arms}
         return answer(content, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:

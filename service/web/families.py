@@ -49,8 +49,9 @@ FAMILIES = (
     Family("thetad_source_epochs_total", "counter", _READER, "Starts of the source that it has seen."),
     Family("thetad_frames_unusable_total", "counter", _ARM, "Frames without position or torque."),
     # the loop
+    Family("thetad_loop_nominal_period_seconds", "gauge", _ARM, "Period that the loop is to keep."),
     Family("thetad_loop_period_seconds", "histogram", _ARM, "From a frame in the acquisition's loop to the next."),
-    Family("thetad_loop_execution_seconds", "histogram", _ARM, "From a frame to its end: command, and publication."),
+    Family("thetad_loop_execution_seconds", "histogram", _ARM, "From a frame to the end of its turn."),
     Family("thetad_loop_overruns_total", "counter", _ARM, "Turns longer than a period; on EtherCAT cycles skipped."),
     Family("thetad_bus_lost_cycles_total", "counter", _ARM, "Cycles of the bus or PLC without a frame."),
     Family("thetad_bus_recoveries_total", "counter", _ARM, "Recoveries of slaves, or connections to a PLC made anew."),
@@ -74,7 +75,7 @@ FAMILIES = (
     Family("thetad_recorder_files_total", "counter", _ARM, "Recordings begun."),
     # jobs
     Family("thetad_jobs", "gauge", ("kind", "state"), "Jobs in the queue's file, parts counted."),
-    Family("thetad_jobs_stuck", "gauge", (), "1 while no job can run: the queue or its disk is in trouble."),
+    Family("thetad_jobs_stuck", "gauge", (), "1 while no job can run: queue, disk or what runs jobs has trouble."),
     # clients
     Family("thetad_gateway_connections", "gauge", ("stream",), "Connections of subscribers."),
     Family("thetad_control_requests_total", "counter", (), "Requests on the control socket."),

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.security.files import SecretFileError, read_secret
 from service.web.answers import refusal
+from service.web.connection import MOST_HEADERS
 
 LEAST_TOKEN = 16
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?")
@@ -41,12 +42,20 @@ class Guard:
             return
         headers = Headers(scope=scope)
         app: ASGIApp = self._app
-        if not is_local(headers.get("host", "")):
+        if size_of(scope) > MOST_HEADERS:  # that came at once; what comes in pieces is refused before it is whole
+            app = refusal(431, f"the request's line and headers have more than {MOST_HEADERS} bytes")
+        elif not is_local(headers.get("host", "")):
             app = refusal(421, "Host: only names of this computer are answered: ask for 127.0.0.1 or localhost")
         elif self._expected and not hmac.compare_digest(headers.get("authorization", "").encode(), self._expected):
             why = "Authorization: expected Bearer and the token of this daemon"
             app = refusal(401, why, {"WWW-Authenticate": "Bearer"})
         await app(scope, receive, send)
+
+
+def size_of(scope: Scope) -> int:
+    """Return the bytes of a request's path, query and headers, with what separates the headers."""
+    lines: int = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    return len(scope["raw_path"]) + len(scope["query_string"]) + lines
 
 
 def is_local(host: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from service.web.latest import Arm, Latest
 
 SILENT_S = 3.0  # so long without a word from the supervisor, which speaks twice a second, or a process: four times
-FRESH_S = 3.0  # the newest frame and the newest estimate may be so old
+FRESH_S = 3.0  # the newest frame may be so old, and the newest one that the estimator has worked off
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,18 @@ class ArmState:
 
 
 def silent(latest: Latest, now_ns: int) -> str:
-    """Say that the supervisor is silent; an empty text if it is not."""
+    """Say that the supervisor is silent; an empty text if it is not, or has said that it stops."""
     silence_s = latest.silence_s(now_ns)
-    return f"the supervisor has been silent for {silence_s:.1f} s" if silence_s > SILENT_S else ""
+    if latest.stopping or silence_s <= SILENT_S:
+        return ""
+    return f"the supervisor has been silent for {silence_s:.1f} s"
+
+
+def unready(latest: Latest, now_ns: int) -> str:
+    """Say what keeps the whole daemon from its work, whatever its arms do; an empty text if nothing does."""
+    if latest.stopping:
+        return "the daemon stops"
+    return silent(latest, now_ns) or (_process_problem(latest, None, "gateway", now_ns) if latest.daemon else "")
 
 
 def arm_states(latest: Latest, now_ns: int) -> list[ArmState]:
@@ -36,27 +45,30 @@ def arm_states(latest: Latest, now_ns: int) -> list[ArmState]:
 
 
 def _problems(latest: Latest, arm: Arm, now_ns: int) -> list[str]:
-    found = []
-    for role in ("acquisition", "estimator"):
-        process = latest.process(arm.name, role)
-        if process is None:
-            found.append(f"nothing is known of the {role} yet")
-        elif process["state"] != "ready":
-            why = f": {process['last_error']}" if process["last_error"] else ""
-            found.append(f"the {role} is {process['state']}{why}")
-        elif process["silent_s"] > SILENT_S:
-            found.append(f"the {role} has been silent for {process['silent_s']:.1f} s")
-    if found:
+    looked_at = (_process_problem(latest, arm.name, role, now_ns) for role in ("acquisition", "estimator"))
+    if found := [text for text in looked_at if text]:
         return found
     state = latest.info(arm.name, "acquisition").get("state", "unknown")
     if state == "running":
-        return [text for text in (_no_frames(arm, now_ns), _no_estimates(arm, now_ns)) if text]
+        text = _no_frames(arm, now_ns) or _no_progress(arm, now_ns)
+        return [text] if text else []
     if state == "ended":
         return []
     if state == "held":
         return [f"the source is held: thetad control start arm={arm.name} lets it begin"]
     missing = arm.status.get("acquisition", {}).get("waiting_for", [])
     return [f"the source is {state}" + (f" for {', '.join(missing)}" if missing else "")]
+
+
+def _process_problem(latest: Latest, arm: str | None, role: str, now_ns: int) -> str:
+    process = latest.process(arm, role)
+    if process is None:
+        return f"nothing is known of the {role} yet"
+    if process["state"] != "ready":
+        why = f": {process['last_error']}" if process["last_error"] else ""
+        return f"the {role} is {process['state']}{why}"
+    silence_s = process["silent_s"] + latest.silence_s(now_ns)  # when that was told, and since
+    return f"the {role} has not been heard for {silence_s:.1f} s" if silence_s > SILENT_S else ""
 
 
 def _no_frames(arm: Arm, now_ns: int) -> str:
@@ -68,14 +80,13 @@ def _no_frames(arm: Arm, now_ns: int) -> str:
     return f"no frame for {age_s:.1f} s" + (f" ({said})" if said else "")
 
 
-def _no_estimates(arm: Arm, now_ns: int) -> str:
-    guiding = (arm.status.get("acquisition", {}).get("safety") or {}).get("guiding") or {}
-    if guiding.get("outcome") in ("guiding", "stopping"):  # nothing is learned from a hand
-        return ""
-    age_s = estimate_age_s(arm, now_ns)
-    if age_s is None:
-        return "there is no estimate yet"
-    return f"the newest estimate rests on a frame that is {age_s:.1f} s old" if age_s > FRESH_S else ""
+def _no_progress(arm: Arm, now_ns: int) -> str:
+    """Say that frames come and the estimator works none off.
+
+    The age of its newest estimate would not tell: none is due while the arm stands still or a hand guides it.
+    """
+    age_s = (now_ns - arm.used_ns) * 1e-9
+    return f"the estimator has worked off no frame for {age_s:.1f} s" if age_s > FRESH_S else ""
 
 
 def estimate_age_s(arm: Arm, now_ns: int) -> float | None:

@@ -22,10 +22,11 @@ class Arm:
     ----------
     status, stats, meta : dict
         Bodies of the newest messages, by the process that sent them.
-    frames : int
-        That the acquisition had published by its last heartbeat.
-    frames_ns : int
-        When that count last changed.
+    frames, used : int
+        That the acquisition had published, and the estimator had worked off, by their last heartbeats; frames that
+        lack position or torque are not worked off.
+    frames_ns, used_ns : int
+        When these counts last changed.
     """
 
     name: str
@@ -33,7 +34,9 @@ class Arm:
     stats: dict[str, dict[str, Any]] = field(default_factory=dict)
     meta: dict[str, dict[str, Any]] = field(default_factory=dict)
     frames: int = 0
+    used: int = 0
     frames_ns: int = 0
+    used_ns: int = 0
     _estimate: EstimateMessage | None = None
     _undecoded: list[bytes] | None = None  # an estimate that nobody has wanted to see yet
 
@@ -68,24 +71,31 @@ class Latest:
     daemon : dict
         The supervisor's answer to `status`, as it was last.
     told_ns : int
-        When the supervisor sent it; from the start on.
+        When the supervisor sent it, by its own word; from the start on.
+    stopping : bool
+        Whether the daemon is about to end; it says nothing more then.
     refused : int
         Messages that could not be read.
     """
 
     def __init__(self, arms: tuple[str, ...], now_ns: int) -> None:
-        self.arms = {name: Arm(name, frames_ns=now_ns) for name in arms}
+        self.arms = {name: Arm(name, frames_ns=now_ns, used_ns=now_ns) for name in arms}
         self.daemon: dict[str, Any] = {}
         self.told_ns = now_ns
+        self.stopping = False
         self.refused = 0
 
-    def on_status(self, status: dict[str, Any], now_ns: int) -> None:
-        """Take the daemon's status."""
-        self.daemon, self.told_ns = status, now_ns
+    def on_status(self, status: dict[str, Any]) -> None:
+        """Take the daemon's status, which is as old as it says: this process may have been kept from reading it."""
+        self.daemon, self.told_ns, self.stopping = status, status["monotonic_ns"], status["stopping"]
         for arm in self.arms.values():
             frames = self.info(arm.name, "acquisition").get("frames", 0)
             if frames != arm.frames:
-                arm.frames, arm.frames_ns = frames, now_ns
+                arm.frames, arm.frames_ns = frames, self.told_ns
+            estimator = self.info(arm.name, "estimator")
+            used = estimator.get("received", 0) - estimator.get("unusable", 0)
+            if used != arm.used:
+                arm.used, arm.used_ns = used, self.told_ns
 
     def on_message(self, parts: list[bytes]) -> None:
         """Take what a process of an arm has published."""
@@ -102,8 +112,8 @@ class Latest:
         found: list[dict[str, Any]] = self.daemon.get("processes", [])
         return found
 
-    def process(self, arm: str, role: str) -> dict[str, Any] | None:
-        """Entry of a process of an arm; None if it has none, or nothing has been told yet."""
+    def process(self, arm: str | None, role: str) -> dict[str, Any] | None:
+        """Entry of a process, of an arm or of all; None if there is none, or nothing has been told yet."""
         name = process_name(role, arm)
         return next((process for process in self.processes if process["name"] == name), None)
 

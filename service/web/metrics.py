@@ -21,10 +21,10 @@ from prometheus_client.registry import Collector
 
 from service.jobs.state import State
 from service.web.families import FAMILIES
-from service.web.health import arm_states, estimate_age_s, silent
+from service.web.health import arm_states, estimate_age_s, unready
 from service.web.latest import Arm, Latest
-from service.web.usage import usage
 
+_VERSION = version("thetad")  # read from files
 _SOURCE_STATES = ("held", "waiting", "running", "ended")
 _PARAMETER_STATUS = ("unestimated", "estimated", "invalid", "stale", "frozen")
 _MAKERS: Mapping[str, Callable[..., Metric]] = {
@@ -61,7 +61,7 @@ class Samples:
 
 
 class DaemonCollector(Collector):
-    """Makes the samples; nothing is asked of anybody but the kernel."""
+    """Makes the samples; nothing is asked of anybody."""
 
     def __init__(self, latest: Latest) -> None:
         self._latest = latest
@@ -70,15 +70,15 @@ class DaemonCollector(Collector):
         """Yield every family, those without samples too."""
         samples, now_ns = Samples(), time.monotonic_ns()
         latest = self._latest
-        samples.add("thetad_build_info", 1, version("thetad"), platform.python_version())
+        samples.add("thetad_build_info", 1, _VERSION, platform.python_version())
         samples.add("thetad_supervisor_silence_seconds", latest.silence_s(now_ns))
-        dumb = bool(silent(latest, now_ns))
+        down = bool(unready(latest, now_ns))
         for state in arm_states(latest, now_ns):
-            samples.add("thetad_arm_ready", state.ready and not dumb, state.arm)
+            samples.add("thetad_arm_ready", state.ready and not down, state.arm)
         if latest.daemon:
             self._daemon(samples, latest.daemon)
         for process in latest.processes:
-            _process(samples, process)
+            _process(samples, process, latest.silence_s(now_ns))
         for arm in latest.arms.values():
             _frames(samples, latest, arm)
             _loop(samples, arm.name, arm.status.get("acquisition", {}))
@@ -90,14 +90,7 @@ class DaemonCollector(Collector):
         daemon, control = status["daemon"], status["control"]
         samples.add("thetad_uptime_seconds", daemon["uptime_s"])
         samples.add("thetad_ready", daemon["ready"])
-        pids = {"supervisor": daemon["pid"]} | {process["name"]: process["pid"] for process in status["processes"]}
-        for name, pid in pids.items():
-            found = usage(pid) if pid else None
-            if found is not None:
-                samples.add("thetad_process_cpu_seconds_total", found.cpu_s, name)
-                samples.add("thetad_process_resident_memory_bytes", found.resident_bytes, name)
-                samples.add("thetad_process_open_fds", found.open_fds, name)
-                samples.add("thetad_process_max_fds", found.max_fds, name)
+        _usage(samples, "supervisor", daemon["usage"])
         for kind, count in sorted(status["events"].items()):
             samples.add("thetad_events_total", count, kind)
         samples.add("thetad_control_requests_total", control["requests"])
@@ -111,11 +104,19 @@ def make_registry(latest: Latest) -> CollectorRegistry:
     return registry
 
 
-def _process(samples: Samples, process: Mapping[str, Any]) -> None:
-    name, info = process["name"], process["info"]
+def _usage(samples: Samples, name: str, found: Mapping[str, Any]) -> None:
+    samples.add("thetad_process_cpu_seconds_total", found.get("cpu_s"), name)
+    samples.add("thetad_process_resident_memory_bytes", found.get("resident_bytes"), name)
+    samples.add("thetad_process_open_fds", found.get("open_fds"), name)
+    samples.add("thetad_process_max_fds", found.get("max_fds"), name)
+
+
+def _process(samples: Samples, process: Mapping[str, Any], age_s: float) -> None:
+    name, info, silent_s = process["name"], process["info"], process["silent_s"]
     samples.add("thetad_process_up", process["state"] == "ready", name)
     samples.add("thetad_process_restarts_total", process["restarts"], name)
-    samples.add("thetad_process_silence_seconds", process["silent_s"], name)
+    samples.add("thetad_process_silence_seconds", None if silent_s is None else silent_s + age_s, name)
+    _usage(samples, name, info.get("usage", {}))
     if process["role"] == "gateway":
         for stream, count in info.get("connections", {}).items():
             samples.add("thetad_gateway_connections", count, stream)
@@ -147,6 +148,7 @@ def _frames(samples: Samples, latest: Latest, arm: Arm) -> None:
 def _loop(samples: Samples, arm: str, status: Mapping[str, Any]) -> None:
     loop, source = status.get("loop"), status.get("source", {})
     if loop is not None:
+        samples.add("thetad_loop_nominal_period_seconds", loop["nominal_us"] * 1e-6, arm)
         samples.add_durations("thetad_loop_period_seconds", loop["period"], arm)
         samples.add_durations("thetad_loop_execution_seconds", loop["execution"], arm)
         samples.add("thetad_loop_overruns_total", loop["overruns"], arm)

@@ -125,7 +125,7 @@ class Web:
             raise RuntimeError("the HTTP server has ended by itself")
 
     def _turn(self, now_ns: int) -> None:
-        self.child.serve({}, lambda status: self.latest.on_status(status, time.monotonic_ns()))
+        self.child.serve({}, self.latest.on_status)
         for heard in self._sockets:
             for _ in range(MESSAGES_A_TURN):
                 if not readable(heard):

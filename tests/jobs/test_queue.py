@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.jobs import queue as queue_module
-from service.jobs.queue import PromotionConflictError, Queue, QueueFullError, Submission
+from service.jobs.queue import COUNT_NS, PromotionConflictError, Queue, QueueFullError, Submission
 from service.jobs.retention import needed_files, purge
 from service.jobs.state import Job, JobStateError, StaleTokenError
 from service.jobs.store import Model, Promotion, Store
@@ -373,3 +373,18 @@ def test_files_that_are_needed(queue: Queue) -> None:
     files = needed_files(queue.store)
     assert files.artifacts == {"aa", "bb", "cc", "dd", "ee"}
     assert files.paths == {"/w/1.window"}
+
+
+def test_kinds_are_counted_now_and_then(queue: Queue, clock: Clock) -> None:
+    """To count them is to read every job: neither each change nor each heartbeat is a reason."""
+    job = submit(queue)
+    assert queue.counts_by_kind() == {"test": {"queued": 1}}
+    submit(queue)
+    queue.cancel(job.id)
+    clock.now_ns += COUNT_NS - 1
+    assert queue.counts_by_kind() == {"test": {"queued": 1}}
+    clock.now_ns += 1
+    assert queue.counts_by_kind() == {"test": {"queued": 1, "cancelled": 1}}
+    submit(queue)
+    clock.now_ns -= 3600 * SECOND  # the clock was put back
+    assert queue.counts_by_kind() == {"test": {"queued": 2, "cancelled": 1}}

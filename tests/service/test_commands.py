@@ -142,6 +142,7 @@ def test_check_looks_at_robots_sources_and_settings(thetad: Any, tmp_path: Path)
         (good.replace("rec.mcap", "none.mcap"), "none.mcap"),
         (good + "[arm.estimator]\nmemry_s = 1\n", "arm[0].estimator.memry_s"),
         (good + "[arm.estimator]\nmemory_s = -1\n", "memory_s"),
+        (good.replace("http = false", 'http_token_file = "none.token"'), "daemon.http_token_file"),
     ):
         path.write_text(text)
         result = thetad("serve", "-c", path, "--check")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from service.security.files import SecretFileError
 from service.web.guard import is_local, read_token
-from service.web.health import arm_states, silent
+from service.web.health import SILENT_S, arm_states, silent, unready
 from service.web.latest import Latest
-from service.wire import BodyMessage, Envelope, EstimateMessage, encode
+from service.wire import BodyMessage, Envelope, encode
 
 S = 1_000_000_000
 NOW = 1000 * S
@@ -25,41 +24,37 @@ def process(role: str, ready: str = "ready", silent_s: float = 0.1, error: str =
     }  # fmt: skip
 
 
-def at_work(**acquisition: Any) -> dict[str, Any]:
-    info = {"state": "running", "frames": 7} | acquisition
-    return {"processes": [process("acquisition", **info), process("estimator")]}
+def at_work(frames: int = 7, received: int = 7, unusable: int = 0, state: str = "running") -> dict[str, Any]:
+    return {
+        "processes": [
+            process("acquisition", state=state, frames=frames),
+            process("estimator", received=received, unusable=unusable),
+        ]
+    }
 
 
-def estimate(t_host_ns: int) -> list[bytes]:
-    one, envelope = np.ones(1), Envelope("estimator", 1, 0, 0, "sim", t_host_ns)
-    return encode(
-        EstimateMessage(
-            "a", envelope, one, one, one, ("estimated",), one > 0, one, one, one, 0.1, 1, 1, 0, 0, 0, "hash",
-        )
-    )  # fmt: skip
+def told(status: dict[str, Any], at_ns: int, stopping: bool = False) -> dict[str, Any]:
+    """The supervisor's message."""
+    return {"monotonic_ns": at_ns, "stopping": stopping, **status}
 
 
 def status(**body: Any) -> list[bytes]:
     return encode(BodyMessage("a", "status", Envelope("acquisition", 1, 0, 0, "sim", 0), body))
 
 
-def problems(told: dict[str, Any], *messages: list[bytes], age_s: float = 0.5) -> list[str]:
+def problems(now: dict[str, Any], *messages: list[bytes], age_s: float = 0.5) -> list[str]:
     """What is wrong `age_s` after the status was told, the messages having come before."""
     latest = Latest(("a",), NOW - 100 * S)
     for parts in messages:
         latest.on_message(parts)
-    latest.on_status(told, NOW - round(age_s * S))
+    latest.on_status(told(now, NOW - round(age_s * S)))
     (state,) = arm_states(latest, NOW)
     assert state.ready == (not state.problems)
     return list(state.problems)
 
 
-FRESH = estimate(NOW - S)
-
-
 def test_at_work() -> None:
-    assert problems(at_work(), FRESH) == []
-    assert problems(at_work(), estimate(NOW - 9 * S), FRESH) == []
+    assert problems(at_work()) == []
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -71,7 +66,7 @@ def test_nothing_is_known_at_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("now", "words"),
     [
         (at_work(state="held"), "thetad control start arm=a"),
         (at_work(state="waiting"), "the source is waiting for @recorder"),
@@ -85,30 +80,69 @@ def test_nothing_is_known_at_first() -> None:
         ),
         (
             {"processes": [process("acquisition", frames=7), process("estimator", silent_s=3.4)]},
-            "the estimator has been silent for 3.4 s",
+            "the estimator has not been heard for 3.9 s",
         ),
     ],
 )
-def test_each_thing_that_is_wrong_is_named(told: dict[str, Any], words: str) -> None:
-    (found,) = problems(told, FRESH, status(waiting_for=["@recorder"]))
+def test_each_thing_that_is_wrong_is_named(now: dict[str, Any], words: str) -> None:
+    (found,) = problems(now, status(waiting_for=["@recorder"]))
     assert words in found
 
 
+def after(*counts: tuple[int, int, int]) -> list[str]:
+    """What is wrong after a status every second with these counts: frames, received, unusable."""
+    latest = Latest(("a",), NOW - len(counts) * S)
+    latest.on_message(status(source={"state": "no answer", "problem": ""}))
+    for second, (frames, received, unusable) in enumerate(counts, 1 - len(counts)):
+        latest.on_status(told(at_work(frames, received, unusable), NOW + second * S))
+    (state,) = arm_states(latest, NOW)
+    return list(state.problems)
+
+
 def test_frames_that_stopped_and_why() -> None:
-    found = problems(at_work(), FRESH, status(source={"state": "no answer", "problem": ""}), age_s=4.0)
-    assert found == ["no frame for 4.0 s (no answer)"]
+    assert after((7, 7, 0), (7, 7, 0), (7, 7, 0), (7, 7, 0)) == []
+    assert after((7, 7, 0), *[(8, 8, 0)] * 5) == ["no frame for 4.0 s (no answer)"]
 
 
-def test_estimates_that_are_old_or_missing() -> None:
-    assert problems(at_work()) == ["there is no estimate yet"]
-    assert problems(at_work(), estimate(NOW - 5 * S)) == ["the newest estimate rests on a frame that is 5.0 s old"]
+def test_an_estimator_is_judged_by_the_frames_that_it_works_off() -> None:
+    """An arm that stands still gives it frames and no estimate; nothing of one is needed here."""
+    standing = [(1000 * k, 1000 * k, 0) for k in range(1, 9)]
+    assert after(*standing) == []
+    stuck = [(1000 * k, min(1000 * k, 3000), 0) for k in range(1, 9)]
+    assert after(*stuck) == ["the estimator has worked off no frame for 5.0 s"]
+    without_torque = [(1000 * k, 1000 * k, 1000 * k) for k in range(1, 9)]
+    assert after(*without_torque) == ["the estimator has worked off no frame for 8.0 s"]
+    started_again = [*stuck, (9000, 500, 0)]
+    assert after(*started_again) == []
 
 
-def test_an_arm_that_is_guided_or_at_its_end_needs_no_estimate() -> None:
-    guided = status(safety={"guiding": {"outcome": "guiding"}})
-    assert problems(at_work(), guided) == []
-    assert problems(at_work(), status(safety={"guiding": {"outcome": "completed"}})) == ["there is no estimate yet"]
-    assert problems(at_work(state="ended"), age_s=60.0) == []
+def test_an_arm_at_its_end_needs_no_frames() -> None:
+    assert problems(at_work(state="ended"), age_s=2.0) == []
+
+
+def test_what_is_told_is_as_old_as_it_says() -> None:
+    """Whoever reads the supervisor's words late knows that nothing came since."""
+    latest = Latest(("a",), NOW - 100 * S)
+    latest.on_status(told(at_work(), NOW - 60 * S))
+    assert "silent for 60.0 s" in silent(latest, NOW)
+    assert "has not been heard for 60.1 s" in arm_states(latest, NOW)[0].problems[0]
+
+
+def test_the_gateway_and_the_end_concern_every_arm() -> None:
+    def all_over(**gateway: Any) -> str:
+        latest = Latest(("a",), NOW)
+        latest.on_status(told({"processes": [{**process("gateway", **gateway), "name": "gateway"}]}, NOW))
+        return unready(latest, NOW)
+
+    assert all_over() == ""
+    assert all_over(ready="waiting", error="SIGKILL") == "the gateway is waiting: SIGKILL"
+    assert all_over(silent_s=3.5) == "the gateway has not been heard for 3.5 s"
+    latest = Latest(("a",), NOW)
+    assert unready(latest, NOW) == ""
+    latest.on_status(told(at_work(), NOW, stopping=True))
+    later = NOW + round(2 * SILENT_S * S)
+    assert unready(latest, later) == "the daemon stops"
+    assert silent(latest, later) == ""  # it has nothing more to say
 
 
 def test_messages_that_cannot_be_read_are_counted() -> None:
