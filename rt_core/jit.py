@@ -16,8 +16,8 @@ the sources of all modules that the function's own module imports, directly or t
 
 from __future__ import annotations
 
-import ast
 import hashlib
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -29,27 +29,37 @@ from rt_core.kernel_cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+((?:\\\n|[^\n#;])+)", re.MULTILINE)
+_IMPORT_FROM = re.compile(
+    r"^[ \t]*from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|(?:\\\n|[^\n#;])+)", re.MULTILINE
+)
+_NO_NAME = re.compile(r"#.*|[()\\]")
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @lru_cache
 def imported_sources(file: Path) -> frozenset[Path]:
-    """Files beside its own package that `file` imports, not counting what they import themselves."""
+    """Files beside its own package that `file` imports, not counting what they import themselves.
+
+    Lines of a text that look like an import count too, which does no harm: to parse all files would take a second of
+    every start.
+    """
     root = file.parent
     while (root / "__init__.py").is_file():
         root = root.parent
-    found = set()
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        paths: list[Path] = []
-        if isinstance(node, ast.Import):
-            paths = [root.joinpath(*alias.name.split(".")) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            origin = file.parents[node.level - 1] if node.level else root
-            module = origin.joinpath(*node.module.split(".")) if node.module else origin
-            paths = [module, *(module / alias.name for alias in node.names)]
-        for path in paths:
-            found |= {f for f in (path.parent / f"{path.name}.py", path / "__init__.py") if f.is_file()}
-    return frozenset(found)
+    text = file.read_text(encoding="utf-8")
+    paths = [root.joinpath(*name.split(".")) for names in _IMPORT.findall(text) for name in _names(names)]
+    for dots, module, names in _IMPORT_FROM.findall(text):
+        origin = file.parents[len(dots) - 1] if dots else root
+        module_path = origin.joinpath(*module.split(".")) if module else origin
+        paths += [module_path, *(module_path / name for name in _names(names))]
+    candidates = (f for path in paths for f in (path.parent / f"{path.name}.py", path / "__init__.py"))
+    return frozenset(f for f in candidates if f.is_file())
+
+
+def _names(listed: str) -> list[str]:
+    """Names of an import, without what they are called here."""
+    return [name.split()[0] for name in _NO_NAME.sub(" ", listed).split(",") if name.strip()]
 
 
 @lru_cache

@@ -106,6 +106,9 @@ def test_code_of_earlier_sources_is_forgotten(compiled: Path) -> None:
         ("from parts import far", {"parts/__init__.py", "parts/far.py"}),
         ("import parts.deep.near", {"parts/deep/near.py"}),
         ("from .absent import x\nimport numpy", set()),
+        ("from . import (\n    absent,  # a, b\n    near as n,\n)", {"parts/deep/__init__.py", "parts/deep/near.py"}),
+        ("import numpy, \\\n    parts.far as far", {"parts/far.py"}),
+        ("def f():\n    from parts import far  # late", {"parts/__init__.py", "parts/far.py"}),
     ],
 )
 def test_imports_are_resolved(tmp_path: Path, line: str, expected: set[str]) -> None:
