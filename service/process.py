@@ -1,6 +1,6 @@
 """What every process under the supervisor shares: its start, heartbeats, requests, and its end.
 
-A child is started as `python -m service.child ROLE --runtime DIR --parent PID [--arm NAME]` and finds the
+A child is started as `python -m service.child ROLE --runtime DIR --parent PID --epoch N [--arm NAME]` and finds the
 configuration in `DIR/config.json`.  It talks to the supervisor over one private socket: it says when it
 is ready, sends a heartbeat with its counters, and answers requests.  It ends when it is told to
 (SIGTERM), and when the supervisor is gone.

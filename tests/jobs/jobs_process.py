@@ -62,7 +62,10 @@ class JobsProcess:
         command = [sys.executable, "-m", "service.child", "jobs", "--runtime", str(self._folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--parent", str(os.getpid())], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*command, "--parent", str(os.getpid()), "--epoch", str(time.time_ns() // 1000)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._until(lambda: self._ready, 60.0)
         return self
