@@ -14,6 +14,7 @@ import pysoem
 
 from drivers.driver import DriverClosedError, DriverConfigError, DriverError
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
+from drivers.ethercat.frame_filter import ONE_FRAME_BYTES
 from drivers.ethercat.master import TRIES, Master
 from drivers.ethercat.network import FoundSlave
 from drivers.ethercat.objects import ObjectEntry, ObjectInfo
@@ -240,6 +241,8 @@ class Bus(Master):
                     f"the slave at position {position} has {len(slave.output)} bytes out and {len(slave.input)} in, "
                     f"configured are {out} and {in_}: compare rx and tx of its device with what it maps"
                 )
+        if self._sockets is not None:
+            self._sockets.admit(size if 0 < size <= ONE_FRAME_BYTES else None)
 
     def _map_failure(self, cause: Exception) -> str:
         if isinstance(cause, pysoem.SdoError):
@@ -254,6 +257,11 @@ class Bus(Master):
     def stale_frames(self) -> int:
         """Answers that came after they had been given up."""
         return 0 if self._sockets is None else self._sockets.stale
+
+    @property
+    def frames_filtered(self) -> bool:
+        """Whether the kernel drops frames that are not what they say."""
+        return self._sockets is not None and self._sockets.filtered
 
     @property
     def expected_wkc(self) -> int:

@@ -228,6 +228,7 @@ class EthercatDriver(OpenedInWith):
             "repeated_answers": account.repeated,
             "unanswered_exchanges": exchange.unanswered,
             "stale_answers": self._bus.stale_frames,
+            "frames_filtered": self._bus.frames_filtered,
             "wkc_expected": self._started.expected_wkc if self._started else 0,
             "wkc_errors": self._wkc_errors,
             "ring_open_at": sorted(self._ends),

@@ -120,6 +120,7 @@ class Master:
         self._sockets = FrameSockets(before)
         if len(self._sockets) != len(names):
             raise DriverConnectionError(f"EtherCAT on {self.interface}: {len(self._sockets)} sockets were opened")
+        self._sockets.admit()
 
     def close(self) -> None:
         """Close the interfaces; may be called more than once.

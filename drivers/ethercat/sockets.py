@@ -8,6 +8,11 @@ import socket
 import stat
 import time
 
+from drivers.ethercat.frame_filter import attach
+
+#: Answers that are thrown away at once: more than a socket holds by default, so that only a flood leaves some.
+_MOST_STALE = 1000
+
 
 class FrameSockets:
     """Copies of the sockets that a master has opened; they share everything with the originals but the number.
@@ -23,6 +28,7 @@ class FrameSockets:
 
     def __init__(self, before: set[int]) -> None:
         self.stale = 0  # answers that were thrown away
+        self.filtered = False  # whether the kernel has taken the filter
         self._sockets: list[socket.socket] = []
         for number in sorted(open_sockets() - before):
             copy = socket.socket(fileno=os.dup(number))
@@ -33,6 +39,10 @@ class FrameSockets:
 
     def __len__(self) -> int:
         return len(self._sockets)
+
+    def admit(self, image_bytes: int | None = None) -> None:
+        """Let in only frames that are what they say, with so many bytes of process data; None: any number."""
+        self.filtered = all([attach(one, image_bytes) for one in self._sockets])
 
     def close(self) -> None:
         """Close the copies."""
@@ -48,7 +58,8 @@ class FrameSockets:
         """
         for one in self._sockets:
             try:
-                while one.recv(2048, socket.MSG_DONTWAIT):
+                for _ in range(_MOST_STALE):
+                    one.recv(2048, socket.MSG_DONTWAIT)
                     self.stale += 1
             except OSError:  # nothing more; or the link is down, and the next exchange has no answer
                 continue

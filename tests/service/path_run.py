@@ -1,22 +1,25 @@
 """Follow a configuration's motion with its driver alone: python -m tests.service.path_run CONFIG OUT.npz.
 
-Exit code STOPPED: the motion was stopped on the way, as it is when the machine was elsewhere for too long.
+Exit code STOPPED: the bus did not start, or the motion was stopped on the way, as it is when the machine was elsewhere
+for too long.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from drivers.driver import Commandable, DriverTimeoutError
+from drivers.driver import Commandable, DriverConnectionError, DriverTimeoutError
 from service.config import load_config
 from service.motion import MotionPlayer
 from service.realtime import RealtimeConfig, apply_realtime
 from service.sources import load_arm_robot, make_driver
 
 STOPPED = 75
+CYCLE_S = 2e-3
 AFTER = 1000  # frames after the last command: until it has been carried out
 
 
@@ -28,10 +31,15 @@ def follow(config_path: Path, out: Path) -> None:
     assert arm.motion is not None
     driver = make_driver(arm, model)
     assert isinstance(driver, Commandable)
-    player = MotionPlayer(model, arm.motion, 1e-3, getattr(arm.driver, "bridge_cycles", 0))
+    player = MotionPlayer(model, arm.motion, CYCLE_S, getattr(arm.driver, "bridge_cycles", 0))
     apply_realtime(arm.realtime or RealtimeConfig())
     frames, commands, after = [], [], 0
-    with driver:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(driver)
+        except DriverConnectionError as error:
+            print(error, file=sys.stderr)
+            sys.exit(STOPPED)
         while after < AFTER:
             try:
                 frame = driver.read()
@@ -45,7 +53,7 @@ def follow(config_path: Path, out: Path) -> None:
                 driver.command(target)
             if player.state in ("running", "ended"):
                 frames.append(frame)
-                commands.append(round(player.time_s * 1e3))
+                commands.append(round(player.time_s / CYCLE_S))
             after += player.state == "ended"
     np.savez(
         out,

@@ -39,6 +39,8 @@ HANG_S = 60.0
 #: which it takes longer to import what the acquisition needs takes as much longer to start processes.
 LIMIT_S = 10.0
 USUAL_IMPORT_S = 1.7
+#: All processes of a daemon start at once, on as few as two processors; one import, measured later, tells little of it.
+CROWDED = 1.25
 #: A fault waits for the watchdog to be set to another time than before, also where a test is repeated.
 WATCHDOGS_MS = itertools.count(50)
 _BROADCAST_READ = bytes.fromhex("0e10 07 00 0000 0000 0200 0000 0000 0000".replace(" ", ""))
@@ -81,7 +83,7 @@ class Serve:
         finally:
             self._process.kill()
         seconds = time.monotonic() - self._began
-        assert self._process.returncode in (2, 3), err
+        assert self._process.returncode == 3, err  # systemd tries again: at power-on the drives may come later
         assert out == ""
         assert "Traceback" not in err
         log = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
@@ -94,7 +96,7 @@ class Serve:
         assert all(entry["process"] == "acquisition" and "restarts" not in entry for entry in failed)
         assert len(failed) <= 1, failed
         print(f"\n{line}\nexit code {self._process.returncode} after {seconds:.1f} s")
-        assert seconds < LIMIT_S or seconds < LIMIT_S * slowness()
+        assert seconds < LIMIT_S or seconds < LIMIT_S * CROWDED * slowness()
         return line
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import select
+import struct
 import sys
 import time
 from typing import Any
@@ -22,9 +23,15 @@ from sim_backend.ethercat.profile import load_profile
 from sim_backend.ethercat.registers import UInt8Array
 from sim_backend.ethercat.segment import Controller, Segment
 from sim_backend.ethercat.server import open_interface
+from tests.drivers.ethercat.spoiling import Spoiler
 from tests.sim.sim_arms import random_arm
 
-_COMMAND, _LRW = 16, 12  # place of the first datagram's command, and that of process data
+_COMMAND, _DATA, _LRW = 16, 26, 12  # places of the first datagram's command and data, and that of process data
+
+
+def signature(number: int, drive: int) -> tuple[int, int]:
+    """Position and velocity of a drive in the answer with this number."""
+    return number + drive * 1_000_000, 3 * number + drive
 
 
 class Process:
@@ -66,11 +73,15 @@ class Process:
         frame = bytes(12) + b"\x88\xa4" + b"\x0e\x10" + bytes([7, 0, 0, 0, 0, 0, 2, 0, 0, 0]) + bytes(36)
         self.segment.exchange(frame, 0, time.monotonic_ns())
         self.segment.tick(time.monotonic_ns() + 2_000_000)
+        self._drifts_ppm = drifts_ppm
         self.sockets = [open_interface(name) for name in interfaces]
         self.frames = self.replies = 0
         self._process_data_to_drop = 0
         self._cut_in, self._cut_counts_all = 0, True
         self._held: dict[tuple[int, int], tuple[int, int]] = {}
+        self._spoiler: Spoiler | None = None
+        self._signed: tuple[int, int, int] | None = None
+        self._signature = 0
 
     def power_off(self, slave: int) -> None:
         self.segment.power_off(slave)
@@ -112,13 +123,48 @@ class Process:
         """Break the cable at the master after so many more frames, or frames with process data."""
         self._cut_in, self._cut_counts_all = frames, not process_data
 
+    def heal(self) -> None:
+        """Undo every fault and switch all drives off and on."""
+        self.let_go()
+        self.leave_whole()
+        self._process_data_to_drop = self._cut_in = 0
+        segment = self.segment
+        segment.mend()
+        segment.drop_frames(0)
+        segment.drop_replies(0)
+        segment.delay_replies(0, 0)
+        for slave, controller in enumerate(segment.controllers):
+            self.refuse_op(slave, False)
+            self.show_mode(slave, 0)
+            vars(controller._mailbox).pop("request", None)  # type: ignore[attr-defined]
+            segment.deaf(slave, 0)
+            self.power_off(slave)
+            self.power_on(slave)
+            segment.drift_clock(slave, self._drifts_ppm[slave])
+
+    def sign(self, first: int, each: int, at: int) -> None:
+        """Put a number that counts answers into each drive's inputs, and what `signature` makes of it behind it.
+
+        Inputs begin with byte `first` of the process data, and have `each` bytes a drive; the numbers lie at `at`.
+        """
+        self._signed = first, each, at
+
+    def spoil(self, kind: str, share: float, seed: int) -> None:
+        """Damage answers from now on; see `Spoiler`."""
+        self._spoiler = Spoiler(kind, share, seed)
+
+    def leave_whole(self) -> int:
+        """Damage no more answers; returns how many frames were damaged, or not asked for."""
+        spoiler, self._spoiler = self._spoiler, None
+        return 0 if spoiler is None else spoiler.damaged
+
     def show_mode(self, slave: int, mode: int) -> None:
         """Let a drive stay in a mode of operation; 0: it obeys again."""
         drive = self.machine.drives[slave]
         if mode:
             drive._select_mode = lambda: setattr(drive, "_mode", mode)  # type: ignore[method-assign]
         else:
-            del drive._select_mode
+            vars(drive).pop("_select_mode", None)
 
     def states(self) -> list[int]:
         return [int(controller.al_state) for controller in self.segment.controllers]  # type: ignore[attr-defined]
@@ -170,9 +216,19 @@ class Process:
 
     def send(self, answers: list[tuple[int, bytes]]) -> None:
         for port, frame in answers:
-            with contextlib.suppress(OSError):  # the link is down
-                self.sockets[port].send(frame)
-                self.replies += 1
+            whole = frame if self._signed is None or frame[_COMMAND] != _LRW else self._sign(frame, *self._signed)
+            for sent in [whole] if self._spoiler is None else self._spoiler(whole):
+                with contextlib.suppress(OSError):  # the link is down, or nobody takes so many
+                    self.sockets[port].send(sent)
+                    self.replies += 1
+
+    def _sign(self, frame: bytes, first: int, each: int, at: int) -> bytes:
+        self._signature = (self._signature + 1) % 1_000_000
+        signed = bytearray(frame)
+        for drive in range(len(self.machine.drives)):
+            place = _DATA + first + drive * each + at
+            signed[place : place + 8] = struct.pack("<ii", *signature(self._signature, drive))
+        return bytes(signed)
 
     def run(self) -> None:
         os.set_blocking(0, False)

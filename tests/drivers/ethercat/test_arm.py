@@ -245,6 +245,15 @@ def test_a_joint_whose_float_is_no_number_is_not_valid() -> None:
     np.testing.assert_array_equal(data.finite(channels, np.array([False, True])), [False, False])
 
 
+def test_a_joint_at_its_largest_torque_is_valid() -> None:
+    """Safety checks pass over a joint that is not valid, and this one they have to judge."""
+    config = EthercatConfig.model_validate(settings(2))
+    scaling = JointScaling(config.drive, [config.device_of(k) for k in range(2)], [Ratings(12.3, 4.56)] * 2)
+    data = ProcessData(config, scaling)
+    channels = data.decode([struct.pack("<HiihhH", ENABLED, 0, 0, torque, 0, 0) for torque in (32767, -32768)])
+    assert data.finite(channels, None) is None
+
+
 @pytest.mark.parametrize("entry", ["6041:00:32 statusword f", "6064:00:32 position f"])
 def test_states_and_positions_are_whole_numbers(entry: str) -> None:
     tables = deepcopy(settings(2))
