@@ -100,9 +100,9 @@ def _hint(table: SymbolTable, name: str) -> str:
 
 def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
     """Return the constants by the values in `stInfo`, or None and what is wrong with them."""
-    least = ctypes.sizeof(structure("ST_ThetaInfo", Sizes(1)))
-    if info.size < least:
-        return None, f"it has {info.size} bytes, at least {least} are expected"
+    least, most = (ctypes.sizeof(structure("ST_ThetaInfo", Sizes(axes))) for axes in (1, _MOST["nAxes"]))
+    if not least <= info.size < most + 8:
+        return None, f"it has {info.size} bytes, {least} to {most} are expected"
     handle = link.handle(info.name)
     try:
         raw = bytes(link.read(VALUE_BY_HANDLE, handle, info.size, info.name))

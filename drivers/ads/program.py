@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import Queue
 from typing import Any
 
-from drivers.ads.errors import NOT_THERE, VERSION_INVALID, AdsError
+from drivers.ads.errors import NOT_THERE, VERSION_INVALID, AdsError, AdsReplyError
 from drivers.ads.layout import COMMAND, HEAD, INFO, LATEST, RING, SETPOINTS, Sizes, structure
 from drivers.ads.link import SYMBOL_VERSION, VALUE_BY_HANDLE, Link
 from drivers.ads.matching import Matched, match
@@ -156,7 +156,13 @@ class PlcProgram:
         return self._parse_head(head), blocks
 
     def _parse_head(self, raw: Any) -> Head:
+        """Return `stHead`; raises `AdsReplyError` if its counts contradict each other: it has no checksum."""
         found: Any = self._head.from_buffer_copy(bytes(raw))
+        if abs(found.nSamples // self.sizes.block_samples - found.nBlocks) > 1:
+            raise AdsReplyError(
+                f"ADS {self._link.target}: {self._variables}.{HEAD} is damaged: {found.nSamples} samples are not "
+                f"{found.nBlocks} blocks of {self.sizes.block_samples}"
+            )
         return Head(
             found.nStart,
             found.nSamples,

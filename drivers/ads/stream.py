@@ -160,7 +160,8 @@ class SampleStream:
             if len(raw) < self._decoder.block_bytes:
                 continue
             number, last = self._decoder.numbers(raw)
-            if number != last or number < ring.next:
+            # A number far ahead is damage: it would be waited for, and all that comes meanwhile with it.
+            if number != last or number < ring.next or not self._may_be(number - ring.blocks):
                 continue
             if number > ring.next:
                 self._first = received_ns, raw

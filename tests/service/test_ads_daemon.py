@@ -58,13 +58,13 @@ def serve(folder: Path, table: dict[str, Any]) -> Outcome:
     ],
 )
 def test_a_wrong_address_is_refused(plc: RunningPlc, tmp_path: Path, driver: dict[str, Any], words: Any) -> None:
-    serve(tmp_path, arm(plc.address, **driver)).refused(*words)
+    serve(tmp_path, arm(plc.address, **driver)).refused(*words, code=3)
 
 
 def test_a_controller_in_config_mode_is_refused(plc: RunningPlc, tmp_path: Path) -> None:
     plc.do(SimulatedPlc.config_mode)
     try:
-        serve(tmp_path, arm(plc.address)).refused("config", "run mode")
+        serve(tmp_path, arm(plc.address)).refused("config", "run mode", code=3)
     finally:
         plc.do(SimulatedPlc.run_mode)
 
@@ -72,7 +72,7 @@ def test_a_controller_in_config_mode_is_refused(plc: RunningPlc, tmp_path: Path)
 def test_a_controller_without_a_route_is_refused(plc: RunningPlc, tmp_path: Path) -> None:
     plc.do(lambda one: one.refuse_routes(True))
     try:
-        serve(tmp_path, arm(plc.address)).refused("route", "127.0.0.1.1.1")
+        serve(tmp_path, arm(plc.address)).refused("route", "127.0.0.1.1.1", code=3)
     finally:
         plc.do(lambda one: one.refuse_routes(False))
 
