@@ -11,7 +11,7 @@ from drivers.robot_schema import JointTable, ModelTable, RobotTable
 from rt_core.model.dh import DhChain, DhRow, chain_from_dh, chain_from_mdh
 from rt_core.model.friction import Friction
 from rt_core.model.inertia import inertial_vector, is_physical, tensor, transform_inertial
-from rt_core.model.robot import Joint, JointDynamics, RobotModel, Transmission
+from rt_core.model.robot import Joint, JointDynamics, RobotModel, Stated, Transmission
 from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
 from rt_core.types import FloatArray
 
@@ -166,6 +166,19 @@ def _link(joint: JointTable) -> FloatArray | None:
     return phi
 
 
+def _state(joint: JointTable, into: Stated, i: int) -> None:
+    """Mark what the file gives of a link and a joint; the table of a URDF's joint replaces the whole link."""
+    if joint.mass is not None:
+        into.mass[i] = True
+        into.centre[i] = joint.com is not None or joint.first_moment is not None
+        into.inertia[i] = joint.inertia is not None
+    for key in _DRIVE:
+        if getattr(joint, key) is not None:
+            into.effects.setdefault(key, np.zeros_like(into.mass))[i] = True
+    if joint.coulomb is not None:
+        into.effects.setdefault("breakaway", np.zeros_like(into.mass))[i] = True
+
+
 def _unphysical(where: str) -> str:
     return (
         f"{where}: no body of positive density has this mass, centre of mass and inertia; "
@@ -211,6 +224,10 @@ def _from_dh(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
         for placed, joint in zip(chain.joints, table.joint, strict=True)
     )
     links = [_link(joint) for joint in table.joint]
+    none = np.zeros(len(joints), dtype=bool)
+    stated = Stated(none, none.copy(), none.copy(), {})
+    for i, joint in enumerate(table.joint):
+        _state(joint, stated, i)
     inertial: FloatArray | None = None
     warnings = []
     if any(phi is not None for phi in links):
@@ -234,6 +251,7 @@ def _from_dh(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
         tip_translation=translation,
         inertial=inertial,
         dynamics=dynamics,
+        stated=stated,
     )
     return model, tuple(warnings)
 
@@ -248,8 +266,10 @@ def _from_urdf(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
     joints = list(chain.joints)
     names = [joint.name for joint in joints]
     inertial = chain.inertial.copy()
-    has_inertial = chain.has_inertial
     dynamics = chain.dynamics
+    stated = Stated(chain.stated.copy(), chain.stated.copy(), chain.stated.copy(), dict(chain.effects))
+    if "coulomb" in stated.effects:
+        stated.effects["breakaway"] = stated.effects["coulomb"].copy()
     unphysical = [f'link "{name}"' for name in chain.unphysical]
     for joint in table.joint:
         if joint.name not in names:
@@ -261,21 +281,22 @@ def _from_urdf(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
         joints[i] = _limited(joints[i], _limits(joint, joints[i].kind == "prismatic"))
         phi = _link(joint)
         if phi is not None:
-            has_inertial = True
             inertial[i] = phi
             if not is_physical(phi, 1e-6):
                 unphysical.append(_where(joint))
         if any(getattr(joint, key) is not None for key in _DRIVE):
             dynamics = dynamics or JointDynamics.zeros(len(joints))
             _drive(joint, dynamics, i)
+        _state(joint, stated, i)
     rotation, translation = _tip(table, chain.tip_rotation, chain.tip_translation)
     model = RobotModel(
         table.name,
         tuple(joints),
         tip_rotation=rotation,
         tip_translation=translation,
-        inertial=inertial if has_inertial else None,
+        inertial=inertial if stated.mass.any() else None,
         dynamics=dynamics,
+        stated=stated,
     )
     return model, tuple(_unphysical(where) for where in unphysical)
 

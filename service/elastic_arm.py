@@ -10,14 +10,23 @@ import numpy as np
 
 from drivers.recording import Recording, Span
 from drivers.robot_file import RobotFile
-from rt_core.batch.elastic.apart import difference_noise, difference_share, rests_on_difference, told_apart, withhold
-from rt_core.batch.elastic.arm import ArmFit, ArmRows, Comparison, sides
+from rt_core.batch.elastic.apart import (
+    difference_noise,
+    difference_share,
+    rests_on_difference,
+    told_apart,
+    widened,
+    withhold,
+)
+from rt_core.batch.elastic.arm import ArmFit, ArmRows, Comparison, in_step, sides
 from rt_core.batch.elastic.identify import ElasticFit
-from rt_core.batch.identify import DOUBTFUL_ERROR, EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Verdict
+from rt_core.batch.identify import DOUBTFUL_ERROR, EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, Verdict
 from rt_core.batch.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.batch.status import ParameterStatus
+from rt_core.batch.temperature import narrow_reasons, temperatures_of, unseen
 from rt_core.batch.total_least_squares import encoder_noise
 from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
 from service.elastic_joint import ElasticJointError, identify_joint
 from service.identification import check_recording, nominal_rate_of, span_bounds
@@ -117,7 +126,7 @@ class ElasticArm:
 
     def html(self) -> str:
         """Self-contained page."""
-        name = "a recording" if self.recording.path is None else self.recording.path.name
+        name = self.recording.file_name or "a recording"
         return html_report(
             f"{self.robot.model.name}: elastic joints from {name}",
             self.robot.model,
@@ -176,21 +185,22 @@ def arm_rows(
     valid = np.asarray(np.isfinite(positions).all(axis=1))
     if recording.valid is not None:
         valid = valid & np.asarray(recording.valid.all(axis=1))
-    warm = None if model.friction.temperature == "none" else channels["temperature"]
+    warm = None if model.friction.temperature == "none" else np.hstack((channels["temperature"],) * 2)
+    torque = np.hstack((channels["tau"],) * 2)
 
-    def twice(x: FloatArray) -> FloatArray:
-        return np.hstack((x, x))
-
-    def prepared(noise: FloatArray | None = None) -> tuple[Signals, Signals]:
+    def prepared(noise: FloatArray | None = None, dq: FloatArray | None = None) -> tuple[Signals, Signals]:
         both = prepare(
-            recording.t, positions, twice(channels["tau"]), settings, valid=valid, rate_hz=nominal_rate_of(recording),
-            seq=recording.seq, temperature=None if warm is None else twice(warm), noise=noise,
+            recording.t, positions, torque, settings, valid=valid, seq=recording.seq, noise=noise,
+            rate_hz=nominal_rate_of(recording), spans=recording.spans, temperature=warm, dq=dq,
         )  # fmt: skip
         return sides(both, model.n)
 
     try:
         links, motors = prepared()
-        rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span))
+        measured = None
+        if "dq" in channels:  # rigid joints are fitted with it, so that is what elastic ones have to be better than
+            measured = in_step(links, prepared(dq=np.hstack((channels["dq"], np.zeros(channels["q"].shape))))[0])
+        rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured)
         noise = np.zeros(positions.shape)
         noise[valid] = encoder_noise(positions[valid], np.random.default_rng(0))
         return rows, difference_noise((links, motors), prepared(noise), settings)
@@ -208,14 +218,14 @@ def identify_elastic_arm(
     *,
     span: Span | None = None,
     comparison: Comparison | None = None,
-    rigid_fault: str | None = None,
+    rigid: Identification | None = None,
     created: str | None = None,
 ) -> ElasticArm:
     """Fit the torque of an arm with elastic joints, and each joint's spring.
 
     `model` is the robot's, with the velocity constants of friction that a fit before this one found, `rows` and `noise`
-    are those of `arm_rows`.  `rigid_fault` is why rigid joints do not explain the recording, if they do not: it may be
-    the springs, and may be a sign or a unit, so that nothing is trusted then.
+    are those of `arm_rows`.  `rigid` is that fit: where it does not explain the recording, or is doubtful, so is this
+    one, for it may be the springs, and may be a sign, a unit or a delay.
 
     Raises
     ------
@@ -229,8 +239,11 @@ def identify_elastic_arm(
     # What moves between two readings passes for motion of the spring, and the link's inertia for the rotor's.
     apart = tuple("doubtful" if a == "told" and s.late else a for a, s in zip(apart, stiffness, strict=True))
     rests = rests_on_difference(rows.bases["link"], rows.bases["both"])
-    fit = withhold(found, rests, apart)
-    verdict, reasons = _judge(fit, model, rigid_fault)
+    fit = withhold(widened(found, share), rests, apart)
+    seen = temperatures_of(model, fit.rows)
+    cold = unseen(fit.base.layout, seen)
+    fit = replace(fit, status=tuple("undetermined" if c else s for c, s in zip(cold, fit.status, strict=True)))
+    verdict, reasons = _judge(fit, model, seen, rigid)
     if verdict == "doubtful":
         fit = replace(fit, status=tuple("doubtful" if s == "determined" else s for s in fit.status))
     if verdict != "not_explained":
@@ -242,11 +255,13 @@ def identify_elastic_arm(
             if rests[j].any() and apart[j] != "told"
         )  # fmt: skip
     created = datetime.now(UTC).isoformat(timespec="seconds") if created is None else created
-    document = _document(recording, robot, settings, span, fit, comparison, stiffness, verdict, reasons, created)
+    document = _document(recording, robot, settings, span, fit, comparison, stiffness, verdict, reasons, seen, created)
     return ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, document)
 
 
-def _judge(fit: ArmFit, model: RobotModel, rigid_fault: str | None) -> tuple[Verdict, tuple[str, ...]]:
+def _judge(
+    fit: ArmFit, model: RobotModel, seen: TemperatureRange | None, rigid: Identification | None
+) -> tuple[Verdict, tuple[str, ...]]:
     metrics = fit.metrics
     reasons = []
     for j, joint in enumerate(model.joints):
@@ -262,14 +277,16 @@ def _judge(fit: ArmFit, model: RobotModel, rigid_fault: str | None) -> tuple[Ver
         return "not_explained", tuple(reasons)
     if error > DOUBTFUL_ERROR:
         reasons.append(f"the relative torque error is {100 * error:.1f} %: something is not modelled")
-    if rigid_fault is not None:
-        reasons.append(f"rigid joints do not explain the recording: {rigid_fault}")
-    if reasons:
-        return "doubtful", tuple(reasons)
+    if rigid is not None and rigid.verdict == "not_explained":
+        reasons.append(f"rigid joints do not explain the recording: {rigid.reasons[0]}")
+    elif rigid is not None and rigid.verdict == "doubtful":
+        reasons.append(f"the model with rigid joints is doubtful: {rigid.reasons[0]}")
+    doubtful = bool(reasons)
+    reasons.extend(narrow_reasons(model, fit.base.layout, seen))
     count = fit.status.count("undetermined")
     if count:
-        return "weak_excitation", (f"{count} of {len(fit.status)} parameters are not determined by these data",)
-    return "ok", ()
+        reasons.append(f"{count} of {len(fit.status)} parameters are not determined by these data")
+    return "doubtful" if doubtful else "weak_excitation" if reasons else "ok", tuple(reasons)
 
 
 def _stiffness(
@@ -325,6 +342,7 @@ def _document(
     stiffness: tuple[Stiffness, ...],
     verdict: Verdict,
     reasons: tuple[str, ...],
+    seen: TemperatureRange | None,
     created: str,
 ) -> dict[str, Any]:
     parameters = parameter_table(fit.base, fit.solution.theta, fit.std, fit.status, ("undetermined",))
@@ -351,6 +369,7 @@ def _document(
         "robot": {"name": robot.model.name, "sha256": robot.sha256},
         "data": {"sha256": recording.sha256, "span": span_text(span), "rows": [int(c) for c in fit.metrics.count]},
         "settings": {"cutoff_hz": settings.cutoff_hz, "rate_hz": fit.rows.rate_hz, "band_hz": fit.rows.band_hz},
+        "temperatures": None if seen is None else seen.plain,
         "chosen": "elastic",
         "comparison": None if comparison is None else comparison_document(comparison),
         "relative_error": fit.metrics.relative_error,

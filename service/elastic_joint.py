@@ -10,6 +10,7 @@ import numpy as np
 
 from drivers.recording import Recording
 from drivers.span import Span
+from rt_core.batch.elastic.hysteresis import hysteresis
 from rt_core.batch.elastic.identify import ElasticFit, ElasticJoint, identify_elastic_joint
 from rt_core.batch.elastic.rows import Drive, ElasticRows, elastic_rows
 from rt_core.batch.preprocess import DataError, SignalSettings
@@ -149,15 +150,7 @@ def identify_joint(
     signals = joint_signals(p, recording, model)
     progress(0.3, "filtering")
     try:
-        rows = elastic_rows(
-            recording.t, signals.theta_in, signals.theta_out, signals.motor_torque, signals.drive,
-            SignalSettings(cutoff_hz=p.cutoff_hz),
-            sensor_torque=signals.sensor_torque,
-            min_velocity=p.min_velocity,
-            smoothing=p.smoothing,
-            valid=None if recording.valid is None else np.ascontiguousarray(recording.valid[:, signals.index]),
-            seq=recording.seq,
-        )  # fmt: skip
+        rows = joint_rows(p, signals)
         progress(0.5, f"fitting, stage {p.stage}")
         found = identify_elastic_joint(
             [rows],
@@ -169,6 +162,21 @@ def identify_joint(
     except DataError as error:
         raise ElasticJointError(f"{recording.path}, joint {signals.name}: {error}") from error
     return ElasticIdentification(found, signals, rows, _document(p, created, whole, signals, rows.min_velocity, found))
+
+
+def joint_rows(p: ElasticJointJob, signals: JointSignals) -> ElasticRows:
+    """Rows of the joint, as `p` wants its signals prepared; `DataError` as `elastic_rows`."""
+    recording = signals.recording
+    return elastic_rows(
+        recording.t, signals.theta_in, signals.theta_out, signals.motor_torque, signals.drive,
+        SignalSettings(cutoff_hz=p.cutoff_hz),
+        sensor_torque=signals.sensor_torque,
+        min_velocity=p.min_velocity,
+        smoothing=p.smoothing,
+        valid=None if recording.valid is None else np.ascontiguousarray(recording.valid[:, signals.index]),
+        seq=recording.seq,
+        spans=recording.spans,
+    )  # fmt: skip
 
 
 def joint_signals(p: ElasticJointJob, recording: Recording, model: RobotModel | None) -> JointSignals:
@@ -297,7 +305,7 @@ def _document(
     min_velocity: float,
     found: ElasticJoint,
 ) -> dict[str, Any]:
-    fits = [_fit(fit) for fit in found.fits]
+    fits = [fit_document(fit) for fit in found.fits]
     drive = signals.drive
     return {
         "format": FORMAT,
@@ -339,7 +347,8 @@ def _online_start(
         return {"reason": str(error)}
 
 
-def _fit(fit: ElasticFit) -> dict[str, Any]:
+def fit_document(fit: ElasticFit) -> dict[str, Any]:
+    """Plain form of a fit."""
     sides = fit.fit.terms.sides
     return {
         "rows": fit.rows,
@@ -348,6 +357,10 @@ def _fit(fit: ElasticFit) -> dict[str, Any]:
         "parameters": {q.name: {k: getattr(q, k) for k in _FIELDS} for q in fit.parameters},
         "relative_error": fit.metrics.relative_error,
         "rmse_nm": dict(zip(sides, fit.metrics.rmse.tolist(), strict=True)),
+        "hysteresis_nm": {
+            side: None if loop is None else {"half_width": loop.half_width, "std": loop.std}
+            for side, loop in zip(sides, hysteresis(fit.fit), strict=True)
+        },
         "spring_share": fit.fit.share,
         "row_count": int(fit.fit.deflection.size),
         "scaled_condition_number": fit.fit.solution.scaled_condition_number,

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
+from rt_core.batch.elastic.hysteresis import hysteresis
 from rt_core.batch.elastic.identify import ElasticParameter
 from service.elastic_joint import VERDICT_TEXT, ElasticIdentification
 from service.elastic_online import OnlineResult
@@ -68,6 +69,11 @@ def elastic_facts(result: ElasticIdentification) -> list[tuple[str, str]]:
         ("relative torque error", percent(fit.metrics.relative_error, ".2f")),
         ("condition number", f"{fit.fit.solution.scaled_condition_number:.0f} with unit columns"),
     ]
+    facts += [
+        (f"hysteresis, {side} row", f"{loop.half_width:.3g} N*m each way, std {loop.std:.2g}: not in the model")
+        for side, loop in zip(fit.fit.terms.sides, hysteresis(fit.fit), strict=True)
+        if loop is not None and result.accepted
+    ]
     if signals.torque_constant is not None:
         facts.insert(3, ("torque constant", f"{signals.torque_constant:.5g} N*m/A"))
     return facts
@@ -88,8 +94,11 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
     caption = STIFFNESS_CAPTION if result.accepted else MEASURED_CAPTION
     figures = [_figure("Stiffness", caption, stiffness_figure(fit.fit, known=result.accepted))]
     if result.accepted and fit.fit.terms.damping:
-        drawn = elastic_friction_figure(fit.fit, result.signals.drive.gear_ratio)
-        figures.append(_figure("Friction", FRICTION_CAPTION, drawn))
+        open_ = {q.name for q in fit.parameters if q.value is None}
+        drawn = elastic_friction_figure(fit.fit, result.signals.drive.gear_ratio, open_)
+        unknown = sorted(open_ & set(fit.fit.terms.damping))
+        note = f" No law is drawn where these data do not determine it: {', '.join(unknown)}." if unknown else ""
+        figures.append(_figure("Friction", FRICTION_CAPTION + note, drawn))
     if result.accepted:
         figures.append(_figure("Residual", RESIDUAL_CAPTION, elastic_residual_figure(fit.fit)))
     facts = elastic_facts(result)

@@ -164,7 +164,7 @@ def _prepare(
     try:
         return prepare(
             recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid,
-            rate_hz=nominal_rate_of(recording), seq=recording.seq, temperature=temperature,
+            rate_hz=nominal_rate_of(recording), seq=recording.seq, temperature=temperature, spans=recording.spans,
         )  # fmt: skip
     except DataError as error:
         raise DataError(f"{recording.path or 'recording'}: {error}") from error

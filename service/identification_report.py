@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from rt_core.batch.identify import Identification
 from rt_core.batch.preprocess import SignalSettings
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
+from rt_core.validation import torque_metrics
 from service.identification import identify_recording
 from service.model_file import batch_document
 from service.report import html_report
@@ -47,6 +49,15 @@ class IdentificationReport:
         """(K, n) torque of the model at the rows."""
         return self.result.rows.predict(self.result.theta)
 
+    def errors_within(self, spans: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:
+        """Torque error within each of some spans of time [s]: relative, and the rms of each joint."""
+        rows, found = self.result.rows, []
+        for start, stop in spans:
+            inside = (rows.t >= start) & (rows.t <= stop)
+            metrics = torque_metrics(rows.tau[inside], self.predicted[inside], rows.use[inside])
+            found.append({"relative_error": metrics.relative_error, "rmse": metrics.rmse.tolist()})
+        return found
+
     def facts(self) -> list[tuple[str, str]]:
         """Tell what was done, as pairs of name and value for people."""
         result, robot, recording = self.result, self.robot, self.recording
@@ -57,7 +68,7 @@ class IdentificationReport:
             ("recording", f"{recording.path}, span {span_text(self.span)}, sha256 {recording.sha256[:12]}"),
             ("method", f"{result.options.method}, {len(result.base)} base parameters"),
             ("band", band_text(self.settings, rows.rate_hz, rows.band_hz)),
-            ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({trim:.3g} s cut at both ends of the recording)"),
+            ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({trim:.3g} s cut at both ends of each recording)"),
             ("rows", f"{count} per joint{selection_text(self.settings)}"),
             (
                 "condition number",
@@ -80,7 +91,7 @@ class IdentificationReport:
     def html(self) -> str:
         """Self-contained page."""
         result, search = self.result, self.result.estimate.search
-        name = "a recording" if self.recording.path is None else self.recording.path.name
+        name = self.recording.file_name or "a recording"
         return html_report(
             f"{self.robot.model.name}: identification from {name}",
             self.robot.model,

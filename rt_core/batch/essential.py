@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg as la
-from scipy import stats
+from scipy import special
 
 from rt_core.batch.least_squares import JointTriangle, Solution, Stack
 from rt_core.batch.uncertainty import Uncertainty
@@ -109,7 +109,7 @@ def essential_parameters(
         raise ValueError("no parameter has data: the regressor is zero")
     samples = float((stack.count / uncertainty.inflation).sum())
     freedom = max(samples - float(solution.rank), 1.0)
-    limit = float(stats.t.ppf(1.0 - 0.5 * level, freedom))
+    limit = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
     whole, whole_covariance = _restricted(R, z, noise, kept)
     candidate = (
         kept & (np.ones(p, dtype=bool) if keep is None else ~keep) & (np.abs(whole) <= limit * _std(whole_covariance))
@@ -172,7 +172,7 @@ def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int]
     block = covariance[np.ix_(members, members)]
     scale = np.sqrt(np.maximum(np.diag(block), np.finfo(np.float64).tiny))
     statistic = float(d / scale @ lstsq(block / np.outer(scale, scale), d / scale))
-    return float(stats.f.sf(statistic / len(members), len(members), freedom))
+    return float(special.fdtrc(len(members), freedom, statistic / len(members)))
 
 
 def _solution(triangles: Sequence[JointTriangle], full: Solution, kept: BoolArray, start: FloatArray) -> Solution:

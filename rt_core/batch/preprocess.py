@@ -16,6 +16,7 @@ rows are built (`rt_core.batch.rows`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +65,7 @@ class SignalSettings:
     filter_order : int
         Order of the Butterworth filter (it runs forwards and backwards).
     trim_s : float or None
-        Cut at both ends of the recording; None for five periods of the cut-off frequency.
+        Cut at both ends of each recording; None for five periods of the cut-off frequency.
     min_velocity : (n,) float64 or None
         Rows of joint `j` are left out where `|dq_j|` is below this [rad/s or m/s].
     """
@@ -122,6 +123,14 @@ class Signals:
     unused: int
     measured_velocity: bool
     impossible_temperatures: int = 0
+    spans: tuple[tuple[float, float], ...] = ()  # first and last time of each recording, where several were joined
+
+    def inside(self, t: FloatArray, trim: float) -> BoolArray:
+        """(N,) which of the times `t` (N,) [s] are left after cutting `trim` [s] at both ends of each recording."""
+        left = np.zeros(t.shape, dtype=np.bool_)
+        for first, last in self.spans or ((self.t_first, self.t_last),):
+            left |= (t >= first + trim) & (t <= last - trim)
+        return left
 
 
 def nominal_rate(t: FloatArray) -> float:
@@ -183,6 +192,7 @@ def prepare(
     seq: IntArray | None = None,
     temperature: FloatArray | None = None,
     noise: FloatArray | None = None,
+    spans: Sequence[tuple[float, float]] = (),
 ) -> Signals:
     """Uniform filtered signals of a recording.
 
@@ -204,6 +214,8 @@ def prepare(
         not told.
     noise : (N, n) float64 or None
         Added to the positions once samples that repeat the one before have been left out, to see what noise does.
+    spans : sequence of (float, float)
+        First and last time [s] of each recording, where several were joined.
 
     Raises
     ------
@@ -275,7 +287,14 @@ def prepare(
         unused,
         dq is not None,
         impossible,
+        _used(t, spans),
     )
+
+
+def _used(t: FloatArray, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """First and last of the times `t` (N,) within each of `spans` that has any."""
+    edges = [(int(np.searchsorted(t, a)), int(np.searchsorted(t, b, side="right"))) for a, b in spans]
+    return tuple((float(t[a]), float(t[b - 1])) for a, b in edges if b > a)
 
 
 def _without_gaps(t: FloatArray, temperature: FloatArray) -> tuple[FloatArray, int]:

@@ -289,7 +289,6 @@ def build_rows(
     half = taps.size // 2
     threshold = _threshold(model, settings)
     standing = standing_velocity(model, settings) if slow else np.maximum(threshold, _LEAST_SPEED)
-    start, stop = signals.t_first + settings.trim, signals.t_last - settings.trim
     times: list[FloatArray] = []
     blocks: list[FloatArray] = []
     states: list[list[FloatArray]] = []
@@ -298,7 +297,7 @@ def build_rows(
     numbers: list[IntArray] = []
     for number, piece in enumerate(signals.pieces):
         centres = np.arange(half, piece.t.size - half, factor, dtype=np.int64)
-        centres = centres[(piece.t[centres] >= start) & (piece.t[centres] <= stop)]
+        centres = centres[signals.inside(piece.t[centres], settings.trim)]
         if centres.size == 0:
             continue
         Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold, standing, load_theta)

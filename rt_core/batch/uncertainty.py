@@ -8,6 +8,9 @@ an autoregressive model (Yule-Walker, order by Akaike's criterion); its autocova
 
 with `s_j` the weights used; the exact covariance of the weighted estimate under that noise (White 1980; Newey and West
 1987 for the idea, here with a parametric autocovariance).
+
+Rows of two sides of one joint see the same errors of the deflection.  For them the cross-covariance of the residuals
+adds its terms `Y_i' Gamma_ij Y_j / (s_i s_j)^2`, as far as they make the covariance larger.
 """
 
 from __future__ import annotations
@@ -82,7 +85,12 @@ def autoregressive_covariance(gamma: FloatArray, count: int, longest: int) -> Fl
 
 
 def estimate_covariance(
-    rows: Rows, solution: Solution, *, weights: FloatArray | None = None, design: FloatArray | None = None
+    rows: Rows,
+    solution: Solution,
+    *,
+    weights: FloatArray | None = None,
+    design: FloatArray | None = None,
+    cross: bool = False,
 ) -> Uncertainty:
     """Covariance of `solution` on the rows it was fitted to.
 
@@ -94,6 +102,8 @@ def estimate_covariance(
     design : (n, p, K) float64 or None
         What the residual was projected on instead of the regressor: the projected instruments of an
         instrumental-variable estimate.
+    cross : bool
+        Residuals of different joints (here: sides of one) may be correlated.
     """
     n, p, count = rows.Y.shape
     bread = solution.inverse_root @ solution.inverse_root.T
@@ -125,4 +135,40 @@ def estimate_covariance(
             smooth = signal.oaconvolve(x, kernel, mode="full", axes=1)[:, gamma.size - 1 : gamma.size - 1 + x.shape[1]]
             middle[np.ix_(columns, columns)] += x @ smooth.T / solution.weighted_with[j] ** 4
     covariance = bread @ middle @ bread
+    if cross:
+        own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        covariance += _widening(bread @ _cross_terms(rows, solution, residual, projected) @ bread, own)
     return Uncertainty(0.5 * (covariance + covariance.T), inflation)
+
+
+def _cross_terms(rows: Rows, solution: Solution, residual: FloatArray, projected: FloatArray) -> FloatArray:
+    """(p, p) sum over pairs of joints of `Y_i' Gamma_ij Y_j`, weighted; the cross-covariance tapers off (Bartlett)."""
+    n, p, count = rows.Y.shape
+    lags = min(_MAX_ORDER, count - 1)
+    taper = 1.0 - np.abs(np.arange(-lags, lags + 1)) / (lags + 1)
+    out = np.zeros((p, p))
+    for i in range(n):
+        for j in range(i):
+            both = rows.use[:, i] & rows.use[:, j]
+            if not both.any():
+                continue
+            kernel, total = np.zeros(2 * lags + 1), int(both.sum())
+            for number in np.unique(rows.piece):
+                inside = both & (rows.piece == number)
+                x, y = (np.where(inside, residual[:, k], 0.0) for k in (i, j))
+                kernel += signal.correlate(x, y, method="fft")[count - 1 - lags : count + lags] / total
+            kernel *= taper
+            for number in np.unique(rows.piece):
+                inside = rows.piece == number
+                a, b = (projected[k][:, inside] * rows.use[inside, k] for k in (i, j))
+                smooth = signal.oaconvolve(b, kernel[None, :], mode="full", axes=1)[:, lags : lags + b.shape[1]]
+                term = a @ smooth.T / (solution.weighted_with[i] * solution.weighted_with[j]) ** 2
+                out += term + term.T
+    return out
+
+
+def _widening(change: FloatArray, std: FloatArray) -> FloatArray:
+    """Part of `change` (p, p) that makes a covariance larger: its positive eigenvalues, in units of `std` (p,)."""
+    scale = np.where(std > 0.0, std, 1.0)
+    values, vectors = np.linalg.eigh(change / np.outer(scale, scale))
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T * np.outer(scale, scale))

@@ -177,6 +177,28 @@ def standard_parameters(model: RobotModel, layout: ParameterLayout) -> FloatArra
     return values
 
 
+def stated_parameters(model: RobotModel, layout: ParameterLayout) -> BoolArray:
+    """(P,) of which columns of `layout` the model's description gives the value: zeros by default are none.
+
+    A first moment needs mass and centre, an inertia about the link frame all that is known of a link.
+    """
+    told = np.zeros(len(layout), dtype=bool)
+    held = {code: source for _, code, source in model.friction.terms}
+    held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
+    stated = model.stated
+    for c in range(len(layout)):
+        s, law = int(layout.source[c]), int(layout.law[c])
+        if law == LAW_LINK:
+            i, element = divmod(s, 10)
+            told[c] = model.inertial is not None and (
+                stated is None
+                or (stated.mass[i] and (element < 1 or stated.centre[i]) and (element < 4 or stated.inertia[i]))
+            )
+        elif model.dynamics is not None:
+            told[c] = stated is None or (held[law] in stated.effects and stated.effects[held[law]][s])
+    return told
+
+
 def friction_constants(model: RobotModel) -> dict[str, tuple[str, int]]:
     """Names of the nonlinear constants of the model's friction, with the field of `JointDynamics` and the joint."""
     return {

@@ -142,6 +142,24 @@ class Transmission:
 
 
 @dataclass(frozen=True)
+class Stated:
+    """What a description gives; zeros elsewhere in `RobotModel.inertial` and `.dynamics` only fill their places.
+
+    Attributes
+    ----------
+    mass, centre, inertia : (n,) bool
+        Of the link that each joint moves.
+    effects : dict of str to (n,) bool
+        By the field of `JointDynamics`; a field that is not in it is given of no joint.
+    """
+
+    mass: BoolArray
+    centre: BoolArray
+    inertia: BoolArray
+    effects: dict[str, BoolArray]
+
+
+@dataclass(frozen=True)
 class RobotModel:
     """A serial arm: geometry, gravity, transmission, priors and which joint effects are modelled."""
 
@@ -156,6 +174,7 @@ class RobotModel:
     friction: Friction = field(default_factory=Friction)
     armature: bool = True  # rotor inertia is a parameter of the model
     offset: bool = True  # a constant torque offset is a parameter of the model
+    stated: Stated | None = None  # None: whatever `inertial` and `dynamics` hold
 
     @property
     def n(self) -> int:

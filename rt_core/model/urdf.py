@@ -21,7 +21,7 @@ import numpy as np
 
 from rt_core.model.inertia import inertial_vector, is_physical, tensor, transform_inertial
 from rt_core.model.robot import Joint, JointDynamics, JointKind
-from rt_core.types import FloatArray
+from rt_core.types import BoolArray, FloatArray
 
 _KINDS: dict[str, JointKind] = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic"}
 #: What `reduced_urdf` keeps inside each element; what is only seen, colours and simulator settings go.
@@ -50,13 +50,19 @@ class UrdfChain:
     joints: tuple[Joint, ...]
     links: tuple[str, ...]  # the link that each joint moves
     inertial: FloatArray  # (n, 10) about the link frames, fixed links lumped in; zero where nothing is given
-    has_inertial: bool  # whether any of these links has an <inertial>
+    stated: BoolArray  # (n,) links with an <inertial>, be it of what is fixed to them
     dynamics: JointDynamics | None  # from <dynamics>, None if no joint has one
+    effects: dict[str, BoolArray]  # (n,) which joints have it, by the field of `JointDynamics`
     base_link: str
     tip_link: str
     tip_rotation: FloatArray  # (3, 3) tip frame in the last link frame
     tip_translation: FloatArray  # (3,) [m]
     unphysical: tuple[str, ...]  # links whose <inertial> no body can have (negative mass, not positive definite)
+
+    @property
+    def has_inertial(self) -> bool:
+        """Whether any of these links has an <inertial>."""
+        return bool(self.stated.any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +102,7 @@ class _UrdfJoint:
     fixed: bool
     mimic: bool
     dynamics: tuple[float, float] | None  # damping, friction
+    given: tuple[bool, bool]  # which of the two the file says
 
 
 def rotation_from_rpy(rpy: Iterable[float]) -> FloatArray:
@@ -206,7 +213,7 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
         ends.append(link)
     axis = np.array([1.0, 0.0, 0.0])
     lower, upper, velocity, effort = -math.inf, math.inf, math.inf, math.inf
-    dynamics = None
+    dynamics, said = None, (False, False)
     if kind != "fixed":
         axis = np.array(_floats(element.find("axis"), "xyz", f"{where} <axis>", (1.0, 0.0, 0.0)))
         length = float(np.linalg.norm(axis))
@@ -219,10 +226,10 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
             damping, friction = (
                 _floats(given, key, f"{where} <dynamics>", (0.0,))[0] for key in ("damping", "friction")
             )
-            dynamics = (damping, friction)
+            dynamics, said = (damping, friction), (given.get("damping") is not None, given.get("friction") is not None)
     rotation, translation = _origin(element, where)
     placed = Joint(name, _KINDS.get(kind, "revolute"), rotation, translation, axis, lower, upper, velocity, effort)
-    return _UrdfJoint(placed, ends[0], ends[1], kind == "fixed", element.find("mimic") is not None, dynamics)
+    return _UrdfJoint(placed, ends[0], ends[1], kind == "fixed", element.find("mimic") is not None, dynamics, said)
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -392,7 +399,7 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
     index = {joint.joint.name: i for i, joint in enumerate(chain)}
     joints: list[Joint] = [joint.joint for joint in chain]
     inertial = np.zeros((len(chain), 10))
-    has_inertial = False
+    stated = np.zeros(len(chain), dtype=bool)
     unphysical = []
     # link -> the moving link that carries it (-1: the base) and its placement in that link's frame
     placed = {base: (-1, (np.eye(3), np.zeros(3)))}
@@ -409,7 +416,7 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
         placed[entry.child] = (body, placement)
         phi = tree.links[entry.child].inertial
         if body >= 0 and phi is not None:
-            has_inertial = True
+            stated[body] = True
             inertial[body] += transform_inertial(phi, *placement)
             if np.any(phi != 0.0) and not is_physical(phi, 1e-6):
                 unphysical.append(entry.child)
@@ -423,8 +430,9 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
         joints=tuple(joints),
         links=tuple(joint.child for joint in chain),
         inertial=inertial,
-        has_inertial=has_inertial,
+        stated=stated,
         dynamics=dynamics,
+        effects={key: np.array([j.given[k] for j in chain]) for k, key in enumerate(("viscous", "coulomb"))},
         base_link=base,
         tip_link=tip,
         tip_rotation=placed[tip][1][0],

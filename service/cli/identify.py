@@ -13,6 +13,7 @@ from service.cli.identify_elastic import ELASTIC_OPTIONS, add_elastic_options, r
 from service.methods import METHODS
 
 if TYPE_CHECKING:
+    from drivers.recording import Recording
     from drivers.robot_file import RobotFile
     from rt_core.batch.estimate import EstimatorOptions
     from rt_core.batch.preprocess import SignalSettings
@@ -26,8 +27,10 @@ Examples:
   thetad identify rec.mcap --robot my_arm.toml --span 0.1s:4.91s --cutoff 100 --json
   thetad identify rec.mcap --robot my_arm.toml --method physical --prior cad.toml -o model.yaml
   thetad identify rec.mcap --robot my_arm.toml --method pso_lm --formulation full --seed 3
+  thetad identify first.mcap second.mcap --robot my_arm.toml -o model.yaml
   thetad identify rec.mcap --robot my_arm.toml --joints auto --json
   thetad identify rec.mcap --model elastic_joint --joint elbow --robot my_arm.toml --sensor --report joint.html
+  thetad identify a.mcap b.mcap --model elastic_joint --joint all --robot my_arm.toml --json
 
 How the signals are prepared (cut-off, rate of the rows, trimming, slowest velocity) comes from the
 [identification] table of the robot file, or from the options below.
@@ -43,8 +46,8 @@ and each joint has a stiffness, where the data tell it. --joints auto takes elas
 held-out torque better than rigid ones beyond chance, else the result is that of rigid joints. -o writes JSON for
 elastic joints, which other commands do not read. See docs/elastic-joint.md.
 
---model elastic_joint is stiffness and friction of one joint with encoders on motor and link; see
-docs/elastic-joint.md.
+--model elastic_joint is stiffness and friction of one joint with encoders on motor and link, or with --joint all of
+each, and then also how late the link encoders are; see docs/elastic-joint.md.
 
 Exit codes: 0 identified; 1 the model does not explain the recording, or these data tell no stiffness (no model
 is written, unless --force); 2 wrong input.
@@ -66,7 +69,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "account for correlated residuals, and a verdict on what the data support.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("recording", metavar="REC", type=Path, help="a recording (.mcap); see `thetad import`")
+    parser.add_argument(
+        "recording", metavar="REC", type=Path, nargs="+",
+        help="a recording (.mcap), or several of one arm that are used together; see `thetad import`",
+    )  # fmt: skip
     parser.add_argument("--robot", metavar="R", help="robot file, or the name of one in configs/robots")
     parser.add_argument(
         "--model", choices=("rigid", "elastic_joint"), default="rigid", help="the whole arm, or one joint's spring"
@@ -152,7 +158,7 @@ def add_signal_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("signal preparation (default: the robot file's [identification])")
     group.add_argument("--cutoff", metavar="HZ", type=positive, help="zero-phase low-pass on position and torque")
     group.add_argument("--rate", metavar="HZ", type=positive, help="rate of the rows after decimation")
-    group.add_argument("--trim", metavar="S", type=float, help="cut at both ends of the recording")
+    group.add_argument("--trim", metavar="S", type=float, help="cut at both ends of each recording")
     group.add_argument(
         "--min-velocity",
         metavar="V",
@@ -204,7 +210,7 @@ def run_rigid(args: argparse.Namespace) -> int:
     """Identify the model of the whole arm."""
     if args.robot is None:
         raise CliError("--robot is missing: name a robot file, or one in configs/robots")
-    from drivers.recording import Span, read_recording
+    from drivers.recording import Span
     from drivers.robot_file import load_robot
     from service.cli.progress import Progress
     from service.figures import torque_figure
@@ -216,7 +222,7 @@ def run_rigid(args: argparse.Namespace) -> int:
     span = None if args.span is None else Span.parse(args.span)
     settings = settings_of(args, robot)
     options = options_of(args, robot.model)
-    recording = read_recording(args.recording)
+    recording = _read(args)
     if args.period is not None:
         from service.averaging import average_recording
 
@@ -235,19 +241,39 @@ def run_rigid(args: argparse.Namespace) -> int:
         else:
             fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
     if args.plot is not None:
-        title = f"{robot.model.name}: {args.recording}"
+        title = f"{robot.model.name}: {recording.path}"
         write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))
     if args.report is not None:
         write_text(args.report, report.html())
+    each = report.errors_within(recording.spans) if recording.parts else []
     if args.json:
-        print_json(
-            report.summary() | {"model": written} | ({} if choice is None else {"joint_model": choice.document()})
-        )
+        more: dict[str, Any] = {} if choice is None else {"joint_model": choice.document()}
+        if each:
+            more["recordings"] = [{"path": str(p)} | error for p, error in zip(args.recording, each, strict=True)]
+        print_json(report.summary() | {"model": written} | more)
     else:
         print_result(report)
+        for path, error in zip(args.recording, each, strict=False):
+            sys.stdout.write(f"{path}: relative torque error {100 * error['relative_error']:.2f} %\n")
         if choice is not None:
             sys.stdout.write(f"joints: rigid; {choice.reason}\n")
     return EXIT_OK if report.accepted else EXIT_NO
+
+
+def _read(args: argparse.Namespace) -> Recording:
+    """Read the recordings, several as one."""
+    from drivers.recording import read_recording
+    from drivers.recording_join import JoinError, join_recordings
+
+    recordings = [read_recording(path) for path in args.recording]
+    if len(recordings) == 1:
+        return recordings[0]
+    if given := [name for name in ("span", "period") if getattr(args, name) is not None]:
+        raise CliError(f"--{given[0]}: of one recording, and there are {len(recordings)}")
+    try:
+        return join_recordings(recordings)
+    except JoinError as error:
+        raise CliError(str(error)) from error
 
 
 def print_result(report: IdentificationReport) -> None:

@@ -77,9 +77,8 @@ def choose_joints(asked: str, rigid: IdentificationReport) -> Choice:
         reason = f"too few data to compare: {error}"
     if asked == "auto" and (comparison is None or not comparison.elastic):
         return Choice(asked, None, comparison, reason)
-    fault = result.reasons[0] if result.verdict == "not_explained" else None
     arm = identify_elastic_arm(
-        recording, robot, model, rows, noise, settings, span=span, comparison=comparison, rigid_fault=fault
+        recording, robot, model, rows, noise, settings, span=span, comparison=comparison, rigid=result
     )
     return Choice(asked, arm, comparison, reason)
 

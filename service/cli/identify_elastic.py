@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, fail, print_json
+from service.cli.identify_joints import WIDTH, reasons, run_joints, told
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rt_core.batch.elastic.identify import ElasticParameter
     from service.elastic_joint import ElasticIdentification
     from service.elastic_online import OnlineResult
 
@@ -26,7 +30,7 @@ def add_elastic_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
     )
-    group.add_argument("--joint", metavar="J", help="name, or number from 1 on")
+    group.add_argument("--joint", metavar="J", help="name, or number from 1 on, or all")
     group.add_argument("--gear-ratio", metavar="N", type=float, help="negative if the motor turns against the joint")
     group.add_argument("--torque-constant", metavar="KM", type=float, help="of the motor [N*m/A]")
     group.add_argument(
@@ -62,9 +66,12 @@ def run_elastic(args: argparse.Namespace) -> int:
         raise CliError("--joint is missing: which one, by its name in the recording or its number from 1 on?")
     if args.forgetting is not None and not (args.online and 0.5 <= args.forgetting <= 1.0):
         raise CliError("--forgetting: give a factor from 0.5 to 1, with --online")
+    if args.joint == "all" or len(args.recording) > 1:
+        given = _parameters(args)
+        return run_joints(args, {name: given[name] for name in given if name not in ("recording", "joint")})
     parameters = KIND.read(_parameters(args))
     model = None if args.robot is None else load_robot(args.robot).model
-    recording = read_recording(args.recording)
+    recording = read_recording(args.recording[0])
     created = datetime.now(UTC).isoformat(timespec="seconds")
     online = None
     try:
@@ -80,8 +87,7 @@ def run_elastic(args: argparse.Namespace) -> int:
                 progress.step(0.7, 1.0, "online estimate")
                 online = follow_online(result, args.forgetting)
     except ElasticJointError as error:
-        option = f"--{error.parameter.replace('_', '-')}: " if error.parameter else ""
-        raise CliError(f"{option}{error.message}") from error
+        raise CliError(told(error)) from error
     if args.online and not result.accepted:
         fail("no online estimate: it starts from the off-line values, and these data tell no stiffness")
     written = None
@@ -108,7 +114,7 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
     if slowest is not None and len(slowest) > 1:
         raise CliError(f"--min-velocity: {len(slowest)} values for one joint; give one")
     given = {
-        "recording": str(args.recording),
+        "recording": str(args.recording[0]),
         "joint": int(args.joint) if args.joint.isdecimal() else args.joint,
         "span": args.span,
         "cutoff_hz": args.cutoff,
@@ -137,7 +143,7 @@ def print_elastic(result: ElasticIdentification, online: OnlineResult | None) ->
     from service.elastic_joint import VERDICT_TEXT
     from service.elastic_report import elastic_facts
 
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=WIDTH)
     answer = result.answer
     console.print(Text(f"{answer.verdict}: {VERDICT_TEXT[answer.verdict]}", style="bold"))
     for reason in answer.reasons:
@@ -151,16 +157,18 @@ def print_elastic(result: ElasticIdentification, online: OnlineResult | None) ->
         console.print(Text(online.warning, style="bold"))
     for title, parameters in tables:
         console.print(_table(title, parameters))
+        for line in reasons(parameters):
+            console.print(Text(line))
 
 
-def _table(title: str, parameters: Any) -> Any:
+def _table(title: str, parameters: Iterable[ElasticParameter]) -> Any:
     from rich.table import Table
-    from rich.text import Text
 
     from service.report import number
 
-    table = Table(title, "value", "95 % from", "to", "unit", "status", "because", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for head in (title, "value", "95 % from", "to", "unit", "status"):
+        table.add_column(head, no_wrap=True)
     for q in parameters:
-        cells = (q.name, *(number(v, 5) for v in (q.value, q.lower, q.upper)), q.unit, q.status, q.reason or "")
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(q.name, *(number(v, 5) for v in (q.value, q.lower, q.upper)), q.unit, q.status)
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -46,8 +46,11 @@ def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
         return png(figure)
 
 
-def elastic_friction_figure(fit: SpringFit, gear_ratio: float) -> bytes:
-    """Friction of each side against speed, joint side: each row's torque less the fitted spring, and the fitted law."""
+def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collection[str] = ()) -> bytes:
+    """Friction of each side against speed, joint side: each row's torque less the fitted spring, and the fitted law.
+
+    A side of whose parameters one is `unknown` has no law.
+    """
     with style():
         sides = [side for side in fit.terms.sides if side != "coupled"]
         figure = Figure(figsize=(5.0 * len(sides), 3.2), layout="constrained")
@@ -56,9 +59,10 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float) -> bytes:
             left = (fit.measured - fit.predicted)[:, i] * (1.0 if side == "motor" else -1.0)
             data = _friction(fit, side, gear_ratio, speed) + left
             axis.plot(speed[shown], data[shown], ".", ms=2.5, color=_SIDE[side], label="data")
+            of_side = {"motor": {"b_in", "b_inD"}, "sensor": {"b_out", "b_outC"}}[side]
             for way in (-1.0, 1.0):
                 there = np.abs(speed[way * speed > 0.0])
-                if there.size:
+                if there.size and not of_side & set(unknown):
                     grid = way * np.linspace(float(there.min()), float(there.max()), 50)
                     law = _friction(fit, side, gear_ratio, grid)
                     axis.plot(grid, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)

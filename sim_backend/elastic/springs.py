@@ -13,8 +13,13 @@ from sim_backend.errors import SimulationConfigError
 
 #: Fields of `JointDynamics` that only a joint with a spring has.
 SPRING_FIELDS = ("stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
-#: Repetitions within which links come to rest on their springs; each gains a factor of stiffness over gravity's.
+#: Repetitions within which links come to rest on their springs; each gains a factor of stiffness over gravity's, and
+#: where that is small Newton's method goes on.
 _REPETITIONS = 100
+#: Step of its derivatives [rad or m].
+_SMALL = 1e-6
+#: Links hang still that move by less from one repetition to the next [rad or m].
+_HANGS = 1e-13
 #: Angle [rad] through which a rotor may swing on its spring within a step: what rings faster is excited by rounding and
 #: by every reversal, and nothing in the method damps it.
 _LARGEST_ANGLE = 20.0
@@ -37,7 +42,7 @@ class Springs:
     ------
     SimulationConfigError
         A motor that also turns with another joint, a rotor without inertia, friction that depends on the load, a
-        spring so stiff that it is none.
+        spring so stiff, at rest or at the joint's effort limit, that it is none.
     """
 
     def __init__(self, model: RobotModel, dynamics: JointDynamics, *, behind: bool, step_s: float) -> None:
@@ -80,9 +85,15 @@ class Springs:
                     f"armature of joint '{joint.name}' must be above 0: behind a spring the rotor moves by itself"
                 )
             most = _LARGEST_ANGLE**2 * inertia / self._step_s**2
+            cubic = float(dynamics.stiffness_cubic[i])
+            if now and cubic > 0.0 and np.isfinite(joint.effort):  # as stiff as it gets
+                far = float(deflection(np.array([joint.effort]), np.array([stiffness]), np.array([cubic]))[0])
+                stiffness += 3.0 * cubic * far**2
             if now and stiffness > most:
+                own = stiffness == dynamics.stiffness[i]
+                said = f"is {stiffness:.3g}" if own else f"reaches {stiffness:.3g} at its effort limit {joint.effort:g}"
                 raise SimulationConfigError(
-                    f"stiffness of joint '{joint.name}' is {stiffness:.3g}: with armature {inertia:.3g}, and steps of "
+                    f"stiffness of joint '{joint.name}' {said}: with armature {inertia:.3g}, and steps of "
                     f"{1e3 * self._step_s:g} ms, it can be at most {most:.2g}; leave it out for a rigid joint, or set "
                     "more substeps"
                 )
@@ -93,20 +104,56 @@ class Springs:
             self.values[row] = np.where(self._elastic, getattr(dynamics, field), 0.0)
 
     def begin(self, state: FloatArray) -> None:
-        """Let the links hang on their springs, at the speed of the motors, whose `state` (STATE_ROWS, n) is given."""
+        """Let the links hang on their springs, at the speed of the motors, whose `state` (STATE_ROWS, n) is given.
+
+        Raises
+        ------
+        SimulationConfigError
+            If the springs are too soft for that.
+        """
         model, x = self._model, state[layout.X]
         assert model.inertial is not None
-        k1, k2 = np.where(self._elastic, self.values[rows.STIFFNESS], 1.0), self.values[rows.CUBIC]
-        y, still = x, np.zeros((1, model.n))
+        y = x
         for _ in range(_REPETITIONS):
-            torque = inverse_dynamics(model.geometry, model.gravity, model.inertial, y[None], still, still)[0]
-            before, y = y, x - np.where(self._elastic, deflection(torque, k1, k2), 0.0)
-            if np.allclose(y, before, rtol=0.0, atol=1e-15):
+            before, y = y, self._hanging(x, y)
+            if np.allclose(y, before, rtol=0.0, atol=_HANGS):
                 break
+        else:
+            y = self._balanced(x)
+        if not np.isfinite(y).all():
+            raise SimulationConfigError(
+                f"robot '{model.name}': its links do not come to rest on their springs at the start: gravity turns "
+                "them further than the springs hold; make the springs stiffer, or begin in another posture"
+            )
         self.motion[:] = 0.0
         self.motion[rows.POS] = x, y
         self.motion[rows.VEL] = state[layout.V]
         self.motion[rows.SLIDE] = np.sign(state[layout.V])
+
+    def _hanging(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Links (n,) where the springs at motors `x` (n,) hold the gravity torque of links at `y` (n,)."""
+        model = self._model
+        assert model.inertial is not None
+        still = np.zeros((1, model.n))
+        torque = inverse_dynamics(model.geometry, model.gravity, model.inertial, y[None], still, still)[0]
+        k1, k2 = np.where(self._elastic, self.values[rows.STIFFNESS], 1.0), self.values[rows.CUBIC]
+        return x - np.where(self._elastic, deflection(torque, k1, k2), 0.0)
+
+    def _balanced(self, x: FloatArray) -> FloatArray:
+        """Links (n,) at rest by Newton's method; NaN where it finds no balance, or one that the links fall from."""
+        y, step = x, np.eye(x.size) * _SMALL
+        for _ in range(_REPETITIONS):
+            off = y - self._hanging(x, y)
+            # identity, and compliance times the stiffness of gravity
+            slope = np.eye(x.size) - np.column_stack(
+                [(self._hanging(x, y + s) - self._hanging(x, y - s)) / (2.0 * _SMALL) for s in step]
+            )
+            if not np.isfinite(slope).all() or not np.linalg.eigvals(slope).real.min() > 0.0:
+                break
+            y = y - np.linalg.solve(slope, off)
+            if np.abs(off).max() < _HANGS:
+                return y
+        return np.full(x.size, np.nan)
 
 
 def deflection(torque: FloatArray, k1: FloatArray, k2: FloatArray) -> FloatArray:

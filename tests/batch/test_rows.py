@@ -76,6 +76,23 @@ def test_rows_stay_clear_of_both_ends_and_of_gaps(recorded) -> None:  # type: ig
     assert inside.Y.shape == (model.n, len(base), inside.t.size)
 
 
+def test_rows_stay_clear_of_both_ends_of_every_recording_that_was_joined(recorded) -> None:  # type: ignore[no-untyped-def]
+    model, base, data = recorded
+    first = data.t < 6.0
+    t = np.where(first, data.t, data.t + 60.0)
+    spans = (t[first][[0, -1]], t[~first][[0, -1]])
+    settings = SignalSettings(cutoff_hz=10.0, trim_s=0.8)
+
+    def distance(joined: bool) -> float:
+        given = [(float(a), float(b)) for a, b in spans] if joined else []
+        signals = prepare(t, data.channels["q"], data.channels["tau"], settings, spans=given)
+        rows = build_rows(model, base, signals, settings)
+        return min(float(np.abs(rows.t - end).min()) for end in np.concatenate(spans))
+
+    assert distance(joined=True) == pytest.approx(0.8, abs=0.02)
+    assert distance(joined=False) < 0.5
+
+
 def test_what_cannot_be_built_is_refused(recorded) -> None:  # type: ignore[no-untyped-def]
     model, base, data = recorded
     settings = SignalSettings(10.0, trim_s=8.0)

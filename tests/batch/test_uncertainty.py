@@ -59,6 +59,30 @@ def test_intervals_cover_as_often_as_they_say(kind: str) -> None:
     assert (cover > 0.87).all()
 
 
+@pytest.mark.parametrize("share", [1.0, 0.6, -0.6])
+def test_noise_that_two_rows_have_in_common_counts_twice(share: float) -> None:
+    """Two sides see the same parameter through one error: the second tells less than it seems to."""
+    rng, z, widened = np.random.default_rng(11), [], []
+    for _ in range(40):
+        x = np.sin(2 * np.pi * 0.3 * np.arange(1200) * 0.02 + rng.uniform(0, 6))
+        Y = np.stack([x, x])[:, None, :]
+        common, own = noise(rng, 1200, "ar"), noise(rng, 1200, "ar")
+        e = np.stack([common, share * common + np.sqrt(1.0 - share**2) * own], axis=1)
+        use = np.ones((1200, 2), dtype=bool)
+        tau = x[:, None] + e
+        rows = rows_of(Y, tau, use)
+        solution = solve(compress(Y, tau, use), 1, "wls")
+        plain, both = (estimate_covariance(rows, solution, cross=cross).std[0] for cross in (False, True))
+        z.append((solution.theta[0] - 1.0) / both)
+        widened.append(both / plain)
+    assert np.mean(np.abs(z) < 1.96) > 0.85
+    assert min(widened) >= 1.0
+    if share > 0.0:
+        assert np.mean(widened) == pytest.approx(np.sqrt(1.0 + share), rel=0.12)
+    else:
+        assert np.mean(widened) < 1.02
+
+
 def test_white_noise_gives_the_textbook_covariance() -> None:
     rng = np.random.default_rng(3)
     Y = design(rng, 4000)

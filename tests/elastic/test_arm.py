@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from typing import get_args
@@ -10,15 +11,18 @@ import numpy as np
 import pytest
 
 from drivers.robot_file import load_robot
-from rt_core.batch.elastic.apart import difference_share, rests_on_difference, told_apart, withhold
+from rt_core.batch.elastic.apart import attenuated, difference_share, rests_on_difference, told_apart, widened, withhold
 from rt_core.batch.elastic.arm import ArmRows, Motions, elastic_base
 from rt_core.batch.preprocess import DataError, SignalSettings
+from rt_core.batch.rows import build_rows
+from rt_core.batch.status import parameter_status
 from rt_core.model.base import base_parameters
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import Transmission
 from rt_core.types import FloatArray
 from service.elastic_arm import arm_rows
+from service.identification import prepare_recording
 from tests.elastic.small_arm import arm, moved
 
 SETTINGS = SignalSettings(cutoff_hz=20.0, rate_hz=100.0)
@@ -73,6 +77,18 @@ def test_elastic_joints_are_chosen_where_they_are_and_recovered() -> None:
     assert fit.metrics.relative_error < min(rows.fit(m).metrics.relative_error for m in comparison.against)
 
 
+def test_time_between_joined_recordings_is_not_held_out() -> None:
+    rows, _ = rows_of(elastic=True)
+    middle = rows.rows["link"].t.size // 2
+    apart = copy(rows)
+    later = np.where(np.arange(2 * middle + 2) < middle, 0.0, 600.0)
+    apart.rows = {motions: replace(r, t=r.t + later[: r.t.size]) for motions, r in rows.rows.items()}
+    one, two = rows.compare(), apart.compare()
+    assert two.elastic
+    assert two.held_out_s == pytest.approx(one.held_out_s, rel=0.01)
+    assert one.held_out_s == pytest.approx(0.4 * rows.rows["link"].t.size / rows.rows["link"].rate_hz, abs=0.6)
+
+
 def test_rigid_joints_stay_rigid_even_where_one_encoder_is_finer() -> None:
     rows, _ = rows_of(elastic=False)  # the motors' encoders are a hundred times as fine, seen from the joint
     comparison = rows.compare()
@@ -110,3 +126,37 @@ def test_what_is_not_offered_is_refused() -> None:
         elastic_base(coupled)
     with pytest.raises(DataError, match="depends on the load"):
         elastic_base(replace(model, friction=Friction(load=True)))
+
+
+def test_noise_of_the_encoders_widens_what_rests_on_their_difference() -> None:
+    rows, noise = rows_of(elastic=True)
+    fit = rows.fit("both")
+    share = difference_share(fit, noise)
+    assert not attenuated(fit, np.ones(share.size)).any()
+    wider = attenuated(fit, np.where(np.arange(share.size) == 1, 0.9, 1.0))
+    k = fit.base.names.index("Ia2")
+    assert 1.96 * wider[k] == pytest.approx((1.0 / 0.9 - 1.0) * abs(fit.solution.theta[k]), rel=1e-3)
+    # what is told from the rotor moves with it, the other joints' rotors hardly
+    assert wider[fit.base.names.index("Izz2")] > 0.5 * wider[k]
+    assert wider[fit.base.names.index("Ia3")] < 0.1 * wider[k]
+    assert fit.status[k] == widened(fit, np.ones(share.size)).status[k] == "determined"
+    vague = widened(fit, np.where(np.arange(share.size) == 1, 0.35, 1.0))
+    assert vague.std[k] > 0.9 * abs(fit.solution.theta[k])
+    assert vague.status[k] != "determined"
+    assert vague.status == parameter_status(fit.rows, fit.solution, vague.std)
+
+
+def test_rigid_joints_have_the_velocity_that_was_measured() -> None:
+    recording, model = moved(elastic=True), arm(elastic=True)
+    exact = np.gradient(recording.channels["q_motor"] / np.diag(model.transmission.matrix), recording.t, axis=0)  # type: ignore[union-attr]
+    told = replace(recording, channels={**recording.channels, "dq": exact})
+    without, _ = rows_of(elastic=True)
+    rows, _ = arm_rows(told, model, SETTINGS, None)
+    np.testing.assert_array_equal(rows.rows["both"].Y, without.rows["both"].Y)
+    np.testing.assert_array_equal(rows.rows["motor"].Y, without.rows["motor"].Y)
+    signals = prepare_recording(told, model, SETTINGS)
+    theirs = build_rows(model, rows.bases["link"], signals, SETTINGS)
+    use = rows.rows["link"].use
+    ours = rows.rows["link"].Y.transpose(2, 0, 1)[use]
+    np.testing.assert_allclose(ours, theirs.Y.transpose(2, 0, 1)[use], atol=1e-9 * np.abs(ours).max())
+    assert not np.allclose(rows.rows["link"].Y, without.rows["link"].Y)

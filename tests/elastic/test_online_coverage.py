@@ -28,17 +28,25 @@ def estimates(r: Recorded, off_line: ElasticFit, *, lag: float, zero: float) -> 
     return found[0], found[1]
 
 
-def held(said: ElasticEstimate, name: str) -> bool:
+def held(said: ElasticEstimate, name: str) -> bool | None:
+    """Whether the interval holds the truth; None if nothing is said of it."""
     p = said[name]
-    if p.lower is None or p.upper is None:  # nothing is said of it
-        return True
+    if p.lower is None or p.upper is None:
+        return None
     return p.lower < TRUTH[name] < p.upper
+
+
+def shares(stated: dict[str, list[bool | None]], least: float) -> dict[str, float]:
+    """Share of the stated intervals that hold the truth; at least a share of `least` of the runs states one."""
+    for name, hits in stated.items():
+        assert np.mean([hit is not None for hit in hits]) >= least, name
+    return {name: float(np.mean([hit for hit in hits if hit is not None])) for name, hits in stated.items()}
 
 
 @pytest.mark.parametrize(("amplitude", "cubic"), [(1.0e-4, False), (1.6e-4, False), (1.0e-4, True)])
 def test_intervals_with_an_encoder_out_of_true(amplitude: float, cubic: bool) -> None:
     names = [name for name in TRUTH if cubic or name != "k2"]
-    stated: dict[str, list[bool]] = {name: [] for name in names}
+    stated: dict[str, list[bool | None]] = {name: [] for name in names}
     by_noise, statuses = [], set()
     for seed in range(ECCENTRIC_SEEDS):
         r = eccentric(seed, amplitude, TRUTH["k2"] if cubic else 0.0)
@@ -50,14 +58,20 @@ def test_intervals_with_an_encoder_out_of_true(amplitude: float, cubic: bool) ->
         statuses.add(k1.status)
         if k1.value is not None and k1.std is not None:
             by_noise.append(abs(k1.value - TRUTH["k1"]) < 1.96 * k1.std)
-    shares = {name: float(np.mean(hits)) for name, hits in stated.items()}
-    assert min(shares.values()) >= 0.8, shares
+    if cubic:  # what an encoder out of true does is not told from the spring's two parts, and hardly from dry friction
+        for name in ("k1", "k2"):
+            assert stated.pop(name) == [None] * ECCENTRIC_SEEDS
+        for name in ("b_inD", "b_outC"):
+            assert stated.pop(name).count(False) <= 0.2 * ECCENTRIC_SEEDS
+    told = shares(stated, 0.75)
+    assert min(told.values()) >= 0.8, told
+    assert len(by_noise) == 0 if cubic else len(by_noise) >= 0.75 * ECCENTRIC_SEEDS
     assert sum(by_noise) <= 0.2 * ECCENTRIC_SEEDS, by_noise  # what the noise of the direct regression tells: too little
     assert statuses <= {"doubtful", "undetermined"}
 
 
 def test_intervals_where_the_lag_is_estimated() -> None:
-    stated: dict[str, list[bool]] = {name: [] for name in TRUTH}
+    stated: dict[str, list[bool | None]] = {name: [] for name in TRUTH}
     without = []
     for seed in range(SEEDS):
         clean = record(None, lag=1.5e-3, zero=1e-4)
@@ -68,6 +82,6 @@ def test_intervals_where_the_lag_is_estimated() -> None:
         for name in TRUTH:
             stated[name].append(held(said, name))
         without.append(any(ignorant[name].std < 0.7 * said[name].std for name in ("b_in", "b_out")))  # type: ignore[operator]
-    shares = {name: float(np.mean(hits)) for name, hits in stated.items()}
-    assert min(shares.values()) >= 0.85, shares
+    told = shares(stated, 1.0)
+    assert min(told.values()) >= 0.85, told
     assert np.mean(without) > 0.9  # taken as exact, lag and zero make intervals too narrow

@@ -17,6 +17,7 @@ from rt_core.online.elastic import (
     ElasticJointEstimator,
     ElasticOnlineSettings,
 )
+from rt_core.online.elastic.update import forgetting
 from service.figures.elastic import elastic_history_figure
 from tests.elastic.harmonic_drive import J_IN, RATE, TRUTH, N
 
@@ -29,6 +30,20 @@ def test_variable_forgetting_is_steadier_than_fast_and_sooner_than_slow() -> Non
     # a constant factor cannot have both
     assert rules["0.999"]["steady"] < rules["0.99"]["steady"]
     assert rules["0.99"]["settling_s"] < rules["0.999"]["settling_s"]
+
+
+def test_the_factor_is_the_papers_curve_of_the_relative_error() -> None:
+    """Eq. 44 with its figures, over errors from noise to those of a drop."""
+    history = track(dropping(1, 1.0)[0], None)
+    e = history.relative_error
+    told = np.isfinite(e)
+    assert e[told].min() < 0.01
+    assert e[told].max() > 0.15
+    np.testing.assert_allclose(history.lam[told], 0.95 + 0.05 * np.exp(-4.68 * e[told] ** 2), rtol=1e-12)
+    wide = np.linspace(0.0, 2.0, 50)
+    curve = [forgetting(x**2, 0.05, -4.68) for x in wide]
+    np.testing.assert_allclose(curve, 0.95 + 0.05 * np.exp(-4.68 * wide**2), rtol=1e-14)
+    assert np.all(np.diff(curve) < 0.0)
 
 
 def test_after_a_change_intervals_are_doubtful_until_what_is_older_is_forgotten() -> None:

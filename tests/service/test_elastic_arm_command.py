@@ -155,3 +155,34 @@ def test_a_torque_constant_that_nobody_has_given_is_not_one(soft: Path, robot: P
     found = thetad("identify", soft, "--robot", bare, "--joints", "elastic", *SIGNALS, "--json").json
     assert all(joint["stiffness"]["value"] is None for joint in found["joints"])
     assert all("is not given" in joint["stiffness"]["reason"] for joint in found["joints"])
+
+
+def test_doubts_about_the_rigid_model_hold_for_the_elastic_one(robot: Path, tmp_path: Path) -> None:
+    """Torque that is late makes any model doubtful, whatever its joints."""
+    recording = moved(elastic=True)
+    late = {
+        name: np.vstack((recording.channels[name][:5], recording.channels[name][:-5])) for name in ("tau", "current")
+    }
+    path = changed(recording, tmp_path / "late.mcap", **late)
+    rigid = thetad("identify", path, "--robot", robot, *SIGNALS, "--json").json
+    assert rigid["verdict"] == "doubtful", rigid["reasons"]
+    found = thetad("identify", path, "--robot", robot, "--joints", "elastic", *SIGNALS, "--json").json
+    assert found["verdict"] == "doubtful"
+    assert f"the model with rigid joints is doubtful: {rigid['reasons'][0]}" in found["reasons"]
+    assert "determined" not in {p["status"] for p in found["parameters"]}
+
+
+def test_temperatures_are_those_of_the_recording(robot: Path, tmp_path: Path) -> None:
+    recording = moved(elastic=True)
+    warm = tmp_path / "arm3_elastic.toml"
+    warm.write_text(robot.read_text().replace("[[joint]]", '[model]\nfriction_temperature = "coulomb"\n[[joint]]', 1))
+    told = np.full(recording.channels["q"].shape, 25.0)
+    path = changed(recording, tmp_path / "warm.mcap", temperature=told)
+    done = thetad("identify", path, "--robot", warm, "--joints", "elastic", *SIGNALS, "--json")
+    assert done.code == 0, done
+    found = done.json
+    assert found["temperatures"] == [[25.0] * JOINTS, [25.0] * JOINTS]
+    assert any("its temperature changes by 0 K only" in reason for reason in found["reasons"])
+    slopes = [p for p in found["parameters"] if p["name"].startswith("alpha")]
+    assert len(slopes) == JOINTS
+    assert {(p["status"], p["value"]) for p in slopes} == {("undetermined", None)}

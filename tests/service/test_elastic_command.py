@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from drivers.recording import Recording, write_recording
+from drivers.recording import Recording, Span, write_recording
 from rt_core.batch.elastic.identify import Verdict
 from service.cli.identify_elastic import print_elastic
 from service.elastic_joint import VERDICT_TEXT, ElasticJointError, identify_joint
@@ -271,3 +271,88 @@ def test_axes_of_a_real_arm(data_dir: Path, tmp_path: Path, axis: int, verdict: 
         k1 = done.json["parameters"]["k1"]
         assert k1["value"] == pytest.approx(4.51e6, rel=0.01)
         assert np.isfinite(k1["upper"])
+
+
+@pytest.fixture(scope="module")
+def kr300(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Both recordings of the arm, as encoders on motors and links."""
+    folder = tmp_path_factory.mktemp("kr300")
+    for name in "AB":
+        source = data_dir / f"kuka_kr300_elastic/trajectory_{name}.npz"
+        done = thetad("import", source, "--mapping", "kuka_kr300_encoders", "-o", folder / f"{name}.mcap")
+        assert done.code == 0, done
+    return folder / "A.mcap", folder / "B.mcap"
+
+
+def test_all_axes_of_a_real_arm_from_both_recordings(kr300: tuple[Path, Path]) -> None:
+    arguments = ("--joint", "all", "--robot", "kuka_kr300_elastic", "--stage", "coulomb", "--linear")
+    done = thetad("identify", *kr300, "--model", "elastic_joint", *arguments, "--json")
+    assert done.code == 0, done
+    axes = {joint["joint"]: joint for joint in done.json["joints"]}
+    assert axes["axis_1"]["verdict"] == "not_determined"
+    assert all(p["value"] is None and p["reason"] for p in axes["axis_1"]["parameters"].values())
+    for name in ("axis_2", "axis_3"):
+        k1 = axes[name]["parameters"]["k1"]
+        assert 3e6 < k1["lower"] < k1["value"] < k1["upper"] < 2e7
+        assert {"zero_1", "zero_2"} <= set(axes[name]["parameters"])
+    lag = done.json["common_apparent_lag"]
+    assert lag["lower"] < 2.9e-3 < lag["upper"]
+    assert lag["value"] == pytest.approx(2.8e-3, abs=0.05e-3)
+    assert lag["upper"] - lag["lower"] < 1e-3
+    text = thetad("identify", *kr300, "--model", "elastic_joint", *arguments)
+    assert "all joints: mean apparent lag 2." in text.out
+    assert "the encoders' own lag is larger" in text.out
+
+
+def test_a_lag_with_friction_in_it_is_not_called_the_encoders(rig: Recording, tmp_path: Path) -> None:
+    """The encoder is late by 2 ms, and viscous friction of the motor makes it seem early."""
+    paths = [tmp_path / "a.mcap", tmp_path / "b.mcap"]
+    for path, span in zip(paths, ("0:0.5", "0.5:1"), strict=True):
+        write_recording(path, rig.span(Span.parse(span)))
+    arguments = ("--model", "elastic_joint", "--joint", "elbow", *DRIVE, "--linear")
+    done = thetad("identify", *paths, *arguments, "--json")
+    assert done.code == 0, done
+    (joint,) = done.json["joints"]
+    assert "encoder_lag" not in joint
+    lag = joint["apparent_lag"]
+    assert LAG - 1.2 * N**2 * TRUTH["b_in"] / TRUTH["k1"] < lag["value"] < -1e-3
+    assert lag["value"] + 10.0 * lag["std"] < LAG  # as an interval of the encoder's own lag it would be wrong
+    assert done.json["common_apparent_lag"] is None  # of one joint
+    (line,) = [line for line in thetad("identify", *paths, *arguments).out.splitlines() if line.startswith("elbow: ")]
+    assert line.startswith("elbow: apparent lag -")
+    assert line.endswith("that is the link encoder's less N^2*b_in/k1 of the joint")
+
+
+def test_a_recording_that_is_given_twice_is_refused(recording: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.mcap"
+    copy.write_bytes(recording.read_bytes())
+    for more in (("--model", "elastic_joint", "--joint", "elbow", *DRIVE), ("--robot", "arm9")):
+        thetad("identify", recording, copy, *more).refused("copy.mcap holds the same as", "rig.mcap", "once")
+
+
+def test_options_of_one_joint_are_refused_for_all(kr300: tuple[Path, Path], tmp_path: Path) -> None:
+    common = ("identify", *kr300, "--model", "elastic_joint", "--robot", "kuka_kr300_elastic")
+    thetad(*common, "--joint", "all", "-o", tmp_path / "x.json").refused("--output", "one joint and one recording")
+    thetad(*common, "--joint", "elbow").refused("--joint elbow", "axis_1, axis_2, axis_3")
+    for drive in (("--gear-ratio", 100), ("--torque-constant", 1), ("--rotor-inertia", 1e-3), ("--zero", 0)):
+        thetad(*common, "--joint", "all", *drive).refused(f"{drive[0]}: of one joint", "--robot with the drive of each")
+
+
+def test_what_a_drive_lacks_is_told_with_the_option(kr300: tuple[Path, Path]) -> None:
+    common = ("identify", *kr300, "--model", "elastic_joint")
+    thetad(*common, "--joint", "axis_2").refused("--gear-ratio: is not given")
+    done = thetad(*common, "--joint", "all")
+    assert done.code == 1
+    assert "--gear-ratio" in done.out
+
+
+def test_friction_that_is_undetermined_is_not_drawn(recording: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    arguments = ("--joint", "elbow", *DRIVE, "--sensor", "--linear", "--report", report)
+    done = identify(recording, *arguments, "--json")
+    assert done.code == 0, done
+    open_ = {name for name, p in done.json["parameters"].items() if p["value"] is None}
+    assert open_ & {"b_in", "b_out"}  # with a linear spring, the lag acts as viscous friction does
+    assert "No law is drawn where these data do not determine it: b_in" in self_contained(report.read_text()).text
+    loop = done.json["hysteresis_nm"]["motor"]
+    assert loop["std"] > 0.0

@@ -290,6 +290,25 @@ def test_links_hang_on_their_springs_at_the_start() -> None:
     assert np.abs(data.q - data.q[0]).max() < 2e-4
 
 
+@pytest.mark.parametrize(("height", "share"), [(0.5, 1.1), (-0.5, 0.5)], ids=["upright", "hanging"])
+def test_springs_little_stiffer_than_gravity_hold_and_softer_ones_only_what_hangs(height: float, share: float) -> None:
+    """A pendulum's gravity has the stiffness `m*g*l` about the vertical, against the spring if it stands upright."""
+    model = single_joint("revolute", mass=2.0, offset=(0.0, height))
+    gravity = 2.0 * 0.5 * float(np.linalg.norm(model.gravity))
+
+    def arm(stiffness: float) -> SimulatedArm:
+        own = replace(dynamics_of(model), armature=np.array([1.0]), stiffness=np.array([stiffness]))
+        return SimulatedArm(replace(model, dynamics=own), EXACT, MotionSettings(kind="hold", centre=(0.02,)))
+
+    data = arm(share * gravity).simulate(0.1)
+    pulled = share * gravity * (sides(data).q_motor[0, 0] - data.q[0, 0])
+    assert pulled == pytest.approx(-np.sign(height) * gravity * np.sin(data.q[0, 0]), rel=1e-6)
+    assert abs(data.q[0, 0] - 0.02) > 0.005
+    if height > 0.0:
+        with pytest.raises(SimulationConfigError, match="gravity turns them further than the springs hold"):
+            arm(0.9 * gravity)
+
+
 def test_what_cannot_be_simulated_is_refused() -> None:
     model = elastic_arm(2, 2)
     d = dynamics_of(model)
@@ -305,6 +324,15 @@ def test_what_cannot_be_simulated_is_refused() -> None:
             replace(model, dynamics=replace(d, stiffness=np.array([1e3, 1e11]))),
             "stiffness of joint 'joint_2' is 1e\\+11",
         ),
+        (
+            replace(
+                model,
+                joints=tuple(replace(joint, effort=100.0) for joint in model.joints),
+                dynamics=replace(d, stiffness_cubic=np.array([0.0, 1e30])),
+            ),
+            "stiffness of joint 'joint_2' reaches .* at its effort limit 100: with",
+        ),
+        (replace(model, dynamics=replace(d, stiffness=np.full(2, 1e-3), stiffness_cubic=np.zeros(2))), "come to rest"),
         (replace(model, dynamics=replace(d, stiffness=np.array([-1.0, 1.0]))), "stiffness of robot 'random' must be"),
     ):
         with pytest.raises(SimulationConfigError, match=words):

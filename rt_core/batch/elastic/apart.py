@@ -21,10 +21,12 @@ from rt_core.batch.elastic.identify import CERTAIN_SHARE
 from rt_core.batch.identify import EXPLAINED_LIMIT
 from rt_core.batch.preprocess import Signals, SignalSettings
 from rt_core.batch.rows import low_pass_taps
+from rt_core.batch.status import parameter_status
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_ARMATURE
 from rt_core.types import BoolArray, FloatArray
 
+_QUANTILE_95 = 1.959964
 _DEPENDS = 1e-9  # coefficients below this are rounding
 
 Apart = Literal["told", "doubtful", "open"]
@@ -112,6 +114,43 @@ def difference_share(fit: ArmFit, noise: FloatArray) -> FloatArray:
         own = left[k] * (scale[k] * sigma[j]) ** 2 / max(int(fit.rows.use[:, j].sum()), 1)
         share[j] = max(0.0, 1.0 - noise[j] / own) if own > 0.0 else 0.0
     return share
+
+
+def attenuated(fit: ArmFit, share: FloatArray) -> FloatArray:
+    """How much wider (p,) the standard deviations of `fit` are for the encoders' noise in what tells rotors apart.
+
+    Noise in its column makes an inertia too small, by `share`, and moves what goes with it.  The interval reaches as
+    far as the value without that.
+
+    Parameters
+    ----------
+    fit : ArmFit
+        With motions "both".
+    share : (n,) float64
+        As `difference_share` gives it.
+    """
+    layout, covariance = fit.base.layout, fit.uncertainty.covariance
+    moved = np.zeros(len(fit.base))
+    for k in np.flatnonzero(layout.law == LAW_ARMATURE):
+        s = max(float(share[int(layout.source[k])]), EXPLAINED_LIMIT)
+        if covariance[k, k] > 0.0:
+            own = (1.0 / s - 1.0) * float(fit.solution.theta[k])
+            moved += np.abs(own * covariance[:, k] / covariance[k, k])
+    return moved / _QUANTILE_95
+
+
+def widened(fit: ArmFit, share: FloatArray) -> ArmFit:
+    """Return the fit with standard deviations as wide as `attenuated` wants them, and statuses that follow from those.
+
+    Parameters
+    ----------
+    fit : ArmFit
+        With motions "both".
+    share : (n,) float64
+        As `difference_share` gives it.
+    """
+    std = np.hypot(fit.std, attenuated(fit, share))
+    return replace(fit, std=std, status=parameter_status(fit.rows, fit.solution, std))
 
 
 def told_apart(share: FloatArray, spring: Sequence[bool]) -> tuple[Apart, ...]:

@@ -140,6 +140,13 @@ def sides(both: Signals, n: int) -> tuple[Signals, Signals]:
     return links, motors
 
 
+def in_step(links: Signals, measured: Signals) -> Signals | None:
+    """Return `measured` if its samples are those of `links`: with a velocity fewer samples repeat the one before."""
+    times = [[piece.t for piece in signals.pieces] for signals in (links, measured)]
+    same = len(times[0]) == len(times[1]) and all(map(np.array_equal, *times))
+    return measured if same else None
+
+
 class ArmRows:
     """Rows of one recording for each choice of motions, all on the same samples.
 
@@ -151,6 +158,9 @@ class ArmRows:
     settings : SignalSettings
     start_s, stop_s : float
         Rows with `start_s <= t < stop_s` are used.
+    measured : Signals or None
+        Of the links, with the velocity that was measured, at the times of `links`: of these the rigid model has its
+        motion, as it has where nothing is said of springs.
 
     Raises
     ------
@@ -166,17 +176,19 @@ class ArmRows:
         settings: SignalSettings,
         start_s: float = -np.inf,
         stop_s: float = np.inf,
+        measured: Signals | None = None,
     ) -> None:
         self.model, self.settings = model, settings
         self.bases: dict[Motions, BaseParameters] = {"both": elastic_base(model)}
         self.bases["link"] = self.bases["motor"] = base_parameters(model)
-        links, motors = _standing_together(model, links, motors, settings)
+        rigid = links if measured is None else measured
+        links, motors, rigid = _standing_together(model, links, motors, rigid, settings)
 
         def built(base: BaseParameters, signals: Signals) -> Rows:
             return build_rows(model, base, signals, settings).select(start_s, stop_s)
 
         rows: dict[Motions, Rows] = {
-            "link": built(self.bases["link"], links),
+            "link": built(self.bases["link"], rigid),
             "motor": built(self.bases["motor"], motors),
         }
         if rows["link"].t.size == 0:
@@ -220,7 +232,7 @@ class ArmRows:
             If there are too few rows.
         """
         t = self.rows["link"].t
-        cut = float(t[0] + (1.0 - HELD_OUT) * (t[-1] - t[0]))
+        cut = float(t[int((1.0 - HELD_OUT) * t.size)])  # of rows, for between recordings there is time without any
         after = cut + _BETWEEN_PERIODS / self.settings.cutoff_hz
         residuals: dict[Motions, FloatArray] = {}
         for motions, rows in self.rows.items():
@@ -229,18 +241,20 @@ class ArmRows:
         test = self.rows["link"].select(after, np.inf)
         rigid: tuple[Motions, ...] = ("link", "motor")
         against = {m: compare_residuals(test.t, residuals["both"], residuals[m], test.use) for m in rigid}
-        held_out = float(test.t[-1] - test.t[0]) if test.t.size else 0.0
-        return Comparison(all(paired.better for paired in against.values()), against, held_out)
+        return Comparison(all(p.better for p in against.values()), against, test.t.size / test.rate_hz)
 
 
 def _standing_together(
-    model: RobotModel, links: Signals, motors: Signals, settings: SignalSettings
-) -> tuple[Signals, Signals]:
-    """Let both sides of a joint stand wherever one of them does, so that both leave out the same samples."""
+    model: RobotModel, links: Signals, motors: Signals, measured: Signals, settings: SignalSettings
+) -> tuple[Signals, Signals, Signals]:
+    """Let both sides of a joint stand wherever one of them does, so that all leave out the same samples."""
     limit = standing_velocity(model, settings)
-    pieces: tuple[list[SignalPiece], list[SignalPiece]] = ([], [])
-    for link, motor in zip(links.pieces, motors.pieces, strict=True):
-        still = (np.abs(link.dq) < limit) | (np.abs(motor.dq) < limit)
-        for into, piece in zip(pieces, (link, motor), strict=True):
+    pieces: tuple[list[SignalPiece], ...] = ([], [], [])
+    for together in zip(links.pieces, motors.pieces, measured.pieces, strict=True):
+        still = (np.abs(together[0].dq) < limit) | (np.abs(together[1].dq) < limit)
+        for into, piece in zip(pieces, together, strict=True):
             into.append(replace(piece, dq=np.where(still, 0.0, piece.dq)))
-    return replace(links, pieces=tuple(pieces[0])), replace(motors, pieces=tuple(pieces[1]))
+    links, motors, measured = (
+        replace(signals, pieces=tuple(of)) for signals, of in zip((links, motors, measured), pieces, strict=True)
+    )
+    return links, motors, measured

@@ -198,7 +198,7 @@ def _described(problem: Problem, x: FloatArray, free: BoolArray, solution: Solut
     spread = _spread(problem, x)
     rows = _rows(problem, J[:, free], problem.y - f + np.einsum("rpk,p->rk", J[:, free], x[free]))
     if J[:, free].any(axis=(1, 2)).all():
-        uncertainty = estimate_covariance(rows, solution)
+        uncertainty = estimate_covariance(rows, solution, cross=True)
     else:  # without any column there is nothing to be uncertain of
         uncertainty = Uncertainty(np.zeros((rows.Y.shape[1],) * 2), np.ones(len(J)))
     std = np.full(x.size, np.inf)

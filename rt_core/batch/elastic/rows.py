@@ -38,6 +38,8 @@ _LARGEST = 1e9
 _NO_TORQUE = 1e-9
 _NO_SPEED = 1e-9  # [rad/s]
 _SHARPEST = 1e-9  # a sign that is smoothed over less [rad/s] is a sign
+#: Share of the samples that are slower than what counts as the largest speed: a single wrong angle is none.
+_TOP = 0.999
 #: A joint moves where it is faster than this share of its largest speed, if nothing else is said.
 MOVING_SHARE = 0.02
 #: Speed is constant where it changes by less than this share of the largest in one period of the cut-off.
@@ -130,6 +132,7 @@ def elastic_rows(
     valid: BoolArray | None = None,
     seq: IntArray | None = None,
     rate_hz: float | None = None,
+    spans: Sequence[tuple[float, float]] = (),
 ) -> ElasticRows:
     """Rows from the channels of one joint.
 
@@ -150,7 +153,7 @@ def elastic_rows(
         Joint-side speed below which rows are left out [rad/s]; None for 2 % of the largest.
     smoothing : float
         `eps` of `tanh(v/eps)` in place of the sign [rad/s], joint side.
-    valid, seq, rate_hz
+    valid, seq, rate_hz, spans
         As in `rt_core.batch.preprocess.prepare`.
 
     Raises
@@ -165,16 +168,15 @@ def elastic_rows(
         torque = np.column_stack((N * motor_torque, np.zeros(t.size) if sensor_torque is None else sensor_torque))
     use = np.ones(t.size, dtype=bool) if valid is None else np.asarray(valid, dtype=bool)
     _check_size(angle, torque, use, sensor_torque is not None)
-    signals = prepare(t, angle, torque, settings, valid=valid, seq=seq, rate_hz=rate_hz)
+    signals = prepare(t, angle, torque, settings, valid=valid, seq=seq, rate_hz=rate_hz, spans=spans)
     rate = signals.rate_hz
-    fastest = max(float(np.abs(piece.dq[:, 0]).max()) for piece in signals.pieces)
+    fastest = float(np.quantile(np.abs(np.concatenate([piece.dq[:, 0] for piece in signals.pieces])), _TOP))
     if not fastest > _NO_SPEED:
         raise DataError("the motor does not turn: record motion at several constant speeds, in both directions")
     slow = MOVING_SHARE * fastest if min_velocity is None else min_velocity
     limit = CONSTANT_SHARE * fastest * settings.cutoff_hz if drive.rotor_inertia is None else np.inf
     factor = max(1, round(rate / min(settings.row_rate_hz, rate)))
     taps = row_filter(settings, rate, factor)
-    first, last = signals.t_first + settings.trim, signals.t_last - settings.trim
     pieces = []
     for piece in signals.pieces:
         moving = (np.abs(piece.dq[:, 0]) >= slow) & (np.abs(piece.ddq[:, 0]) <= limit)
@@ -183,7 +185,7 @@ def elastic_rows(
         guard = int(_GUARD_PERIODS * rate / settings.cutoff_hz)
         if not moving.all():
             moving = ndimage.binary_erosion(moving, np.ones(2 * guard + 1, dtype=bool), border_value=1)
-        moving &= (piece.t >= first) & (piece.t <= last)
+        moving &= signals.inside(piece.t, settings.trim)
         made = _reduce(piece, drive, moving, taps, factor, smoothing, sensor_torque is not None)
         if made is not None:
             pieces.append(made)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from rt_core.batch.least_squares import Method, Solution
 from rt_core.batch.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
@@ -235,7 +235,7 @@ def conclude(
     state = linear_fit(data, x, sigma, search.phi, without, signals, settings)
     cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
     noise = float(np.max(state.solution.sigma**2 / sigma**2))
-    reach = noise * (_NEAR if search.phi is None else float(chi2.ppf(_LEVEL, p + m)))
+    reach = noise * (_NEAR if search.phi is None else float(chdtri(p + m, 1.0 - _LEVEL)))
     converged = cost - least <= reach and search.stopped != "cancelled"
     displaced = _distance(data, state.solution.theta, nearest, sigma)
     if converged:
