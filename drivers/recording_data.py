@@ -37,6 +37,8 @@ class Recording:
         The drives' own status.
     meta : RecordingMeta
         Robot, joints, units, rate, origin.
+    parts : tuple of Recording
+        Those that this one was joined from, see `drivers.recording_join`; empty for a recording of its own.
     """
 
     t: FloatArray
@@ -48,6 +50,21 @@ class Recording:
     status_word: IntArray | None = None
     path: Path | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[Recording, ...] = ()
+
+    @property
+    def file_name(self) -> str | None:
+        """Name of the file, or of the files that it was joined from; None for a recording without one."""
+        paths = [r.path for r in self.parts or (self,)]
+        known = [path.name for path in paths if path is not None]
+        return " + ".join(known) or None
+
+    @property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """First and last time [s] of each recording in this one."""
+        last = np.cumsum([r.samples for r in self.parts or (self,)])
+        first = np.concatenate(([0], last[:-1]))
+        return tuple((float(self.t[a]), float(self.t[b - 1])) for a, b in zip(first, last, strict=True))
 
     @property
     def robot(self) -> str:

@@ -30,7 +30,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
 from service.files import write_text as write_text
-from service.frame_marks import marks
+from service.model_origin import origin_of
 from service.model_schema import SIZE_LIMIT, SettingsTable, TemperatureTable, check_document, read_yaml
 
 FORMAT = "thetad-model/1"
@@ -207,16 +207,12 @@ def batch_document(
         "reasons": list(result.reasons),
         "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
         "data": {
-            "recording": None if recording.path is None else recording.path.name,
-            "sha256": recording.sha256,
             "robot": recording.robot,
             "span": "0:1" if span is None else str(span),
             "rows": [int(c) for c in result.metrics.count],
             "row_rate_hz": result.rows.rate_hz,
             "band_hz": result.rows.band_hz,
-            "first_s": float(result.rows.t[0]),
-            "last_s": float(result.rows.t[-1]),
-            "frames": marks(recording, float(result.rows.t[0]), float(result.rows.t[-1])),
+            **origin_of(recording, result.rows.t),
         },
         "settings": chosen,
         "settings_sha256": digest(chosen | {"method": method}),

@@ -32,6 +32,7 @@ from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
 from service.identification import identify_recording
 from service.model_file import ModelFile, load_model
+from service.model_origin import share_seen
 
 #: Name and unit of what is reported, in the order of the ten parameters.
 QUANTITIES = (
@@ -137,12 +138,10 @@ def payload_in_recording(
     base, model = before.base, before.robot.model
     found = identify_recording(recording, before.robot, before.settings, options=options, span=span, base=base)
     rows = found.rows
-    if recording.sha256 == origin.get("sha256") and not (
-        rows.t[0] > origin["last_s"] or rows.t[-1] < origin["first_s"]
-    ):
+    if share_seen(origin, recording, rows.t) > 0.0:
         raise PayloadError(
-            f"{recording.path}: is the recording that {before.path} was identified from: a payload shows only between "
-            "two recordings (or give --span a part that the model has not seen)"
+            f"{recording.path}: is the recording that {before.path} was identified from, or one of them: a payload "
+            "shows only between two recordings (or give --span a part that the model has not seen)"
         )
     if found.verdict == "not_explained":
         reasons = ("the robot's model does not explain the recording, with or without a payload", *found.reasons)

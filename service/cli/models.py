@@ -163,6 +163,8 @@ def run_show(args: argparse.Namespace) -> int:
         for key, value in document.get(group, {}).items():
             if key == "frames":  # marks for programs
                 continue
+            if key == "sources":
+                value = ", ".join(f"{s['recording']} ({s['sha256'][:12]})" for s in value)
             print(f"{group + '.' + key:26s}{value}")
     print(f"{'parameter':10s}{'value':>13s}{'±95 %':>11s}  {'unit':11s}{'status':14s}stands for")
     for p in document["parameters"]:

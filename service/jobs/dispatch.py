@@ -29,7 +29,6 @@ POLL_MS = 50
 REOPEN_S = 2.0
 PURGE_S = 3600.0
 BUDGET_S = 30.0  # between two looks at what recordings take
-_NICE = 5  # behind the processes that frames go through
 _EVENTS = 10_000  # kept while the queue cannot be written
 
 
@@ -256,7 +255,6 @@ def processors_for(config: Config) -> frozenset[int]:
 
 def main(child: Child) -> None:
     """Run the jobs process."""
-    os.nice(_NICE)
     dispatcher = Dispatcher(child)
     try:
         dispatcher.run()

@@ -90,7 +90,7 @@ class JobsProcess:
         own = {name[1:]: parameters.pop(name) for name in list(parameters) if name.startswith("_")}
         return int(self.request("submit", kind=kind, parameters=parameters, **own)["id"])
 
-    def wait(self, *ids: int, timeout_s: float = 120.0) -> list[dict[str, Any]]:
+    def wait(self, *ids: int, timeout_s: float = 240.0) -> list[dict[str, Any]]:
         """Wait until jobs have finished and return all of them."""
         deadline = time.monotonic() + timeout_s
         while True:

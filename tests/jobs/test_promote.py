@@ -96,6 +96,21 @@ def test_data_of_the_fit_are_refused_in_whatever_file_they_are(
     assert later.accepted
 
 
+def test_data_of_any_recording_of_the_fit_are_refused(
+    tmp_path: Path, arm2: Path, arm2_recording: Path, unseen: Path
+) -> None:
+    of_two = tmp_path / "model.yaml"
+    assert thetad("identify", arm2_recording, unseen, "--robot", arm2, "-o", of_two, "--json").code == 0
+    with pytest.raises(JobError, match="fitted to 100 %"):
+        find_kind("promote").run(
+            find_kind("promote").read(parameters(arm2)),
+            workspace(tmp_path / "run", model=of_two, recording=unseen),
+        )
+    thetad("payload", of_two, unseen).refused(unseen.name, "was identified from, or one of them")
+    shown = thetad("models", "show", of_two).out
+    assert f"{unseen.name} ({read_recording(unseen).sha256[:12]})" in shown
+
+
 def test_a_model_of_another_robot_is_refused(tmp_path: Path, candidate: Path, unseen: Path) -> None:
     other = small_arm(tmp_path / "other.toml")
     other.write_text(other.read_text(encoding="utf-8").replace("a = 0.3", "a = 0.31"), encoding="utf-8")

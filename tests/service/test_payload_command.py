@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,8 @@ from rt_core.online.settings import OnlineSettings
 from service.payload import QUANTITIES, _derivatives
 from sim_backend.robot import SimulatedArm
 from sim_backend.settings import MotionSettings, SimSettings
-from tests.service.command_line import RATE_HZ, rewrite, simulate, thetad, write_recording
+from tests.console import check_page, surroundings
+from tests.service.command_line import RATE_HZ, ROOT, rewrite, simulate, thetad, write_recording
 
 LOAD = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.01]))
 TRUTH = np.array([2.5, 0.01, -0.02, 0.08, 0.02, 0.0, 0.015, 0.0, 0.0, 0.01])
@@ -337,6 +339,12 @@ def test_damaged_recordings(arm7_model: Path, arm7_loaded: Path, tmp_path: Path)
     assert done.json["verdict"] == "not_explained"
     assert any("joint_3" in reason for reason in done.json["reasons"])
     assert {row["value"] for row in rows_of(done.json)} == {None}
+
+
+def test_the_page_shows_what_is_printed(arm7_physical: Path, arm7_loaded: Path, tmp_path: Path) -> None:
+    shutil.copy(arm7_physical, tmp_path / "empty.yaml")
+    shutil.copy(arm7_loaded, tmp_path / "loaded.mcap")
+    check_page(ROOT / "docs" / "payload.md", tmp_path, surroundings())
 
 
 def test_usage(arm7_model: Path, arm7_loaded: Path, tmp_path: Path) -> None:

@@ -182,3 +182,26 @@ def test_an_elastic_arm_hung_the_right_way_is_no_false_alarm(data_dir: Path, tmp
     done = thetad("identify", recording, "--robot", tmp_path / "floor.toml", "--json")
     assert done.code == 1
     assert any("gravity along (" in reason for reason in done.json["reasons"])
+
+
+def test_a_heavy_arm_from_both_of_its_recordings(data_dir: Path, tmp_path: Path) -> None:
+    """Ten seconds each do not show all of it: together they do, and the error of each is told."""
+    name = "kuka_kr300_elastic"
+    parts = [tmp_path / f"{part}.mcap" for part in "AB"]
+    for part in parts:
+        source = data_dir / name / f"trajectory_{part.stem}.npz"
+        assert thetad("import", source, "--mapping", name, "-o", part).code == 0
+    done = thetad("identify", *parts, "--robot", name, "--json")
+    assert done.code == 0, done
+    found = done.json
+    assert found["relative_error"] <= 0.121
+    each = {Path(part["path"]).stem: part for part in found["recordings"]}
+    assert list(each) == ["A", "B"]
+    for part in each.values():
+        assert part["relative_error"] < 0.16
+        assert len(part["rmse"]) == 6
+    errors = [part["relative_error"] for part in each.values()]
+    assert min(errors) < found["relative_error"] < max(errors)
+    thetad("identify", *parts, "--robot", name, "--span", "0:0.5").refused("--span", "there are 2")
+    text = thetad("identify", *parts, "--robot", name)
+    assert f"{parts[1]}: relative torque error" in text.out

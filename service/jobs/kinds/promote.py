@@ -116,16 +116,11 @@ def _check(model: ModelFile, robot: RobotFile) -> None:
 
 def _check_unseen(candidate: ModelFile, recording: Recording, validation: Validation) -> None:
     """Refuse data that the candidate was fitted to, in this recording or in another that holds the same frames."""
-    from service.frame_marks import shared
+    from service.model_origin import share_seen
 
-    data = candidate.document["data"]
-    t = validation.rows.t
     cutoff_hz = candidate.settings.cutoff_hz
     guard = 0.0 if not cutoff_hz else _GUARD_PERIODS / cutoff_hz
-    if data.get("sha256") == recording.sha256:
-        seen = float(((t > float(data["first_s"]) - guard) & (t < float(data["last_s"]) + guard)).mean())
-    else:
-        seen = shared(data.get("frames") or [], recording, float(t[0]) - guard, float(t[-1]) + guard)
+    seen = share_seen(candidate.document["data"], recording, validation.rows.t, guard)
     if seen > 0.0:
         raise JobError(
             f"span: the model was fitted to {100 * seen:.0f} % of these data (or to frames within {guard:.2g} s of "
