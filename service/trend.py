@@ -37,6 +37,8 @@ class Trend:
         How often estimates of other parameters began; what was before is not kept.
     joints : dict of str to Trend
         Of springs and friction of elastic joints, by joint; they have no events.
+    breakaway : Trend or None
+        Of the breakaway friction of all joints; None before one was told.
     """
 
     names: list[str] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Trend:
     events: list[TrendEvent] = field(default_factory=list)
     restarts: int = 0
     joints: dict[str, Trend] = field(default_factory=dict)
+    breakaway: Trend | None = None
     _rows: list[tuple[float, FloatArray, FloatArray, BoolArray]] = field(default_factory=list)
     _hash: str = ""
     _stride: int = 1
@@ -84,18 +87,38 @@ class Trend:
         elif message.kind == "event":
             told = str(message.body.get("event", "")), str(message.body.get("text", ""))
             self.events.append(TrendEvent(message.envelope.t_ns * 1e-9, *told))
+        elif message.kind == "status" and message.envelope.src == "estimator":
+            self._breakaway(message.envelope.t_ns * 1e-9, message.body.get("breakaway", {}))
         elif message.kind == "elastic":
             for joint, said in message.body.get("joints", {}).items():
                 self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, said["parameters"])
 
+    def _breakaway(self, t: float, joints: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
+
+        A daemon without it tells of no joint.
+        """
+        if not joints:
+            return
+        if self.breakaway is None:
+            if all(said["value"] is None for said in joints.values()):
+                return
+            self.breakaway = Trend()
+        told = {f"breakaway friction of {joint}": said for joint, said in joints.items()}
+        self.breakaway._told(t, told, ("estimated",))
+
     def _spring(self, t: float, parameters: Mapping[str, Mapping[str, Any]]) -> None:
         """Take what is known of an elastic joint at `t` [s]."""
+        self._told(t, parameters, ("determined", "weak"))
+
+    def _told(self, t: float, parameters: Mapping[str, Mapping[str, Any]], good: tuple[str, ...]) -> None:
+        """Take parameters by name at `t` [s], known where their status is `good`; other names begin anew."""
         if list(parameters) != self.names:
             self._rows, self._stride, self._count = [], 1, 0
         self.names = list(parameters)
         self.units = [str(p["unit"]) for p in parameters.values()]
         numbers = np.array([(p["value"], p["std"]) for p in parameters.values()], dtype=np.float64)  # null is NaN
-        known = np.array([p["status"] in ("determined", "weak") for p in parameters.values()], dtype=np.bool_)
+        known = np.array([p["status"] in good for p in parameters.values()], dtype=np.bool_)
         self._take(t, numbers[:, 0], numbers[:, 1], known)
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:

@@ -33,6 +33,9 @@ def trend_page(arm: str, trend: Trend) -> str:
     for joint, spring in sorted(trend.joints.items()):
         more = _parts(spring, begin, lines, f"{joint}: ")
         rows, figures = rows + more[0], figures + more[1]
+    if trend.breakaway is not None:
+        more = _parts(trend.breakaway, begin, lines)
+        rows, figures = rows + more[0], figures + more[1]
     environment = Environment(loader=PackageLoader("service"), autoescape=select_autoescape(default=True))
     return environment.get_template("trend.html.j2").render(
         title=f"{arm}: estimates over {t[-1] - begin:.0f} s" if t.size else f"{arm}: no estimates",

@@ -197,6 +197,11 @@ class OnlineEstimator:
         self._warmth.learned((self._turned_by & rows).any(axis=1))
 
     @property
+    def learns_change(self) -> BoolArray:
+        """(n,) joints whose innovations were larger than usual when they moved last: the estimate is not theirs yet."""
+        return np.asarray(self._memory["excess"] > 0.0)
+
+    @property
     def lacks_temperature(self) -> BoolArray:
         """(n,) joints whose temperature is needed and not known."""
         return self._warmth.lacking if self.has_temperature else np.zeros(self.model.n, dtype=np.bool_)
@@ -251,8 +256,8 @@ class OnlineEstimator:
         """(p, p) upper triangle `R` with `R'R` the information matrix, a copy."""
         return np.triu(root_of(self._memory, len(self.base)))
 
-    def report(self) -> EstimateReport:
-        """Return the present estimate with uncertainties."""
+    def report(self, *, note: bool = True) -> EstimateReport:
+        """Return the present estimate with uncertainties; without `note` nothing of what it finds is remembered."""
         memory = self._memory
         s = memory["scalars"]
         inverse = triangle_inverse(root_of(memory, len(self.base)))
@@ -266,18 +271,20 @@ class OnlineEstimator:
             excited = (short_std * scale <= EXCITED_LIMIT) & (scale > 0.0)
         theta = memory["theta"].copy()
         now = float(s[m.ORIGIN] + (memory.ints[m.GRID] - 1) * s[m.STEP]) if memory.ints[m.BUFFERED] == 4 else 0.0
-        self._excited_at[excited] = now
+        excited_at = np.where(excited, now, self._excited_at)
         status = judge(
             memory, self.base, self.model.friction, self._warmth, supported(theta, std, effect),
-            stale=now - self._excited_at > self.settings.stale_s,
+            stale=now - excited_at > self.settings.stale_s,
             frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s),
         )  # fmt: skip
-        self._validated = np.where(status < BELIEVED, theta, self._validated)
+        validated = np.where(status < BELIEVED, theta, self._validated)
+        if note:
+            self._excited_at, self._validated = excited_at, validated
         origin = 0 if self._origin_ns is None else self._origin_ns
         return EstimateReport(
             t_ns=origin + round(float(s[m.TIME]) * 1e9),
             theta=theta,
-            validated=self._validated.copy(),
+            validated=validated.copy(),
             std=std,
             status=tuple(STATUS[k] for k in status.tolist()),
             excited=np.asarray(excited),

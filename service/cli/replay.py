@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from service.cli.breakaway_text import breakaway_lines
 from service.cli.common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
 
 DESCRIPTION = """\
@@ -210,6 +211,7 @@ def _result(
         "t": snapshot["t_ns"] * 1e-9,
         "hash": meta["hash"],
         "temperature": received.get("temperature"),
+        "breakaway": received.get("breakaway"),
         "parameters": parameters,
     }
 
@@ -220,10 +222,12 @@ def _show(result: dict[str, Any]) -> None:
     from rich.text import Text
 
     frames = result["frames"]
+    told = (result["temperature"] or {}).get("reason")
+    lines = ([told] if told else []) + breakaway_lines(result["breakaway"])
     table = Table(
         title=f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost",
         title_justify="left",
-        caption=(result["temperature"] or {}).get("reason") or None,
+        caption="\n".join(lines) or None,
         caption_justify="left",
     )
     for name in ("parameter", "value", "± (95 %)", "unit", "status"):

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from service.cli.breakaway_text import breakaway_lines
 from service.cli.common import EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
 from service.cli.remote import add_key_flags, key_of
 
@@ -158,6 +159,7 @@ class View:
             "source": self.status.get("source", "unknown"),
             "temperature": self.status.get("temperature"),
             "elastic": self.elastic,
+            "breakaway": self.status.get("breakaway"),
             "hash": estimate.hash,
             "parameters": parameters,
         }
@@ -256,6 +258,7 @@ def table(view: View, stream: Subscriber) -> Table:
     told = (summary["temperature"] or {}).get("reason") or None
     lines = [Text(told, style="red")] if told else []
     lines += [_spring(joint, said) for joint, said in sorted(summary["elastic"].items())]
+    lines += [Text(line) for line in breakaway_lines(summary["breakaway"])]
     caption = Text("\n").join(lines) if lines else None
     result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):

@@ -91,3 +91,36 @@ def test_many_parameters_are_several_figures() -> None:
     for k in range(30):
         trend.estimate(estimate(float(k), [float(i) for i in range(40)]))
     assert trend_page("arm", trend).count("data:image/png;base64,") == 3
+
+
+def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
+    def told(t: float, value: float | None) -> BodyMessage:
+        known = {"value": value, "std": None if value is None else 0.4, "unit": "N*m"}
+        status = "unestimated" if value is None else "estimated"
+        return body("status", t, breakaway={"elbow": known | {"status": status}})
+
+    trend = watched(3)
+    trend.body(told(0.0, None))
+    assert trend.breakaway is None
+    assert "breakaway" not in trend_page("lab", trend)
+    for k in range(4):
+        trend.body(told(1.0 + k, 12.0 + k))
+    assert trend.breakaway is not None
+    assert trend.breakaway.arrays()[1][:, 0].tolist() == [12.0, 13.0, 14.0, 15.0]
+    page = trend_page("lab", trend)
+    assert "breakaway friction of elbow [N*m]" in page
+    assert "<td>12</td><td>15</td>" in page
+
+
+def test_a_status_that_tells_no_breakaway_friction_is_passed_over() -> None:
+    """Of a daemon that does not know it, or of one that has no joint to tell of."""
+    trend = watched(3)
+    known = {"value": 12.0, "std": 0.4, "unit": "N*m", "status": "estimated"}
+    trend.body(body("status", 1.0))
+    trend.body(body("status", 2.0, breakaway={}))
+    assert trend.breakaway is None
+    trend.body(body("status", 3.0, breakaway={"elbow": known}))
+    trend.body(body("status", 4.0))
+    assert trend.breakaway is not None
+    assert trend.breakaway.arrays()[0].tolist() == [3.0]
+    assert trend.breakaway.names == ["breakaway friction of elbow"]

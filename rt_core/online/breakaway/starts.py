@@ -1,0 +1,324 @@
+"""Starts from rest in a stream of frames: which joint broke loose, and at which torque.
+
+While the whole arm stands, a joint's torque less what holds its links is its static friction, whatever that happens to
+be; it is breakaway friction at the one moment at which the joint lets go.  That moment lies before the first count of
+the encoder.  From there on the joint has gone `x` and has the speed `v`; it began `p*x/v` ago if the way grows with the
+power `p` of the time: two where friction drops at once, three where the torque goes on rising and friction does not
+drop, more where friction drops as the speed grows.  So it is taken to be between `x/v` and `5x/v` ago, and the torque
+is that of a parabola through the last frames before, extrapolated to the middle.  How far it rises meanwhile is much
+the same at each start: it is told by itself, for more starts do not make it smaller.
+
+A start counts only if nothing else is seen to have made it (`LEFT_OUT`).  What is left out is counted, by its reason.
+A push while the torque rises as before a start, above Coulomb friction, looks the same as a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from rt_core.linear_algebra import lstsq
+from rt_core.types import BoolArray, FloatArray
+
+LeftOut = Literal["together", "jump", "no rise", "too low", "load unknown", "not clear", "not trusted"]
+#: Why a start does not count.
+LEFT_OUT: dict[LeftOut, str] = {
+    "together": "another joint moved at the same time",
+    "jump": "the torque jumped as the joint let go",
+    "no rise": "the torque did not rise before: a brake was opened, or something pushed",
+    "too low": "the torque was below the joint's Coulomb friction: something pushed",
+    "load unknown": "the torque that holds the links is not known well enough",
+    "not clear": "torque or way are too noisy or too coarse to tell the moment",
+    "not trusted": "the torque of the arm was not explained by its model",
+}
+#: An arm stands that has not moved for so long [s].
+REST_S = 0.5
+#: A joint that has begun to move is looked at after so long [s].
+AFTER_S = 0.1
+#: Frames before the start that the torque is taken from at least [s], and their number; at most those of `REST_S`.
+HELD_S, HELD_FRAMES = 0.04, 12
+#: A joint moves that is further from rest than so many standard deviations of its position, and counts of its encoder.
+_DEVIATIONS, _COUNTS = 5.0, 1.5
+#: It has begun to move if it goes on to so many times that.
+_GOES_ON = 4.0
+#: Powers of time with which a joint's way may grow as it lets go.
+_POWERS = (1.0, 5.0)
+#: Peak to peak at rest, in standard deviations that the steps from frame to frame show, and in counts.
+_STILL_DEVIATIONS, _STILL_COUNTS = 8.0, 2.0
+#: Of the torque, per second: an integrator that drifts is slower.
+_RISING = 0.25
+_LONGER = 4  # times the least frames before the start: a rise may show in so many
+_BELOW = 0.8  # of the least Coulomb friction: the fit of another law may put it too high
+_JUMP = 0.1  # of the torque: a step as large leaves open where between the two friction gave way
+_SURE = 3.0  # standard deviations
+# Times the usual noise, and a share of the torque: if it is further from a parabola before the start, it jumped there.
+_ROUGH, _UNEVEN = 2.0, 0.02
+_SMOOTH = 1.1  # times the usual noise: it is a parabola
+_UNCLEAR = 0.3  # a standard deviation of more than this share of the torque tells nothing
+_GAP = 2.5  # frame periods without a frame after which rest begins anew
+_TAKE_S = 0.02  # frames are taken together, so many seconds of them
+
+#: Takes positions (n,) and returns torques (n,) that hold the links there, and their standard deviations (n,).
+Load = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+#: Returns Coulomb friction (n,) that the joints have at least, as far as it is known; zero where it is not.
+Sliding = Callable[[], FloatArray]
+
+
+@dataclass(frozen=True)
+class Start:
+    """A joint that began to move while all others stood.
+
+    Attributes
+    ----------
+    t_s : float
+        When [s], on the frames' clock.
+    joint : int
+    direction : int
+        1 or -1.
+    torque : float
+        Static friction at that moment [N*m or N], positive: torque less load, in the direction of motion.
+    std : float
+        Its standard deviation by noise.
+    common_std : float
+        That by the uncertain moment and load, which are much the same at the next start.
+    left_out : str
+        Key of `LEFT_OUT`; empty if the start counts.
+    """
+
+    t_s: float
+    joint: int
+    direction: int
+    torque: float
+    std: float
+    common_std: float
+    left_out: LeftOut | Literal[""] = ""
+
+
+class StartWatch:
+    """Finds starts in the frames of an arm of `n` joints.
+
+    Parameters
+    ----------
+    n : int
+    rate_hz : float
+        Of the frames.
+    load : callable
+        Torques that hold the links at rest, see `Load`.
+    sliding : callable or None
+        Coulomb friction of the joints, see `Sliding`; None if nothing is known of it.
+    """
+
+    def __init__(self, n: int, rate_hz: float, load: Load, sliding: Sliding | None = None) -> None:
+        self.n, self.rate_hz = n, float(rate_hz)
+        self._load, self._sliding = load, sliding
+        self._chunk = np.empty((max(1, round(_TAKE_S * rate_hz)), 1 + 3 * n))
+        self._least = max(HELD_FRAMES, round(HELD_S * rate_hz))
+        self._rest = max(round(REST_S * rate_hz), 3 * self._least)
+        self._after = max(round(AFTER_S * rate_hz), 8)
+        self._counts = np.full((2, n), np.inf)  # least step of each encoder, and of each torque, so far
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the frames so far: others come next, with another clock."""
+        self._filled = 0
+        self._frames = np.empty((0, 1 + 3 * self.n))
+        self._leave()
+
+    def _leave(self) -> None:
+        """Take the arm not to stand."""
+        self._level: FloatArray | None = None
+        self._stood = 0  # place of the first frame of the rest
+        self._left: int | None = None  # place of the first frame that has left the level
+
+    def push(self, t_s: float, x: FloatArray, q: FloatArray, tau: FloatArray) -> list[Start]:
+        """Take a frame; returns the starts that have been found, mostly none.
+
+        Parameters
+        ----------
+        t_s : float
+            Time [s].
+        x : (n,) float64
+            Positions of the motors on the joint side, or of the joints where that is what is measured.
+        q : (n,) float64
+            Positions of the joints.
+        tau : (n,) float64
+            Torques of the motors on the joint side; NaN, here or in a position, for a frame that tells nothing.
+        """
+        row, n = self._chunk[self._filled], self.n
+        row[0] = t_s
+        row[1 : 1 + n] = x
+        row[1 + n : 1 + 2 * n] = q
+        row[1 + 2 * n :] = tau
+        self._filled += 1
+        return self._take() if self._filled == self._chunk.shape[0] else []
+
+    def _take(self) -> list[Start]:
+        new, self._filled = self._chunk, 0
+        t = new[:, 0] if not self._frames.size else np.concatenate((self._frames[-1:, 0], new[:, 0]))
+        if not np.isfinite(new).all() or (np.diff(t) > _GAP / self.rate_hz).any() or (np.diff(t) <= 0.0).any():
+            self.restart()
+            return []
+        kept = self._rest + self._after + new.shape[0]
+        frames = np.concatenate((self._frames, new))
+        gone = max(0, frames.shape[0] - kept)
+        self._frames = frames[gone:]
+        self._stood = max(0, self._stood - gone)
+        if self._left is not None:
+            self._left -= gone
+        self._learn_counts(new)
+        if self._level is None:
+            self._settle()
+            return []
+        if self._left is None:
+            self._left = self._leaves(self._frames.shape[0] - new.shape[0])
+        if self._left is None or self._frames.shape[0] - self._left < self._after:
+            return []
+        found = self._judge(self._left)
+        self._leave()
+        return found
+
+    @property
+    def _x(self) -> FloatArray:
+        return self._frames[:, 1 : 1 + self.n]
+
+    def _learn_counts(self, new: FloatArray) -> None:
+        """Take the least steps of encoders and torques; what rounding makes is none."""
+        for least, first in zip(self._counts, (1, 1 + 2 * self.n), strict=True):
+            x = new[:, first : first + self.n]
+            steps = np.abs(np.diff(x, axis=0))
+            steps[steps <= 1e-12 * np.maximum(1.0, np.abs(x[1:]))] = np.inf
+            np.minimum(least, steps.min(axis=0, initial=np.inf), out=least)
+
+    @property
+    def _count(self) -> FloatArray:
+        """Counts of encoders and torques (2, n), zero where nothing has changed yet."""
+        return np.where(np.isfinite(self._counts), self._counts, 0.0)
+
+    def _settle(self) -> None:
+        """See whether the arm stands: positions that change by no more than their noise."""
+        if self._frames.shape[0] < self._rest:
+            return
+        x = self._x[-self._rest :]
+        count = self._count[0]
+        noise = np.sqrt(0.5 * np.mean(np.diff(x, axis=0) ** 2, axis=0))
+        if (np.ptp(x, axis=0) <= _STILL_DEVIATIONS * noise + _STILL_COUNTS * count).all():
+            self._stood = self._frames.shape[0] - self._rest
+            self._level = x.mean(axis=0)
+            self._band = _DEVIATIONS * x.std(axis=0) + _COUNTS * count
+
+    def _leaves(self, first: int) -> int | None:
+        """Place of the first of two frames in sequence, from `first` on, at which a joint has left its level."""
+        assert self._level is not None
+        off: BoolArray = np.abs(self._x[max(0, first - 1) :] - self._level) > self._band
+        both = (off[1:] & off[:-1]).any(axis=1)
+        return None if not both.any() else max(0, first - 1) + int(np.argmax(both))
+
+    def _judge(self, left: int) -> list[Start]:
+        """Tell which joint began to move, and at which torque."""
+        moments = []
+        for j in range(self.n):
+            found = self._moment(j, left)
+            if found is not None:
+                moments.append((j, *found))
+        if not moments:
+            return []  # a jolt: nothing goes on
+        moments.sort(key=lambda m: m[1])
+        j, moment, half, direction = moments[0]
+        first = self._start(j, moment, half, direction)
+        if any(other - other_half <= moment + half for _, other, other_half, _ in moments[1:]):
+            first = replace(first, left_out="together")
+        # those that followed began in an arm that moved: their torque is not that of rest
+        return [first, *(Start(m, k, way, np.nan, np.nan, np.nan, "together") for k, m, _, way in moments[1:])]
+
+    def _moment(self, j: int, left: int) -> tuple[float, float, int] | None:
+        """When joint `j` began to move [s], half the width of the time in which that was [s], and which way.
+
+        None if it did not.
+        """
+        assert self._level is not None
+        t, way = self._frames[left:, 0], self._x[left:, j] - self._level[j]
+        band = self._band[j]
+        beyond = np.flatnonzero(np.abs(way) > band)
+        if beyond.size < 2 or np.abs(way).max() <= _GOES_ON * band:
+            return None
+        k = int(beyond[0])
+        direction = 1 if way[k] > 0.0 else -1
+        way = direction * way
+        if way[-1] <= band:
+            return None  # it has come back
+        # as many frames as it takes to go a few bands: fewer tell no speed, more tell another one
+        reach = np.flatnonzero(way[k:] > _GOES_ON * band)
+        last = max(k + 3, k + int(reach[0]) + 1 if reach.size else k + 8)
+        some = slice(k, min(last, way.size))
+        if some.stop - k < 3:
+            return None  # too late to be the first
+        mid = t[some].mean()
+        speed, x = np.polyfit(t[some] - mid, way[some], 1)
+        period = 1.0 / self.rate_hz
+        if not speed > 0.0 or not x > 0.0:
+            return None
+        ago = [min(power * x / speed, REST_S) for power in _POWERS]
+        begin, end = mid - ago[1], min(mid - ago[0], t[k])
+        return float(0.5 * (begin + end)), float(0.5 * (end - begin) + 0.5 * period), direction
+
+    def _start(self, j: int, moment: float, half: float, direction: int) -> Start:
+        """Measure the static friction of joint `j` at a moment [s], known to `half` [s]."""
+        n, t = self.n, self._frames[:, 0]
+        tau = direction * self._frames[:, 1 + 2 * n + j]
+        end = int(np.searchsorted(t, moment - half, side="right"))
+        stood = slice(max(self._stood, end - self._rest), end)  # the moment may lie long before the first count
+        if stood.stop - stood.start < 2 * self._least:
+            return Start(moment, j, direction, np.nan, np.nan, np.nan, "not clear")
+        count = float(self._count[1, j])
+        usual = max(float(np.std(np.diff(tau[stood]))), count / np.sqrt(6.0)) / np.sqrt(2.0)
+        hold, hold_std = self._load(self._frames[stood, 1 + n : 1 + 2 * n].mean(axis=0))
+        load, load_std = direction * float(hold[j]), float(hold_std[j])
+        size = stood.stop - stood.start
+        while True:  # as long as a parabola is what the torque does: the longer, the less of the noise is left
+            held = slice(end - size, end)
+            u = (t[held] - moment) / HELD_S
+            columns = np.column_stack((np.ones_like(u), u, u * u))
+            found = lstsq(columns, tau[held], rcond=1e-12)
+            noise = float(np.sqrt(np.sum((tau[held] - columns @ found) ** 2) / (u.size - 3)))
+            if noise <= _SMOOTH * usual or size // 2 < self._least:
+                break
+            size //= 2
+        spread = np.linalg.inv(columns.T @ columns)
+        rises = found[1] / HELD_S * half / np.sqrt(3.0)  # while the moment is open
+        torque = float(found[0]) - load
+        std = max(float(noise * np.sqrt(spread[0, 0])), count / float(np.sqrt(12.0)))
+        rising = False
+        for last in (self._least * k for k in range(1, _LONGER + 1) if self._least * k <= stood.stop - stood.start):
+            rising = rising or _rises(t[end - last : end], tau[end - last : end], usual, count, _RISING * abs(torque))
+        slides = 0.0 if self._sliding is None else float(self._sliding()[j])
+        start = Start(moment, j, direction, torque, std, float(np.hypot(rises, load_std)))
+        # the first frames in motion, which the parabola has to meet
+        after = slice(end, min(end + max(3, round(2.0 * half * self.rate_hz)), t.size))
+        ahead = (t[after] - moment) / HELD_S
+        meets = np.column_stack((np.ones_like(ahead), ahead, ahead * ahead)) @ found
+        step = abs(float(np.mean(tau[after] - meets)))
+        why: LeftOut | Literal[""] = ""
+        if not np.isfinite(load_std):
+            why = "not trusted"
+        elif step > _SURE * noise + _JUMP * abs(torque) or noise > _ROUGH * usual + _UNEVEN * abs(torque):
+            why = "jump"
+        elif not load_std <= _UNCLEAR * abs(torque):
+            why = "load unknown"
+        elif not torque > 0.0 or not rising:
+            why = "no rise"
+        elif torque + _SURE * np.hypot(start.std, start.common_std) < _BELOW * slides:
+            why = "too low"
+        elif not np.hypot(std, rises) <= _UNCLEAR * torque:
+            why = "not clear"
+        return replace(start, left_out=why)
+
+
+def _rises(t: FloatArray, tau: FloatArray, noise: float, count: float, least: float) -> bool:
+    """Whether torque rises by at least `least` a second, beyond what `noise` and rounding to `count` can do."""
+    u = t - t.mean()
+    power = float(u @ u)
+    doubt = _SURE * noise / np.sqrt(power) + 0.5 * count * float(np.abs(u).sum()) / power
+    return bool(float(u @ (tau - tau.mean())) / power - doubt > least)
