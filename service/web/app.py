@@ -1,8 +1,9 @@
-"""What is answered by HTTP: `/healthz`, `/readyz`, `/metrics`."""
+"""What is answered by HTTP: `/healthz`, `/readyz`, `/metrics`, the dashboard at `/`, and what that asks for."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -12,17 +13,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from service.config import Config
+from service.security.roles import Role
 from service.web.answers import HEADERS, answer, refusal
+from service.web.asking import Asking
+from service.web.dashboard import api_routes
 from service.web.guard import Guard
 from service.web.health import arm_states, silent, unready
 from service.web.latest import Latest
+from service.web.live import Live
 from service.web.metrics import make_registry
+from service.web.pages import page_routes
 
 PATHS = ("/healthz", "/readyz", "/metrics")
 
 
-def make_app(latest: Latest, token: str) -> ASGIApp:
-    """Return the application that answers from `latest`; with a `token`, only to those who know it."""
+def make_app(config: Config, latest: Latest, live: Live, asking: Asking, tokens: Mapping[str, Role]) -> ASGIApp:
+    """Return the application that answers from `latest`; with `tokens`, only to those who know one.
+
+    The files of the dashboard are for all: they are those of the project, and the page is to ask for the token.
+    """
     registry = make_registry(latest)
 
     async def healthz(_request: Request) -> Response:
@@ -50,18 +60,22 @@ def make_app(latest: Latest, token: str) -> ASGIApp:
     routes = [
         Route(path, endpoint, methods=["GET"]) for path, endpoint in zip(PATHS, (healthz, readyz, metrics), strict=True)
     ]
+    pages = page_routes()
+    routes += [*pages, *api_routes(config, latest, live, asking)]
     handlers = {HTTPException: _on_refused, Exception: _on_failed}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Guard(app, token)
+    daemon = config.daemon
+    return Guard(app, tokens, daemon.http_role, [page.path for page in pages], daemon.http_origins)
 
 
 async def _on_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return refusal(404, f"nothing is here; there are {', '.join(PATHS)}")
+        return refusal(404, f"nothing is here; there are /, {', '.join(PATHS)}")
     if error.status_code == 405:
-        return refusal(405, f"{request.method:.20}: use GET or HEAD", {"Allow": "GET, HEAD"})
+        allow = ", ".join(sorted((error.headers or {}).get("Allow", "GET, HEAD").split(", ")))
+        return refusal(405, f"{request.method:.20}: use {allow.replace(', ', ' or ')}", {"Allow": allow})
     return refusal(error.status_code, error.detail)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 5.0  # for a whole request to come, and for an answer to be taken: without either, no longer than this
 MOST = 64  # connections at a time; beyond it the one that has stood still longest makes room
 MOST_HEADERS = 8192  # bytes of the line and the headers of a request
+#: In the scope of a request: what renews the limit of its connection, for an answer that others have to make first.
+RENEW = "thetad.renew"
 
 
 class Connection(H11Protocol):
@@ -38,6 +41,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not before:
             self._renew()
+            cast("dict[str, Any]", self.cycle.scope)[RENEW] = self._renew_if_there
 
     def send_400_response(self, msg: str) -> None:
         """Refuse bytes that are no request; after an answer there is no other way than to hang up."""
@@ -60,6 +64,10 @@ class Connection(H11Protocol):
         """End the connection at once, with nothing more said, even if it is closing and has something left to say."""
         self._stop()
         self.transport.abort()
+
+    def _renew_if_there(self) -> None:
+        if self._limit is not None:
+            self._renew()
 
     def _renew(self) -> None:
         self._stop()

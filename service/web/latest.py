@@ -7,11 +7,12 @@ anything, so that no number of requests by HTTP costs the 1 kHz path anything.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from service.process import process_name
-from service.wire import BodyMessage, EstimateMessage, WireError, decode
+from service.wire import BodyMessage, EstimateMessage, Message, TorqueMessage, WireError, decode
 
 
 @dataclass
@@ -22,44 +23,61 @@ class Arm:
     ----------
     status, stats, meta : dict
         Bodies of the newest messages, by the process that sent them.
+    sent_ns : dict
+        When the newest of these was sent, by its kind and the process.
     frames, used : int
         That the acquisition had published, and the estimator had worked off, by their last heartbeats; frames that
         lack position or torque are not worked off.
     frames_ns, used_ns : int
         When these counts last changed.
+    seen : Counter
+        Messages that have come, by kind.
     """
 
     name: str
     status: dict[str, dict[str, Any]] = field(default_factory=dict)
     stats: dict[str, dict[str, Any]] = field(default_factory=dict)
     meta: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     frames: int = 0
     used: int = 0
     frames_ns: int = 0
     used_ns: int = 0
-    _estimate: EstimateMessage | None = None
-    _undecoded: list[bytes] | None = None  # an estimate that nobody has wanted to see yet
+    seen: Counter[str] = field(default_factory=Counter)
+    _decoded: dict[str, Message] = field(default_factory=dict)
+    _undecoded: dict[str, list[bytes]] = field(default_factory=dict)  # what nobody has wanted to see yet
 
     @property
     def estimate(self) -> EstimateMessage | None:
         """The newest estimate; None before the first."""
-        if self._undecoded is not None:
-            parts, self._undecoded = self._undecoded, None
+        message = self._newest("estimate")
+        return message if isinstance(message, EstimateMessage) else None
+
+    @property
+    def torque(self) -> TorqueMessage | None:
+        """The newest torque, which is heard only while somebody looks at the arm; None before the first."""
+        message = self._newest("torque")
+        return message if isinstance(message, TorqueMessage) else None
+
+    def _newest(self, kind: str) -> Message | None:
+        parts = self._undecoded.pop(kind, None)
+        if parts is not None:
             with contextlib.suppress(WireError):
-                message = decode(parts)
-                if isinstance(message, EstimateMessage):
-                    self._estimate = message
-        return self._estimate
+                self._decoded[kind] = decode(parts)
+        return self._decoded.get(kind)
 
     def take(self, kind: str, parts: list[bytes]) -> None:
         """Take a message; raises `WireError`."""
-        if kind == "estimate":
-            self._undecoded = parts
+        if kind in ("estimate", "torque"):
+            self.seen[kind] += 1
+            self._undecoded[kind] = parts
             return
         message = decode(parts)
         if isinstance(message, BodyMessage) and kind in ("status", "stats", "meta"):
             found: dict[str, dict[str, Any]] = getattr(self, kind)
             found[message.envelope.src] = message.body
+            self.sent_ns[kind, message.envelope.src] = message.envelope.t_host_ns
+            self.seen[kind] += 1
 
 
 class Latest:

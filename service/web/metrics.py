@@ -180,13 +180,13 @@ def _estimator(samples: Samples, latest: Latest, arm: Arm, now_ns: int) -> None:
     ):
         for joint, value in zip(joints, values.tolist(), strict=False):
             samples.add(name, value, arm.name, joint)
-    counts = Counter(zip((_joint_of(name) for name in meta["parameters"]), estimate.status, strict=False))
+    counts = Counter(zip((joint_of(name) for name in meta["parameters"]), estimate.status, strict=False))
     for number, joint in enumerate(joints):
         for status in _PARAMETER_STATUS:
             samples.add("thetad_joint_parameters", counts[number, status], arm.name, joint, status)
 
 
-def _joint_of(parameter: str) -> int:
+def joint_of(parameter: str) -> int:
     """Index of the joint that a parameter belongs to, that of its link or motor; -1 if its name does not tell."""
     found = _JOINT.search(parameter)
     return -1 if found is None else int(found[1]) - 1

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -21,15 +20,15 @@ from service.gateway import BIND_S, PortTakenError
 from service.log import Log
 from service.process import Child, readable
 from service.web.app import make_app
+from service.web.asking import Asking
 from service.web.connection import MOST_HEADERS, Connection
-from service.web.guard import read_token
+from service.web.guard import read_tokens
 from service.web.latest import Latest
+from service.web.live import TURN_S, Live
 from service.wire import MAX_MESSAGE, topic
 
-TURN_S = 0.05
 MESSAGES_A_TURN = 256  # of one socket
 QUEUE = 1000
-_NICE = 5  # behind the processes that frames go through
 _BACKLOG = 128
 
 
@@ -67,16 +66,18 @@ class Web:
     def __init__(self, child: Child) -> None:
         self.child = child
         daemon = child.config.daemon
-        token = read_token(daemon.http_token_file)
+        tokens = read_tokens(daemon.http_token_file, daemon.http_role)
         self.listener = listen(daemon.http_bind, daemon.http_port)
         self.latest = Latest(tuple(arm.name for arm in child.config.arm), time.monotonic_ns())
+        self.live = Live(self.latest, child.epoch)
+        asking = Asking(child, daemon)
         for name in ("uvicorn.error", "asyncio"):
             log = logging.getLogger(name)
             log.handlers, log.propagate = [Forward(child.log)], False
             log.setLevel(logging.ERROR)
         self.server = Server(
             uvicorn.Config(
-                make_app(self.latest, token),
+                make_app(child.config, self.latest, self.live, asking, tokens),
                 http=Connection,
                 ws="none",
                 lifespan="off",
@@ -90,11 +91,14 @@ class Web:
             )
         )
         self._sockets: list[zmq.Socket[bytes]] = []
+        self._results: dict[str, zmq.Socket[bytes]] = {}  # by arm: what its estimator publishes
+        self._shown: set[str] = set()  # arms whose torque is heard, for somebody looks
         for arm in child.config.arm:
             heard = [topic(arm.name, kind) for kind in ("status", "stats", "meta")]
             self._sockets.append(self._hear(child.runtime.frames(arm.name), heard))
-            heard = [topic(arm.name, kind) for kind in ("estimate", "stats", "meta")]
-            self._sockets.append(self._hear(child.runtime.results(arm.name, "estimator"), heard))
+            heard = [topic(arm.name, kind) for kind in ("estimate", "status", "stats", "meta")]
+            self._results[arm.name] = self._hear(child.runtime.results(arm.name, "estimator"), heard)
+        self._sockets += self._results.values()
 
     def _hear(self, endpoint: str, topics: list[bytes]) -> zmq.Socket[bytes]:
         heard = self.child.context.socket(zmq.SUB)
@@ -115,9 +119,11 @@ class Web:
             while not self.server.started and not serving.done():
                 await asyncio.sleep(0.001)
             self.child.ready(http_port=self.listener.getsockname()[1])
+            due = time.monotonic()
             while not self.child.stopping and not serving.done():
                 self._turn(time.monotonic_ns())
-                await asyncio.sleep(TURN_S)
+                due = max(due + TURN_S, time.monotonic())
+                await asyncio.sleep(due - time.monotonic())
         finally:
             self.server.leave()
             await serving
@@ -131,10 +137,19 @@ class Web:
                 if not readable(heard):
                     break
                 self.latest.on_message(heard.recv_multipart())
+        self._listen_to_torque(self.live.watched(now_ns))
+        self.live.go_on(now_ns)
         if self.child.beat_due(now_ns):
             state = self.server.server_state
             counts = {"requests": state.total_requests, "connections": len(state.connections)}
             self.child.beat(now_ns, {"state": "running", **counts, "refused": self.latest.refused})
+
+    def _listen_to_torque(self, shown: set[str]) -> None:
+        """Hear the torque of the arms that somebody looks at, a hundred times a second, and of no others."""
+        for option, arms in ((zmq.SUBSCRIBE, shown - self._shown), (zmq.UNSUBSCRIBE, self._shown - shown)):
+            for arm in arms:
+                self._results[arm].setsockopt(option, topic(arm, "torque"))
+        self._shown = shown
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -161,7 +176,6 @@ def listen(address: str, port: int) -> socket.socket:
 
 def main(child: Child) -> None:
     """Run the web process."""
-    os.nice(_NICE)
     web = Web(child)
     try:
         asyncio.run(web.run())

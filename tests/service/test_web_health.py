@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.security.files import SecretFileError
-from service.web.guard import is_local, read_token
+from service.web.guard import is_local, read_tokens
 from service.web.health import SILENT_S, arm_states, silent, unready
 from service.web.latest import Latest
 from service.wire import BodyMessage, Envelope, encode
@@ -169,16 +169,30 @@ def test_other_names(host: str) -> None:
 
 def test_a_token_is_read_only_if_nobody_else_can(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    assert read_token(None) == ""
+    assert read_tokens(None, "read") == {}
     with pytest.raises(SecretFileError, match=r"http_token_file: .*is not there: make one"):
-        read_token(path)
+        read_tokens(path, "read")
     path.write_text("0123456789abcdef\n")
     path.chmod(0o644)
     with pytest.raises(SecretFileError, match=r"http_token_file: .*open to others \(mode 0644\): chmod 600"):
-        read_token(path)
+        read_tokens(path, "read")
     path.chmod(0o600)
-    assert read_token(path) == "0123456789abcdef"
-    for wrong in ("", "short", "0123456789 abcdef", "0123456789abcdef\nmore", "0123456789abcdeé"):
+    assert read_tokens(path, "read") == {"0123456789abcdef": "read"}
+    assert read_tokens(path, "motion") == {"0123456789abcdef": "motion"}
+    for wrong in (
+        "", "short", "0123456789 abcdef", "0123456789abcdef\nmore", "0123456789abcdeé", "boss 0123456789abcdef",
+        "read", "read 0123456789abcdef x", "0123456789abcdef\nread 0123456789abcdef",
+    ):  # fmt: skip
         path.write_text(wrong)
         with pytest.raises(SecretFileError, match="holds no token"):
-            read_token(path)
+            read_tokens(path, "motion")
+
+
+def test_a_line_may_give_its_token_a_role_but_no_higher_one_than_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.touch(mode=0o600)
+    path.write_text("read 0123456789abcdef\noperate  fedcba9876543210\n0011223344556677\n")
+    roles = {"0123456789abcdef": "read", "fedcba9876543210": "operate", "0011223344556677": "motion"}
+    assert read_tokens(path, "motion") == roles
+    with pytest.raises(SecretFileError, match=r"line 2 has the role operate, and daemon.http_role allows no more than"):
+        read_tokens(path, "read")

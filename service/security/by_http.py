@@ -1,0 +1,47 @@
+"""What may be asked for by HTTP: by the role of who asks, and never more than the configuration grants.
+
+The web process asks this to refuse early, the supervisor to refuse for certain: whatever the web process sends, it gets
+no verb that is not listed here, and none above `daemon.http_role`.
+"""
+
+from __future__ import annotations
+
+from service.control import STOPPING, VERBS, ControlError
+from service.daemon_config import DaemonConfig
+from service.security.roles import ROLES, allows
+
+#: All verbs that are passed on for those who ask by HTTP.  None of them starts a motion or names a file by a path.
+BY_HTTP = frozenset(
+    (
+        "abort", "disarm", "arm", "record", "submit", "reidentify", "cancel", "retry", "rollback", "jobs", "job",
+        "events", "models", "prior",
+    )
+)  # fmt: skip
+
+
+def check_by_http(verb: str, role: str, daemon: DaemonConfig) -> None:
+    """Raise `ControlError` of type "denied" unless who has `role` by HTTP may ask for `verb`.
+
+    Where nobody needs a key, whoever is on this computer may stop an arm: it could by the control socket, too.
+    """
+    if verb not in BY_HTTP:
+        raise ControlError("denied", f"{verb[:80]}: is not to be had by HTTP")
+    if verb in STOPPING and not daemon.keyed:
+        return
+    needed = VERBS[verb].role
+    if role not in ROLES or not allows(role, needed):
+        raise ControlError("denied", f"{verb}: needs the role {needed}, and you have {role[:20] or 'none'}")
+    if not allows(daemon.http_role, needed):
+        raise ControlError("denied", f"{verb}: needs the role {needed}, and daemon.http_role is {daemon.http_role}")
+
+
+def allowed_by_http(role: str, daemon: DaemonConfig) -> list[str]:
+    """Return the verbs that who has `role` may ask for, sorted."""
+    found = []
+    for verb in sorted(BY_HTTP):
+        try:
+            check_by_http(verb, role, daemon)
+        except ControlError:
+            continue
+        found.append(verb)
+    return found

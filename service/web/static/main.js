@@ -1,0 +1,118 @@
+// The frame of the page: which view is shown, whether the daemon is there, and what is wrong.
+
+import { refreshAll } from "./actions.js";
+import { setToken } from "./api.js";
+import { h, mark, say } from "./dom.js";
+import { clock } from "./format.js";
+import { follow, listen, live, look, silence } from "./live.js";
+import { arm } from "./views/arm.js";
+import { events } from "./views/events.js";
+import { fleet } from "./views/fleet.js";
+import { jobs } from "./views/jobs.js";
+import { models } from "./views/models.js";
+import { recordings } from "./views/recordings.js";
+
+const VIEWS = { "": fleet, arm, jobs, models, recordings, events };
+const NAMES = [["", "Fleet"], ["jobs", "Jobs"], ["models", "Models"], ["recordings", "Recordings"], ["events", "Events"]];
+const LOST_S = 3.0; // so long without an answer, and what is shown is old
+
+const content = document.getElementById("content");
+const nav = document.getElementById("nav");
+let leave = () => {};
+
+/** Show the view that the address names: #/arm/NAME/friction. */
+function route() {
+  if (location.hash && !location.hash.startsWith("#/")) return;
+  const words = location.hash.slice(2).split("/").map(decoded);
+  const view = VIEWS[words[0]] ?? fleet;
+  leave();
+  document.getElementById("said").hidden = true;
+  content.replaceChildren();
+  look(view === arm ? words[1] ?? "" : "");
+  leave = view(content, words.slice(1)) ?? (() => {});
+  nav.replaceChildren(
+    ...NAMES.map(([name, text]) => h("a", { href: `#/${name}`, "aria-current": name === words[0] && "page" }, text)),
+  );
+  document.title = `thetad: ${content.querySelector("h1")?.textContent ?? ""}`;
+  refreshAll();
+}
+
+function decoded(word) {
+  try {
+    return decodeURIComponent(word);
+  } catch {
+    return ""; // no name at all
+  }
+}
+
+/** Say whether the daemon is there; what it said last is old if it is not. */
+function showLink() {
+  const lost = !live.connected || silence() > LOST_S;
+  const banner = document.getElementById("lost");
+  const link = document.getElementById("link");
+  if (lost && live.connected) {
+    live.connected = false;
+    refreshAll();
+  }
+  document.body.classList.toggle("lost", lost && live.heard !== null);
+  const needed = live.needsToken;
+  mark(banner, "hidden", lost && (live.heard !== null || needed || silence() < Infinity) ? false : "");
+  if (needed) askForToken(banner);
+  else if (lost && live.heard !== null) {
+    say(banner, `✕ No connection to the daemon. Values are from ${clock(live.heard)}.`);
+  }
+  say(link, lost ? "✕ not connected" : `● connected, ${live.session?.role ?? ""}, ${clock(live.heard)}`);
+}
+
+function askForToken(banner) {
+  const why = banner.querySelector("[data-why]");
+  if (why) {
+    if (live.tokenRefused) say(why, "The daemon does not know that token. ");
+    return;
+  }
+  const field = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "Token" });
+  const send = (event) => {
+    event.preventDefault();
+    live.tokenRefused = false;
+    if (setToken(field.value.trim())) banner.replaceChildren();
+    else say(banner.querySelector("[data-why]"), "That is no token: it has letters, digits and ._~+/=- only. ");
+  };
+  const said = h("span", { "data-why": true }, live.tokenRefused ? "The daemon does not know that token. " : "");
+  banner.replaceChildren("This daemon asks for a token. ", said, h("form", { class: "row", onsubmit: send }, field, h("button", {}, "Sign in")));
+}
+
+function showAlarms() {
+  const { fleet: found } = live;
+  if (!found) return;
+  say(document.getElementById("daemon"), found.name ? ` ${found.name}` : "");
+  const texts = [];
+  if (found.stopping) texts.push("The daemon is stopping.");
+  else if (found.trouble) texts.push(`The daemon: ${found.trouble}.`);
+  for (const each of found.arms) {
+    for (const problem of each.problems) texts.push(`${each.name}: ${problem}`);
+    if (each.drift?.state === "drifted") texts.push(`${each.name}: the estimate has left the active model: ${each.drift.reason}`);
+    if (each.parameters?.invalid) texts.push(`${each.name}: the model does not explain the torque of ${each.parameters.invalid} parameters`);
+    if (each.recorder?.error) texts.push(`${each.name}: recording failed: ${each.recorder.error}`);
+  }
+  if (found.jobs.trouble) texts.push(`Jobs: ${found.jobs.trouble}`);
+  const list = document.getElementById("alarms");
+  const shown = [...list.children].map((each) => each.textContent);
+  const wanted = texts.map((text) => `⚠ ${text}`);
+  if (shown.join("\n") !== wanted.join("\n")) list.replaceChildren(...wanted.map((text) => h("li", {}, text)));
+  list.hidden = texts.length === 0;
+}
+
+listen((changed) => {
+  if (changed.has("fleet")) showAlarms();
+  if (changed.has("link")) {
+    refreshAll();
+    showLink();
+  }
+});
+setInterval(showLink, 500);
+window.addEventListener("hashchange", () => {
+  route();
+  content.focus({ preventScroll: true });
+});
+route();
+follow();

@@ -1,0 +1,96 @@
+// How the source is: counters of frames, the state of the bus, and how regular its cycle is.
+
+import { bar, h, pairs, table } from "../dom.js";
+import { age, listen, live } from "../live.js";
+
+const COUNTS = {
+  frames: "frames", dropped: "dropped", timeouts: "time-outs", lost_cycles: "lost cycles", overruns: "late cycles of the bus",
+  recoveries: "recoveries", reconnects: "reconnections", unanswered_exchanges: "unanswered", stale_answers: "late answers",
+  wkc_errors: "working counter errors", emergencies: "emergencies", mailbox_errors: "mailbox errors", clock_steps: "jumps of the clock",
+  clock_drift_ppm: "clock drift [ppm]",
+};
+
+const OLD_S = 3.0; // a rate so old is none
+
+function duration(us) {
+  return us < 1000 ? `${us} µs` : `${us / 1000} ms`;
+}
+
+/** Counts of durations as a table with bars; long bars are drawn by their logarithm, for rare ones matter. */
+function histogram(caption, found) {
+  const [whole, body] = table(caption, [["up to"], ["count", "number"], ["share, logarithmic"]]);
+  const most = Math.max(...found.counts, 1);
+  found.counts.forEach((count, k) => {
+    if (!count) return;
+    const bound = k < found.bounds_us.length ? duration(found.bounds_us[k]) : `more (longest ${duration(Math.round(found.max_us))})`;
+    const share = Math.log10(1 + count) / Math.log10(1 + most);
+    body.append(h("tr", {}, h("th", { scope: "row" }, bound), h("td", { class: "number" }, count), h("td", {}, bar(share))));
+  });
+  return whole;
+}
+
+function driveRow(drive) {
+  const good = drive.enabled || !drive.dropped_out;
+  return h(
+    "tr", {}, h("th", { scope: "row" }, drive.joint ?? drive.axis ?? ""), h("td", {}, drive.state ?? ""),
+    h("td", {}, h("span", { class: good ? "good" : "bad" }, drive.enabled ? "● on" : drive.dropped_out ? "✕ dropped out" : "○ off")),
+    h("td", { class: "number" }, drive.error_code ? `0x${drive.error_code.toString(16)}` : "–"),
+  );
+}
+
+export function bus(place) {
+  const health = h("div");
+  const drives = h("div");
+  const jitter = h("div");
+  place.append(h("h2", {}, "Source"), health, drives, h("h2", {}, "Timing"), jitter);
+  const show = () => {
+    const found = live.sections.bus;
+    if (!found) return;
+    const { acquisition, estimator } = found;
+    const source = acquisition.source ?? {};
+    const counts = Object.entries(COUNTS).flatMap(([key, text]) => {
+      const value = source[key] ?? acquisition[key];
+      return typeof value === "number" ? [[text, Number.isInteger(value) ? value : value.toFixed(2)]] : [];
+    });
+    health.replaceChildren(
+      pairs([
+        ["state", acquisition.state ?? "–"],
+        source.state && ["bus", `${source.state === "operational" ? "●" : "⚠"} ${source.state}`],
+        source.enable_failure && ["drives", `✕ ${source.enable_failure}`],
+        ["rate", found.rate_hz && age(found.at.acquisition) < OLD_S ? `${found.rate_hz.toFixed(1)} frames/s` : "–"],
+        ...counts,
+        ["lost on the way to the estimator", estimator.lost ?? "–"],
+        ["unusable frames", estimator.unusable ?? "–"],
+      ]),
+    );
+    drives.replaceChildren();
+    if (source.drives?.length) {
+      const [whole, body] = table("Drives", [["joint"], ["state"], ["on"], ["error", "number"]]);
+      body.append(...source.drives.map(driveRow));
+      drives.append(whole);
+    }
+    const { loop } = acquisition;
+    const parts = [];
+    if (loop) {
+      const count = loop.period.counts.reduce((sum, each) => sum + each, 0);
+      const mean = count ? loop.period.sum_us / count : 0;
+      parts.push(
+        h("p", {}, `The cycle is to take ${duration(loop.nominal_us)}. Mean ${mean.toFixed(1)} µs, longest ${duration(Math.round(loop.period.max_us))}, ${loop.overruns} turns too long, of ${count}.`),
+        h("div", { class: "charts" }, histogram("Period of the loop (jitter)", loop.period), histogram("Work of one turn", loop.execution)),
+      );
+    } else parts.push(h("p", { class: "faint" }, "This source has no cycle to keep."));
+    const timing = source.timing ?? {};
+    if (Object.keys(timing).length) {
+      const [whole, body] = table("The bus itself [µs]", [["of"], ["median", "number"], ["99 %", "number"], ["99.9 %", "number"], ["longest", "number"]]);
+      for (const [name, each] of Object.entries(timing)) {
+        const cells = ["p50_us", "p99_us", "p999_us", "max_us"].map((key) => h("td", { class: "number" }, each[key]?.toFixed(1) ?? "–"));
+        body.append(h("tr", {}, h("th", { scope: "row" }, name.replace("_", " ")), cells));
+      }
+      parts.push(whole);
+    }
+    if (found.latency) parts.push(histogram("From a frame to the estimate that it renews", found.latency));
+    jitter.replaceChildren(...parts);
+  };
+  show();
+  return listen((changed) => changed.has("bus") && show());
+}

@@ -1,0 +1,39 @@
+// What happened, newest first.
+
+import { choice, h, table } from "../dom.js";
+import { when } from "../format.js";
+import { listen, live } from "../live.js";
+import { poll } from "../lists.js";
+
+const EVERY_MS = 1000;
+const BAD = /failed|invalid|ended|fault|drift|stopped|missing|salvaged/;
+
+export function events(content) {
+  const filter = h("div", { class: "row" });
+  const [whole, body] = table("Newest first", [["time"], ["arm"], ["event"], ["what happened"]]);
+  content.append(h("h1", {}, "Events"), filter, h("div", { class: "live" }, whole));
+  let all = [];
+  let arm = "";
+  const show = () => {
+    body.replaceChildren(...all.filter((each) => !arm || each.arm === arm).map((each) => h(
+      "tr", { "data-event": each.kind }, h("td", {}, when(each.time)), h("td", {}, each.arm ?? ""),
+      h("th", { scope: "row" }, `${BAD.test(each.kind) ? "⚠ " : ""}${each.kind.replaceAll("_", " ")}`),
+      h("td", {}, each.job === null ? each.text : [h("a", { href: `#/jobs/${each.job}` }, `job ${each.job}`), ` ${each.text}`]),
+    )));
+  };
+  const choose = () => {
+    if (filter.firstChild || !live.session) return;
+    const arms = [["", "all"], ...live.session.arms.map((name) => [name, name])];
+    filter.append(h("label", {}, "Arm", choice("arm", arms, "", (value) => { arm = value; show(); })));
+  };
+  choose();
+  const end = listen(choose);
+  const stop = poll("/api/events", EVERY_MS, (found) => {
+    all = [...found.events].reverse();
+    show();
+  });
+  return () => {
+    end();
+    stop();
+  };
+}
