@@ -23,6 +23,7 @@ import numpy as np
 from mcap.writer import CompressionType, Writer
 
 from drivers.frame import CHANNELS
+from drivers.joint_states import JOINT_STATES, JOINT_STATES_SCHEMA, STATE_FIELDS, joint_states
 from drivers.recording_data import Recording
 from drivers.recording_format import RecordingExistsError, RecordingFormatError, RecordingWriteError
 from drivers.whole_file import whole_file
@@ -35,8 +36,6 @@ SUFFIXES: dict[Form, str] = {"ros2": ".ros2.mcap", "foxglove": ".foxglove.mcap",
 
 _LIBRARY = "thetad"
 _BILLION = 1_000_000_000
-#: Channels of a recording, by the field of a joint state.
-_FIELDS = {"position": "q", "velocity": "dq", "effort": "tau"}
 _ROS2_DEFINITION = """\
 std_msgs/Header header
 string[] name
@@ -52,26 +51,6 @@ MSG: builtin_interfaces/Time
 int32 sec
 uint32 nanosec
 """
-_FOXGLOVE_SCHEMA = {
-    "title": "foxglove.JointStates",
-    "description": "The state of a set of joints at one time",
-    "type": "object",
-    "properties": {
-        "timestamp": {
-            "type": "object",
-            "title": "time",
-            "properties": {"sec": {"type": "integer", "minimum": 0}, "nsec": {"type": "integer", "minimum": 0}},
-        },
-        "joints": {
-            "type": "array",
-            "items": {
-                "title": "foxglove.JointState",
-                "type": "object",
-                "properties": {"name": {"type": "string"}, **{name: {"type": "number"} for name in _FIELDS}},
-            },
-        },
-    },
-}
 
 
 def export_recording(recording: Recording, path: Path, form: Form, replace: bool = False) -> None:
@@ -100,6 +79,12 @@ def usable(recording: Recording, channel: str) -> FloatArray | None:
     if values is None or recording.valid is None:
         return values
     return np.where(recording.valid, values, np.nan)
+
+
+def ros_name(robot: str) -> str:
+    """Return an arm's name as a part of a ROS name: `_` for what that may not hold, and a letter at the beginning."""
+    token = re.sub(r"[^A-Za-z0-9_]", "_", robot)
+    return token if token[0].isalpha() else f"arm_{token}"
 
 
 def joint_state_cdr(t_ns: int, frame_id: str, names: tuple[str, ...], fields: tuple[FloatArray, ...]) -> bytes:
@@ -132,7 +117,7 @@ def _string(out: bytearray, text: str) -> None:
 def _messages(recording: Recording) -> Iterator[tuple[int, int, list[FloatArray]]]:
     """Yield time [ns], count, and position, velocity and effort of each sample; (0,) for what was not measured."""
     none = np.empty((recording.samples, 0))
-    fields = [none if (values := usable(recording, name)) is None else values for name in _FIELDS.values()]
+    fields = [none if (values := usable(recording, name)) is None else values for name in STATE_FIELDS.values()]
     for k, (t_ns, seq) in enumerate(zip(recording.t_ns.tolist(), recording.seq.tolist(), strict=True)):
         yield t_ns, seq, [of_joints[k] for of_joints in fields]
 
@@ -143,8 +128,7 @@ def _ros2(recording: Recording, stream: BinaryIO) -> None:
         raise RecordingFormatError(
             f"{recording.path}: {last} ns is later than ROS 2 can tell; export as foxglove or csv"
         )
-    token = re.sub(r"[^A-Za-z0-9_]", "_", recording.robot)
-    topic = f"/{token if token[0].isalpha() else 'arm_' + token}/joint_states"
+    topic = f"/{ros_name(recording.robot)}/joint_states"
     writer = _writer(stream, "ros2")
     schema = writer.register_schema("sensor_msgs/msg/JointState", "ros2msg", _ROS2_DEFINITION.encode())
     channel = writer.register_channel(topic, "cdr", schema)
@@ -156,17 +140,12 @@ def _ros2(recording: Recording, stream: BinaryIO) -> None:
 
 def _foxglove(recording: Recording, stream: BinaryIO) -> None:
     writer = _writer(stream, "")
-    schema = writer.register_schema("foxglove.JointStates", "jsonschema", json.dumps(_FOXGLOVE_SCHEMA).encode())
+    definition = json.dumps(JOINT_STATES_SCHEMA).encode()
+    schema = writer.register_schema(JOINT_STATES, "jsonschema", definition)
     channel = writer.register_channel(f"{recording.robot}/joint_states", "json", schema)
     for t_ns, seq, values in _messages(recording):
-        joints: list[dict[str, Any]] = [{"name": name} for name in recording.joint_names]
-        for field, of_joints in zip(_FIELDS, values, strict=True):
-            for joint, value in zip(joints, of_joints.tolist(), strict=False):  # (0,): was not measured
-                if value == value:
-                    joint[field] = value
-        sec, nsec = divmod(t_ns, _BILLION)
-        data = json.dumps({"timestamp": {"sec": sec, "nsec": nsec}, "joints": joints}).encode()
-        writer.add_message(channel, t_ns, data, t_ns, seq & 0xFFFFFFFF)
+        message = joint_states(t_ns, recording.joint_names, [field.tolist() for field in values])
+        writer.add_message(channel, t_ns, json.dumps(message).encode(), t_ns, seq & 0xFFFFFFFF)
     writer.finish()
 
 

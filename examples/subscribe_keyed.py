@@ -1,5 +1,6 @@
 """Print live estimates of a daemon that asks for a key: python subscribe_keyed.py KEY_FILE [ENDPOINT] [ARM]."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,11 +8,10 @@ import msgpack
 import zmq
 
 path, endpoint, arm = sys.argv[1:] + ["tcp://127.0.0.1:9871", "demo"][len(sys.argv) - 2 :]
-lines = [line.partition("=") for line in Path(path).read_text().splitlines()]
-key = {name.strip(): value.strip(' "').encode() for name, _, value in lines}
+key = dict(re.findall(rb'^ *([a-z-]+) *= *"(.*)"', Path(path).read_bytes(), re.MULTILINE))
 socket = zmq.Context().socket(zmq.SUB)
-socket.curve_serverkey, socket.curve_publickey = key["server-key"], key["public-key"]
-socket.curve_secretkey = key["secret-key"]
+socket.curve_serverkey, socket.curve_publickey = key[b"server-key"], key[b"public-key"]
+socket.curve_secretkey = key[b"secret-key"]
 socket.connect(endpoint)
 socket.subscribe(f"{arm}/estimate")
 while True:

@@ -22,7 +22,7 @@ Importing this module loads neither numba nor any estimator.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,8 +119,8 @@ class Subscriber(Connection):
 
     Parameters
     ----------
-    endpoint : str
-        Such as `client.ESTIMATES`; whether anything is there shows only when messages come.
+    endpoint : str or sequence of str
+        Such as `client.ESTIMATES`, or several of one daemon; whether anything is there shows only when messages come.
     topics : iterable of str
         `<arm>/<kind>`, or an empty text for everything.
     timeout_s : float
@@ -139,7 +139,7 @@ class Subscriber(Connection):
 
     def __init__(
         self,
-        endpoint: str,
+        endpoint: str | Sequence[str],
         topics: Iterable[str],
         timeout_s: float = 5.0,
         queue: int = 20_000,
@@ -151,7 +151,11 @@ class Subscriber(Connection):
         options: list[tuple[int, int | bytes]] = [(zmq.RCVHWM, queue), (zmq.MAXMSGSIZE, MAX_MESSAGE)]
         options += [(zmq.RECONNECT_IVL, 50), (zmq.RECONNECT_IVL_MAX, 500)]
         options += [(zmq.SUBSCRIBE, topic.encode()) for topic in topics]
-        super().__init__(zmq.SUB, endpoint, key, tuple(options))
+        first, *others = [endpoint] if isinstance(endpoint, str) else endpoint
+        super().__init__(zmq.SUB, first, key, tuple(options))
+        for other in others:
+            self._connect(other)
+            self.endpoint += f", {other}"
 
     def receive(self, timeout_s: float | None = None) -> Message:
         """Return the next message.

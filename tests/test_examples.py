@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -25,6 +26,7 @@ LINES = 3
 PATTERNS = {
     "subscribe_plain.py": r" *[\d.]+ s  frames \d+  lost 0  theta \[.*\]",
     "subscribe_client.py": r" *[\d.]+ s  age [\d.]+ ms  lost 0  (\w+ = [-\de.+]+ ± [\de.+-]+(, )?)*",
+    "subscribe_torque.py": r"[\d.]+ s  measured -?[\d.]+ N\*m  predicted -?[\d.]+ N\*m",
 }
 #: And of those for Node.js, which prints a list without brackets.
 NODE_PATTERN = r" *[\d.]+ s  frames \d+  lost 0  theta [-\de.,+]+"
@@ -113,9 +115,11 @@ def test_those_for_node_are_short_and_need_two_packages() -> None:
         assert set(re.findall(r'^import .* from "(.*)";$', code, re.MULTILINE)) <= {"@msgpack/msgpack", "zeromq"} | own
 
 
-def test_the_plain_one_is_short_and_needs_two_packages() -> None:
-    code = (EXAMPLES / "subscribe_plain.py").read_text(encoding="utf-8").split('"""', 2)[2]
-    lines = [line for line in code.splitlines() if line.strip()]
-    assert sum(not line.startswith(("import", "from")) for line in lines) <= 10
+@pytest.mark.parametrize("name", ["subscribe_plain.py", "subscribe_torque.py", "subscribe_keyed.py"])
+def test_those_without_thetad_are_short_and_need_two_packages(name: str) -> None:
+    code = (EXAMPLES / name).read_text(encoding="utf-8")
+    statements = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
+    lines = [node for node in statements[1:] if not isinstance(node, (ast.Import, ast.ImportFrom))]  # but the docstring
+    assert len(lines) <= 10
     imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
-    assert imported <= {"sys", "zmq", "msgpack"}
+    assert imported <= {"re", "sys", "pathlib", "zmq", "msgpack"}

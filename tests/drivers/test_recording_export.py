@@ -116,6 +116,68 @@ def test_foxglove_reads_joint_states(recording: Recording, tmp_path: Path) -> No
             }
 
 
+#: Fields of `foxglove.JointStates` and their types, as the Foxglove SDK's JSON schema of that name has them.
+JOINT_STATES = {
+    "timestamp": {"sec": "integer", "nsec": "integer"},
+    "joints": {
+        "name": "string",
+        "position": "number",
+        "velocity": "number",
+        "acceleration": "number",
+        "effort": "number",
+    },
+}
+
+
+def test_the_schema_is_that_of_foxglove(recording: Recording, tmp_path: Path) -> None:
+    """Foxglove knows the message by the schema's name, and takes its fields by theirs."""
+    export_recording(recording, tmp_path / "out.mcap", "foxglove")
+    with (tmp_path / "out.mcap").open("rb") as stream:
+        summary = make_reader(stream).get_summary()
+    assert summary is not None
+    (schema,) = summary.schemas.values()
+    described = json.loads(schema.data)
+    assert (described["title"], described["type"]) == ("foxglove.JointStates", "object")
+    assert set(described["required"]) == set(described["properties"]) == set(JOINT_STATES)
+    stamp, joints = described["properties"]["timestamp"], described["properties"]["joints"]
+    assert (stamp["type"], joints["type"], joints["items"]["type"]) == ("object", "array", "object")
+    for found, known in ((stamp, JOINT_STATES["timestamp"]), (joints["items"], JOINT_STATES["joints"])):
+        assert {name: entry["type"] for name, entry in found["properties"].items()}.items() <= known.items()
+    assert joints["items"]["required"] == ["name"]
+
+
+@pytest.mark.parametrize("form", [None, "ros2", "foxglove"])
+def test_viewers_find_all_they_ask_for_in_the_summary(form: Any, recording: Recording, tmp_path: Path) -> None:
+    """PlotJuggler and Foxglove read the end of a file first: counts, each channel's encoding and schema, the index.
+
+    PlotJuggler takes no file whose summary is missing, nor a channel without a schema, and has parsers named `json`
+    and `cdr`; its JSON knows neither NaN nor infinity.
+    """
+    path = recording.path
+    if form is not None:
+        path = tmp_path / "out.mcap"
+        export_recording(recording, path, form)
+    assert path is not None
+    data = path.read_bytes()
+    assert data[:8] == data[-8:] == b"\x89MCAP0\r\n"
+    with path.open("rb") as stream:
+        summary = make_reader(stream, validate_crcs=True).get_summary()
+        assert summary is not None
+        assert summary.statistics is not None
+        (channel,) = summary.channels.values()
+        assert summary.statistics.channel_message_counts == {channel.id: SAMPLES}
+        schema = summary.schemas[channel.schema_id]
+        assert schema.id != 0
+        assert (channel.message_encoding, schema.encoding) in {("json", "jsonschema"), ("cdr", "ros2msg")}
+        assert sum(sum(index.message_index_offsets.values()) > 0 for index in summary.chunk_indexes) >= 1
+        assert {index.compression for index in summary.chunk_indexes} == {"zstd"}
+        for _, _, message in make_reader(stream).iter_messages():
+            if channel.message_encoding == "json":
+                assert isinstance(json.loads(message.data, parse_constant=pytest.fail), dict)
+            else:
+                assert message.data[:4] == b"\x00\x01\x00\x00"  # CDR, little endian
+
+
 def test_table_holds_every_bit(recording: Recording, tmp_path: Path) -> None:
     export_recording(recording, tmp_path / "out.csv", "csv")
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:

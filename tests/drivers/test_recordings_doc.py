@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ from drivers.importing import load_data
 from drivers.mapping import load_mapping, parse_mapping
 from drivers.recording import read_recording
 from drivers.units import UNITS
-from tests.console import check_page
+from tests.console import check_page, surroundings
 
 FILE = Path(__file__).parents[2] / "docs/recordings.md"
 PAGE = FILE.read_text()
@@ -29,8 +27,7 @@ def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     Path("pick.csv").write_text(blocks("csv")[0])
     Path("pick.toml").write_text(blocks("toml")[0])
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    check_page(FILE, tmp_path, {**os.environ, "PATH": programs})
+    check_page(FILE, tmp_path, surroundings())
     recording = read_recording("pick.mcap")
     np.testing.assert_allclose(recording.channels["q"][0], [0.0, np.pi / 4])
     np.testing.assert_allclose(recording.channels["tau"][0], [100 * 0.11 * 1.204, 80 * 0.09 * 0.300])

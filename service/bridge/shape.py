@@ -1,0 +1,216 @@
+"""A daemon's messages as a viewer shows them: with names and bounds, fewer a second, and no numbers that mean nothing.
+
+Nothing here knows a socket or a viewer: messages go in, and what is to be shown comes out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivers.frame import CHANNELS
+from drivers.joint_states import joint_states_of, timestamp
+from drivers.recording_format import RecordingMeta
+from service.bridge.decimation import Decimation
+from service.bridge.schemas import Stream, arm_streams, frame_streams, plain_stream
+from service.plain import plain
+from service.wire import BELIEVED, BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage
+
+#: Half width of a 95 % interval in standard deviations.
+_Z_95 = 1.959964
+#: Levels of Foxglove's log, and the events that are more than news.
+_INFO, _WARNING = 2, 3
+_WARNINGS = ("drift", "invalid", "temperature_missing", "temperature_outside", "change", "sensor_fault", "ambiguous")
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """One message for a viewer: its topic, and a map of plain values for JSON."""
+
+    topic: str
+    content: dict[str, Any]
+
+
+@dataclass
+class _Arm:
+    """What is known of an arm; names count only while their sender has not been started again."""
+
+    frames: RecordingMeta | None = None
+    frames_epoch: int = 0
+    names: dict[str, Any] = field(default_factory=dict)
+    names_epoch: int = 0
+    others: set[str] = field(default_factory=set)  # topics of messages that go on as they are
+
+
+class Shaper:
+    """Turns messages into what a viewer shows.
+
+    Parameters
+    ----------
+    rate_hz : float
+        At most so many frames, torques and estimates a second of each arm, on their own clock.
+
+    Attributes
+    ----------
+    counts : Counter
+        Messages by kind; `early`, those before the names that they need; `unusable`, those whose content contradicts
+        them.
+    fresh : list of Stream
+        Streams that are new, or whose schema is; whoever shows them takes them off the list.
+    """
+
+    def __init__(self, rate_hz: float) -> None:
+        self.counts: Counter[str] = Counter()
+        self.fresh: list[Stream] = []
+        self._decimation = Decimation(rate_hz)
+        self._arms: dict[str, _Arm] = {}
+
+    @property
+    def arms(self) -> list[str]:
+        """The arms that were heard."""
+        return list(self._arms)
+
+    @property
+    def left_out(self) -> int:
+        """Messages that were more than `rate_hz`."""
+        return self._decimation.left_out
+
+    def take(self, message: Message) -> list[Shaped]:
+        """Take in a message, and return what is to be shown for it."""
+        try:
+            return self._take(message)
+        except (KeyError, TypeError, ValueError):  # of another version: it must not end a bridge for all others
+            self.counts["unusable"] += 1
+            return []
+
+    def _take(self, message: Message) -> list[Shaped]:
+        arm = self._arms.get(message.arm)
+        if arm is None:
+            arm = self._arms[message.arm] = _Arm()
+            self.fresh += arm_streams(message.arm)
+        if isinstance(message, FrameMessage):
+            self.counts["frame"] += 1
+            return self._frame(message, arm)
+        if isinstance(message, EstimateMessage):
+            self.counts["estimate"] += 1
+            return self._estimate(message, arm)
+        if isinstance(message, TorqueMessage):
+            self.counts["torque"] += 1
+            return self._torque(message)
+        self.counts[message.kind] += 1
+        if message.kind == "meta":
+            self._meta(message, arm)
+        elif message.kind == "event":
+            return _event(message)
+        elif message.kind in ("status", "elastic"):
+            return self._plain(message, arm)
+        return []
+
+    def _meta(self, message: BodyMessage, arm: _Arm) -> None:
+        body, envelope = message.body, message.envelope
+        if envelope.src == "estimator":
+            arm.names, arm.names_epoch = body, envelope.epoch
+            return
+        if envelope.src != "acquisition":
+            return
+        meta = RecordingMeta(
+            message.arm,
+            tuple(body["joint_names"]),
+            tuple(body["joint_units"]),
+            body["rate_hz"],
+            envelope.clock,
+        )
+        arm.frames_epoch = envelope.epoch
+        if meta != arm.frames:
+            arm.frames = meta
+            self.fresh += frame_streams(meta)
+
+    def _frame(self, message: FrameMessage, arm: _Arm) -> list[Shaped]:
+        meta, envelope, frame = arm.frames, message.envelope, message.frame
+        if meta is None or arm.frames_epoch != envelope.epoch:
+            self.counts["early"] += 1
+            return []
+        if not self._passes(message, "frame"):
+            return []
+        content = _when(envelope)
+        content["t_host_ns"] = frame.t_host_ns
+        for name in (*CHANNELS, "status_word", "valid"):
+            values = getattr(frame, name)
+            if values is not None:
+                content[name] = plain(values)
+        states = joint_states_of(frame, meta.joint_names)
+        return [Shaped(meta.topic, content), Shaped(f"{message.arm}/joint_states", states)]
+
+    def _torque(self, message: TorqueMessage) -> list[Shaped]:
+        if not self._passes(message, "torque"):
+            return []
+        content = {name: plain(getattr(message, name)) for name in ("measured", "predicted", "residual")}
+        return [Shaped(f"{message.arm}/torque", _when(message.envelope) | content)]
+
+    def _estimate(self, message: EstimateMessage, arm: _Arm) -> list[Shaped]:
+        if arm.names_epoch != message.envelope.epoch or arm.names.get("hash") != message.hash:
+            self.counts["early"] += 1
+            return []
+        if not self._passes(message, "estimate"):
+            return []
+        names = arm.names
+        parameters = [
+            _parameter(message, k, name, unit)
+            for k, (name, unit) in enumerate(zip(names["parameters"], names["units"], strict=True))
+        ]
+        joints = [
+            {"name": name, "lam": message.lam[j], "innovation": message.innovation[j], "sigma": message.sigma[j]}
+            for j, name in enumerate(names["joints"])
+        ]
+        counts = {name: getattr(message, name) for name in ("frames", "used", "masked", "lost", "resets")}
+        content = {"parameters": parameters, "joints": joints, "delay_s": message.delay_s, **counts}
+        return [Shaped(f"{message.arm}/estimate", _when(message.envelope) | plain(content) | {"hash": message.hash})]
+
+    def _plain(self, message: BodyMessage, arm: _Arm) -> list[Shaped]:
+        stream = plain_stream(message.arm, message.kind, message.envelope.src)
+        if stream.topic not in arm.others:
+            arm.others.add(stream.topic)
+            self.fresh.append(stream)
+        return [Shaped(stream.topic, _when(message.envelope) | plain(message.body))]
+
+    def _passes(self, message: Message, kind: str) -> bool:
+        envelope = message.envelope
+        return self._decimation.passes((message.arm, kind), envelope.epoch, envelope.t_ns)
+
+
+def _when(envelope: Envelope) -> dict[str, Any]:
+    return {"t": envelope.t_ns * 1e-9, "t_ns": envelope.t_ns, "seq": envelope.seq}
+
+
+def _parameter(message: EstimateMessage, k: int, name: str, unit: str) -> dict[str, Any]:
+    """Return one parameter; what the data do not support has no number."""
+    value, std = float(message.theta[k]), float(message.std[k])
+    if message.status[k] not in BELIEVED:
+        value = std = math.nan
+    return {
+        "name": name,
+        "unit": unit,
+        "value": value,
+        "lower": value - _Z_95 * std,
+        "upper": value + _Z_95 * std,
+        "std": std,
+        "validated": message.validated[k],
+        "status": message.status[k],
+        "excited": bool(message.excited[k]),
+    }
+
+
+def _event(message: BodyMessage) -> list[Shaped]:
+    """Return an event twice: with all of its data, and as a line of Foxglove's log."""
+    envelope, body = message.envelope, plain(message.body)
+    line = {
+        "timestamp": timestamp(envelope.t_ns),
+        "level": _WARNING if body["event"] in _WARNINGS else _INFO,
+        "message": body["text"],
+        "name": f"{message.arm} {body['event']}",
+        "file": envelope.src,
+        "line": 0,
+    }
+    return [Shaped(f"{message.arm}/event", _when(envelope) | body), Shaped(f"{message.arm}/log", line)]
