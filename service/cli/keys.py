@@ -66,14 +66,19 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _directory(arguments: argparse.Namespace) -> Path:
-    """Return the directory of keys that the command is about."""
-    if arguments.keys is not None:
-        return Path(arguments.keys).absolute()
-    if arguments.config is None:
-        raise CliError("whose keys? Give the daemon's configuration (-c FILE) or its directory of keys (--keys DIR)")
+    """Return the directory of keys that the command is about, and say who else could replace it."""
     from service.config import load_config
+    from service.security.files import risk
 
-    return load_config(arguments.config, needs_key=False).keys_dir
+    if arguments.keys is not None:
+        directory = Path(arguments.keys).absolute()
+    elif arguments.config is None:
+        raise CliError("whose keys? Give the daemon's configuration (-c FILE) or its directory of keys (--keys DIR)")
+    else:
+        directory = load_config(arguments.config, needs_key=False).keys_dir
+    if said := risk(directory):
+        fail(said)
+    return directory
 
 
 def run_new(arguments: argparse.Namespace) -> int:

@@ -48,11 +48,13 @@ def is_key(text: str) -> bool:
 
 
 def new_pair() -> KeyPair:
-    """Make a new pair of keys."""
+    """Make a new pair of keys; none of them begins with a hyphen, which commands would take for an option."""
     import zmq
 
-    public, secret = zmq.curve_keypair()
-    return KeyPair(public.decode(), secret.decode())
+    while True:
+        public, secret = zmq.curve_keypair()
+        if not (public.startswith(b"-") or secret.startswith(b"-")):
+            return KeyPair(public.decode(), secret.decode())
 
 
 def write_pair(path: Path, pair: KeyPair, about: str, server: str | None = None) -> None:
@@ -86,11 +88,14 @@ def server_pair(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> 
     path = keys_dir / SERVER_KEY
     try:
         text = read_secret(path)
-        check_directory(keys_dir)
+    except SecretFileError:
+        check_directory(keys_dir)  # which knows more of why it cannot be read
+        raise
     except FileNotFoundError as error:
         raise KeyFileError(
             f"{path}: there is no key of the server: make one with `thetad keys new --server`"
         ) from error
+    check_directory(keys_dir)
     return _pair(path, _entries(path, text))
 
 

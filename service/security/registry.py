@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +21,8 @@ from service.security.keys import is_key
 from service.security.roles import Role
 
 CLIENTS = "clients.json"
+MOST_CLIENTS = 10_000  # those that were revoked included: they stay, so that their keys are not let in again
+_MOST_BYTES = 1 << 22  # as much as so many clients take, with the longest names
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 
 
@@ -51,7 +53,7 @@ class Client(_Table):
 
 class _File(_Table):
     version: Literal[1] = 1
-    clients: Annotated[tuple[Client, ...], Field(max_length=10_000)] = ()
+    clients: Annotated[tuple[Client, ...], Field(max_length=MOST_CLIENTS)] = ()
 
     @field_validator("clients")
     @classmethod
@@ -95,9 +97,11 @@ class Registry:
         with self._changing() as clients:
             for other in clients:
                 if other.public_key == public_key:
-                    raise RegistryError(f"{name}: this key is that of {other.name!r} already")
+                    raise RegistryError(f"{name}: {_known(other)}")
                 if other.name == name and other.revoked is None:
                     raise RegistryError(f"{name}: there is such a client: revoke it first, or choose another name")
+            if len(clients) >= MOST_CLIENTS:
+                raise RegistryError(f"{self.path}: {_full(clients)}")
             try:
                 client = Client(name=name, role=role, public_key=public_key, created=_now())
             except ValidationError as error:
@@ -138,7 +142,7 @@ class Registry:
 
     def _read(self) -> tuple[Client, ...]:
         try:
-            text = read_secret(self.path)
+            text = read_secret(self.path, most_bytes=_MOST_BYTES)
         except FileNotFoundError:
             return ()
         check_directory(self.path.parent)
@@ -165,6 +169,21 @@ class Registry:
             sync_folder(self.path.parent)  # or a power cut would let a client in again that has been revoked
         except OSError as error:
             raise RegistryError(f"{self.path}: {error.strerror}") from error
+
+
+def _known(client: Client) -> str:
+    if client.revoked is not None:
+        return f"this key was that of {client.name!r} and is revoked, which is for good: make new keys"
+    return f"this key is that of {client.name!r} already: for another role, revoke that client and make new keys"
+
+
+def _full(clients: Sequence[Client]) -> str:
+    revoked = sum(client.revoked is not None for client in clients)
+    first = "" if revoked else "revoke clients that are gone, then "
+    return (
+        f"holds {len(clients)} clients, {revoked} of them revoked, and no more: {first}take entries with a time at "
+        '"revoked" out of the file, which keeps its mode 0600; their keys are unknown then, and not let in either'
+    )
 
 
 def _now() -> str:

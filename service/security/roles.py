@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 Role: TypeAlias = Literal["read", "operate", "motion", "admin"]
+#: Those that there are by HTTP.
+HttpRole: TypeAlias = Literal["read", "operate", "motion"]
 #: From the least to the most.
 ROLES: tuple[Role, ...] = ("read", "operate", "motion", "admin")
 

@@ -21,7 +21,7 @@ from tests.security.desk import LONG_S, Desk
 
 #: Written down a second time, for a change of what a role may do is a change of what people rely on.
 EXPECTED: dict[Role, set[str]] = {
-    "read": {"ping", "status", "validity", "jobs", "job", "events", "models", "robot"},
+    "read": {"ping", "status", "validity", "jobs", "job", "events", "models", "robot", "prior"},
     "operate": {
         "disable", "disarm", "abort", "snapshot", "reset_estimator", "guiding_model", "set_aside", "record", "submit",
         "reidentify", "cancel", "retry", "rollback",

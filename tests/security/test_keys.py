@@ -13,7 +13,7 @@ import zmq.auth
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.security.files import SecretFileError, check_directory, make_directory, read_secret, write_new
+from service.security.files import SecretFileError, check_directory, make_directory, read_secret, risk, write_new
 from service.security.keys import (
     SERVER_KEY,
     KeyFileError,
@@ -26,8 +26,9 @@ from service.security.keys import (
     write_pair,
     write_public,
 )
-from service.security.registry import CLIENTS, Registry, RegistryError
+from service.security.registry import CLIENTS, MOST_CLIENTS, Registry, RegistryError
 from service.security.roles import ROLES, allows
+from service.security.way import invoking_user, way
 
 
 def mode(path: Path) -> int:
@@ -102,7 +103,111 @@ def test_a_directory_that_others_may_use_is_refused(keys: Path, others: int) -> 
         make_directory(keys)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("others", [0o777, 0o775, 0o757, 0o722])
+def test_a_directory_below_one_that_others_may_write_to_is_refused(tmp_path: Path, others: int) -> None:
+    """They could put another directory of keys in its place; with the sticky bit they cannot."""
+    keys = tmp_path / "open" / "between" / "keys"
+    make_directory(keys)
+    write_pair(keys / SERVER_KEY, new_pair(), "about")
+    (tmp_path / "open").chmod(others)
+    with pytest.raises(SecretFileError, match=f"/open: is open to others .mode {others:04o}.: chmod go-w"):
+        server_pair(keys, {})
+    (tmp_path / "link").symlink_to(keys)
+    with pytest.raises(SecretFileError, match="chmod go-w"):
+        Registry(tmp_path / "link").add("anna", "read", new_pair().public)
+    (tmp_path / "open").chmod(others | stat.S_ISVTX)
+    server_pair(keys, {})
+    (tmp_path / "open").chmod(0o755)
+    Registry(tmp_path / "link").add("anna", "read", new_pair().public)
+
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+MALLORY = 12345
+
+
+@root_only
+def test_a_link_that_somebody_else_can_replace_is_refused(keys: Path) -> None:
+    """Where it leads now is as it should be; where it leads tomorrow is up to whoever may change it."""
+    write_pair(keys / SERVER_KEY, new_pair(), "about")
+    for name, mode, owner in (
+        ("shared", 0o1777, 0),
+        ("closed", 0o755, 0),
+        ("open", 0o775, 0),
+        ("other", 0o755, MALLORY),
+    ):
+        (keys.parent / name).mkdir()
+        (keys.parent / name / "link").symlink_to(Path("..", "keys"))
+        os.chown(keys.parent / name, owner, -1)
+        (keys.parent / name).chmod(mode)
+    shared, closed, opened, other = (keys.parent / name / "link" for name in ("shared", "closed", "open", "other"))
+    for link in (shared, closed):
+        server_pair(link, {})
+        os.lchown(link, MALLORY, -1)
+    server_pair(closed, {})  # its owner may not write into the directory that it is in
+    for link, words in (
+        (shared, f"the link {shared} on the way to it belongs to user {MALLORY}"),
+        (opened, f"{opened.parent}: is open to others .mode 0775.: chmod go-w"),
+        (other, f"the directory {other.parent} on the way to it belongs to user {MALLORY}"),
+    ):
+        with pytest.raises(SecretFileError, match=words):
+            server_pair(link, {})
+        (keys.parent / "there").symlink_to(link)  # the same at second hand
+        with pytest.raises(SecretFileError, match=words):
+            Registry(keys.parent / "there").add("anna", "read", new_pair().public)
+        (keys.parent / "there").unlink()
+
+
+def test_links_that_lead_nowhere_are_refused(keys: Path) -> None:
+    (keys.parent / "round").symlink_to("about")
+    (keys.parent / "about").symlink_to("round")
+    with pytest.raises(SecretFileError, match="Too many levels of symbolic links"):
+        check_directory(keys.parent / "about")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        list(way(keys.parent / "about"))
+    (keys.parent / "up").symlink_to(keys / "..")
+    places = [step.place for step in way(keys.parent / "up" / "keys" / ".." / "keys")]
+    assert places[-4:] == [keys.parent, keys, keys, keys]  # where it really leads, not as it is written
+    assert keys.parent / "up" in places
+
+
+@root_only
+def test_who_has_started_it_by_sudo_is_told_of_not_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys in a user's own folder, and a daemon of root's: the program is that user's too."""
+    home = keys.parent / "home"
+    home.mkdir(mode=0o755)
+    make_directory(home / "keys")
+    write_pair(home / "keys" / SERVER_KEY, new_pair(), "about")
+    os.chown(home, MALLORY, -1)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert risk(home / "keys") == ""
+    for uid in ("", "0", "54321", "x", "\u0661"):
+        monkeypatch.setenv("SUDO_UID", uid)
+        with pytest.raises(SecretFileError, match=f"belongs to user {MALLORY}.*name one as daemon.keys_dir that root"):
+            server_pair(home / "keys", {})
+    monkeypatch.setenv("SUDO_UID", str(MALLORY))
+    server_pair(home / "keys", {})
+    assert risk(keys) == ""
+    for path in (home / "keys", home / "to" / "come"):
+        assert f"user {MALLORY}, who has started this by sudo, owns {home}" in risk(path)
+    home.chmod(0o775)
+    with pytest.raises(SecretFileError, match="chmod go-w"):
+        server_pair(home / "keys", {})
+    home.chmod(0o755)
+    os.chown(home / "keys", MALLORY, -1)
+    with pytest.raises(SecretFileError, match=f"must belong to root: run this as user {MALLORY}, or chown root"):
+        server_pair(home / "keys", {})
+    os.seteuid(MALLORY)  # who is not root has not been made so by sudo
+    try:
+        assert invoking_user() is None
+    finally:
+        os.seteuid(0)
+
+
+def test_no_key_looks_like_an_option_of_a_command() -> None:
+    assert not any(key.startswith("-") for _ in range(500) for key in (new_pair().public, new_pair().secret))
+
+
+@root_only
 def test_what_belongs_to_somebody_else_is_refused(keys: Path) -> None:
     write_pair(keys / SERVER_KEY, new_pair(), "about")
     os.chown(keys / SERVER_KEY, 12345, -1)
@@ -219,9 +324,13 @@ def test_clients_come_and_go(keys: Path) -> None:
     assert found.revoked is not None
     assert daemon.find(new_pair().public) is None
     registry.add("anna", "read", new_pair().public)  # the name is free again, the key is not
-    with pytest.raises(RegistryError, match="this key is that of 'anna' already"):
+    with pytest.raises(RegistryError, match="this key was that of 'anna' and is revoked, which is for good"):
         registry.add("anna2", "read", anna)
+    with pytest.raises(RegistryError, match="this key is that of 'ben' already: for another role, revoke that client"):
+        registry.add("ben", "admin", ben)
     assert [client.name for client in daemon.clients()] == ["anna", "ben", "anna"]
+    registry.revoke("ben")  # as was advised
+    registry.add("ben", "admin", new_pair().public)
 
 
 def test_changes_that_are_refused_change_nothing(keys: Path) -> None:
@@ -263,6 +372,34 @@ def test_a_registry_that_contradicts_itself_tells_nobody_apart(keys: Path, chang
             registry.find(key)
     (keys / CLIENTS).write_text(good)
     assert registry.find(key) is not None
+
+
+def test_a_registry_is_full_before_it_cannot_be_read_any_more(keys: Path) -> None:
+    """As many clients as there may be are found, with the longest names; one more is refused and changes nothing."""
+    last = new_pair().public
+    distinct = (f"{number:040d}" for number in range(MOST_CLIENTS - 1))
+    entry: dict[str, str | None] = {"role": "operate", "created": "2026-01-01T00:00:00+00:00"}
+    entry["revoked"] = entry["created"]
+    clients = [{"name": "n" * 64, "public_key": key, **entry} for key in (*distinct, last)]
+    (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients}, indent=2))
+    (keys / CLIENTS).chmod(0o600)
+    registry = Registry(keys)
+    assert registry.find(last) is not None
+    before = (keys / CLIENTS).read_bytes()
+    words = f"clients.json: holds {MOST_CLIENTS} clients, {MOST_CLIENTS} of them revoked, and no more: take entries"
+    with pytest.raises(RegistryError, match=words):
+        registry.add("anna", "read", new_pair().public)
+    assert (keys / CLIENTS).read_bytes() == before
+    (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients[:-1]}))  # as was advised: the last is out
+    anna = new_pair().public
+    registry.add("anna", "read", anna)
+    assert registry.find(anna) is not None
+    assert registry.find(last) is None  # unknown, and so not let in
+    entry["revoked"] = None
+    clients = [{"name": f"n{number}", "public_key": f"{number:040d}", **entry} for number in range(MOST_CLIENTS)]
+    (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients}))
+    with pytest.raises(RegistryError, match="0 of them revoked, and no more: revoke clients that are gone, then take"):
+        registry.add("ben", "read", new_pair().public)
 
 
 def test_a_registry_that_others_may_change_is_refused_until_it_is_closed(keys: Path) -> None:

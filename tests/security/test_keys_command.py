@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -28,7 +29,8 @@ kind = "sim"
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Configuration of a daemon that others may reach."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    for name in ("CREDENTIALS_DIRECTORY", "SUDO_UID"):
+        monkeypatch.delenv(name, raising=False)
     path = tmp_path / "site.toml"
     path.write_text(CONFIG)
     return path
@@ -45,6 +47,38 @@ def test_a_daemon_that_others_may_reach_needs_a_key(site: Path) -> None:
     (config.keys_dir / "server.key").chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         load_config(site)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("key", ["keys_dir", "state_dir"])
+def test_a_configured_link_that_somebody_else_can_replace_is_refused(site: Path, key: str) -> None:
+    """The configuration keeps links on the way to keys, for whoever may change one decides which keys these are."""
+    shared, place = site.parent / "shared", site.parent / "place"
+    place.mkdir(mode=0o700)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(place)
+    site.write_text(CONFIG.replace('state_dir = "state"', f'{key} = "shared/link"'))
+    assert thetad("keys", "new", "--server", "-c", site).code == 0
+    keys = shared / "link" if key == "keys_dir" else shared / "link" / "keys"
+    assert load_config(site).keys_dir == keys
+    os.lchown(shared / "link", 12345, -1)
+    with pytest.raises(ConfigError, match=f"the link {shared / 'link'} on the way to it belongs to user 12345"):
+        load_config(site)
+    thetad("keys", "new", "anna", "-c", site).refused("belongs to user 12345")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_under_sudo_it_says_whose_directory_that_is(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(site.parent, 12345, -1)
+    thetad("keys", "new", "--server", "-c", site).refused("belongs to user 12345")
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert not (site.parent / "state").exists()
+    done = thetad("keys", "new", "--server", "-c", site, "--json")
+    assert done.code == 0
+    assert done.json["server"] is True
+    assert f"user 12345, who has started this by sudo, owns {site.parent}" in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_loopback_needs_none_unless_it_is_asked_for(site: Path) -> None:

@@ -105,6 +105,15 @@ def test_whoever_has_none_is_refused_on_every_port(site: Site) -> None:
                 stream.receive(SOME_S)
 
 
+def test_a_bridge_uses_the_key_as_other_commands_do(site: Site) -> None:
+    endpoints = [f"--{name}={site.daemon.endpoints[name]}" for name in ("frames", "estimates")]
+    arguments = ("bridge", "foxglove", *endpoints, "--port", 0, "--seconds", SHORT_S, "--json")
+    assert thetad(*arguments, "--key", site.key("bert")).json["frames"] > 0
+    found = thetad(*arguments)
+    assert found.code == 2
+    assert "asks for a key" in found.err
+
+
 def test_a_subscriber_that_is_revoked_is_cut_off_and_the_others_come_back(site: Site) -> None:
     with (
         site.control(site.key("carl")) as control,
@@ -218,7 +227,7 @@ def test_commands_take_a_key(site: Site, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_example_subscribes_with_two_packages(site: Site) -> None:
     example = ROOT / "examples" / "subscribe_keyed.py"
     code = example.read_text(encoding="utf-8")
-    assert set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)) <= {"sys", "pathlib", "zmq", "msgpack"}
+    assert set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)) <= {"re", "sys", "pathlib", "zmq", "msgpack"}
     prints_estimates([sys.executable, "-u", example], site, "mara")
 
 
