@@ -8,6 +8,7 @@ each also subscribes to a topic that marks it, which the publishing socket sees.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import time
 from typing import Any, Literal
@@ -31,10 +32,11 @@ from service.control import ControlError
 from service.feed import marker
 from service.loop_statistics import LoopStatistics
 from service.motion import MotionPlayer
-from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, readable
+from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, SourceError, readable
 from service.realtime import RealtimeConfig, apply_realtime
 from service.run_requests import RunRequests, make_runs, refusing
 from service.sources import check_source, load_arm_robot, make_driver
+from service.torque_range import Clipped, TorqueRange
 from service.wire import BodyMessage, Envelope, encode, encode_frame, topic
 
 State = Literal["held", "waiting", "running", "ended"]
@@ -47,6 +49,10 @@ READ_S = 0.1
 STOP_S = 1.5  # for a run to come to rest when the daemon stops; then drives stop by their own ramps
 _GRACE_S = 0.5  # after the longest start, before it is broken off
 MAX_CONTROL = 512  # bytes that a subscriber may send
+#: What the operating system refuses at one moment and grants at another.
+_PASSING = frozenset(
+    (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY)
+)
 
 
 class Acquisition:
@@ -81,8 +87,10 @@ class Acquisition:
         try:
             self.driver.open()
         except DriverError as error:
-            # Trying again by itself helps a bus that was there before, not one that never was.
-            raise FatalError(str(error)) from error
+            # Trying again by itself helps a bus that was there before, not one that never was.  A later start may find
+            # one that is powered by then, or a disk that can be read; a recording, or what is simulated, is no other.
+            later = self.keeps_cycle or may_pass(error)
+            raise (SourceError if later else FatalError)(str(error)) from error
         try:
             self.info = self.driver.info
             check_source(arm, model, self.info)
@@ -122,6 +130,7 @@ class Acquisition:
         self.robot = model.name
         self.joint_names = [joint.name for joint in model.joints]
         self.state: State = "held" if arm.hold else "waiting"
+        self.torque_range = None if arm.torque_range is None else TorqueRange(arm.torque_range, model)
         self.required = {marker("estimator")} | ({marker("recorder")} if arm.recorder else set())
         self.present: set[bytes] = set()
         self.frames = 0
@@ -255,6 +264,11 @@ class Acquisition:
         return not (player.state == "ended" and self._stops_at_end)
 
     def _publish_frame(self, frame: JointFrame) -> None:
+        if self.torque_range is not None:
+            # Only here: `frame` has been judged by what moves the arm, and stays what the driver gave.
+            frame, clipped = self.torque_range.marked(frame)
+            for one in clipped:
+                self._tell_clipped(one)
         parts = encode_frame(self._topic, "acquisition", self.child.epoch, self.info.clock, frame)
         self._time = (frame.t_bus_ns, frame.t_host_ns)
         if not self.info.lossless:
@@ -264,6 +278,17 @@ class Acquisition:
             self.dropped += 1
             return
         self.frames += 1
+
+    def _tell_clipped(self, clipped: Clipped) -> None:
+        name, unit = self.joint_names[clipped.joint], "N*m" if self.units[clipped.joint] == "rad" else "N"
+        data = {"torque": clipped.torque, "limit": clipped.limit, "frames": clipped.frames}
+        self.child.event("torque_clipped", clipped.text(name, unit), joint=name, **data)
+
+    def _clipping(self) -> list[str]:
+        """Names of the joints whose torque is at the end of its range now."""
+        if self.torque_range is None:
+            return []
+        return [self.joint_names[joint] for joint in self.torque_range.lasting(time.monotonic_ns())]
 
     def _send_patiently(self, parts: list[bytes]) -> bool:
         """Send when every consumer has room; False if they stall for too long, and at once while they still do."""
@@ -309,6 +334,7 @@ class Acquisition:
         self.child.serve(self._handlers)
         if self.child.beat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
+            info["clipping"] = self._clipping()
             if self.player is not None:
                 info |= {"motion": self.player.state, "motion_s": self.player.time_s}
             if self.runs is not None:
@@ -411,6 +437,9 @@ class Acquisition:
         if not self.info.lossless:  # a source that waits for others has no cycle to keep
             skipped = status.get("source", {}).get("overruns")  # told by a loop of the driver's own
             status["loop"] = self.loop.report() | ({} if skipped is None else {"overruns": skipped})
+        if self.torque_range is not None:
+            status["clipped"] = self.torque_range.counts.tolist()
+            status["clipping"] = self._clipping()
         if self.player is not None:
             status["motion"] = {"state": self.player.state, "reason": self.player.reason}
         if self.runs is not None:
@@ -445,3 +474,13 @@ def main(child: Child) -> None:
         acquisition.run()
     finally:
         acquisition.close()
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the disk or the computer was not able to at the moment."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _PASSING:
+            return True
+        cause = cause.__cause__
+    return False

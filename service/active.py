@@ -350,6 +350,11 @@ class ActiveModel:
         self.tell(f"temperature_{found['state']}", found["reason"] or "temperatures are known again", found)
 
     @property
+    def settled(self) -> bool:
+        """Whether no sudden change of the arm is being explained, and no sensor is known to be faulty."""
+        return self.change.status != "classifying" and not self.change.report()["sensor_faults"]
+
+    @property
     def theta(self) -> FloatArray | None:
         """(p,) parameters of the active model; None without one."""
         return self._theta

@@ -18,6 +18,7 @@ FIRST_DELAY_S = 0.1  # before the first restart; doubled for each further failur
 LAST_DELAY_S = 10.0
 MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
 STEADY_S = 30.0  # so long without a failure, and the delay starts anew
+TELL_NS = 60_000_000_000  # between two lines of the log about what a process says that cannot be read
 
 
 @dataclass
@@ -38,8 +39,12 @@ class Managed:
     promised_ns: int | None = None  # by when it is to be ready, by its own word
     otherwise: str = ""  # why it is not, if it is not
     words: str = ""  # why this run is ending, as far as it is known
+    killed: bool = False  # it has been, and may take a while to end
     last_error: str = ""  # why the last run ended
     info: dict[str, Any] = field(default_factory=dict)
+    unreadable: int = 0  # messages that were none, of all runs
+    unreadable_why: str = ""  # of the last one
+    next_tell_ns: int = 0
 
     @property
     def name(self) -> str:
@@ -71,7 +76,7 @@ class Managed:
         self.state = "starting"
         self.started_ns = now_ns
         self.info = {}
-        self.words = ""
+        self.words, self.killed = "", False
         self.promised_ns = None
 
     def on_ready(self, now_ns: int) -> None:
@@ -79,6 +84,15 @@ class Managed:
         self.state = "ready"
         self.promised_ns = None
         self.ready_ns = self.beat_ns = now_ns
+
+    def count_unreadable(self, now_ns: int, reason: str) -> int:
+        """Count a message that cannot be read; returns how many there were if that is to be told now, else 0."""
+        self.unreadable += 1
+        self.unreadable_why = reason
+        if now_ns < self.next_tell_ns:
+            return 0
+        self.next_tell_ns = now_ns + TELL_NS
+        return self.unreadable
 
     def on_exit(self, now_ns: int) -> int:
         """Reap the process and plan its next start; returns its exit code."""
@@ -113,6 +127,7 @@ class Managed:
             "state": self.state,
             "restarts": self.restarts,
             "last_error": self.last_error,
+            "unreadable": self.unreadable,
             "silent_s": (now_ns - self.beat_ns) * 1e-9 if self.state == "ready" else None,
             "info": self.info,
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
-import ipaddress
 import json
 import os
 import tomllib
@@ -16,11 +15,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from drivers.ads.config import AdsConfig, AxisTable
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from service.daemon_config import DaemonConfig
 from service.elastic_config import ElasticConfig
 from service.guiding_config import UNABLE, GuidingConfig
 from service.jobs.config import JobsConfig, ReidentifyConfig
@@ -58,74 +66,8 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-Port = Annotated[int, Field(ge=0, le=65535)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Speed = Literal["max"] | Annotated[float, Field(gt=0.0, le=1000.0)]
-
-
-class DaemonConfig(_Table):
-    """The table `[daemon]`."""
-
-    name: str = Field("thetad", pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")
-    state_dir: Path | None = None  # None: below the user's state directory
-    runtime_dir: Path | None = None  # private sockets; None: below the user's runtime directory
-    bind: str = "127.0.0.1"  # an IPv4 address; beyond loopback only with keys
-    require_keys: bool = False  # also on loopback: encrypt, and let in clients with a key alone
-    requests_per_s: float = Field(200.0, ge=1.0, le=1e6)  # of a client with a key; twice as many at once
-    keys_dir: Path | None = None  # the server's key and the clients'; None: keys/ in the state directory
-    frames_port: Port = 9870  # 0: any free port, printed when ready
-    estimates_port: Port = 9871
-    control_port: Port = 9873
-    http: bool | None = None  # answer HTTP; None: unless clients need a key, and there is no token
-    http_port: Port = 9874
-    http_token_file: Path | None = None  # its token is asked of whoever asks by HTTP
-    exit_at_end: bool = False  # stop when every source has ended and every frame is worked off
-    hang_s: float = Field(10.0, ge=1.0, le=600.0)  # a process silent for so long is killed and restarted
-    start_s: float = Field(300.0, ge=1.0, le=3600.0)  # longest time to become ready, with compilation
-    memory_mb: float = Field(1000.0, ge=100.0)  # of what clients talk to: the gateway, and the control socket
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-    @field_validator("bind")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        try:
-            return str(ipaddress.IPv4Address(value))
-        except ValueError:
-            raise ValueError(
-                f"{value!r} is no IPv4 address: give a loopback one (127.x.x.x), or, with keys, one of this "
-                "computer's, or 0.0.0.0 for all of them"
-            ) from None
-
-    @property
-    def keyed(self) -> bool:
-        """Whether the public sockets are encrypted, and only clients with a key are let in."""
-        return self.require_keys or not ipaddress.IPv4Address(self.bind).is_loopback
-
-    @property
-    def serves_http(self) -> bool:
-        """Whether HTTP is answered: by default where nobody needs a key, or whoever asks has a token."""
-        return self.http if self.http is not None else not self.keyed or self.http_token_file is not None
-
-    @property
-    def http_bind(self) -> str:
-        """Address of HTTP: loopback always, for nothing is encrypted."""
-        return self.bind if ipaddress.IPv4Address(self.bind).is_loopback else "127.0.0.1"
-
-    @model_validator(mode="after")
-    def _distinct_ports(self) -> DaemonConfig:
-        ports = [self.frames_port, self.estimates_port, self.control_port]
-        ports = [port for port in [*ports, *([self.http_port] if self.serves_http else [])] if port]
-        if len(set(ports)) < len(ports):
-            raise ValueError("frames_port, estimates_port, control_port and http_port must differ")
-        return self
-
-    @model_validator(mode="after")
-    def _http_needs_a_token(self) -> DaemonConfig:
-        if self.http and self.keyed and self.http_token_file is None:
-            raise ValueError(
-                "http: clients of this daemon need a key, and HTTP knows none: name a file with a token in "
-                "http_token_file, or leave http out"
-            )
-        return self
 
 
 class ReplayConfig(_Table):
@@ -212,6 +154,7 @@ class ArmConfig(_Table):
     safety: SafetyConfig = SafetyConfig()  # limits of runs, see service.safety_config
     guiding: GuidingConfig | None = None  # None: it is not guided by hand
     realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
+    torque_range: tuple[Positive, ...] | None = None  # of each joint, see service.torque_range
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
     elastic: tuple[ElasticConfig, ...] = ()  # joints whose springs are estimated beside it
     publish: PublishConfig = PublishConfig()
@@ -265,7 +208,7 @@ class ArmConfig(_Table):
 
 
 class Config(_Table):
-    """A whole configuration file, its paths resolved."""
+    """A whole configuration file, its paths absolute and, but for `keys_dir`, without links."""
 
     daemon: DaemonConfig = DaemonConfig()
     jobs: JobsConfig = JobsConfig()
@@ -303,14 +246,17 @@ class Config(_Table):
         """Directory of everything that outlives the daemon."""
         if self.daemon.state_dir is not None:
             return self.daemon.state_dir
-        home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         # Without links, as a configured one is: jobs name their inputs so, and files that they need are known by name.
-        return (Path(home) / "thetad" / self.daemon.name).resolve()
+        return self._usual_state_dir().resolve()
+
+    def _usual_state_dir(self) -> Path:
+        home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return Path(home) / "thetad" / self.daemon.name
 
     @property
     def keys_dir(self) -> Path:
-        """Directory of the server's key and of the registry of clients."""
-        return self.daemon.keys_dir or self.state_dir / "keys"
+        """Directory of the server's key and of the registry of clients, links and all: who may change one is judged."""
+        return self.daemon.keys_dir or (self.daemon.state_dir or self._usual_state_dir()) / "keys"
 
     def recording_dir(self, arm: ArmConfig) -> Path:
         """Directory that recordings of `arm` go to."""
@@ -482,12 +428,12 @@ def _resolve(config: Config, base: Path) -> Config:
         if arm.recorder is not None:
             update["recorder"] = arm.recorder.model_copy(update={"directory": absolute(arm.recorder.directory)})
         arms.append(arm.model_copy(update=update))
-    daemon = config.daemon.model_copy(
-        update={
-            key: absolute(getattr(config.daemon, key))
-            for key in ("state_dir", "runtime_dir", "keys_dir", "http_token_file")
-        }
-    )
+    places = {key: absolute(getattr(config.daemon, key)) for key in ("state_dir", "runtime_dir", "http_token_file")}
+    keys_dir = config.daemon.keys_dir
+    if keys_dir is None and config.daemon.state_dir is not None:
+        keys_dir = config.daemon.state_dir / "keys"
+    places["keys_dir"] = None if keys_dir is None else (base / keys_dir.expanduser()).absolute()  # links are judged
+    daemon = config.daemon.model_copy(update=places)
     folders = None if config.jobs.folders is None else tuple(absolute(folder) for folder in config.jobs.folders)
     jobs = config.jobs.model_copy(update={"folders": folders})
     return config.model_copy(update={"daemon": daemon, "jobs": jobs, "arm": tuple(arms), "base": base})

@@ -109,6 +109,7 @@ VERBS: Mapping[str, Verb] = {
         "which model is active, and what speaks against it, or against a given one",
         ("theta", "constants", "robot", "name", "temperatures", "started"),
     ),
+    "prior": Verb("estimator", "read", "parameters and friction by the robot's description, beside the estimate"),
     "set_aside": Verb("estimator", "operate", "write the last seconds of frames to a file", ("seconds", "path")),
     "record": Verb("recorder", "operate", "start or stop recording", ("action", "owner"), True),
     "submit": Verb(

@@ -89,6 +89,13 @@ class Connection:
             self._poller = zmq.Poller()
             self._poller.register(self._socket, zmq.POLLIN)
             self._poller.register(self._monitor, zmq.POLLIN)
+        except zmq.ZMQError as error:
+            self.close()
+            raise ClientError(f"{endpoint}: cannot connect: {error.strerror}") from error
+        self._connect(endpoint)
+
+    def _connect(self, endpoint: str) -> None:
+        try:
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
             self.close()

@@ -22,6 +22,7 @@ from service.log import Log
 from service.process import readable, resident_mb
 from service.security.access import Access
 from service.security.authenticator import Authenticator, protect
+from service.security.files import risk
 from service.security.keys import KeyPair, server_pair
 from service.security.registry import Registry
 from service.wire import MAX_REQUEST, WireError
@@ -78,6 +79,8 @@ class ControlSocket:
         self._pair: KeyPair | None = None
         if self._daemon.keyed:
             self._pair = server_pair(config.keys_dir)
+            if said := risk(config.keys_dir):
+                log.warning("keys_could_be_replaced", reason=said)
             self._registry = Registry(config.keys_dir)
             self._access = Access(self._registry, self._daemon.requests_per_s, log)
             self._authenticator = self._authenticate()

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from service.config import Config, load_config
-from service.directories import AlreadyRunningError
-from service.gateway import PortTakenError
 from service.process import die_with_parent, is_own
 from service.supervisor import Supervisor
 
@@ -41,8 +39,11 @@ def serve(config: Config) -> None:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for a failed start: 3 if something is in use, 2 if the configuration is wrong."""
-    return EXIT_UNAVAILABLE if isinstance(error, (AlreadyRunningError, PortTakenError)) else EXIT_INPUT
+    """Return the exit code for a failed start.
+
+    It is 3 if something is in use or not there, so that a later start may succeed, and 2 if the configuration is wrong.
+    """
+    return EXIT_UNAVAILABLE if getattr(error, "again", False) else EXIT_INPUT
 
 
 def main() -> int:

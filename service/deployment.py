@@ -17,8 +17,8 @@ from typing import Literal
 
 from service.files import write_bytes
 
-#: `kept`: it is there, and is the user's own.
-FileState = Literal["new", "same", "changed", "kept"]
+#: `kept`: it is there, and is the user's own; `obsolete`: an earlier version's, under a name no longer used.
+FileState = Literal["new", "same", "changed", "kept", "obsolete"]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "deploy"
 #: What the files of `deploy/` are written for.
@@ -39,6 +39,8 @@ _BUS_FILES = {
     "network/90-thetad.conf": "/etc/NetworkManager/conf.d/90-thetad.conf",
     "network/05-thetad.network": "/etc/systemd/network/05-thetad.network",
 }
+#: What earlier versions have put in place for a bus, under names that are no longer used.
+_OBSOLETE = ("/etc/systemd/network/10-thetad.network",)
 #: Folders that the unit hides from the daemon (ProtectHome=, PrivateTmp=).
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 _USER = "thetad"  # of the unit
@@ -58,7 +60,7 @@ class DeployError(RuntimeError):
 class PlannedFile:
     """A file and where it goes; `target` is as the host will see it, without the root folder."""
 
-    source: str  # in deploy/
+    source: str  # in deploy/; empty of one that is obsolete
     target: Path
     content: str
     state: FileState
@@ -75,7 +77,10 @@ class Plan:
     hindrances: tuple[str, ...]  # why it may not be done; empty: it may
 
     def apply(self) -> None:
-        """Write the files and run the commands; a file that had been changed stays beside the new one as `NAME.old`.
+        """Write the files and run the commands.
+
+        A file that had been changed stays beside the new one as `NAME.old`, or with a number behind if there is such a
+        file already, and so does an obsolete one.
 
         Raises
         ------
@@ -84,8 +89,8 @@ class Plan:
         """
         for file in self.files:
             path = below(self.root, file.target)
-            if file.state == "changed":
-                os.replace(path, path.with_name(f"{path.name}.old"))
+            if file.state in ("changed", "obsolete"):
+                os.replace(path, _aside(path))
             if file.state in ("new", "changed"):
                 write_bytes(path, file.content.encode(), 0o644)  # whatever root's umask is: the service reads them
         for command in self.commands:
@@ -141,8 +146,20 @@ def make_plan(
             raise DeployError(f"{shipped / source}: is missing; install from a clone of the repository") from error
         content = _filled(source, text, prefix, interface)
         files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
+    if interface is not None:
+        there = (Path(target) for target in _OBSOLETE if below(root, Path(target)).is_file())
+        files += [PlannedFile("", target, "", "obsolete") for target in there]
     commands = _commands(root, interface, running)
     return Plan(root, prefix, tuple(files), commands, _hindrances(root, prefix, files, force))
+
+
+def _aside(path: Path) -> Path:
+    """Return a name beside `path` for what is there now, which no file has yet."""
+    number, name = 1, path.with_name(f"{path.name}.old")
+    while os.path.lexists(name):
+        number += 1
+        name = path.with_name(f"{path.name}.old.{number}")
+    return name
 
 
 def escaped(name: str) -> str:

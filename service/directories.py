@@ -15,6 +15,14 @@ from service.process import ROLES, Runtime
 class AlreadyRunningError(RuntimeError):
     """Another daemon uses the same state directory."""
 
+    again = True
+
+
+class DirectoryError(ConfigError):
+    """A directory cannot be used at the moment: its disk may be full, or not mounted yet."""
+
+    again = True
+
 
 class StateLock:
     """Holds the state directory for one daemon; the kernel lets go of it when the process ends."""
@@ -24,7 +32,7 @@ class StateLock:
             directory.mkdir(parents=True, exist_ok=True)
             self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ConfigError(f"daemon.state_dir: {directory}: cannot be used: {error.strerror}") from error
+            raise DirectoryError(f"daemon.state_dir: {directory}: cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -66,7 +74,7 @@ def make_runtime(config: Config) -> Runtime:
             shutil.rmtree(directory)
         directory.mkdir(mode=0o700)
     except OSError as error:
-        raise ConfigError(f"daemon.runtime_dir: {parent}: cannot be used: {error.strerror}") from error
+        raise DirectoryError(f"daemon.runtime_dir: {parent}: cannot be used: {error.strerror}") from error
     longest = max(len(arm.name) for arm in config.arm) + 1 + max(len(role) for role in ROLES)
     if len(os.fsencode(directory)) + 1 + longest > MAX_SOCKET_PATH:
         shutil.rmtree(directory)

@@ -21,11 +21,13 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
 from rt_core.types import BoolArray, FloatArray
 from service.active import ActiveModel, SavedModel
+from service.breakaway import BreakawayTracking
 from service.control import ControlError
 from service.elastic_tracking import elastic_tracking
 from service.feed import FrameFeed
 from service.guiding_source import GuidingSource
 from service.loop_statistics import LATENCY_NS, Durations
+from service.prior_source import PriorSource
 from service.process import Child, Handler, resident_mb
 from service.sources import load_arm_robot, online_settings
 from service.state import FILE_NAME, StateError, StateWriter, load_state, set_aside
@@ -87,6 +89,7 @@ class Estimation:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
         self.active = ActiveModel(self.estimator, robot, self._on_event)
+        self.breakaway = BreakawayTracking(self.estimator, lambda: self.active.settled, self._on_event)
         self.resumed, saved = self._resume()
         resets = int(self.estimator.report().resets)
         self.active.start(self.arm.model, saved)  # after the state, which brings constants of its own
@@ -114,6 +117,7 @@ class Estimation:
             "activate": self._on_activate,
             "set_aside": self._on_set_aside,
             **GuidingSource(self.arm, self.active).handlers,
+            **PriorSource(self.estimator).handlers,
         }
         self._next_report_ns = self._next_tick_ns = 0
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
@@ -142,6 +146,7 @@ class Estimation:
         if restart is not None:
             self.estimator.mark_gap(restart)
             self.elastic.mark_gap()
+            self.breakaway.mark_gap()
             self.window.clear()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
             self._renewed = False  # by a frame from before: the outage is no latency
@@ -160,6 +165,7 @@ class Estimation:
             return
         t_ns = frame.t_bus_ns
         q, tau, valid, dq = values
+        self.breakaway.push(frame, q, tau, masked=guided)
         temperature = frame.temperature
         if temperature is not None and len(temperature) != len(q):
             temperature = None
@@ -286,13 +292,14 @@ class Estimation:
             "unusable": self.unusable,
             "save_error": self._writer.error,
             **self.active.status(),
+            "breakaway": self.breakaway.document(),
             **self.feed.counts(),
         }
 
     def _report(self) -> None:
         self.active.watch_temperature()
         source = {key: value for key, value in self.feed.meta.items() if key not in self.meta}
-        self._publish("meta", {**source, **self.meta})
+        self._publish("meta", {**source, **self.meta, "breakaway": self.breakaway.meta})
         self._publish("status", self._status())
         steps = max(1, self._steps)
         self._publish(
@@ -329,6 +336,7 @@ class Estimation:
             self.child.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
             return False, None
         self.elastic.restore(state, self._on_elastic_ignored)
+        self.breakaway.restore(state, self._on_breakaway_ignored)
         self.feed.resume(*position)
         self.child.log.info("state_resumed", path=str(self.path), source_epoch=position[0], next_seq=position[1])
         return True, saved
@@ -336,10 +344,14 @@ class Estimation:
     def _state(self) -> dict[str, Any]:
         epoch, expected = self.feed.position
         models = self.estimator.state() | self.active.state() | self.elastic.state()
+        models |= self.breakaway.state()
         return {**models, "feed_epoch": epoch, "feed_expected": expected}
 
     def _on_elastic_ignored(self, joint: str, reason: str) -> None:
         self.child.log.warning("elastic_state_ignored", joint=joint, reason=reason)
+
+    def _on_breakaway_ignored(self, reason: str) -> None:
+        self.child.log.warning("breakaway_state_ignored", reason=reason)
 
     def _save_now(self) -> None:
         self._writer.save(self._state())
@@ -375,6 +387,7 @@ class Estimation:
             "resets": report.resets,
             "temperatures": None if temperatures is None else temperatures.plain,
             "elastic": self.elastic.documents(),
+            "breakaway": self.breakaway.document(),
             "meta": self.meta,
             "source": self.feed.meta,
             "path": str(self.path),
@@ -383,6 +396,7 @@ class Estimation:
     def _on_reset(self, args: dict[str, Any]) -> dict[str, Any]:
         self.estimator.reset()
         self.elastic.reset()
+        self.breakaway.reset()
         self._save_now()  # or a restart would bring back what was to be forgotten
         self._next_estimate_ns = self._next_torque_ns = _NEVER
         self.child.log.info("estimator_reset")

@@ -28,6 +28,8 @@ BIND_S = 3.0  # a predecessor that was killed may still hold the port for a mome
 class PortTakenError(ConfigError):
     """A port that the configuration names is in use."""
 
+    again = True
+
 
 class RevokedError(RuntimeError):
     """A client that is connected has been revoked: only an end of the process hangs up on it."""

@@ -26,6 +26,7 @@ from service.config import ArmConfig, Config, ConfigError
 from service.control import ControlError
 from service.log import Log, configure, get_log
 from service.plain import shortened
+from service.scheduling import place
 from service.usage import usage
 from service.wire import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 
@@ -60,6 +61,12 @@ Answer: TypeAlias = Callable[[Mapping[str, Any] | None, ControlError | None], No
 
 class FatalError(Exception):
     """A child cannot do its work as configured; the daemon does not start."""
+
+
+class SourceError(FatalError):
+    """An arm's bus or controller cannot be opened; at a later start it may be there."""
+
+    again = True
 
 
 @dataclass(frozen=True)
@@ -199,10 +206,13 @@ class Child:
         """Answer the request `id` of the supervisor with an error; a text that repeats what was given is shortened."""
         self._send({"type": "reply", "id": id, "error": {"type": error.type, "message": shortened(error.message)}})
 
-    def ask(self, verb: str, args: Mapping[str, Any], then: Answer) -> None:
-        """Make a request of another process of this daemon; `then` is called by `serve` when the answer comes."""
+    def ask(self, verb: str, args: Mapping[str, Any], then: Answer, role: str = "") -> None:
+        """Make a request of another process of this daemon; `then` is called by `serve` when the answer comes.
+
+        `role` is that of who wants it, for a process that asks for others.
+        """
         self._asked[self._next_ask] = then
-        self._send({"type": "ask", "id": self._next_ask, "verb": verb, "args": dict(args)})
+        self._send({"type": "ask", "id": self._next_ask, "verb": verb, "args": dict(args), "role": role})
         self._next_ask += 1
 
     def _on_answer(self, message: Mapping[str, Any]) -> None:
@@ -228,9 +238,12 @@ class Child:
     def _on_term(self, _signal: int, _frame: FrameType | None) -> None:
         self.stopping = True
 
-    def failed(self, message: str, *, fatal: bool) -> None:
-        """Tell the supervisor why this process ends; `fatal` if it cannot work as configured."""
-        self._send({"type": "fatal" if fatal else "crash", "message": message})
+    def failed(self, message: str, *, fatal: bool, again: bool) -> None:
+        """Tell the supervisor why this process ends.
+
+        `fatal` if it cannot work as configured; `again` if it may all the same when the daemon is started later.
+        """
+        self._send({"type": "fatal" if fatal else "crash", "message": message, "again": again})
 
     def close(self) -> None:
         """Close the sockets, each with its own linger; what was sent to the supervisor still leaves."""
@@ -282,6 +295,7 @@ def run_child() -> None:
     arguments = parser.parse_args()
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
+    place(arguments.role)  # before there are threads, which inherit it
     child = Child(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
     code = 0
     try:
@@ -292,7 +306,7 @@ def run_child() -> None:
             child.log.error("failed", reason=str(error))
         else:
             child.log.exception("crashed")
-        child.failed(str(error) or type(error).__name__, fatal=code == 2)
+        child.failed(str(error) or type(error).__name__, fatal=code == 2, again=getattr(error, "again", False))
     finally:
         child.close()
     child.log.info("ended", code=code)

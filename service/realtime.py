@@ -1,4 +1,4 @@
-"""What keeps a 1 kHz loop on time: scheduling policy, a processor of its own, locked memory, no garbage collection.
+"""What keeps a 1 kHz loop on time: scheduling policy, a processor of its own, locked memory, processors that are awake.
 
 Each of them is asked for by `[arm.realtime]` and granted by the system or not.  A process that is refused one works on
 without it and says so once; nothing here makes a late cycle wrong, only more frequent.
@@ -10,10 +10,15 @@ import ctypes
 import gc
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
+#: What is written here, the longest time that a processor may take to wake [us], holds while the file is open:
+#: https://docs.kernel.org/power/pm_qos_interface.html
+_LATENCY = Path("/dev/cpu_dma_latency")
+_held: list[int] = []  # open until the process ends
 
 
 class RealtimeConfig(BaseModel):
@@ -24,6 +29,7 @@ class RealtimeConfig(BaseModel):
     priority: int = Field(0, ge=0, le=98)  # of SCHED_FIFO; 0: ordinary scheduling
     processors: tuple[int, ...] | None = None  # numbers of the processors it may use; None: all
     lock_memory: bool = True  # no page of the process is ever swapped out
+    stay_awake: bool = False  # no processor of the machine sleeps between two cycles, while this process lives
 
 
 def apply_realtime(config: RealtimeConfig) -> list[str]:
@@ -50,6 +56,14 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
                 f"priority {config.priority}: {_reason(error)}; run as root, or give the process CAP_SYS_NICE or an "
                 "rtprio limit"
             )
+    if config.stay_awake and not _held:
+        try:
+            _held.append(_keep_awake())
+        except OSError as error:
+            refused.append(
+                f"stay_awake: {_LATENCY}: {_reason(error)}; run as root, let the process write there, or keep "
+                "processors awake by the kernel's command line (processor.max_cstate=1)"
+            )
     # What is alive now stays for good, and frames hold no cycles: collecting would only stop the loop for a while.
     gc.collect()
     gc.freeze()
@@ -63,6 +77,17 @@ def _lock_memory() -> int:
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE) == 0:
         return 0
     return ctypes.get_errno()
+
+
+def _keep_awake() -> int:
+    """Forbid the processors to sleep; returns the file that has to stay open."""
+    file = os.open(_LATENCY, os.O_WRONLY)
+    try:
+        os.write(file, ctypes.c_int32(0))  # 0 us: an idle processor asks for work again and again
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def _reason(error: OSError | ValueError) -> str:

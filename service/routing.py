@@ -15,6 +15,8 @@ import zmq
 
 from service.children import Managed
 from service.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
+from service.daemon_config import DaemonConfig
+from service.security.by_http import check_by_http
 from service.wire import MAX_REPLY, WireError, pack_map
 
 
@@ -41,6 +43,8 @@ class Routing:
     reply : callable
         Sends a payload along a client's route.
     arms : tuple of str
+    daemon : DaemonConfig
+        Says what may be asked for by HTTP.
     """
 
     def __init__(
@@ -49,14 +53,18 @@ class Routing:
         private: zmq.Socket[bytes],
         reply: Callable[[list[bytes], bytes], None],
         arms: tuple[str, ...],
+        daemon: DaemonConfig,
     ) -> None:
         self._processes, self._private, self._reply, self._arms = processes, private, reply, arms
+        self._daemon = daemon
         self._pending: dict[int, Pending] = {}
         self._standing: dict[tuple[str, str | None, str], Request] = {}  # what a restarted process is told again
         self._next_id = 1
 
     def forward(self, request: Request, role: str, *, route: list[bytes] | None = None, asker: bytes = b"") -> None:
         """Send a request to the process of `role`; raises `ControlError` if there is none, or it is not ready."""
+        if role == "supervisor":  # which answers clients itself
+            raise ControlError("denied", f"{request.verb}: is for clients alone")
         arm = None if role == "jobs" else request.args["arm"]
         process = next((p for p in self._processes if p.role == role and p.arm == arm), None)
         if process is None:
@@ -73,9 +81,11 @@ class Routing:
         self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
 
     def on_ask(self, process: Managed, message: dict[str, Any]) -> None:
-        """Pass on what a process asks of another."""
-        request = Request(int(message["id"]), str(message["verb"]), dict(message["args"]))
+        """Pass on what a process asks of another; the web process asks for others, and is not taken at its word."""
+        request = Request(message["id"], message["verb"], message["args"])
         try:
+            if process.role == "web":
+                check_by_http(request.verb, message["role"], self._daemon)
             request = check_request(request, self._arms)
             self.forward(request, VERBS[request.verb].target, asker=process.identity)
         except ControlError as error:
@@ -131,8 +141,12 @@ class Routing:
         id = pending.request.id
         if pending.asker:
             answer = {"result": result} if error is None else {"error": {"type": error.type, "message": error.message}}
-            with contextlib.suppress(zmq.ZMQError):  # who asked may have ended meanwhile
+            try:
                 data = pack_map({"type": "answer", "id": id, **answer}, MAX_REPLY)
+            except WireError as problem:
+                failed = {"type": "failed", "message": str(problem)}
+                data = pack_map({"type": "answer", "id": id, "error": failed}, MAX_REPLY)
+            with contextlib.suppress(zmq.ZMQError):  # who asked may have ended meanwhile
                 self._private.send_multipart([pending.asker, data], zmq.NOBLOCK)
         elif pending.route:
             try:

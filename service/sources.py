@@ -95,15 +95,26 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
             f"arm {arm.name}: the source has {info.n} joints ({', '.join(info.joint_names)}) and "
             f"robot {model.name!r} has {model.n}; choose the robot that was recorded"
         )
+    if arm.torque_range is not None and len(arm.torque_range) != model.n:
+        raise DriverConfigError(
+            f"arm {arm.name}: torque_range has {len(arm.torque_range)} numbers and robot {model.name!r} has {model.n} "
+            "joints; give one for each, in the robot's order"
+        )
     names = tuple(joint.name for joint in model.joints)
+    motors = np.flatnonzero(np.count_nonzero(model.coupling, axis=1) > 1)
+    turning = ", ".join(names[motor] for motor in motors)
+    if arm.torque_range is not None and "tau" not in info.channels and turning:
+        raise DriverConfigError(
+            f"arm {arm.name}: torque_range: the source gives currents, and motors of robot {model.name!r} turn with "
+            f"more than one joint ({turning}): which joint's torque is at its end when a motor's current is cannot be "
+            "told; leave torque_range out, or record the joints' torques"
+        )
     if isinstance(arm.driver, BusConfig) and info.joint_names != names:
         raise DriverConfigError(
             f"arm {arm.name}: the drives are those of joints {', '.join(info.joint_names)}, and robot {model.name!r} "
             f"has {', '.join(names)}; list one drive or axis a joint, in the robot's order"
         )
-    if isinstance(arm.driver, BusConfig) and not np.array_equal(model.coupling, np.diag(np.diag(model.coupling))):
-        motors = np.flatnonzero(np.count_nonzero(model.coupling, axis=1) > 1)
-        turning = ", ".join(names[motor] for motor in motors)
+    if isinstance(arm.driver, BusConfig) and turning:
         if isinstance(arm.driver, EthercatConfig):
             raise DriverConfigError(
                 f"arm {arm.name}: motors of robot {model.name!r} turn with more than one joint ({turning}), and on "

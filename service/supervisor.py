@@ -22,7 +22,8 @@ from typing import Any
 
 import zmq
 
-from drivers.driver import DriverError
+from drivers.driver import DriverConfigError, DriverError
+from service.child_messages import read_said
 from service.children import MAX_START_FAILURES, Managed
 from service.config import Config
 from service.control import VERBS, Request, encode_result
@@ -36,7 +37,7 @@ from service.rights import Rights, capability_names
 from service.routing import Routing
 from service.service_manager import ServiceManager
 from service.usage import usage
-from service.wire import MAX_REPLY, WireError, pack_map, unpack_map
+from service.wire import MAX_REPLY, WireError, pack_map
 
 POLL_MS = 100
 LAST_WORDS_S = 0.5
@@ -48,7 +49,14 @@ MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
 
 
 class StartError(RuntimeError):
-    """The daemon could not be started; the message is that of the process that failed."""
+    """The daemon could not be started; the message is that of the process that failed.
+
+    `again` tells whether a later start may succeed with the same configuration: what was not there may be there then.
+    """
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
 
 
 class Supervisor:
@@ -72,6 +80,7 @@ class Supervisor:
         self._next_memory_ns = 0
         self._stop_reason = ""
         self._failure = ""
+        self._again = True
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._event_counts: Counter[str] = Counter()
         self._next_status_ns = 0
@@ -102,7 +111,7 @@ class Supervisor:
             if arm.recorder is not None:
                 self.processes.append(Managed("recorder", arm.name))
         self._routing = Routing(
-            self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm)
+            self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon
         )
 
     def _set_ports(self, **ports: int) -> None:
@@ -136,7 +145,7 @@ class Supervisor:
                     with self._rights.used():
                         check_reachable(arm)
                 except DriverError as error:
-                    raise StartError(str(error)) from error
+                    raise StartError(str(error), again=not isinstance(error, DriverConfigError)) from error
             try:
                 while not self._stop_reason:
                     self._keep_running()
@@ -159,7 +168,7 @@ class Supervisor:
             finally:
                 self._stop_all()
         if self._failure:
-            raise StartError(self._failure)
+            raise StartError(self._failure, again=self._again)
 
     def _settled(self, process: Managed) -> bool:
         """Tell whether the daemon need not wait for a process: estimation needs neither batch jobs nor unasked HTTP."""
@@ -227,9 +236,13 @@ class Supervisor:
             if process is None or len(parts) != 2:
                 continue
             try:
-                message = unpack_map(parts[1], MAX_REPLY, text=MAX_REPLY)
+                message = read_said(parts[1], process.role)
             except WireError as error:  # one message that cannot be read must not end all processes
-                self.log.error("message_unreadable", name=process.name, pid=process.pid, reason=str(error))
+                count = process.count_unreadable(time.monotonic_ns(), str(error))
+                if count:
+                    self.log.error(
+                        "message_unreadable", name=process.name, pid=process.pid, reason=str(error), count=count
+                    )
             else:
                 self._on_message(process, message)
 
@@ -244,7 +257,8 @@ class Supervisor:
                     process.start(self.runtime.directory, self._epochs.next(), now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
-                self._kill(process, f"silent for more than {limits.hang_s:g} s")
+                why = f"; its last message that could not be read: {process.unreadable_why}"
+                self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable else ''}")
             elif process.promised_ns is not None and now_ns > process.promised_ns:
                 process.promised_ns = None
                 self._kill(process, process.otherwise)
@@ -268,12 +282,15 @@ class Supervisor:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
 
     def _kill(self, process: Managed, reason: str) -> None:
-        process.words = reason
+        if process.killed:  # on a busy machine its end takes many turns of the loop
+            return
+        process.words, process.killed = reason, True
         self.log.error("process_killed", name=process.name, pid=process.pid, reason=reason)
         process.send_signal(signal.SIGKILL)
 
-    def _fail(self, message: str) -> None:
-        self._failure = self._failure or message
+    def _fail(self, message: str, *, again: bool = True) -> None:
+        if not self._failure:
+            self._failure, self._again = message, again
         self._stop_reason = self._stop_reason or "failed to start"
 
     def _on_exit(self, process: Managed) -> None:
@@ -305,7 +322,7 @@ class Supervisor:
             self._receive_private()
 
     def _on_message(self, process: Managed, message: dict[str, Any]) -> None:
-        kind = message.get("type")
+        kind = message["type"]
         now_ns = time.monotonic_ns()
         if kind == "beat":
             process.beat_ns = now_ns
@@ -321,16 +338,16 @@ class Supervisor:
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
         elif kind == "promise":
             process.promised_ns = now_ns + round(message["within_s"] * 1e9)
-            process.otherwise = str(message["otherwise"])
+            process.otherwise = message["otherwise"]
         elif kind == "event":
             arm = process.arm or message["data"].get("arm")  # the jobs process tells of any arm
-            self._note(str(message["event"]), str(message["text"]), arm, message["data"], message.get("ids"))
+            self._note(message["event"], message["text"], arm, message["data"], message["ids"])
         elif kind == "ask":
             self._routing.on_ask(process, message)
         elif kind in ("fatal", "crash"):
-            process.words = str(message["message"])
+            process.words = message["message"]
             if kind == "fatal" and not self.ready and not self._unasked(process):
-                self._fail(process.words)
+                self._fail(process.words, again=message["again"])
         elif kind == "reply":
             self._routing.on_reply(process, message)
 

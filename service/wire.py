@@ -23,6 +23,8 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 VERSION = 1
 KINDS = ("frame", "estimate", "torque", "elastic", "status", "stats", "meta", "event")
+#: Statuses of parameters that have a value; those of the others are to be shown without one.
+BELIEVED = ("estimated", "stale", "frozen")
 
 MAX_MESSAGE = 1 << 20  # bytes of a payload; also the MAXMSGSIZE of the sockets that carry them
 MAX_REPLY = 1 << 24  # of a reply on the control socket, which may hold a covariance matrix
@@ -299,6 +301,10 @@ def _refuse_ext(code: int, data: bytes) -> object:
 
 def check_nesting(value: object, depth: int = MAX_DEPTH) -> None:
     """Raise `WireError` unless lists and maps lie at most `depth` deep in each other, with texts as keys."""
+    _check_nesting(value, depth, depth)
+
+
+def _check_nesting(value: object, depth: int, most: int) -> None:
     if isinstance(value, dict):
         items: Any = value.values()
         if not all(type(key) is str for key in value):
@@ -308,10 +314,10 @@ def check_nesting(value: object, depth: int = MAX_DEPTH) -> None:
     else:
         return
     if depth == 0:
-        raise WireError(f"nested deeper than {MAX_DEPTH}")
+        raise WireError(f"nested deeper than {most}")
     for item in items:
         if type(item) is list or type(item) is dict:
-            check_nesting(item, depth - 1)
+            _check_nesting(item, depth - 1, most)
 
 
 def _int(body: dict[str, Any], key: str) -> int:

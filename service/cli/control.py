@@ -108,6 +108,10 @@ def run_status(arguments: argparse.Namespace) -> int:
         table.add_row(process["name"], *(str(cell) for cell in cells), process["last_error"])
     console = Console()
     console.print(table)
+    for process in (each for each in status["processes"] if each["state"] == "ready"):
+        for joint in process["info"].get("clipping", ()):
+            where = f"{process['arm']}: the torque of {joint} is at the end of torque_range"
+            console.print(f"{where}: nothing is learned meanwhile", highlight=False, markup=False)
     for name, endpoint in daemon["endpoints"].items():
         console.print(f"{name:10} {endpoint}", highlight=False)
     return code

@@ -34,6 +34,7 @@ COMMANDS = (
     "watch",
     "replay",
     "record",
+    "bridge",
     "control",
     "keys",
     "run",

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from service.cli.common import EXIT_OK, CliError, print_json
+from service.cli.common import EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
 
 DESCRIPTION = """\
 Run the daemon described by a configuration file until SIGTERM or Ctrl-C.
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check(config, str(arguments.config))
     from service.daemon import exit_code, serve
-    from service.directories import AlreadyRunningError
+    from service.directories import AlreadyRunningError, DirectoryError
     from service.gateway import PortTakenError
     from service.supervisor import StartError
 
@@ -47,6 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         serve(config)
     except (AlreadyRunningError, PortTakenError, StartError) as error:
         raise CliError(f"{arguments.config}: {error}", exit_code(error)) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of this computer, at this moment: systemd is to try again
+        raise CliError(f"{arguments.config}: {one_line(error)}", EXIT_UNAVAILABLE) from error
+    except DirectoryError as error:
+        raise CliError(str(error), EXIT_UNAVAILABLE) from error
     return EXIT_OK
 
 
@@ -57,11 +63,11 @@ def check(config: Any, origin: str) -> int:
     from service.elastic_tracking import elastic_tracking
     from service.security.files import SecretFileError
     from service.sources import check_source, load_arm_robot, make_driver, online_settings
-    from service.web.guard import read_token
+    from service.web.guard import read_tokens
 
     if config.daemon.serves_http:
         try:
-            read_token(config.daemon.http_token_file)
+            read_tokens(config.daemon.http_token_file, config.daemon.http_role)
         except SecretFileError as error:
             raise ConfigError(f"{origin}: {error}") from error
     arms = []

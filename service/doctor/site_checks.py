@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import pwd
 import shutil
 import socket
 import stat
@@ -18,8 +17,9 @@ from service.directories import runtime_parent
 from service.doctor.finding import Finding
 from service.jobs.budget import recordings_of
 from service.process import Runtime
-from service.security.files import SecretFileError
+from service.security.files import SecretFileError, risk
 from service.security.keys import server_pair
+from service.security.way import user_name
 
 #: What a start writes in states, logs and histories before anybody has recorded anything [bytes].
 _LEAST_FREE = 100e6
@@ -96,28 +96,33 @@ def _disk(config: Config) -> Iterator[Finding]:
 
 def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
     """Look whether this user can work in a folder, and others cannot; a `private` one has to be this user's own."""
+    me = user_name(os.geteuid())
     try:
         found = path.stat()
     except FileNotFoundError:
         if _writable(path):
             return Finding(name, "ok", f"{path}: will be made")
-        return Finding(name, "failed", f"{path}: cannot be made by {_user(os.geteuid())}", f"make it: {_make(path)}")
+        return Finding(
+            name, "failed", f"{path}: cannot be made by {user_name(os.geteuid())}", f"make it: {_make(path)}"
+        )
     except OSError as error:
         return Finding(name, "failed", f"{path}: {error.strerror}", _AS_USER)
-    value = f"{path}: of {_user(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
+    value = f"{path}: of {user_name(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
     if not stat.S_ISDIR(found.st_mode):
         return Finding(name, "failed", f"{path}: is no folder", "move it away, or name another")
     other = found.st_uid != os.geteuid()
     if other and (private or not _writable(path)):
-        return Finding(name, "failed", value, f"run it as {_user(found.st_uid)}, or name a folder of your own")
+        return Finding(name, "failed", value, f"run it as {user_name(found.st_uid)}, or name a folder of your own")
     if not _writable(path) or not os.access(path, os.R_OK):
         return Finding(name, "failed", f"{value}: cannot be written", f"chmod u+rwx '{path}', or mount it for writing")
     strangers = _strangers(path)
     if strangers:
         text = f"{value}; of others, and closed: {', '.join(strangers)}"
-        return Finding(name, "failed", text, f"sudo chown -R {_user(os.geteuid())}: '{path}'")
+        return Finding(name, "failed", text, f"sudo chown -R {me}: '{path}'")
     if other:
-        remedy = f"what {_user(os.geteuid())} writes there {_user(found.st_uid)} may not change: run it as that user"
+        remedy = (
+            f"what {user_name(os.geteuid())} writes there {user_name(found.st_uid)} may not change: run it as that user"
+        )
         return Finding(name, "warning", value, remedy)
     if found.st_mode & 0o022:
         return Finding(name, "warning", f"{value}: others may write there", f"chmod go-w '{path}'")
@@ -132,7 +137,7 @@ def _strangers(path: Path) -> list[str]:
             status = entry.lstat()
             wanted = os.W_OK | os.X_OK if stat.S_ISDIR(status.st_mode) else os.W_OK
             if status.st_uid != os.geteuid() and not os.access(entry, wanted):
-                found.append(f"{entry.name} of {_user(status.st_uid)}")
+                found.append(f"{entry.name} of {user_name(status.st_uid)}")
     return found
 
 
@@ -143,6 +148,8 @@ def _keys(config: Config) -> Finding:
         server_pair(config.keys_dir)
     except SecretFileError as error:
         return Finding("keys", "failed", str(error), "thetad keys new --server, as the daemon's user")
+    if said := risk(config.keys_dir):
+        return Finding("keys", "warning", said, "name a directory of root's as daemon.keys_dir")
     return Finding("keys", "ok", f"{config.keys_dir}: the server's key")
 
 
@@ -224,11 +231,4 @@ def _writable(path: Path) -> bool:
 
 
 def _make(path: Path) -> str:
-    return f"sudo install -d -o {_user(os.geteuid())} -m 700 '{path}'"
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return f"sudo install -d -o {user_name(os.geteuid())} -m 700 '{path}'"

@@ -97,6 +97,30 @@ def test_what_somebody_has_changed_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / f"{UNIT}.old").read_text() == "# mine\n"
     assert "ExecStart=/opt/thetad/" in (tmp_path / UNIT).read_text()
     assert (tmp_path / "etc/thetad/thetad.toml").read_text() == "mine = true\n"  # not even then
+    for number in (2, 3):  # what was kept once stays
+        (tmp_path / UNIT).write_text(f"# mine, {number}\n")
+        assert install(tmp_path, "--force").code == 0
+        assert (tmp_path / f"{UNIT}.old.{number}").read_text() == f"# mine, {number}\n"
+    assert (tmp_path / f"{UNIT}.old").read_text() == "# mine\n"
+
+
+@tools
+def test_what_an_earlier_version_has_put_in_place_gives_way(tmp_path: Path) -> None:
+    """Of two files for the card networkd would take the first by its name, and say so of the other for ever."""
+    old = tmp_path / "etc/systemd/network/10-thetad.network"
+    old.parent.mkdir(parents=True)
+    old.write_text("[Match]\nName=old-card\n")
+    kept = old.with_name(f"{old.name}.old")
+    kept.write_text("# kept by an administrator\n")
+    assert old.name not in install(tmp_path, "--dry-run").out  # without a bus nothing of a bus is touched
+    done = install(tmp_path, "--interface", CARD)
+    assert done.code == 0, done
+    assert f"obsolete /{old.relative_to(tmp_path)}" in done.out
+    assert not old.exists()
+    assert kept.read_text() == "# kept by an administrator\n"
+    assert old.with_name(f"{old.name}.old.2").read_text() == "[Match]\nName=old-card\n"
+    assert {path.name for path in old.parent.glob("*.network")} == {"05-thetad.network"}
+    assert "obsolete" not in install(tmp_path, "--interface", CARD).out
 
 
 def test_the_service_runs_the_program_of_the_prefix(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.config import load_config
+from service.daemon import EXIT_INPUT
 from tests.deploy.units import DEPLOY, PROGRAM, ROOT, Unit, privileges
 
 #: Exposure that `systemd-analyze security` may find, of 10; deploy/README.md states what it does find.
@@ -78,6 +79,7 @@ def test_a_start_is_tried_until_it_succeeds() -> None:
     unit = Unit("thetad.service")
     assert unit.one("StartLimitIntervalSec") == "0"
     assert unit.one("Restart") == "on-failure"
+    assert unit.one("RestartPreventExitStatus") == str(EXIT_INPUT)  # not a wrong configuration
     assert "network-online.target" in unit.words("Wants")
     assert "network-online.target" in unit.words("After")
 

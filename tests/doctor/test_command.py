@@ -110,3 +110,10 @@ def test_the_kernel_tells_whether_its_clock_is_synchronised() -> None:
 
 def test_every_line_is_explained_and_no_other() -> None:
     assert set(re.findall(r"^### `([a-z_]+)`$", PAGE, re.M)) == HOST | CARD | SITE | {"cycle"}
+
+
+def test_the_page_shows_the_lines_that_are_printed() -> None:
+    shown = PAGE.split("$ thetad doctor\n")[1].split("```")[0]
+    line = re.compile(r"^(ok|warning|failed|unknown|-) +([a-z_]+) ", re.M)
+    printed = line.findall(thetad("doctor", "--cycle-s", "0").out)
+    assert [name for _, name in line.findall(shown)] == [*(name for _, name in printed), "cycle"]

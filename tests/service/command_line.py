@@ -44,9 +44,9 @@ class Outcome:
         assert isinstance(found, dict)
         return found
 
-    def refused(self, *words: str) -> str:
+    def refused(self, *words: str, code: int = 2) -> str:
         """Assert that bad input was refused in one line with all `words`; returns that line."""
-        assert self.code == 2, self
+        assert self.code == code, self
         assert self.out == "", self
         assert "Traceback" not in self.err, self
         lines = [line for line in self.err.splitlines() if line.startswith("thetad")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -15,6 +16,9 @@ import pytest
 from drivers.recording import read_recording
 from service.cli import common, main, serve
 from service.launch import DaemonProcess
+from tests.bridge.bench import Bridge
+from tests.bridge.viewer import Viewer
+from tests.service.command_line import ROOT
 from tests.service.daemons import config, make_recording, replayed, start
 
 NOBODY = "tcp://127.0.0.1:1"
@@ -122,6 +126,61 @@ def test_a_bad_configuration_is_exit_code_2(
     assert result.err.count("\n") == 1
 
 
+def test_what_may_pass_by_itself_is_exit_code_3(thetad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systemd tries again then, as it does not after exit code 2."""
+    path = write_config(tmp_path)
+
+    def refuse(*_args: object, **_more: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    result = thetad("serve", "-c", path)
+    assert result.code == 3
+    assert "Resource temporarily unavailable" in result.err
+
+
+@pytest.mark.parametrize("key", ["state_dir", "runtime_dir"])
+def test_a_directory_that_cannot_be_used_is_exit_code_3(thetad: Any, tmp_path: Path, key: str) -> None:
+    """Its disk may not be mounted yet."""
+    path = write_config(tmp_path)
+    place = tmp_path / "rec.mcap" / "below"
+    places = {"state_dir": tmp_path / "state", key: place}
+    table = "".join(f'{name} = "{folder}"\n' for name, folder in places.items())
+    path.write_text(path.read_text(encoding="utf-8").replace('state_dir = "state"\n', table), encoding="utf-8")
+    result = thetad("serve", "-c", path)
+    assert result.code == 3
+    assert f"thetad: daemon.{key}: {place}: cannot be used: Not a directory" in result.err
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_recording_that_cannot_be_played_is_exit_code_2(thetad: Any, tmp_path: Path, damaged: bool) -> None:
+    """It is so at the next start too: systemd need not try again."""
+    path = write_config(tmp_path)
+    recording = tmp_path / "rec.mcap"
+    recording.unlink()
+    if damaged:
+        recording.write_bytes(b"rubbish")
+    result = thetad("serve", "-c", path)
+    assert result.code == 2
+    assert f"thetad: {path}: replay: {recording}: " in result.err
+
+
+def test_an_interface_that_there_cannot_be_is_exit_code_2(thetad: Any, tmp_path: Path) -> None:
+    """One that is not there is 3, for it may come; no start mends a name that is longer than the kernel's."""
+    path = tmp_path / "bus.toml"
+    text = (ROOT / "configs" / "ethercat_arm9.toml").read_text(encoding="utf-8")
+    ports = "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\nhttp = false\n"
+    text = text.replace('name = "ethercat"\n', f'state_dir = "state"\n{ports}', 1)
+    for name, code, words in (
+        ("\u00e9" * 10, 2, "no name of a network interface"),
+        ("gone0", 3, "there is no network"),
+    ):
+        path.write_text(text.replace('"thetad0"', f'"{name}"', 1), encoding="utf-8")
+        result = thetad("serve", "-c", path)
+        assert result.code == code
+        assert words in result.err
+
+
 def write_config(tmp_path: Path, **driver: object) -> Path:
     make_recording(tmp_path / "rec.mcap")
     lines = [f"{key} = {json.dumps(value)}" for key, value in driver.items()]
@@ -207,6 +266,22 @@ def test_watch_leaves_a_page_of_the_estimates_over_time(thetad: Any, running: Da
         assert parameter["name"] in text
     assert thetad("watch", *endpoint, "--report", tmp_path / "trend.html" / "no.html", "--json").code == 2
     assert thetad("watch", *endpoint, "--seconds", "-1").code == 2
+
+
+def test_a_viewer_sees_a_daemon_through_a_bridge(running: DaemonProcess) -> None:
+    """The names of the daemon's own messages are those that the bridge needs; more of it: tests/bridge."""
+    endpoints = running.endpoints["frames"], running.endpoints["estimates"]
+    with Bridge(endpoints, 50.0).running() as bridge, Viewer(bridge.server.url) as viewer:
+        viewer.subscribe("axis/frame", "axis/joint_states", "axis/torque", "axis/estimate", "axis/status/estimator")
+        assert len(viewer.next("axis/frame")[1]["q"]) == 1
+        (joint,) = viewer.next("axis/joint_states")[1]["joints"]
+        assert joint.keys() == {"name", "position", "effort"}
+        estimate = viewer.next("axis/estimate")[1]
+        assert {"fv1", "fc1", "off1", "m1"} <= {row["name"] for row in estimate["parameters"]}
+        assert estimate["joints"][0]["name"] == joint["name"]
+        assert len(viewer.next("axis/torque")[1]["predicted"]) == 1
+        assert viewer.next("axis/status/estimator")[1]["state"] == "running"
+    assert bridge.shaper.counts["unusable"] == 0
 
 
 def test_control(thetad: Any, running: DaemonProcess) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import psutil
 import pytest
+import zmq
 
 from drivers.recording import read_recording
 from service.client import (
@@ -39,6 +42,7 @@ from tests.service.daemons import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+EVERY_SECOND = ("meta", "status", "stats")
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +94,56 @@ def test_estimates_and_torques_are_published(estimates: str) -> None:
     assert estimate.envelope.src == "estimator"
     assert 0.0 <= stream.age_s(estimate) < 60.0
     np.testing.assert_allclose(torque.residual, torque.measured - torque.predicted, atol=1e-9)
+
+
+def leaves(value: object) -> Iterator[object]:
+    """Yield what lists and maps hold, at any depth; keys must be texts."""
+    if isinstance(value, dict):
+        assert all(type(key) is str for key in value)
+        for item in value.values():
+            yield from leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+@pytest.mark.parametrize(
+    ("stream", "kinds"),
+    [
+        ("frames", {"frame", "meta", "status", "stats"}),
+        ("estimates", {"estimate", "torque", "meta", "status", "stats"}),
+    ],
+)
+def test_plotters_read_the_bytes_as_they_are(running: tuple[DaemonProcess, Path], stream: str, kinds: set[str]) -> None:
+    """What PlotJuggler's ZeroMQ subscriber makes of a message, with MessagePack as the protocol and `t` as the time.
+
+    It takes each part as a message of its own if it is an older one: a topic must then be no MessagePack document.
+    A map's numbers and booleans become curves, texts and nil do not; anything else would end in an error there.
+    """
+    seen: dict[str, float] = {}
+    with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
+        subscriber.rcvtimeo = 20_000
+        subscriber.subscribe(b"")
+        subscriber.connect(running[0].endpoints[stream])
+        while not kinds <= seen.keys():
+            parts = subscriber.recv_multipart()
+            assert len(parts) == 2
+            arm, kind = parts[0].decode("ascii").split("/")
+            assert arm == "axis"
+            with pytest.raises(msgpack.ExtraData):
+                msgpack.unpackb(parts[0])
+            body = msgpack.unpackb(parts[1], strict_map_key=True, max_ext_len=0, max_bin_len=0)
+            assert {type(leaf) for leaf in leaves(body)} <= {float, int, bool, str, type(None)}
+            assert body["kind"] == kind
+            at = parts[1].index(b"\xa1t") + 2  # the key "t", a text of one byte
+            assert parts[1][at] == 0xCB  # a double, whole seconds too
+            assert struct.unpack_from(">d", parts[1], at + 1) == (body["t"],)
+            assert body["t"] == body["t_ns"] * 1e-9
+            if body["src"] != "recorder":  # its clock is that of the host
+                assert body["t"] >= seen.get(kind, 0.0)
+                seen[kind] = body["t"]
 
 
 def test_a_late_joiner_learns_names_and_units(estimates: str) -> None:

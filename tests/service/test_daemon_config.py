@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rt_core.online import OnlineSettings
-from service.config import Config, ConfigError, DaemonConfig, check_settings, load_config, parse_config
+from service.config import Config, ConfigError, check_settings, load_config, parse_config
+from service.daemon_config import DaemonConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """

@@ -1,13 +1,15 @@
-"""Ten thousand messages of random bytes to every public socket, of strangers and of clients with a key."""
+"""Ten thousand random messages to every socket, of strangers and of clients with a key; in a soak a million."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgpack
 import psutil
@@ -21,11 +23,13 @@ from service.security.keys import SERVER_KEY, KeyPair, new_pair, write_pair
 from service.security.registry import Registry
 from tests.service.daemons import await_message, config, make_recording, processes, replayed, start
 
-MESSAGES = 10_000
-STRANGERS = 200  # of them as bytes on a bare connection, each its own
+MESSAGES = int(os.environ.get("THETAD_FUZZ", "10000"))  # to each socket
+STRANGERS = MESSAGES // 50  # of them as bytes on a bare connection, each its own
+PIPELINED = 10  # requests by HTTP on one connection
 IN_FLIGHT = 50  # the daemon queues a hundred answers for a client
 MOST_GROWTH = 60_000_000
 PORTS = ("frames", "estimates", "control")
+TOKEN = "0123456789abcdef"
 VERBS = (b"ping", b"status", b"submit", b"events", b"models", b"\xff", b"")
 
 
@@ -34,16 +38,20 @@ class Target:
 
     def __init__(self, path: Path, keyed: bool) -> None:
         server, pair = new_pair(), new_pair()
-        daemon: dict[str, object] = {}
+        daemon: dict[str, object] = {"http": True, "http_port": 0, "runtime_dir": str(path / "r")}
         self.key: ClientKey | None = None
         if keyed:
             make_directory(path / "keys")
             write_pair(path / "keys" / SERVER_KEY, server, "test")
             Registry(path / "keys").add("fuzz", "read", pair.public)
-            daemon = {"require_keys": True, "keys_dir": str(path / "keys"), "requests_per_s": 1e6}
+            (path / "token").write_text(TOKEN)
+            (path / "token").chmod(0o600)
+            daemon |= {"require_keys": True, "keys_dir": str(path / "keys"), "requests_per_s": 1e6}
+            daemon |= {"http_token_file": str(path / "token")}
             self.key = ClientKey(pair, server.public)
         arm = replayed(make_recording(path / "rec.mcap"), loop=True)
         self.daemon: DaemonProcess = start(config(path, arm, **daemon), path)
+        (self.private,) = (path / "r").iterdir()
 
     def connect(self, context: zmq.Context[zmq.Socket[bytes]], kind: int, port: str) -> zmq.Socket[bytes]:
         """Return a connected socket."""
@@ -157,5 +165,63 @@ def test_subscriptions(target: Target, port: str) -> None:
             attacker.send(source.choice((b"\x00", b"\x01", b"\x02", b"")) + data)
             if number % 100 == 0:
                 attacker.send(b"\x01")  # everything: the noise may have taken it back
+                assert attacker.poll(60_000)
+                attacker.recv_multipart()
+
+
+def http_request(source: random.Random) -> bytes:
+    """A request by HTTP, most of the time with something changed in it."""
+    method = source.choice(("GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "BREW"))
+    path = source.choice(("/healthz", "/readyz", "/metrics", "/", "/none", "*", "/healthz?a=%ff"))
+    body = source.randbytes(source.choice((0, 0, 0, 10, 1000)))
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {TOKEN}"]
+    lines += [f"Content-Length: {len(body)}"] if body else []
+    lines += source.sample(
+        (
+            "Transfer-Encoding: chunked",
+            "Connection: upgrade",
+            "Upgrade: websocket",
+            "Expect: 100-continue",
+            "Accept: x",
+        ),
+        source.choice((0, 0, 0, 1, 2)),
+    )
+    data = bytearray("\r\n".join([*lines, "", ""]).encode() + body)
+    for _ in range(source.choice((0, 0, 1, 3))):
+        data[source.randrange(len(data))] = source.randrange(256)
+    return bytes(data) if source.random() < 0.95 else source.randbytes(source.randrange(1, 300))
+
+
+def test_http(target: Target) -> None:
+    """Each connection is answered or hung up on, and the answers are those of HTTP."""
+    source = random.Random("http")
+    parts = urlsplit(target.daemon.endpoints["http"])
+    began: set[bytes] = set()
+    for _ in range(MESSAGES // PIPELINED):
+        data = b"".join(http_request(source) for _ in range(PIPELINED))
+        with contextlib.suppress(OSError), socket.create_connection((parts.hostname, parts.port), 20.0) as raw:
+            raw.sendall(data)
+            raw.shutdown(socket.SHUT_WR)
+            answer = b""
+            while chunk := raw.recv(65536):
+                answer += chunk
+            began.add(answer[:12])
+    assert {b"HTTP/1.1 200", b"HTTP/1.1 400"} <= began
+    assert all(each.startswith(b"HTTP/1.1 ") or not each for each in began), began
+
+
+@pytest.mark.parametrize("name", ["supervisor", "axis.frames", "axis.estimator"])
+def test_private_sockets(target: Target, name: str) -> None:
+    """Only processes of the same user reach them; one that has gone mad does not take the others along."""
+    source = random.Random(f"private {name}")
+    kind = zmq.DEALER if name == "supervisor" else zmq.XSUB
+    with zmq.Context() as context, context.socket(kind) as attacker:
+        attacker.linger = 0
+        attacker.connect(f"ipc://{target.private / name}")
+        for number in range(MESSAGES):
+            parts = [noise(source) for _ in range(source.choice((1, 1, 1, 2, 3)))]
+            attacker.send_multipart(parts)
+            if kind == zmq.XSUB and number % 100 == 0:
+                attacker.send(b"\x01")
                 assert attacker.poll(60_000)
                 attacker.recv_multipart()

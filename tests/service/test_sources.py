@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
 from drivers.driver import DriverConfigError, DriverInfo
+from drivers.recording_format import RecordingError, RecordingNotFoundError
 from drivers.robot_file import load_robot
+from service.acquisition import may_pass
 from service.config import ArmConfig
 from service.sources import check_source
 from tests.service.ethercat_rig import device
@@ -42,3 +45,20 @@ def test_drives_on_ethercat_cannot_be_those_of_coupled_joints(mode: str) -> None
         check_source(arm, TX40, info())
     arm7 = load_robot("arm7").model
     check_source(arm, arm7, info(tuple(joint.name for joint in arm7.joints)))
+
+
+@pytest.mark.parametrize(
+    ("cause", "passing"),
+    [
+        (OSError(errno.EIO, "Input/output error"), True),
+        (OSError(errno.EMFILE, "Too many open files"), True),
+        (PermissionError(errno.EACCES, "Permission denied"), False),
+        (RecordingNotFoundError("rec.mcap: no such file"), False),
+        (None, False),
+    ],
+)
+def test_what_a_later_start_may_find_in_order(cause: OSError | None, passing: bool) -> None:
+    """A disk that could not be read is tried again, a file that is not there or no recording is not."""
+    recording, replay = RecordingError("rec.mcap: cannot be read"), DriverConfigError("replay")
+    recording.__cause__, replay.__cause__ = cause, recording
+    assert may_pass(replay) is passing

@@ -1,19 +1,34 @@
-"""Subscribers that stop, come and go: the others and the daemon do not notice."""
+"""Subscribers that stop, come and go, and an end under load: the others and the daemon do not notice."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgpack
 import psutil
 import pytest
+import zmq
 
-from service.client import Control, Subscriber
+from drivers.recording import read_recording
+from service.client import Control, Jobs, Subscriber
 from service.launch import DaemonProcess
 from service.process import FRAME_QUEUE
-from tests.service.daemons import await_message, config, make_recording, processes, replayed, start
+from tests.service.daemons import (
+    await_message,
+    await_status,
+    config,
+    log_lines,
+    make_recording,
+    processes,
+    replayed,
+    start,
+)
 
 STOPPED_S = 60.0
 VISITS = 1000
@@ -36,8 +51,12 @@ with Subscriber(sys.argv[1], ["axis/frame"]) as stream:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    path = tmp_path_factory.mktemp("transport")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("transport")
+
+
+@pytest.fixture(scope="module")
+def daemon(path: Path) -> Iterator[DaemonProcess]:
     arm = replayed(make_recording(path / "rec.mcap", seconds=300.0), recorder={"directory": "recordings"})
     daemon = start(config(path, arm), path)
     yield daemon
@@ -87,3 +106,27 @@ def test_a_subscriber_that_stops_for_a_minute_and_a_thousand_visitors(daemon: Da
     assert gateway.num_fds() <= files + 4
     # For who stopped FRAME_QUEUE frames wait, each in the buffer of 8 kB that ZeroMQ has received it in.
     assert gateway.memory_info().rss < memory + 1.3 * FRAME_QUEUE * 8192
+
+
+def test_an_end_under_load_is_an_end_in_order(daemon: DaemonProcess, path: Path) -> None:
+    """SIGTERM amid frames, a job and a flood of requests: the recording is whole, and everybody says goodbye."""
+    heavy = {"robot": "space6", "methods": ["ols"], "seconds": 20.0, "seeds": 20}
+    with Control(daemon.endpoints["control"]) as control, zmq.Context() as context, context.socket(zmq.DEALER) as flood:
+        names = list(processes(control))
+        Jobs(control).submit("compare", heavy)
+        await_status(control, lambda found: found["jobs"]["info"]["running"] > 0)
+        steady = listener(daemon.endpoints["frames"])
+        flood.linger = 0
+        flood.connect(daemon.endpoints["control"])
+        for number in range(900):  # as many as it takes without waiting
+            flood.send(msgpack.packb({"v": 1, "id": number + 1, "verb": "status"}))
+        os.kill(daemon.pid, signal.SIGTERM)
+        assert daemon.wait(30.0) == 0
+    first, last, received, lost = heard(steady)
+    assert (received, lost) == (last - first + 1, 0)
+    (file,) = (path / "recordings").glob("*.mcap")
+    seq = read_recording(file).seq
+    assert seq[0] == 0
+    assert seq.size == seq[-1] + 1 > last  # every frame that was published is in it
+    log = log_lines(path)
+    assert log.count('"code": 0, "event": "ended"') == len(names), log[-3000:]
