@@ -28,6 +28,7 @@ from benchmarks import (
     calibration_speed,
     commission,
     coverage,
+    dashboard,
     dyn,
     elastic_arm,
     elastic_tracking,
@@ -222,6 +223,11 @@ def latency_section(quick: bool) -> Section:
     return r, latency.table(r).splitlines(), list(r["problems"])
 
 
+def dashboard_section(quick: bool) -> Section:
+    r = dashboard.run(8.0 if quick else 20.0)
+    return r, dashboard.table(r), list(r["problems"])
+
+
 def jobs_section(quick: bool) -> Section:
     r = jobs_latency.run(1, 12, 15.0) if quick else jobs_latency.run()
     return r, jobs_latency.table(r), list(r["problems"])
@@ -264,6 +270,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "networks": networks_section,
     "coverage": coverage_section,
     "latency": latency_section,
+    "dashboard": dashboard_section,
     "jobs": jobs_section,
     "dask": dask_section,
     "ads": ads_section,

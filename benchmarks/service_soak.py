@@ -1,13 +1,17 @@
-"""A daemon at 1 kHz for a long time: two arms, one recorded, and two subscribers. Does anything grow, is anything lost?
+"""A daemon at 1 kHz for a long time, with clients, batch jobs and random faults: is anything lost, does anything grow?
 
-python benchmarks/service_soak.py [--seconds 3600] [--json]
+python benchmarks/service_soak.py [--seconds 3600] [--seed 1] [--calm] [--arms ROBOT ...] [--json] [--plot FILE]
 
-Every ten seconds the memory, open files and threads of each process are read.  After a warm-up the slope of the memory
-is the median of the slopes between all pairs of readings (Theil-Sen), which a single step hardly moves.
+Two arms, recorded; subscribers to everything, one that is slow and one that stops now and then; a browser that asks for
+health, readiness and metrics, and a page of the dashboard that stays open; jobs one after the other; and, unless it is
+to be calm, faults drawn by the seed (`soak_faults`): processes killed, stopped and hung, a saved state torn, visitors,
+random bytes on every port.
 
-Flat is: a slope of at most 2 MB an hour, or, in a run too short to tell, a growth of at most 1.5 MB in all; no more
-open files than after the warm-up, but for two; no more threads.  The recorder begins a new file at least eight times in
-a run: each closed file is read, must lack no frame and follow on the one before, and is then removed.
+Once a second it is looked at who has lost something, by the sequence numbers that each reader has counted, and who had
+no answer: what no fault explains is a problem.  So is a process that ends though no fault has ended it, and so are
+frames that the recordings lack, unless they came while a fault was under way: from `soak_faults.BEFORE_S` before it
+until `AFTER_S` after it.  Every five seconds memory, open files and threads of each process are read (`soak_readings`);
+latencies are measured by the clients (`soak_clients`).
 """
 
 from __future__ import annotations
@@ -15,224 +19,344 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
-from scipy.stats import theilslopes
 
-from drivers.recording import read_recording
-from service.client import ClientTimeoutError, Control, Subscriber
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.soak_clients import PATHS, Client
+from benchmarks.soak_counts import Ledger, Totals, ends
+from benchmarks.soak_faults import Fault, Faults, windows
+from benchmarks.soak_jobs import JobsClient
+from benchmarks.soak_readings import EVERY_S, Readings, draw, not_flat
+from benchmarks.soak_recordings import Recordings
+from rt_core.types import FloatArray
+from service.client import Control
 from service.config import Config, parse_config
 from service.launch import DaemonProcess
 
 ARMS = ("space6", "arm7")
 RATE_HZ = 1000.0
-EVERY_S = 10.0
-LIMIT_MB_H = 2.0
-RESOLUTION_MB = 1.5
-SPARE_FILES = 2
-SHORTEST_S = 120.0
-LEAST_HZ = {"frames": RATE_HZ, "estimates": 150.0}  # messages a second of each arm: of estimates 50, of torques 100
+HANG_S = 10.0
+WINDOW_S = 30.0
+SPACING_S = 6.0
+TICK_S = 1.0
+PATIENCE_S = 60.0  # until a fault is got over; the last one may take half as long again
+BUDGET_GB = 0.05  # of the recordings of an arm
+MOST_GB = 0.12  # the budget, and what is written between two looks at it
+#: Clients by name: what they do, and where.
+CLIENTS = {
+    "frames": ("steady", "frames"),
+    "estimates": ("steady", "estimates"),
+    "sleeper": ("steady", "frames"),
+    "slow": ("slow", "frames"),
+    "browser": ("browser", "http"),
+    "dashboard": ("dashboard", "http"),
+}
+STEADY = ("frames", "estimates", "sleeper")  # subscribers whose losses have to be explained
+#: Messages that a steady subscriber has had or counted as lost, at least, for each frame that was sent.
+LEAST = {"frames": 0.5, "estimates": 0.05}
+#: What may be answered: a question is not while the process that knows is being started.
+STATUSES = {"browser": {"200", "503"}, "dashboard": {"200", "503", "504"}}
+MEASURED = ("frames", "estimates", "browser", "dashboard")
 
 
-def configuration(directory: Path, duration_s: float) -> Config:
-    """Two simulated arms, the first one recorded, on free ports."""
-    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
-    arms: list[dict[str, Any]] = [
-        {"name": name, "robot": name, "driver": {"kind": "sim", "settings": {"rate_hz": RATE_HZ, "seed": k + 1}}}
-        for k, name in enumerate(ARMS)
+def configuration(directory: Path, duration_s: float, arms: Sequence[str] = ARMS) -> Config:
+    """Simulated arms, recorded, on free ports."""
+    ports = dict.fromkeys(("frames_port", "estimates_port", "control_port", "http_port"), 0)
+    minutes = min(2.0, max(duration_s, 120.0) / 60.0 / 8.0)
+    tables: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "robot": name,
+            "window_s": WINDOW_S,
+            "driver": {"kind": "sim", "settings": {"rate_hz": RATE_HZ, "seed": k + 1}},
+            "state": {"every_s": 1.0},
+            "recorder": {"directory": f"recordings/{name}", "max_minutes": minutes, "max_gb": BUDGET_GB},
+        }
+        for k, name in enumerate(arms)
     ]
-    minutes = min(10.0, duration_s / 60.0 / 8.0)
-    arms[0]["recorder"] = {"directory": str(directory / "recordings"), "max_minutes": minutes}
-    daemon = {"name": "soak", "state_dir": str(directory / "state"), "log_level": "warning", **ports}
-    return parse_config({"daemon": daemon, "arm": arms}, "benchmarks/service_soak.py", directory)
+    daemon = {
+        "name": "soak",
+        "state_dir": "state",
+        "runtime_dir": "r",
+        "log_level": "warning",
+        "http": True,
+        "hang_s": HANG_S,
+        **ports,
+    }
+    return parse_config({"daemon": daemon, "arm": tables}, "benchmarks/service_soak.py", directory)
 
 
-def listen(endpoint: str) -> dict[str, int]:
-    """Receive everything until told to stop by SIGTERM; count what came and what is missing."""
-    stop: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
-    with Subscriber(endpoint, [""]) as stream:
-        while not stop:
-            with contextlib.suppress(ClientTimeoutError):
-                stream.receive(0.2)
-        received = sum(counts.received for counts in stream.counts.values())
-        return {"received": received, "lost": stream.lost, "invalid": stream.invalid}
+def run(
+    duration_s: float = 3600.0,
+    progress: Callable[[str], None] | None = None,
+    *,
+    seed: int = 1,
+    calm: bool = False,
+    arms: Sequence[str] = ARMS,
+    spacing_s: float = SPACING_S,
+    least_faults: int = 0,
+    patience_s: float = PATIENCE_S,
+    plot: Path | None = None,
+) -> dict[str, Any]:
+    """Run for `duration_s`, and until there were `least_faults`.
 
-
-class Recordings:
-    """Checks the recorder's files one by one and removes them."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.files = 0
-        self.frames = 0
-        self.missing = 0
-        self._next: int | None = None
-
-    def work_off(self, *, last: bool) -> None:
-        """Look at the files that are closed: all but the newest, or, at the end, all."""
-        paths = sorted(self.directory.glob("*.mcap"), key=lambda path: path.stat().st_mtime_ns)
-        for path in paths if last else paths[:-1]:
-            seq = read_recording(path).seq
-            self.missing += int(np.sum(np.diff(seq) - 1))
-            if self._next is not None:
-                self.missing += abs(int(seq[0]) - self._next)
-            self._next = int(seq[-1]) + 1
-            self.files += 1
-            self.frames += seq.size
-            path.unlink()
-
-
-def run(duration_s: float = 3600.0, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Run for `duration_s`.
-
-    Returns `processes` by name (memory at the start and the end and its slope, files, threads, share of a core),
-    `frames`, `recordings`, `subscribers`, and `problems` in sentences.  Raises `ValueError` for less than two minutes.
+    Returns `processes` by name, `frames`, `losses`, `latency_s`, `browser`, `dashboard`, `recordings`, `jobs`, `faults`
+    and `problems` in sentences.
     """
-    if not duration_s >= SHORTEST_S:
-        raise ValueError(f"a soak of {duration_s:g} s says nothing about memory; it takes at least {SHORTEST_S:g} s")
-    with tempfile.TemporaryDirectory(prefix="thetad-soak-") as name:
+    tell = progress or (lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="ts-", dir="/tmp") as name:
         directory = Path(name)
-        recordings = Recordings(directory / "recordings")
-        with DaemonProcess(configuration(directory, duration_s), directory / "log") as daemon:
-            result = _watch(daemon, duration_s, recordings, progress)
-        recordings.work_off(last=True)
-        words = [line for line in (directory / "log").read_text(encoding="utf-8").splitlines() if '"error"' in line]
-    result["recordings"] = {"files": recordings.files, "frames": recordings.frames, "missing": recordings.missing}
-    result["problems"] = _problems(result) + words[:10]
+        log = directory / "log"
+        recordings = {arm: Recordings(directory / "recordings" / arm) for arm in arms}
+        with DaemonProcess(configuration(directory, duration_s, arms), log) as daemon:
+            soak = _Soak(daemon, directory, recordings, tell, seed, spacing_s, patience_s)
+            result = soak.run(duration_s, least_faults, calm, plot)
+        for arm, found in recordings.items():
+            found.work_off(last=True)
+            found.end(*soak.last_sent[arm], soak.ended_s)
+            found.judge(windows(soak.done, f"{arm}/recorder"))
+            result["recordings"][arm] = told = found.told()
+            if told["most_mb"] > 1e3 * MOST_GB or not told["frames"]:
+                result["problems"].append(f"{arm}: recordings: {told}")
+            result["problems"] += [f"{arm}: {problem}" for problem in found.problems]
+        result["log"], crashes = ends(log.read_text("utf-8", "replace").splitlines(), soak.done)
+        result["problems"] += crashes
     return result
 
 
-def _watch(
-    daemon: DaemonProcess, duration_s: float, recordings: Recordings, progress: Callable[[str], None] | None
-) -> dict[str, Any]:
-    warm_up_s = min(300.0, max(SHORTEST_S / 2.0, 0.25 * duration_s))
-    with contextlib.ExitStack() as stack:
-        control = stack.enter_context(Control(daemon.endpoints["control"]))
-        watched = {p["name"]: psutil.Process(p["pid"]) for p in control.request("status")["processes"]}
-        watched["supervisor"] = psutil.Process(daemon.pid)
-        listeners = {}
-        for lane in ("frames", "estimates"):
-            command = [sys.executable, __file__, "--listen", daemon.endpoints[lane]]
-            listeners[lane] = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
-            watched[f"subscriber of {lane}"] = psutil.Process(listeners[lane].pid)
-        readings: dict[str, list[tuple[float, ...]]] = {name: [] for name in watched}
-        for elapsed_s in _ticks(duration_s):
-            for name, process in watched.items():
-                with contextlib.suppress(psutil.NoSuchProcess):  # a restart is found at the end
-                    memory_mb = process.memory_info().rss / 1e6
-                    cpu_s = sum(process.cpu_times()[:2])
-                    readings[name].append((elapsed_s, memory_mb, process.num_fds(), process.num_threads(), cpu_s))
-            recordings.work_off(last=False)
-            if progress is not None and round(elapsed_s / EVERY_S) % 6 == 0:
-                total = sum(rows[-1][1] for rows in readings.values() if rows)
-                progress(f"{elapsed_s:6.0f} s: {total:.1f} MB in {len(watched)} processes, {recordings.files} files")
-        found = {p["name"]: p for p in control.request("status", timeout_s=30.0)["processes"]}
-        for listener in listeners.values():
-            listener.terminate()
-        heard = {lane: json.loads(listener.communicate()[0]) for lane, listener in listeners.items()}
-    consumers = {name: found[name]["info"] for name in found if name.endswith(("/estimator", "/recorder"))}
-    return {
-        "duration_s": duration_s,
-        "warm_up_s": warm_up_s,
-        "processes": {name: summary(np.array(rows), warm_up_s) for name, rows in readings.items()},
-        "frames": {
-            "sent": {arm: found[f"{arm}/acquisition"]["info"]["frames"] for arm in ARMS},
-            "lost": {name: info["lost"] for name, info in consumers.items()},
-        },
-        "subscribers": heard,
-        "restarts": sum(process["restarts"] for process in found.values()),
-    }
+class _Soak:
+    """A daemon that is watched while faults come.
+
+    Attributes
+    ----------
+    done : list of Fault
+    last_sent : dict
+        Epoch of the last source of each arm as its recorder knows it, and frames that it has sent, by arm.
+    ended_s : float
+        When the last look was [s, CLOCK_MONOTONIC].
+    """
+
+    def __init__(
+        self,
+        daemon: DaemonProcess,
+        directory: Path,
+        recordings: dict[str, Recordings],
+        tell: Callable[[str], None],
+        seed: int,
+        spacing_s: float,
+        patience_s: float,
+    ) -> None:
+        self._daemon, self._directory, self._recordings, self._tell = daemon, directory, recordings, tell
+        self._seed, self._spacing_s, self._patience_s = seed, spacing_s, patience_s
+        self.done: list[Fault] = []
+        self.last_sent: dict[str, tuple[int, int]] = {}
+        self.ended_s = 0.0
+        self._readings, self._ledger = Readings(), Ledger()
+        self._sent, self._received = Totals(), Totals()
+        self._clients: dict[str, Client] = {}
+        self._since_s = time.monotonic()
+
+    def run(self, duration_s: float, least_faults: int, calm: bool, plot: Path | None) -> dict[str, Any]:
+        daemon, began_s = self._daemon, time.monotonic()
+        with contextlib.ExitStack() as stack:
+            control = stack.enter_context(Control(daemon.endpoints["control"]))
+            for name, (kind, lane) in CLIENTS.items():
+                self._clients[name] = Client(name, kind, daemon.endpoints[lane], self._directory)
+                stack.callback(self._clients[name].stop)
+            jobs = JobsClient(control, tuple(self._recordings), min(10.0, duration_s / 9.0))
+            faults = Faults(
+                self._seed,
+                daemon.endpoints,
+                self._directory / "state",
+                self._clients,
+                self._spacing_s,
+                self._patience_s,
+            )
+            stack.callback(faults.release)
+            self.done = faults.done
+
+            def too_few() -> bool:
+                return not calm and len(faults.done) < least_faults
+
+            next_reading = next_word = 0.0
+            longest_s = duration_s + 1.5 * self._patience_s * (1 + least_faults)
+            for elapsed in _ticks(duration_s, longest_s, lambda: too_few() or faults.under_way is not None):
+                found = {p["name"]: p for p in control.request("status", timeout_s=30.0)["processes"]}
+                faults.step(found, more=not calm and (elapsed < duration_s or too_few()))
+                self._look(found, faults)
+                jobs.step(elapsed < duration_s - jobs.LAST_S)
+                if elapsed >= next_reading:
+                    next_reading = elapsed + EVERY_S
+                    pids = {name: process["pid"] for name, process in found.items() if process["state"] == "ready"}
+                    own = {f"client {name}": client.process.pid for name, client in self._clients.items()}
+                    self._readings.take(elapsed, pids | {"supervisor": daemon.pid} | own)
+                if elapsed >= next_word:
+                    next_word = elapsed + 60.0
+                    self._report(elapsed, jobs)
+            jobs.finish()
+            found = {p["name"]: p for p in control.request("status", timeout_s=30.0)["processes"]}
+            self.ended_s = time.monotonic()
+            for arm in self._recordings:
+                epoch = found[f"{arm}/recorder"]["info"].get("source_epoch", 0)
+                self.last_sent[arm] = epoch, found[f"{arm}/acquisition"]["info"].get("frames", 0)
+            ended = {name: client.stop() for name, client in self._clients.items()}
+            if plot is not None:
+                draw(plot, self._readings, self._seconds(), faults.done, began_s)
+        processes = self._readings.summary()
+        result = {
+            "duration_s": duration_s,
+            "seed": self._seed,
+            "faults": dict(Counter(f"{fault.kind}: {fault.target}" for fault in faults.done)),
+            "processes": processes,
+            "restarts": {name: process["restarts"] for name, process in found.items()},
+            "frames": {"sent": self._sent.told(), "received": self._received.told()},
+            "losses": {"explained": dict(self._ledger.explained), "unexplained": dict(self._ledger.unexplained)},
+            "subscribers": {name: ended[name] for name in ("frames", "estimates", "sleeper", "slow")},
+            "browser": ended["browser"],
+            "dashboard": ended["dashboard"],
+            "latency_s": {name: ended[name].get("percentiles", {}) for name in MEASURED},
+            "recordings": {},
+            "jobs": jobs.result(),
+        }
+        result["problems"] = [*faults.problems, *jobs.problems, *not_flat(processes), *_problems(result)]
+        return result
+
+    def _look(self, found: Mapping[str, Mapping[str, Any]], faults: Faults) -> None:
+        """See what each reader has counted since the last look."""
+        since_s, self._since_s = self._since_s, time.monotonic()  # a look may take long
+
+        def look(name: str, pid: int, lost: int) -> None:
+            self._ledger.look(name, pid, lost, faults.explained(name, since_s, self._since_s))
+
+        for name, process in found.items():
+            info = process.get("info", {})
+            if process["state"] != "ready":
+                continue
+            if name.endswith("/acquisition") and "frames" in info:
+                self._sent.take(name, process["pid"], info["frames"])
+            elif name.endswith(("/estimator", "/recorder")) and "lost" in info:
+                self._received.take(name, process["pid"], info["received"])
+                look(name, process["pid"], info["lost"])
+        for name, count in (*((name, "lost") for name in STEADY), *((name, "missed") for name in STATUSES)):
+            client = self._clients[name]
+            if told := client.newest():
+                look(name, client.process.pid, told[count])
+        for files in self._recordings.values():
+            files.work_off()
+
+    def _report(self, elapsed_s: float, jobs: JobsClient) -> None:
+        total = sum(lives[-1].rows[-1][1] for lives in self._readings.lives.values())
+        lost = sum(self._ledger.unexplained.values())
+        told = f"{len(self.done)} faults, {jobs.told()}, {lost} lost without a fault"
+        self._tell(f"{elapsed_s:6.0f} s: {total:.0f} MB, {told}")
+
+    def _seconds(self) -> dict[str, FloatArray]:
+        """Time, median and largest latency of each second, by client."""
+        return {
+            name: np.array(
+                [(line["t"], line["p50"], line["largest"]) for line in self._clients[name].lines() if "p50" in line]
+            )
+            for name in MEASURED
+        }
 
 
-def _ticks(duration_s: float) -> Iterator[float]:
-    """Yield the time since the first call [s] every `EVERY_S`, the last time at `duration_s`."""
+def _ticks(duration_s: float, longest_s: float, busy: Callable[[], bool]) -> Iterator[float]:
+    """Yield the time since the first call [s] once a second, until `duration_s`, and on while it is `busy`."""
     began = time.monotonic()
-    for k in range(round(duration_s / EVERY_S) + 1):
-        time.sleep(max(0.0, began + k * EVERY_S - time.monotonic()))
-        yield time.monotonic() - began
-
-
-def summary(rows: np.ndarray, warm_up_s: float) -> dict[str, float]:
-    """Describe one process; `rows` are time [s], memory [MB], files, threads, CPU time [s]."""
-    late = rows[rows[:, 0] >= warm_up_s]
-    slope = float(theilslopes(late[:, 1], late[:, 0])[0])
-    span_s = late[-1, 0] - late[0, 0]
-    return {
-        "memory_mb": float(late[0, 1]),
-        "memory_end_mb": float(late[-1, 1]),
-        "slope_mb_h": 3600.0 * slope,
-        "growth_mb": slope * span_s,
-        "files": int(late[0, 2]),
-        "files_end": int(late[-1, 2]),
-        "threads": int(late[0, 3]),
-        "threads_end": int(late[-1, 3]),
-        "cpu": float((late[-1, 4] - late[0, 4]) / span_s),
-    }
+    k = 0
+    while True:
+        time.sleep(max(0.0, began + k * TICK_S - time.monotonic()))
+        elapsed = time.monotonic() - began
+        yield elapsed
+        if elapsed >= duration_s and (not busy() or elapsed > longest_s):
+            return
+        k = max(k + 1, int(elapsed / TICK_S))
 
 
 def _problems(result: dict[str, Any]) -> list[str]:
-    problems = []
-    for name, figures in result["processes"].items():
-        if figures["slope_mb_h"] > LIMIT_MB_H and figures["growth_mb"] > RESOLUTION_MB:
-            problems.append(f"{name}: memory grows by {figures['slope_mb_h']:.1f} MB/h")
-        if figures["files_end"] > figures["files"] + SPARE_FILES:
-            problems.append(f"{name}: {figures['files_end']} open files, {figures['files']} after the warm-up")
-        if figures["threads_end"] > figures["threads"]:
-            problems.append(f"{name}: {figures['threads_end']} threads, {figures['threads']} after the warm-up")
-    problems += [f"{name}: {lost} frames lost" for name, lost in result["frames"]["lost"].items() if lost]
-    for lane, counts in result["subscribers"].items():
-        if counts["lost"] or counts["invalid"]:
-            problems.append(f"subscriber of {lane}: {counts['lost']} messages lost, {counts['invalid']} invalid")
-        least = 0.95 * len(ARMS) * result["duration_s"] * LEAST_HZ[lane]
-        if counts["received"] < least:
-            problems.append(f"subscriber of {lane}: {counts['received']} messages, fewer than {least:.0f}")
-    if result["recordings"]["missing"]:
-        problems.append(f"the recordings lack {result['recordings']['missing']} frames")
-    for arm, sent in result["frames"]["sent"].items():
-        if sent < RATE_HZ * (0.99 * result["duration_s"] - 2.0):
-            problems.append(f"{arm}: {sent} frames in {result['duration_s']:g} s are too few")
-    if result["restarts"]:
-        problems.append(f"{result['restarts']} restarts of processes")
+    losses = result["losses"]["unexplained"]
+    problems = [f"{reader}: {count} lost or not answered without a fault" for reader, count in losses.items()]
+    for name, told in result["subscribers"].items():
+        if told.get("invalid", 1):
+            problems.append(f"subscriber {name!r}: {told.get('invalid', 'no count of')} invalid messages")
+    sent = sum(result["frames"]["sent"].values())
+    for name, share in LEAST.items():
+        told = result["subscribers"][name]
+        if told.get("received", 0) + told.get("lost", 0) < share * sent:
+            problems.append(f"subscriber {name!r}: {told}: fewer messages than {share:g} of {sent} frames")
+    for name, allowed in STATUSES.items():
+        answers = result[name].get("answers", {})
+        if not {"200"} <= {answer.rpartition(" ")[2] for answer in answers} <= allowed:
+            problems.append(f"{name}: {result[name]}")
+    answered = {answer.partition(" ")[0] for answer in result["browser"].get("answers", {})}
+    if silent := [path for path in PATHS if path not in answered]:
+        problems.append(f"browser: no answer from {', '.join(silent)}")
+    if not result["dashboard"].get("updates"):
+        problems.append(f"dashboard: no estimate: {result['dashboard']}")
     return problems
 
 
 def table(result: dict[str, Any]) -> str:
     """The result for people."""
-    head = f"{'':24}{'MB':>8}{'end':>8}{'MB/h':>8}{'files':>7}{'threads':>9}{'core':>7}"
-    lines = [f"{result['duration_s']:g} s, of which {result['warm_up_s']:g} s warm-up", head]
-    for name, f in result["processes"].items():
+    head = (
+        f"{'':22}{'lives':>6}{'MB':>8}{'end':>8}{'most':>8}{'MB/h':>8}{'files':>7}{'end':>5}{'threads':>9}{'core':>7}"
+    )
+    lines = [f"{result['duration_s']:g} s, seed {result['seed']}", head]
+    for name, p in sorted(result["processes"].items()):
+        slope = "-" if p["slope_mb_h"] is None else f"{p['slope_mb_h']:.2f}"
         lines.append(
-            f"{name:24}{f['memory_mb']:8.1f}{f['memory_end_mb']:8.1f}{f['slope_mb_h']:8.2f}"
-            f"{f['files_end']:7d}{f['threads_end']:9d}{f['cpu']:7.0%}"
+            f"{name:22}{p['lives']:6d}{p['memory_mb']:8.1f}{p['memory_end_mb']:8.1f}{p['memory_most_mb']:8.1f}{slope:>8}"
+            f"{p['files'] or 0:7d}{p['files_end']:5d}{p['threads_end']:9d}{p['core']:7.0%}"
         )
-    frames, recordings = result["frames"], result["recordings"]
-    heard = sum(counts["received"] for counts in result["subscribers"].values())
-    lines.append(f"frames sent {sum(frames['sent'].values())}, lost {sum(frames['lost'].values())}")
-    lines.append(f"recorded {recordings['frames']} in {recordings['files']} files, missing {recordings['missing']}")
-    lines.append(f"subscribers: {heard} messages, lost {sum(c['lost'] for c in result['subscribers'].values())}")
+    lines.append("latency [ms]" + "".join(f"{name:>10}" for name in ("p50", "p90", "p99", "p99.9", "max")))
+    for name, found in result["latency_s"].items():
+        values = "".join(f"{1e3 * found[key]:10.2f}" for key in ("p50", "p90", "p99", "p99.9", "max") if key in found)
+        lines.append(f"{name:12}{values}")
+    kinds: Counter[str] = Counter()
+    for fault, count in result["faults"].items():
+        kinds[fault.partition(":")[0]] += count
+    lines.append(
+        f"faults: {sum(kinds.values())}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    )
+    losses = result["losses"]
+    lines.append(
+        f"lost or not answered by faults: {losses['explained'] or 'nothing'}; "
+        f"otherwise: {losses['unexplained'] or 'nothing'}"
+    )
+    for arm, found in result["recordings"].items():
+        lines.append(f"recorded of {arm}: {found}")
+    lines.append(f"jobs: {result['jobs']}")
+    for name in STATUSES:
+        told = result[name]
+        lines.append(f"{name}: {told.get('answers')}, without an answer {told.get('missed')}")
+    lines.append(f"dashboard: {result['dashboard'].get('updates')} estimates")
+    lines.append(f"warnings and errors in the log: {result.get('log', {})}")
     return "\n".join(lines + [f"PROBLEM: {problem}" for problem in result["problems"]])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600.0, help="how long to run (3600)")
+    parser.add_argument("--seed", type=int, default=1, help="draws the faults (1)")
+    parser.add_argument("--arms", nargs="+", default=ARMS, metavar="ROBOT", help=f"which ({' '.join(ARMS)})")
+    parser.add_argument("--calm", action="store_true", help="without faults")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--listen", metavar="ENDPOINT", help=argparse.SUPPRESS)
+    parser.add_argument("--plot", type=Path, help="draw memory and latencies over time into this file")
     arguments = parser.parse_args()
-    if arguments.listen:
-        sys.stdout.write(json.dumps(listen(arguments.listen)))
-        return 0
-    result = run(arguments.seconds, lambda text: print(text, file=sys.stderr, flush=True))
+    result = run(
+        arguments.seconds,
+        lambda text: print(text, file=sys.stderr, flush=True),
+        seed=arguments.seed, calm=arguments.calm, arms=arguments.arms, plot=arguments.plot,
+    )  # fmt: skip
     sys.stdout.write((json.dumps(result) if arguments.json else table(result)) + "\n")
     return 1 if result["problems"] else 0
 

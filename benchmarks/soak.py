@@ -1,13 +1,13 @@
 """Hours of estimation, millions of bad frames and a running daemon: numbers, flags and memory stay where they belong.
 
-make soak [DURATION=3600]        or: python benchmarks/soak.py [--only PART] [--json]
+make soak [DURATION=3600]        or: python benchmarks/soak.py [--only PART] [--seed N] [--plot FILE] [--json]
 
 Parts: `estimator`, ten million frames of online estimation on a simulated arm, as fast as they go: rich motion, an hour
 with one joint at rest, an hour with all at rest, rich motion again, and a step in one joint's friction;
 `elastic`, ten million frames of an elastic joint, most of them at rest or at one speed;
 `ethercat-frames`, a million bad frames to simulated drives, and a million with bad outputs and messages to drives in
 operation; `ethercat-decoding`, a million random images through the driver's decoding; `service`, the daemon at 1 kHz in
-real time for DURATION seconds.
+real time for DURATION seconds, with clients, jobs and random faults.
 """
 
 from __future__ import annotations
@@ -147,6 +147,8 @@ def watched(what: str) -> Iterator[None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=PARTS, help="one part alone")
+    parser.add_argument("--seed", type=int, default=1, help="draws the faults of the running daemon (1)")
+    parser.add_argument("--plot", type=Path, help="draw the running daemon's memory and latencies into this file")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
@@ -163,7 +165,8 @@ def main() -> int:
         results["ethercat-decoding"] = run_decoding()
         tell(decoding_table(results["ethercat-decoding"]))
     if arguments.only in (None, "service"):
-        results["service"] = service_soak.run(float(os.environ.get("DURATION", "3600")), tell)
+        duration_s = float(os.environ.get("DURATION", "3600"))
+        results["service"] = service_soak.run(duration_s, tell, seed=arguments.seed, plot=arguments.plot)
         tell(service_soak.table(results["service"]))
     problems = [problem for result in results.values() for problem in result["problems"]]
     if arguments.json:
