@@ -39,7 +39,10 @@ BUS = (
 )
 #: Where tests run whole daemons in real time, and want the machine for themselves.
 DAEMON = (
+    "dashboard/test_browser.py",
+    "dashboard/test_http.py",
     "deploy/test_service.py",
+    "service/test_breakaway_daemon.py",
     "service/test_commission_*.py",
     "service/test_daemon.py",
     "service/test_demo.py",
@@ -49,20 +52,28 @@ DAEMON = (
     "service/test_guiding_daemon.py",
     "service/test_hostile.py",
     "service/test_http_daemon.py",
+    "service/test_http_start.py",
     "service/test_jobs_commands.py",
     "service/test_jobs_daemon.py",
+    "service/test_jobs_page.py",
     "service/test_keyed_daemon.py",
     "service/test_memory.py",
+    "service/test_metrics_daemon.py",
     "service/test_real_replay.py",
     "service/test_restart.py",
     "service/test_run_*.py",
+    "service/test_soak.py",
+    "service/test_torque_range.py",
     "service/test_transport_faults.py",
+    "service/test_tutorial.py",
+    "service/test_wall_clock.py",
     "service/test_windows.py",
     "temperature/test_replay.py",
 )
 
 #: Where tests wait for processes of their own, if not in real time.
 PROCESSES = (
+    "bridge/test_foxglove.py",
     "deploy/test_install.py",
     "deploy/test_units.py",
     "doctor/test_cycle.py",
@@ -73,6 +84,7 @@ PROCESSES = (
     "plc/test_*.py",
     "service/test_commands.py",
     "service/test_realtime.py",
+    "service/test_stream_faults.py",
     "sim/test_simulated_driver.py",
     "test_examples.py",
 )
@@ -100,14 +112,37 @@ SOAK = re.compile(
     r"|jobs/test_trouble.py::test_a_queue_that_is_damaged_while_it_is_in_use"
     r"|jobs/test_kinds.py::test_identify_is_the_command\[stribeck2-parameters[45]"
     r"|online/test_soak.py::(test_300_000_frames|test_other_arms_and_joints\[arm[79]\])"
+    r"|calibration/test_random_arms.py::test_random_arms\[10\]"
+    r"|calibration/test_verdict.py::test_a_joint_that_says_something_else_is_named\[(2|6)"
+    r"|calibration/test_verdict.py::test_one_test_pose.*\[0.002\]"
+    r"|calibration/test_uncertainty.py::test_errors_that_last_for_many_poses_are_covered\[False\]"
+    r"|commissioning/test_friction_law.py::test_intervals_hold_where_six_points_scatter"
+    r"|control/test_guiding.py::test_full_friction_compensation.*dq-(0.9-2-(coarse|noisy)|1.2-2-(ideal|coarse)|0.9-1)"
+    r"|control/test_guiding.py::test_a_hand_moves_it.*\[4-"
+    r"|control/test_energy.py::test_no_energy_comes_from_the_controller\[(noisy-1|ideal-2)-"
+    r"|ethercat/test_datalink.py::test_equal_to_the_plain_slave\[(6|9|13|2[5-9]|3[0-9])\]"
+    r"|excitation/test_gradient_search.py::test_limits_are_kept.*\[(slides-(condition|d_optimal)|two-(d_optimal|e_optimal))-False\]"
+    r"|jobs/test_calibrate_kind.py::test_the_same_job_gives_the_same_bytes"
+    r"|jobs/test_repeat.py::test_(a_model_and_a_recording\[payload|a_part_and_all_parts)"
+    r"|jobs/test_salvage.py::test_what_is_outside_of_the_damage_comes_back\[.*-[23]\]"
+    r"|model/test_friction.py::test_online_with_the_right_constants"
+    r"|nonlinear/test_compressed.py::test_costs_are_the_literal_ones\[.*-arm[12]\]"
+    r"|online/test_residual_watch.py::test_(run_lengths_are_those_of_a_simulation\[1.(0-2|25)|false_alarms.*\[2.0)"
+    r"|physical/test_fit.py::test_a_poor_motion_carries_over"
+    r"|service/test_commands.py::test_replay_of_what_cannot_be_replayed\[extra5"
+    r"|service/test_excite_command.py::test_periods_of_an_earlier_motion_count"
+    r"|service/test_identify_commands.py::test_wrong_mounting_direction\[(microgravity|-x)-arm7\]"
+    r"|service/test_real_methods.py::test_friction_of_one_joint_at_three_speeds\[coulomb_viscous\]"
     r"|batch/test_robust.py::test_bursts_in_the_torque_of_a_nine_joint_arm"
-    r"|physical/test_fit.py::test_a_poor_motion_carries_over_three_times_better.*\[arm7\]"
     r"|physical/test_payload.py::test_intervals_hold_the_truth\[arm7\]"
     r"|physical/test_real.py::test_lwr4_with_each_prior\[kuka_lwr4_(gaz|cogimon)\]"
     r"|physical/test_turned_torque.py::.*\[(un)?known-[2-5]\]"
     r"|physical/test_real.py::test_tx40_with_coupled_wrist"
     r"|service/test_drift_story.py"
     r"|service/test_change_events.py"
+    r"|service/test_breakaway_daemon.py::test_replay_tells_it"
+    r"|service/test_transport_faults.py::test_a_subscriber_that_stops_for_a_minute"
+    r"|ethercat/test_peers.py::test_kickcat_goes_on_when_a_ring_breaks"
     r"|service/test_commission_payload.py::test_torque_constants"
     r"|service/test_demo.py::test_a_short_run"
     r"|service/test_elastic_arm_command.py::test_auto_chooses"

@@ -53,6 +53,8 @@ COMMANDS = {
     ("watch",),
     ("import",),
     ("record",),
+    ("bridge", "foxglove"),
+    ("bridge", "ros2"),
     ("recordings", "info"),
     ("recordings", "recover"),
     ("replay",),

@@ -1,0 +1,138 @@
+"""What the docs show of commands: that they can be given so, and that what they print is compared with the page."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rt_core.online.change_report import alarm, payload_change
+from service.cli.job_text import event_line
+from service.cli.main import build_parser
+from tests.console import differs, steps
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+)
+#: Pages with blocks marked `console`, and the test that runs each of their commands.
+RUN = {
+    "docs/tutorial.md": "tests/service/test_tutorial.py",
+    "docs/recordings.md": "tests/drivers/test_recordings_doc.py",
+    "docs/payload.md": "tests/service/test_payload_command.py",
+    "docs/jobs.md": "tests/service/test_jobs_page.py",
+}
+#: Those that are not run, and why.
+NOT_RUN = {
+    "docs/doctor.md": "is of one computer; names of its lines: tests/doctor/test_command.py",
+    "docs/drift.md": "takes minutes of motion; how events are worded: below",
+    "docs/excitation.md": "searches for a minute or more; not compared",
+}
+#: Blocks without a language, by page and first words, and what compares them.
+PLAIN = {("README.md", "space6:"): "tests/service/test_tutorial.py"}
+#: Blocks marked `text`, which no command prints.
+TEXT = {
+    ("README.md", "EtherCAT  ─┐"),
+    ("CONTRIBUTING.md", "service/       processes"),
+    ("docs/bridges.md", "panda/estimate.parameters"),
+    ("docs/elastic-joint.md", "d   = theta_in"),
+    ("docs/estimator.md", "frame ─►"),
+    ("docs/twincat.md", "the PLC's ST_ThetaAxis"),
+}
+LANGUAGES = {"sh", "console", "python", "toml", "json", "yaml", "csv", "ini", "xml", "text", ""}
+
+
+NAMES = {name for action in build_parser()._actions for name in action.choices or ()}
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield language and content of each block of a page."""
+    for match in re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", page.read_text(encoding="utf-8"), re.S | re.M):
+        yield match.group(2), re.sub(rf"^{match.group(1)}", "", match.group(3), flags=re.M)
+
+
+def test_what_commands_print_is_compared_or_said_not_to_be() -> None:
+    shown = {name(page) for page in PAGES if any(language == "console" for language, _ in blocks(page))}
+    assert shown == RUN.keys() | NOT_RUN.keys()
+    assert not RUN.keys() & NOT_RUN.keys()
+
+
+@pytest.mark.parametrize(("page", "test"), RUN.items())
+def test_the_test_runs_the_page(page: str, test: str) -> None:
+    code = (ROOT / test).read_text(encoding="utf-8")
+    assert re.search(r"\bcheck_page\(", code)
+    assert Path(page).name in code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    """No output hides in a block of another kind."""
+    for language, content in blocks(page):
+        first = content.strip().splitlines()[0]
+        assert language in LANGUAGES, first
+        if language == "":
+            assert any(page_ == name(page) and first.startswith(begin) for page_, begin in PLAIN), first
+        if language == "text":
+            assert (name(page), first) in TEXT or any((name(page), first[: len(b)]) in TEXT for _, b in TEXT), first
+        if language == "sh":
+            assert "\n$ " not in f"\n{content}", first
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words after `thetad` of each command of a page."""
+    for language, content in blocks(page):
+        if language == "sh":
+            text = content.replace("\\\n", " ")
+            lines = text.splitlines()
+        elif language == "console":
+            lines = [step.command.replace("\\\n", " ") for step in steps(f"```console\n{content}```\n")]
+        else:
+            continue
+        for line in lines:
+            for part in re.split(r" && | \| |; | > | 2> ", line):
+                with contextlib.suppress(ValueError):  # a quotation that was split
+                    words = shlex.split(part, comments=True)
+                    found = [k for k in range(1, len(words)) if re.fullmatch(r"(\S*/)?thetad", words[k - 1])]
+                    yield from [words[k:] for k in found if words[k] in NAMES][:1]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if list(commands(page))], ids=name)
+def test_every_command_can_be_given_so(page: Path) -> None:
+    parser = build_parser()
+    wrong = []
+    for words in commands(page):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            try:
+                parser.parse_args(words)
+            except SystemExit:
+                wrong.append(f"thetad {' '.join(words)}: {said.getvalue()}")
+    assert not wrong
+
+
+def test_commands_are_found() -> None:
+    found = [words for page in PAGES for words in commands(page)]
+    assert len(found) > 100
+    assert ["identify", "rec.mcap"] in [words[:2] for words in found]
+
+
+def test_events_of_a_payload_are_worded_as_on_the_page() -> None:
+    """What leads to them is shown by tests/online/test_change.py."""
+    changes = [
+        alarm(["joint_2", "joint_3", "joint_4"], 0),
+        payload_change("payload_attached", np.array([0.702, *np.zeros(9)]), 0.01, None, 0),
+    ]
+    entry = {"id": 1, "time": "2026-11-22T05:54:22+00:00", "t_ns": 0, "arm": "lab", "job": None}
+    lines = [event_line({**entry, "kind": change.kind, "text": change.text, "data": {}}) for change in changes]
+    (step,) = steps((ROOT / "docs" / "drift.md").read_text(encoding="utf-8"))
+    assert (step.command, differs(step.shown, lines)) == ("thetad events", "")
