@@ -11,6 +11,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq  # errors only
+# A lock file names all there is: nothing is left to resolve, and a new release of something changes nothing.
+LOCKED := --no-deps --require-hashes
 UV ?= $(firstword $(wildcard $(BIN)/uv) uv)
 
 # An environment that is missing, or whose interpreter has gone, is made anew.
@@ -98,19 +100,19 @@ $(RUNTIME): requirements.lock pyproject.toml $(BROKEN)
 	    echo "'$(PYTHON)' cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "thetad: installing into $(VENV) (a minute or two the first time)" >&2
 	@$(if $(BROKEN),$(PYTHON) -m venv --clear $(VENV))
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install $(LOCKED) -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEV): requirements-dev.lock $(RUNTIME)
 	@echo "thetad: installing the development tools into $(VENV)" >&2
-	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install $(LOCKED) -r requirements-dev.lock
 	@touch $@
 
 $(BENCH): requirements-bench.lock requirements-bench-without-dependencies.lock $(DEV)
 	@echo "thetad: installing the benchmarks' peers into $(VENV)" >&2
-	@$(PIP) install --require-hashes -r requirements-bench.lock
-	@$(PIP) install --no-deps --require-hashes -r requirements-bench-without-dependencies.lock
+	@$(PIP) install $(LOCKED) -r requirements-bench.lock
+	@$(PIP) install $(LOCKED) -r requirements-bench-without-dependencies.lock
 	@touch $@
 
 FORCE:
