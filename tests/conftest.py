@@ -141,7 +141,6 @@ SOAK = re.compile(
     r"|service/test_drift_story.py"
     r"|service/test_change_events.py"
     r"|service/test_breakaway_daemon.py::test_replay_tells_it"
-    r"|service/test_transport_faults.py::test_a_subscriber_that_stops_for_a_minute"
     r"|ethercat/test_peers.py::test_kickcat_goes_on_when_a_ring_breaks"
     r"|service/test_commission_payload.py::test_torque_constants"
     r"|service/test_demo.py::test_a_short_run"
