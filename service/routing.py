@@ -16,7 +16,7 @@ import zmq
 from service.children import Managed
 from service.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
 from service.daemon_config import DaemonConfig
-from service.security.by_http import check_by_http
+from service.security.by_http import check_by_http, check_submitted
 from service.wire import MAX_REPLY, WireError, pack_map
 
 
@@ -86,6 +86,8 @@ class Routing:
         try:
             if process.role == "web":
                 check_by_http(request.verb, message["role"], self._daemon)
+                if request.verb == "submit":
+                    check_submitted(request.args)
             request = check_request(request, self._arms)
             self.forward(request, VERBS[request.verb].target, asker=process.identity)
         except ControlError as error:

@@ -1,22 +1,26 @@
 """What may be asked for by HTTP: by the role of who asks, and never more than the configuration grants.
 
 The web process asks this to refuse early, the supervisor to refuse for certain: whatever the web process sends, it gets
-no verb that is not listed here, and none above `daemon.http_role`.
+no verb and no kind of job that is not listed here, and nothing above `daemon.http_role`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from service.control import STOPPING, VERBS, ControlError
 from service.daemon_config import DaemonConfig
 from service.security.roles import ROLES, allows
 
-#: All verbs that are passed on for those who ask by HTTP.  None of them starts a motion or names a file by a path.
+#: All verbs that are passed on for those who ask by HTTP.  None of them starts a motion.
 BY_HTTP = frozenset(
     (
-        "abort", "disarm", "arm", "record", "submit", "reidentify", "cancel", "retry", "rollback", "jobs", "job",
-        "events", "models", "prior",
+        "abort", "disarm", "disable", "arm", "record", "submit", "reidentify", "cancel", "retry", "rollback", "jobs",
+        "job", "events", "models", "prior",
     )
 )  # fmt: skip
+#: All kinds of jobs that may be submitted so.  Their recording is a file, which `jobs.folders` is to bound.
+KINDS = frozenset(("identify", "validate", "promote"))
 
 
 def check_by_http(verb: str, role: str, daemon: DaemonConfig) -> None:
@@ -33,6 +37,13 @@ def check_by_http(verb: str, role: str, daemon: DaemonConfig) -> None:
         raise ControlError("denied", f"{verb}: needs the role {needed}, and you have {role[:20] or 'none'}")
     if not allows(daemon.http_role, needed):
         raise ControlError("denied", f"{verb}: needs the role {needed}, and daemon.http_role is {daemon.http_role}")
+
+
+def check_submitted(args: Mapping[str, object]) -> None:
+    """Raise `ControlError` of type "denied" unless a job of this kind may be submitted by HTTP."""
+    kind = str(args.get("kind"))
+    if kind not in KINDS:
+        raise ControlError("denied", f"submit: jobs of kind {kind[:80]!r} are not to be had by HTTP")
 
 
 def allowed_by_http(role: str, daemon: DaemonConfig) -> list[str]:

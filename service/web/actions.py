@@ -33,9 +33,9 @@ _Span = Annotated[str, Field(max_length=40, pattern=r"^[0-9.]{1,12}s?:[0-9.]{1,1
 
 
 class Stop(_Form):
-    """Stop whatever moves an arm."""
+    """Stop whatever moves an arm: what was armed for a run, or (`disable`) the motion of its configuration."""
 
-    do: Literal["abort", "disarm"]
+    do: Literal["abort", "disarm", "disable"]
     arm: _Arm
 
 
@@ -108,6 +108,16 @@ def read_action(data: bytes) -> Action:
         return _ACTIONS.validate_json(data)
     except ValidationError as error:
         raise ControlError("bad_argument", describe(error)[:1000]) from error
+
+
+def verb_of(action: Action) -> str:
+    """Return the verb that an action is."""
+    return "submit" if isinstance(action, Identify | Judge) else action.do
+
+
+def looks_for_file(action: Action) -> bool:
+    """Tell whether `to_request` has to look into a folder, which may lie on a slow disk."""
+    return isinstance(action, Identify | Judge) and action.recording.startswith("file:")
 
 
 def to_request(action: Action, config: Config) -> tuple[str, dict[str, Any]]:

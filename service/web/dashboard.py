@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -17,7 +19,7 @@ from service.control import ControlError
 from service.methods import METHODS
 from service.plain import plain
 from service.security.by_http import allowed_by_http, check_by_http
-from service.web.actions import read_action, to_request
+from service.web.actions import Action, looks_for_file, read_action, to_request, verb_of
 from service.web.answers import HEADERS, refusal
 from service.web.asking import Asking
 from service.web.connection import RENEW
@@ -29,6 +31,7 @@ from service.web.recordings import Listing
 #: A request that changes something brings this header: a page from elsewhere cannot, unless it is told that it may.
 MARK = "x-thetad"
 MOST_BODY = 16_384
+LOOK_S = 10.0  # for what lies on a disk
 _SLICE_S = 1.0  # of waiting for others, after which the limit of the connection is renewed
 _STATUS = {
     "bad_argument": 400, "bad_request": 400, "denied": 403, "failed": 409, "too_many": 429, "unavailable": 503,
@@ -42,6 +45,7 @@ Handler = Callable[[Request], Awaitable[Any]]
 def api_routes(config: Config, latest: Latest, live: Live, asking: Asking) -> list[Route]:
     """Return the routes below `/api`."""
     listing = Listing(config)
+    looking = asyncio.Semaphore()  # one at a time: threads that wait for a disk are not to be had by asking often
 
     async def read(request: Request, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
         return await patiently(request, asking.read(verb, args, role_of(request)))
@@ -87,15 +91,23 @@ def api_routes(config: Config, latest: Latest, live: Live, asking: Asking) -> li
         return await read(request, "events", {"limit": 300})
 
     async def recordings(request: Request) -> dict[str, Any]:
-        found = await patiently(request, listing.newest())
+        found = await patiently(request, listing.newest(), LOOK_S)
         return {"recordings": found, "recorders": [arm.name for arm in config.arm if arm.recorder is not None]}
 
     async def do(request: Request) -> dict[str, Any]:
         if request.headers.get(MARK) is None or request.headers.get("content-type") != "application/json":
             raise ControlError("bad_request", f"expected application/json and a header {MARK}")
-        verb, args = await asyncio.to_thread(to_request, read_action(await body_of(request)), config)
-        check_by_http(verb, role_of(request), config.daemon)
-        return await patiently(request, asking.ask(verb, args, role_of(request)))
+        action = read_action(await body_of(request))
+        check_by_http(verb_of(action), role_of(request), config.daemon)
+        if looks_for_file(action):
+            verb, args = await patiently(request, looked_up(action), LOOK_S)
+        else:  # a stop waits for no disk
+            verb, args = to_request(action, config)
+        return told(verb, await patiently(request, asking.ask(verb, args, role_of(request))))
+
+    async def looked_up(action: Action) -> tuple[str, dict[str, Any]]:
+        async with looking:
+            return await asyncio.to_thread(to_request, action, config)
 
     paths: Mapping[str, Handler] = {
         "/api/session": session, "/api/now": now, "/api/arms/{arm:str}": facts, "/api/arms/{arm:str}/prior": prior,
@@ -114,6 +126,8 @@ def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             found = await handler(request)
         except ControlError as error:
             return refusal(_STATUS.get(error.type, 500), error.message)
+        except ClientDisconnect:  # in the middle of what it sent: nobody reads this, and nothing was wrong here
+            return refusal(400, "the request has no end")
         if isinstance(found, Response):
             return found
         text = json.dumps(plain(found), separators=(",", ":"))
@@ -139,10 +153,14 @@ def named(request: Request, latest: Latest) -> str:
     return check_arm(str(request.path_params["arm"]), latest)
 
 
-async def patiently(request: Request, others: Awaitable[_Found]) -> _Found:
-    """Return what others have to make first, and keep the connection meanwhile."""
+async def patiently(request: Request, others: Awaitable[_Found], within_s: float = math.inf) -> _Found:
+    """Return what others have to make first, and keep the connection meanwhile; raises `ControlError` if it lasts."""
     answer = asyncio.ensure_future(others)
+    until = time.monotonic() + within_s
     while not (await asyncio.wait({answer}, timeout=_SLICE_S))[0]:
+        if time.monotonic() > until:
+            answer.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody asks any more
+            raise ControlError("timeout", f"the disk has not answered within {within_s:g} s")
         request.scope.get(RENEW, lambda: None)()
     return answer.result()
 
@@ -173,6 +191,15 @@ def described(job: Mapping[str, Any]) -> dict[str, Any]:
     if outcome is not None:
         found["outcome"] = {key: outcome[key] for key in ("verdict", "summary") if key in outcome}
         found["results"] = sorted(outcome.get("results") or {})
+    return found
+
+
+def told(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a browser is told of an action: all but where files lie."""
+    found = dict(answer)
+    if verb == "record":
+        found.pop("directory", None)
+        found["path"] = _file_name(found.get("path"))
     return found
 
 

@@ -17,7 +17,7 @@ from service.security.by_http import BY_HTTP, allowed_by_http, check_by_http
 from service.wire import pack_map, unpack_map
 
 READ = {"jobs", "job", "events", "models", "prior"}
-OPERATE = READ | {"abort", "disarm", "record", "submit", "reidentify", "cancel", "retry", "rollback"}
+OPERATE = READ | {"abort", "disarm", "disable", "record", "submit", "reidentify", "cancel", "retry", "rollback"}
 MOTION = OPERATE | {"arm"}
 
 
@@ -123,8 +123,15 @@ def test_the_supervisor_refuses_what_the_web_process_should_not_have_asked(super
         ("status", "read", "not to be had by HTTP"),
         ("x" * 1000, "read", "not to be had by HTTP"),
         ("cancel", "", "you have none"),
+        ("submit", "operate", "jobs of kind 'None' are not to be had by HTTP"),
     ):
         answer = supervised.ask(verb, role)
         assert answer["type"] == "answer"
         assert answer["error"]["type"] == "denied"
         assert words in answer["error"]["message"]
+
+
+def test_the_supervisor_lets_only_the_kinds_of_jobs_through_that_the_page_has(supervised: Supervised) -> None:
+    assert supervised.ask("submit", "operate", kind="identify", arm="a", parameters={})["verb"] == "submit"
+    refused = supervised.ask("submit", "operate", kind="compare", parameters={})
+    assert refused["error"] == {"type": "denied", "message": "submit: jobs of kind 'compare' are not to be had by HTTP"}

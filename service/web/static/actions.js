@@ -5,16 +5,26 @@ import { h, mark, say } from "./dom.js";
 import { live, mayDo } from "./live.js";
 
 const REASON = "your role does not allow this (daemon.http_role)";
+const STOPS = ["abort", "disarm", "disable"];
 const REFUSALS = [400, 401, 403, 404, 409, 413, 421, 429, 431]; // with others nobody knows what came of it
 const OF_ARM = "See the arm's state.";
-const SEE = { arm: OF_ARM, disarm: OF_ARM, abort: OF_ARM, record: "See the recorder's state.", rollback: "See Models." };
+const SEE = { arm: OF_ARM, disarm: OF_ARM, abort: OF_ARM, disable: OF_ARM, record: "See the recorder's state.", rollback: "See Models." };
 
 /** A button that does `action()` if its verb is allowed; `ask` is a question to be answered first. */
 export function button(text, verb, action, { ask = "", kind = "", done = null } = {}) {
   const node = h("button", { type: "button", class: kind, "data-verb": verb }, text);
   node.addEventListener("click", async () => {
     if (ask && !window.confirm(ask)) return;
-    await perform(text, action(), done);
+    if (STOPS.includes(verb)) return perform(text, action(), done);
+    // One at a time: a second click asks for nothing twice, and a browser keeps lines free for a stop.
+    under = text;
+    refreshAll();
+    try {
+      await perform(text, action(), done);
+    } finally {
+      under = "";
+      refreshAll();
+    }
   });
   refresh(node);
   return node;
@@ -26,7 +36,7 @@ export async function perform(text, action, done) {
     const answer = await act(action);
     tell(`${text}: ${describe(action, answer)}`, false);
     if (action.do === "arm") permits.set(action.arm, { text: answer.permit, untilMs: performance.now() + 1e3 * answer.for_s });
-    if (action.do === "disarm" || action.do === "abort") permits.delete(action.arm);
+    if (STOPS.includes(action.do)) permits.delete(action.arm);
     done?.(answer);
   } catch (error) {
     if (error instanceof Refused && REFUSALS.includes(error.status)) tell(`${text}: refused: ${error.message}`, true);
@@ -34,6 +44,7 @@ export async function perform(text, action, done) {
   }
 }
 
+let under = ""; // the button whose action is under way, but for stops
 const permits = new Map(); // by arm: until they are used or have run out
 
 /** The permit that arming from this page gave, while it is of use; null without. */
@@ -67,8 +78,9 @@ export function tell(text, refused) {
 export function refresh(node) {
   const verb = node.dataset.verb;
   const allowed = live.session?.allowed.includes(verb) ?? false;
-  mark(node, "disabled", mayDo(verb) ? false : "");
-  mark(node, "title", live.connected && !allowed ? REASON : false);
+  const waits = under && !STOPS.includes(verb) ? `${under} is under way` : "";
+  mark(node, "disabled", mayDo(verb) && !waits ? false : "");
+  mark(node, "title", (live.connected && !allowed ? REASON : waits) || false);
 }
 
 export function refreshAll() {

@@ -19,8 +19,9 @@ export function number(value, digits = 4) {
 /** A value with its band, both to the same place: 12.345 ± 0.012. */
 export function banded(value, half) {
   if (value === null || value === undefined) return "";
-  if (!(half > 0)) return number(value);
-  const places = Math.max(0, Math.min(9, 1 - Math.floor(Math.log10(half))));
+  if (!(half > 0) || !Number.isFinite(half)) return `${number(value)} ± ?`;
+  const places = Math.max(0, 1 - Math.floor(Math.log10(half)));
+  if (places > 9) return `${value.toExponential(3)} ± ${half.toExponential(1)}`;
   return `${value.toFixed(places)} ± ${half.toFixed(places)}`;
 }
 

@@ -93,13 +93,19 @@ export async function follow() {
 
 function take(said) {
   const back = !live.connected;
-  if (said.epoch !== epoch) live.history.clear();
+  const renewed = epoch !== 0 && said.epoch !== epoch;
+  if (said.epoch !== epoch) {
+    // Another daemon, perhaps on another computer, whose clock began elsewhere: nothing of the one before has an age.
+    live.history.clear();
+    Object.assign(live, { sections: {}, facts: null, prior: null });
+  }
   ({ turn, epoch, now } = said);
   heardMs = performance.now();
   timesAsked += 1;
   live.heard = new Date();
   Object.assign(live, { connected: true, needsToken: false, tokenRefused: false });
   if (said.fleet) live.fleet = said.fleet;
+  if (renewed) tell(new Set(["renewed"]));
   const { estimate, torque } = said;
   for (const name of ["estimate", "standing", "torque", "bus"]) if (said[name]) live.sections[name] = said[name];
   if (estimate) live.history.add("estimates", estimate);

@@ -103,6 +103,7 @@ function showAlarms() {
 }
 
 listen((changed) => {
+  if (changed.has("renewed") && live.arm) route(); // what the view shows is another daemon's
   if (changed.has("fleet")) showAlarms();
   if (changed.has("link")) {
     refreshAll();

@@ -6,7 +6,7 @@ import { seconds } from "../format.js";
 import { age, listen, live } from "../live.js";
 import { bus } from "./bus.js";
 import { estimates } from "./estimates.js";
-import { armButtons, movement, standing } from "./fleet.js";
+import { armButtons, commandedBy, movement, standing } from "./fleet.js";
 import { friction } from "./friction.js";
 import { learning } from "./learning.js";
 import { torque } from "./torque.js";
@@ -44,8 +44,8 @@ export function arm(content, [name = "", part = "estimates"]) {
     say(moves, `movement: ${movement(found)}`);
     const held = permitOf(found);
     say(permit, held ? `The drives are on; permit ${held}, for \`thetad run\`.` : "");
-    if (commanded !== Boolean(found.safety)) {
-      commanded = Boolean(found.safety);
+    if (commanded !== commandedBy(found)) {
+      commanded = commandedBy(found);
       buttons.replaceChildren(...[armButtons(found)].filter(Boolean));
     }
   };

@@ -6,9 +6,13 @@ import { age, listen, live } from "../live.js";
 const COUNTS = {
   frames: "frames", dropped: "dropped", timeouts: "time-outs", lost_cycles: "lost cycles", overruns: "late cycles of the bus",
   recoveries: "recoveries", reconnects: "reconnections", unanswered_exchanges: "unanswered", stale_answers: "late answers",
-  wkc_errors: "working counter errors", emergencies: "emergencies", mailbox_errors: "mailbox errors", clock_steps: "jumps of the clock",
-  clock_drift_ppm: "clock drift [ppm]",
+  repeated_answers: "repeated answers", frames_filtered: "damaged frames left out", wkc_errors: "working counter errors", emergencies: "emergencies", mailbox_errors: "mailbox errors", clock_steps: "jumps of the clock",
+  ring_overruns: "overruns of the ring", lost_blocks: "lost blocks", torn_reads: "torn reads", corrupt_samples: "corrupt samples",
+  plc_restarts: "restarts of the PLC", online_changes: "changes of its program", exceeded_cycles: "cycles of the PLC too long",
+  setpoints_refused: "set positions refused", setpoint_underruns: "set positions that ran out", clock_drift_ppm: "clock drift [ppm]",
 };
+
+const AT_WORK = ["operational", "running"]; // of EtherCAT, and of a PLC
 
 const OLD_S = 3.0; // a rate so old is none
 
@@ -55,7 +59,9 @@ export function bus(place) {
     health.replaceChildren(
       pairs([
         ["state", acquisition.state ?? "–"],
-        source.state && ["bus", `${source.state === "operational" ? "●" : "⚠"} ${source.state}`],
+        source.state && ["bus", `${AT_WORK.includes(source.state) ? "●" : "⚠"} ${source.state}`],
+        source.problem && ["problem", `⚠ ${source.problem}`],
+        source.axes_state && ["axes", `${source.axes_state}${source.axes_reason ? ` (${source.axes_reason})` : ""}`],
         source.enable_failure && ["drives", `✕ ${source.enable_failure}`],
         ["rate", found.rate_hz && age(found.at.acquisition) < OLD_S ? `${found.rate_hz.toFixed(1)} frames/s` : "–"],
         ...counts,

@@ -23,10 +23,18 @@ export function movement(arm) {
   return arm.source === "replay" ? "none: a recording" : "not commanded";
 }
 
+/** What can be asked of what moves the arm: its runs and guiding, the motion of its configuration, or nothing. */
+export function commandedBy(arm) {
+  return arm.safety ? "safety" : arm.motion ? "motion" : "";
+}
+
 /** Buttons that arm and stop; only of an arm whose drives are commanded. */
 export function armButtons(arm) {
-  if (!arm.safety) return null;
   const name = arm.name;
+  if (commandedBy(arm) === "motion") {
+    return h("div", { class: "row" }, button("Stop, drives off", "disable", () => ({ do: "disable", arm: name }), { kind: "stop" }));
+  }
+  if (!arm.safety) return null;
   const ask = `Switch the drives of ${name} on? Whoever has the permit may move it then.`;
   return h(
     "div", { class: "row" },
