@@ -9,6 +9,7 @@ new estimate count.
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.dashboard_page import Page
+from benchmarks.dashboard_page import AGAIN_S, Page
 from benchmarks.latency import ROBOT, configuration
 from service.client import Control
 from service.launch import DaemonProcess
@@ -36,7 +37,13 @@ def browse(url: str, seconds: float) -> dict[str, Any]:
     page = Page(url, ROBOT)
     began = time.monotonic()
     while time.monotonic() < began + seconds:
-        page.look()
+        try:
+            took = page.look()
+        except (OSError, http.client.HTTPException):
+            page.forget()
+            took = None
+        if took is None:
+            time.sleep(AGAIN_S)
     page.close()
     return {"updates": page.updates, "bytes": page.received, "seconds": time.monotonic() - began}
 

@@ -185,7 +185,8 @@ class _Soak:
             self.done = faults.done
 
             def too_few() -> bool:
-                return not calm and len(faults.done) < least_faults
+                # after a fault that was not got over no other one begins: there is nothing to wait for
+                return not calm and not faults.problems and len(faults.done) < least_faults
 
             next_reading = next_word = 0.0
             longest_s = duration_s + 1.5 * self._patience_s * (1 + least_faults)

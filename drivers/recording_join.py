@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from drivers.recording_data import Recording
 from rt_core.model.temperature import HOLD_S, possible_of
 from rt_core.types import FloatArray
 
+#: Share of the shorter of two recordings that may be the same in both: arms that begin at rest look alike.
+_CHANCE = 0.01
 #: Between two recordings [s]: longer than any filter bridges.
 GAP_S = 60.0
 
@@ -30,11 +33,12 @@ def join_recordings(recordings: Sequence[Recording]) -> Recording:
     Raises
     ------
     JoinError
-        If they are not of the same joints, units and rate, or one is given twice.
+        If they are not of the same robot, joints, units and rate, or something is given twice.
     """
     first = recordings[0]
     for other in recordings[1:]:
         for what, a, b in (
+            ("robot", (first.robot,), (other.robot,)),
             ("joints", first.joint_names, other.joint_names),
             ("units", first.units, other.units),
         ):
@@ -74,11 +78,25 @@ def join_recordings(recordings: Sequence[Recording]) -> Recording:
 
 
 def refuse_twice(recordings: Sequence[Recording]) -> None:
-    """Raise `JoinError` if two recordings are the same: what they agree on would count as seen twice."""
+    """Raise `JoinError` if two recordings are the same or overlap: what both hold would count as seen twice."""
     known: dict[str, Recording] = {}
     for r in recordings:
         if (other := known.setdefault(r.sha256, r)) is not r:
             raise JoinError(f"{r.path} holds the same as {other.path}: give each recording once")
+    for a, b in itertools.combinations(recordings, 2):
+        both = overlap(a, b)
+        if both > _CHANCE * min(a.samples, b.samples):
+            raise JoinError(f"{both} samples of {b.path} are in {a.path} too: give each stretch of the motion once")
+
+
+def overlap(a: Recording, b: Recording) -> int:
+    """Count the samples that are in both recordings: of the same time stamp, and the same in all that both measured."""
+    _, in_a, in_b = np.intersect1d(a.t_ns, b.t_ns, return_indices=True)
+    same = np.ones(in_a.size, dtype=bool)
+    for name in a.channels.keys() & b.channels.keys():
+        x, y = a.channels[name][in_a], b.channels[name][in_b]
+        same &= ((x == y) | (np.isnan(x) & np.isnan(y))).all(axis=1)
+    return int(same.sum())
 
 
 def held_temperature(recording: Recording) -> FloatArray:

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from drivers.recording import Recording, Span
 from drivers.recording_join import JoinError, refuse_twice
 from rt_core.batch.elastic.common_lag import CommonLag, Lag, common_lag, deflection_lag
 from rt_core.batch.elastic.identify import ElasticFit, identify_elastic_joint
 from rt_core.batch.preprocess import DataError
 from rt_core.model.robot import RobotModel
+from rt_core.validation import Metrics, torque_metrics
 from service.elastic_joint import ElasticJointError, fit_document, joint_rows, joint_signals
 from service.jobs.kinds.elastic_joint import KIND
 
@@ -20,12 +23,16 @@ FORMAT = "thetad-elastic-joints/1"
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """A joint's fit, or without one the error that says why there is none; and the apparent lag of its link encoder."""
+    """A joint's fit, or without one the error that says why there is none; and the apparent lag of its link encoder.
+
+    `within` is the torque error of the fit within each of the recordings.
+    """
 
     name: str
     fit: ElasticFit | None
     error: ElasticJointError | DataError | None
     lag: Lag | None
+    within: tuple[Metrics, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,12 +63,21 @@ class ElasticJoints:
                 | (
                     {"verdict": "not_determined", "reasons": [str(joint.error)], "parameters": {}}
                     if joint.fit is None
-                    else fit_document(joint.fit)
+                    else fit_document(joint.fit) | {"recordings": _errors(joint, joint.fit)}
                 )
                 for joint in self.joints
             ],
             "common_apparent_lag": None if self.lag is None else asdict(self.lag),
         }
+
+
+def _errors(joint: JointOutcome, fit: ElasticFit) -> list[dict[str, Any]]:
+    """Torque error within each recording, in their order."""
+    sides = fit.fit.terms.sides
+    return [
+        {"relative_error": m.relative_error, "rmse_nm": dict(zip(sides, m.rmse.tolist(), strict=True))}
+        for m in joint.within
+    ]
 
 
 def identify_joints(
@@ -84,8 +100,8 @@ def identify_joints(
         raise ElasticJointError(str(error)) from error
     first = recordings[0]
     for other in recordings[1:]:
-        if other.joint_names != first.joint_names:
-            raise ElasticJointError(f"{other.path} has other joints than {first.path}: one arm at a time")
+        if (other.robot, other.joint_names) != (first.robot, first.joint_names):
+            raise ElasticJointError(f"{other.path} is of another arm or other joints than {first.path}: one at a time")
     span = parameters.get("span")
     parts = [r.span(None if span is None else Span.parse(span)) for r in recordings]
     outcomes = tuple(_outcome(parts, j, parameters, model) for j in joints)
@@ -113,4 +129,6 @@ def _outcome(
         )  # fmt: skip
     except (ElasticJointError, DataError) as error:
         return JointOutcome(name, None, error, lag)
-    return JointOutcome(name, found.answer, None, lag)
+    fit, ends = found.answer.fit, np.cumsum([each.count for each in rows])[:-1]
+    within = zip(np.split(fit.measured, ends), np.split(fit.predicted, ends), strict=True)
+    return JointOutcome(name, found.answer, None, lag, tuple(torque_metrics(*each) for each in within))

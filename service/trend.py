@@ -96,9 +96,9 @@ class Trend:
     def _breakaway(self, t: float, joints: Mapping[str, Mapping[str, Any]]) -> None:
         """Take the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
 
-        A daemon without it tells of no joint.
+        A daemon without it tells of no joint.  An estimator that has begun again knows no time before its first frame.
         """
-        if not joints:
+        if not joints or t == 0.0:
             return
         if self.breakaway is None:
             if all(said["value"] is None for said in joints.values()):

@@ -20,11 +20,16 @@ VOID = f'<properties><property name="starved" value="elsewhere"/></properties>{F
 def judged(folder: Path, *files: dict[str, str]) -> tuple[int, str]:
     """Exit code and last line for files of tests by name."""
     paths = []
-    for k, cases in enumerate(files):
-        path = folder / f"{k}.xml"
+    for k, cases in enumerate(files, 1):
+        path = folder / f"tests{k}.xml"
         inside = "".join(f'<testcase classname="c" name="{name}">{body}</testcase>' for name, body in cases.items())
         path.write_text(f"<testsuites><testsuite>{inside}</testsuite></testsuites>", encoding="utf-8")
         paths.append(str(path))
+    return verdict(*paths)
+
+
+def verdict(*paths: str) -> tuple[int, str]:
+    """Exit code and last line for files of results."""
     command = [sys.executable, str(ROOT / ".ci" / "check_junit.py"), *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.splitlines()[-1]
@@ -47,6 +52,15 @@ def judged(folder: Path, *files: dict[str, str]) -> tuple[int, str]:
 )
 def test_verdicts(tmp_path: Path, files: list[dict[str, str]], code: int, line: str) -> None:
     assert judged(tmp_path, *files) == (code, line)
+
+
+def test_a_group_that_was_not_run_is_a_failure(tmp_path: Path) -> None:
+    assert judged(tmp_path, {"a": ""}, {}) == (0, "1 passed, 0 failed, 0 skipped")  # nothing was left for a second run
+    good, empty, cut = tmp_path / "tests1.xml", tmp_path / "other1.xml", tmp_path / "third1.xml"
+    empty.write_text("<testsuites><testsuite></testsuite></testsuites>", encoding="utf-8")
+    cut.write_text(good.read_text(encoding="utf-8")[:-20], encoding="utf-8")
+    for bad in (empty, cut, tmp_path / "missing1.xml"):
+        assert verdict(str(good), str(bad)) == (1, "1 passed, 0 failed, 0 skipped")
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,10 @@ def commands(page: Path) -> Iterator[list[str]]:
             for part in re.split(r" && | \| |; | > | 2> ", line):
                 with contextlib.suppress(ValueError):  # a quotation that was split
                     words = shlex.split(part, comments=True)
-                    found = [k for k in range(1, len(words)) if re.fullmatch(r"(\S*/)?thetad", words[k - 1])]
-                    yield from [words[k:] for k in found if words[k] in NAMES][:1]
+                    while words and (words[0] in ("sudo", "$") or re.match(r"\w+=|-", words[0])):
+                        words = words[2:] if words[0] in ("-u", "-C") else words[1:]
+                    if words and re.fullmatch(r"(\S*/)?thetad", words[0]):
+                        yield words[1:]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(commands(page))], ids=name)

@@ -230,6 +230,10 @@ def run_rigid(args: argparse.Namespace) -> int:
     check_joints(args.joints, recording, robot.model)
     with Progress("identify") as progress:
         report = report_identification(recording, robot, settings, options=options, span=span, callback=progress.search)
+        each = report.errors_within(recording.spans) if recording.parts else []
+        for path, error in zip(args.recording, each, strict=False):
+            if not error["rows"]:
+                raise CliError(f"{path}: nothing of it can be used: it is shorter than filters and --trim cut off")
         choice = None if args.joints == "rigid" else choose_joints(args.joints, report)
     if choice is not None and choice.arm is not None:
         return finish_elastic(args, choice, choice.arm)
@@ -245,7 +249,6 @@ def run_rigid(args: argparse.Namespace) -> int:
         write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))
     if args.report is not None:
         write_text(args.report, report.html())
-    each = report.errors_within(recording.spans) if recording.parts else []
     if args.json:
         more: dict[str, Any] = {} if choice is None else {"joint_model": choice.document()}
         if each:

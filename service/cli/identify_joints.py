@@ -41,7 +41,8 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
         found = identify_joints(recordings, _joints(args.joint, recordings[0]), parameters, model)
     except ElasticJointError as error:
         raise CliError(told(error)) from error
-    if args.joint != "all" and isinstance(fault := found.joints[0].error, ElasticJointError):
+    if all(joint.fit is None for joint in found.joints):  # nothing was fitted: the request is wrong, not the data
+        fault = found.joints[0].error
         raise CliError(told(fault)) from fault
     if args.json:
         print_json(found.document())
@@ -109,6 +110,10 @@ def _print(found: ElasticJoints) -> None:
     console.print(table)
     for line in because:
         console.print(Text(line))
+    for joint in found.joints:
+        for recording, error in zip(found.recordings, joint.within, strict=False):
+            told_error = f"{100.0 * error.relative_error:.2f} %"
+            console.print(f"{recording.path}: {joint.name}: relative torque error {told_error}", markup=False)
     for joint in found.joints:
         if joint.lag is not None:
             console.print(

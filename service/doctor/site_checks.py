@@ -102,9 +102,7 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
     except FileNotFoundError:
         if _writable(path):
             return Finding(name, "ok", f"{path}: will be made")
-        return Finding(
-            name, "failed", f"{path}: cannot be made by {user_name(os.geteuid())}", f"make it: {_make(path)}"
-        )
+        return Finding(name, "failed", f"{path}: cannot be made by {me}", f"make it: {_make(path)}")
     except OSError as error:
         return Finding(name, "failed", f"{path}: {error.strerror}", _AS_USER)
     value = f"{path}: of {user_name(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
@@ -120,9 +118,7 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
         text = f"{value}; of others, and closed: {', '.join(strangers)}"
         return Finding(name, "failed", text, f"sudo chown -R {me}: '{path}'")
     if other:
-        remedy = (
-            f"what {user_name(os.geteuid())} writes there {user_name(found.st_uid)} may not change: run it as that user"
-        )
+        remedy = f"what {me} writes there {user_name(found.st_uid)} may not change: run it as that user"
         return Finding(name, "warning", value, remedy)
     if found.st_mode & 0o022:
         return Finding(name, "warning", f"{value}: others may write there", f"chmod go-w '{path}'")

@@ -50,6 +50,30 @@ def test_the_same_recording_twice_is_refused() -> None:
         join_recordings([a, b, replace(a, path=Path("copy.mcap"))])
 
 
+def cut(whole: Recording, first: int, last: int, path: str) -> Recording:
+    """Return some samples of a recording, as a file of their own would hold them."""
+    part = slice(first, last)
+    channels = {name: values[part] for name, values in whole.channels.items()}
+    return replace(
+        whole, t=whole.t[part] - whole.t[first], t_ns=whole.t_ns[part], seq=whole.seq[part], channels=channels,
+        path=Path(path),
+    )  # fmt: skip
+
+
+def test_what_two_recordings_both_hold_is_refused() -> None:
+    """A window and the file around it, files that overlap; not arms that begin at the same place at the same time."""
+    whole = recording(500, path=Path("whole.mcap"))
+    other = replace(cut(whole, 100, 300, "window.mcap"), metadata={"note": "live"})
+    for a, b, both in ((whole, other, 200), (cut(whole, 0, 300, "a.mcap"), cut(whole, 280, 500, "b.mcap"), 20)):
+        with pytest.raises(JoinError, match=f"{both} samples of {b.path} are in {a.path} too"):
+            join_recordings([a, b])
+    a, b = cut(whole, 0, 250, "a.mcap"), cut(whole, 250, 500, "b.mcap")
+    assert join_recordings([a, b]).samples == 500
+    from_zero = recording(400, path=Path("zero.mcap"))
+    from_zero.channels["q"][:3], from_zero.channels["tau"][:3] = whole.channels["q"][:3], whole.channels["tau"][:3]
+    assert join_recordings([whole, from_zero]).samples == 900
+
+
 def test_temperatures_that_are_told_seldom_are_known_at_the_join() -> None:
     """Every second, and at neither end; what the sensor says last cannot be."""
     told = []
@@ -73,6 +97,7 @@ def test_other_arms_and_rates_are_refused() -> None:
     a = recording(50, path=Path("a.mcap"))
     for meta, words in (
         (replace(META, joint_names=("one", "three")), "b.mcap has joints one, three, a.mcap one, two"),
+        (replace(META, robot="other"), "b.mcap has robot other, a.mcap arm: one arm at a time"),
         (replace(META, units=("rad", "m")), "b.mcap has units rad, m, a.mcap rad, rad"),
         (replace(META, rate_hz=250.0), "b.mcap has 250 samples a second, a.mcap 100"),
     ):

@@ -293,14 +293,19 @@ def test_all_axes_of_a_real_arm_from_both_recordings(kr300: tuple[Path, Path]) -
     assert all(p["value"] is None and p["reason"] for p in axes["axis_1"]["parameters"].values())
     for name in ("axis_2", "axis_3"):
         k1 = axes[name]["parameters"]["k1"]
+        whole, each = axes[name]["relative_error"], [r["relative_error"] for r in axes[name]["recordings"]]
+        assert len(each) == 2
+        assert min(each) <= whole <= max(each) < 0.25
         assert 3e6 < k1["lower"] < k1["value"] < k1["upper"] < 2e7
         assert {"zero_1", "zero_2"} <= set(axes[name]["parameters"])
     lag = done.json["common_apparent_lag"]
+    assert 2.8e-3 <= lag["value"] <= 3.0e-3
     assert lag["lower"] < 2.9e-3 < lag["upper"]
     assert lag["value"] == pytest.approx(2.8e-3, abs=0.05e-3)
     assert lag["upper"] - lag["lower"] < 1e-3
     text = thetad("identify", *kr300, "--model", "elastic_joint", *arguments)
     assert "all joints: mean apparent lag 2." in text.out
+    assert f"{kr300[1]}: axis_2: relative torque error " in text.out
     assert "the encoders' own lag is larger" in text.out
 
 
@@ -341,9 +346,8 @@ def test_options_of_one_joint_are_refused_for_all(kr300: tuple[Path, Path], tmp_
 def test_what_a_drive_lacks_is_told_with_the_option(kr300: tuple[Path, Path]) -> None:
     common = ("identify", *kr300, "--model", "elastic_joint")
     thetad(*common, "--joint", "axis_2").refused("--gear-ratio: is not given")
-    done = thetad(*common, "--joint", "all")
-    assert done.code == 1
-    assert "--gear-ratio" in done.out
+    thetad(*common, "--joint", "all").refused("--gear-ratio: is not given")
+    thetad(*common, "--joint", "axis_2", "--robot", "kuka_kr300_elastic", "--cutoff", "600").refused("cut-off 600 Hz")
 
 
 def test_friction_that_is_undetermined_is_not_drawn(recording: Path, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
 
     trend = watched(3)
     trend.body(told(0.0, None))
+    trend.body(told(0.0, 11.0))  # of an estimator that has begun again, before its first frame: of no time at all
     assert trend.breakaway is None
     assert "breakaway" not in trend_page("lab", trend)
     for k in range(4):
