@@ -56,9 +56,7 @@ class IdentificationReport:
             inside = (rows.t >= start) & (rows.t <= stop)
             metrics = torque_metrics(rows.tau[inside], self.predicted[inside], rows.use[inside])
             rows_used = int(metrics.count.sum())
-            found.append(
-                {"relative_error": metrics.relative_error, "rmse": metrics.rmse.tolist(), "rows": rows_used}
-            )
+            found.append({"relative_error": metrics.relative_error, "rmse": metrics.rmse.tolist(), "rows": rows_used})
         return found
 
     def facts(self) -> list[tuple[str, str]]:

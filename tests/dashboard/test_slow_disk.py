@@ -33,7 +33,7 @@ class Asked:
     def __init__(self) -> None:
         self.verbs: list[str] = []
 
-    async def ask(self, verb: str, args: Mapping[str, Any], role: str) -> dict[str, Any]:  # noqa: ARG002
+    async def ask(self, verb: str, args: Mapping[str, Any], role: str) -> dict[str, Any]:
         self.verbs.append(verb)
         return {"path": "/secret/axis.mcap", "directory": "/secret", "recording": True}
 
