@@ -24,12 +24,19 @@ class DirectoryError(ConfigError):
     again = True
 
 
+def make_closed(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, so that others cannot write there whatever the umask."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o755, exist_ok=True)
+
+
 class StateLock:
     """Holds the state directory for one daemon; the kernel lets go of it when the process ends."""
 
     def __init__(self, directory: Path) -> None:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_closed(directory)
             self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise DirectoryError(f"daemon.state_dir: {directory}: cannot be used: {error.strerror}") from error

@@ -81,7 +81,7 @@ class Shaper:
         """Take in a message, and return what is to be shown for it."""
         try:
             return self._take(message)
-        except (KeyError, TypeError, ValueError):  # of another version: it must not end a bridge for all others
+        except (LookupError, TypeError, ValueError):  # of another version: it must not end a bridge for all others
             self.counts["unusable"] += 1
             return []
 

@@ -76,7 +76,9 @@ def make_directory(path: Path) -> None:
     """Make a directory that is closed to others, if there is none; check one that is there."""
     _check_way(path.parent)
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [each for each in (path, *path.parents) if not each.exists()]
+        for directory in reversed(missing):  # one by one: of `parents=True` all but the last have the umask's mode
+            directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise SecretFileError(f"{path}: cannot be made: {error.strerror}") from error
     check_directory(path)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from service.plain import plain
-from service.web.health import arm_states, estimate_age_s, unready
+from service.web.health import SILENT_S, arm_states, estimate_age_s, unready
 from service.web.latest import Arm, Latest
 
 _PROCESS = ("name", "role", "arm", "state", "restarts", "last_error")
@@ -53,6 +53,7 @@ def _arm(latest: Latest, arm: Arm, problems: list[str], now_ns: int) -> dict[str
         "robot": arm.meta.get("acquisition", {}).get("robot"),
         "source": arm.meta.get("acquisition", {}).get("source"),
         "state": acquisition.get("state"),
+        "silent": now_ns - arm.sent_ns.get(("status", "acquisition"), 0) > SILENT_S * 1e9,
         "safety": _safety(acquisition.get("safety")),
         "motion": acquisition.get("motion"),
         "rate_hz": arm.stats.get("acquisition", {}).get("rate_hz"),

@@ -125,7 +125,10 @@ def test_all_that_an_arm_tells_becomes_messages_of_ros(
     ]
     values = [{pair.key: pair.value for pair in row.values} for row in rows]
     assert float(values[0]["value"]) == estimate.theta[0]
-    assert float(values[0]["lower"]) < estimate.theta[0] < float(values[0]["upper"])
+    half = 1.96 * estimate.std[0]
+    assert half > 0.0
+    assert float(values[0]["upper"]) - estimate.theta[0] == pytest.approx(half)
+    assert estimate.theta[0] - float(values[0]["lower"]) == pytest.approx(half)
     assert values[1] == {"unit": "N*m*s/rad", "excited": "no"}
     line = over_ros(*found["/left_arm/events"][0])
     assert (line.level, line.name, line.msg) == (20, "thetad.left-arm.drift", "it has drifted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,11 @@ def test_names_count_only_for_the_start_that_they_are_of() -> None:
 
 def test_what_lacks_something_is_counted_and_the_rest_goes_on() -> None:
     arm, shaper = Arm(), Shaper(ALL_HZ)
+    more = Arm("more", joints=("a", "b", "c"))
+    short = replace(more.estimate(0), lam=more.estimate(0).lam[:2])
+    shaped(shaper, *more.meta())
+    assert shaped(shaper, short) == {}
+    assert shaper.counts.pop("unusable") == 1
     lacking = BodyMessage("demo", "meta", arm.envelope("acquisition", 0), {"joint_names": ["a"]})
     odd = BodyMessage("demo", "event", arm.envelope("estimator", 0), {"text": "no kind"})
     assert shaped(shaper, lacking, odd) == {}

@@ -103,6 +103,57 @@ def test_live_values_change_and_undetermined_ones_have_none(view: View) -> None:
     assert "no estimate heard yet" in first.nth(2).inner_text()  # which is no verdict on the data
 
 
+def test_a_band_is_what_holds_in_95_of_100_cases(view: View) -> None:
+    page = view.open("arm/itself")
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    std, text = page.evaluate(
+        """async () => {
+            const { live } = await import("/static/live.js");
+            const k = live.facts.parameters.indexOf("fv1");
+            return [live.sections.estimate.std[k], document.querySelector("tr[data-parameter=fv1] td").textContent];
+        }"""
+    )
+    assert float(text.partition("±")[2]) == pytest.approx(1.96 * std, rel=0.06)  # of two digits
+    told = page.evaluate(
+        """async () => {
+            const { banded } = await import("/static/format.js");
+            return [banded(3.2e-8, 4e-10), banded(12.3456, 0.0123), banded(1.5, 0), banded(1.5, null), banded(null, 1)];
+        }"""
+    )
+    assert told == ["3.200e-8 ± 4.0e-10", "12.346 ± 0.012", "1.500 ± ?", "1.500 ± ?", ""]
+
+
+def test_whatever_moves_an_arm_can_be_stopped(view: View) -> None:
+    page = view.open("")
+    buttons = page.evaluate(
+        """async () => {
+            const { armButtons } = await import("/static/views/fleet.js");
+            const verbs = (arm) => [...(armButtons({ name: "x", ...arm })?.querySelectorAll("button") ?? [])]
+                .map((button) => button.dataset.verb);
+            return [verbs({ safety: { state: "armed" } }), verbs({ motion: { state: "running" } }), verbs({})];
+        }"""
+    )
+    assert buttons == [["abort", "arm", "disarm"], ["disable"], []]
+    moves = page.evaluate(
+        """async () => {
+            const { movement } = await import("/static/views/fleet.js");
+            return [true, false].map((silent) => movement({ silent, safety: { state: "armed" } }));
+        }"""
+    )
+    assert moves == ["not known; last heard: armed", "armed"]
+
+
+def test_another_daemon_shows_nothing_of_the_one_before(view: View) -> None:
+    """Its clock may have begun anew: ages would be of another."""
+    page = view.open("arm/itself")
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+
+    page.route("**/api/now*", lambda route: route.fulfill(json={"turn": 1, "epoch": 1, "now": 5.0}))
+    view.until("!document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    page.unroute_all(behavior="wait")
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+
+
 def test_a_job_is_submitted_and_its_model_promoted(view: View, daemon: DaemonProcess) -> None:
     with Control(daemon.endpoints["control"]) as control:  # as many frames as the job is to take
         await_status(control, lambda found: found["itself/acquisition"]["info"].get("frames", 0) > 17 * 250)

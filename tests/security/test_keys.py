@@ -13,6 +13,7 @@ import zmq.auth
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.directories import StateLock
 from service.security.files import SecretFileError, check_directory, make_directory, read_secret, risk, write_new
 from service.security.keys import (
     SERVER_KEY,
@@ -52,6 +53,21 @@ def test_keys_are_written_for_one_user_alone_whatever_the_mask(keys: Path) -> No
         os.umask(old)
     assert mode(keys / "a.key") == mode(keys / CLIENTS) == 0o600
     assert mode(keys) == mode(keys.parent / "other") == 0o700
+
+
+@pytest.mark.parametrize("mask", [0, 0o002, 0o022, 0o077])
+def test_directories_that_are_made_are_closed_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    """All that are missing on the way, also those that the state directory is made of."""
+    state = tmp_path / "lib" / "thetad"
+    old = os.umask(mask)
+    try:
+        StateLock(state / "state").release()
+        for _ in range(2):
+            make_directory(state / "more" / "keys")
+    finally:
+        os.umask(old)
+    for path in (tmp_path / "lib", state, state / "state", state / "more", state / "more" / "keys"):
+        assert not path.stat().st_mode & 0o022
 
 
 def test_a_pair_comes_back_as_it_was_written(keys: Path) -> None:

@@ -12,8 +12,13 @@ export function standing(arm) {
   return ["●", "at work", "good"];
 }
 
-/** What moves the arm, in words. */
+/** What moves the arm, in words; of an acquisition that is not heard any more, what it said last. */
 export function movement(arm) {
+  const said = moves(arm);
+  return arm.silent && (arm.safety || arm.motion) ? `not known; last heard: ${said}` : said;
+}
+
+function moves(arm) {
   const { safety, motion } = arm;
   if (safety) {
     const run = safety.run && safety.state !== "disarmed" ? `, run ${safety.run.number} ${safety.run.outcome}` : "";
@@ -44,6 +49,12 @@ export function armButtons(arm) {
   );
 }
 
+function source(arm) {
+  const kind = arm.source ?? "–";
+  if (arm.silent) return `${kind}, not heard`;
+  return `${kind}, ${arm.state ?? "–"}${arm.rate_hz ? `, ${Math.round(arm.rate_hz)} frames/s` : ""}`;
+}
+
 function card(arm) {
   const [sign, text, tone] = standing(arm);
   const p = arm.parameters;
@@ -54,7 +65,7 @@ function card(arm) {
     h("span", { class: tone }, `${sign} ${text}`),
     pairs([
       ["robot", arm.robot ?? "–"],
-      ["source", `${arm.source ?? "–"}, ${arm.state ?? "–"}${arm.rate_hz ? `, ${Math.round(arm.rate_hz)} frames/s` : ""}`],
+      ["source", source(arm)],
       ["movement", movement(arm)],
       ["determined", p ? `${p.estimated} of ${p.of} parameters` : "no estimate heard yet"],
       ["learning now", p ? `${p.excited} of ${p.of}` : "–"],
