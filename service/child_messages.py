@@ -26,6 +26,7 @@ _FIELDS: dict[str, dict[str, type]] = {
 }
 #: Ports that a process has to name when it is ready, by its role.
 _PORTS: dict[str, tuple[str, ...]] = {"gateway": ("frames_port", "estimates_port"), "web": ("http_port",)}
+GATEWAY_PORTS = (*_PORTS["gateway"], "mirror_port")  # with the one that there need not be
 #: What an event may be found by in other messages.
 _IDS = frozenset(("source_epoch", "frame", "estimator_epoch", "estimate"))
 _EVENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -58,7 +59,8 @@ def read_said(data: bytes, role: str) -> dict[str, Any]:
             raise WireError(f"info: the message has {len(data)} bytes; the limit is {MAX_INFO}")
         check_nesting(said["info"], _INFO_DEPTH)
     if kind == "ready":
-        for name in _PORTS.get(role, ()):
+        ports = GATEWAY_PORTS if role == "gateway" and "mirror_port" in said["info"] else _PORTS.get(role, ())
+        for name in ports:
             _check(said["info"], name, int)
             if not 0 < said["info"][name] < 1 << 16:
                 raise WireError(f"{name}: {said['info'][name]} is no port")

@@ -17,7 +17,7 @@ import zmq
 
 from service.config import Config
 from service.control import ControlError, Request, check_request, decode_request, encode_error
-from service.gateway import bind_tcp
+from service.lane import bind_tcp
 from service.log import Log
 from service.process import readable, resident_mb
 from service.security.access import Access

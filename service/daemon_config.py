@@ -38,6 +38,8 @@ class DaemonConfig(BaseModel):
     keys_dir: Path | None = None  # the server's key and the clients'; None: keys/ in the state directory
     frames_port: Port = 9870  # 0: any free port, printed when ready
     estimates_port: Port = 9871
+    mirror_port: Port | None = None  # all of it on one port, thinned out for plotters, 9872 by convention; None: none
+    mirror_hz: float = Field(50.0, ge=1.0, le=1000.0)  # most messages of a topic a second that it passes on
     control_port: Port = 9873
     http: bool | None = None  # answer HTTP; None: unless clients need a key, and there is no token
     http_port: Port = 9874
@@ -78,10 +80,10 @@ class DaemonConfig(BaseModel):
 
     @model_validator(mode="after")
     def _distinct_ports(self) -> DaemonConfig:
-        ports = [self.frames_port, self.estimates_port, self.control_port]
+        ports = [self.frames_port, self.estimates_port, self.mirror_port, self.control_port]
         ports = [port for port in [*ports, *([self.http_port] if self.serves_http else [])] if port]
         if len(set(ports)) < len(ports):
-            raise ValueError("frames_port, estimates_port, control_port and http_port must differ")
+            raise ValueError("frames_port, estimates_port, mirror_port, control_port and http_port must differ")
         return self
 
     @model_validator(mode="after")

@@ -85,13 +85,17 @@ class Recorder:
                 self.writer = self._open(message)
                 self._begin_ns = t_ns
             self.writer.write(message.frame)
-        except RecordingError as error:  # a full disk must not end the process: say so and stop recording
-            self.error = str(error)
-            self.recording = False
-            self.child.log.error("recording_failed", reason=self.error)
-            self._close()
+        except RecordingError as error:
+            self._fail(error)
             return
         self.written += 1
+
+    def _fail(self, error: RecordingError) -> None:
+        """Say why and stop recording: a full disk must not end the process."""
+        self.error = str(error)
+        self.recording = False
+        self.child.log.error("recording_failed", reason=self.error)
+        self._close()
 
     def _open(self, message: FrameMessage) -> RecordingWriter:
         source = self.feed.meta
@@ -162,7 +166,7 @@ class Recorder:
             try:
                 self.writer.flush()
             except RecordingError as error:
-                self.error = str(error)
+                self._fail(error)
 
     def _status(self) -> dict[str, Any]:
         state = "recording" if self.recording and self.writer is not None else "on" if self.recording else "off"

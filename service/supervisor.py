@@ -23,7 +23,7 @@ from typing import Any
 import zmq
 
 from drivers.driver import DriverConfigError, DriverError
-from service.child_messages import read_said
+from service.child_messages import GATEWAY_PORTS, read_said
 from service.children import MAX_START_FAILURES, Managed
 from service.config import Config
 from service.control import VERBS, Request, encode_result
@@ -124,6 +124,7 @@ class Supervisor:
         """Public endpoints; final once the daemon is ready."""
         daemon = self.config.daemon
         ports = {"frames": daemon.frames_port, "estimates": daemon.estimates_port, "control": daemon.control_port}
+        ports |= {} if daemon.mirror_port is None else {"mirror": daemon.mirror_port}
         found = {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
         known = daemon.serves_http and daemon.http_port  # any free one is known when the web process has it
         return found | ({"http": f"http://{daemon.http_bind}:{daemon.http_port}"} if known else {})
@@ -331,7 +332,7 @@ class Supervisor:
             process.on_ready(now_ns)
             process.info.update(message["info"])
             if process.role == "gateway":
-                self._set_ports(**{key: message["info"][key] for key in ("frames_port", "estimates_port")})
+                self._set_ports(**{key: port for key, port in message["info"].items() if key in GATEWAY_PORTS})
             elif process.role == "web":
                 self._set_ports(http_port=message["info"]["http_port"])
             self._routing.repeat(process)

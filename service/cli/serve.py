@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         return check(config, str(arguments.config))
     from service.daemon import exit_code, serve
     from service.directories import AlreadyRunningError, DirectoryError
-    from service.gateway import PortTakenError
+    from service.lane import PortTakenError
     from service.supervisor import StartError
 
     try:

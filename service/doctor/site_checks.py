@@ -151,7 +151,8 @@ def _keys(config: Config) -> Finding:
 
 def _ports(config: Config) -> Finding:
     daemon = config.daemon
-    wanted = [(daemon.bind, port) for port in (daemon.frames_port, daemon.estimates_port, daemon.control_port)]
+    public = (daemon.frames_port, daemon.estimates_port, daemon.mirror_port, daemon.control_port)
+    wanted = [(daemon.bind, port) for port in public if port]
     if daemon.serves_http:
         wanted.append((daemon.http_bind, daemon.http_port))
     wanted = [(address, port) for address, port in wanted if port]
@@ -192,6 +193,7 @@ def _own_ports(config: Config, holder: str) -> set[int] | None:
     except (OSError, ValueError):
         return None
     ports = {daemon.frames_port, daemon.estimates_port, daemon.control_port}
+    ports |= set[int]() if daemon.mirror_port is None else {daemon.mirror_port}
     return ports | {daemon.http_port} if daemon.serves_http else ports
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import uvicorn
 import zmq
 
-from service.gateway import BIND_S, PortTakenError
+from service.lane import BIND_S, PortTakenError
 from service.log import Log
 from service.process import Child, readable
 from service.web.app import make_app

@@ -50,7 +50,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonPr
     """A daemon that replays a recording of two seconds for ever, with a recorder that is off."""
     path = tmp_path_factory.mktemp("daemon")
     arm = replayed(make_recording(path / "rec.mcap"), loop=True, recorder={"enabled": False})
-    daemon = start(config(path, arm), path)
+    daemon = start(config(path, arm, mirror_port=0), path)
     yield daemon, path
     daemon.stop()
 
@@ -114,6 +114,7 @@ def leaves(value: object) -> Iterator[object]:
     [
         ("frames", {"frame", "meta", "status", "stats"}),
         ("estimates", {"estimate", "torque", "meta", "status", "stats"}),
+        ("mirror", {"frame", "estimate", "torque", "meta", "status", "stats"}),
     ],
 )
 def test_plotters_read_the_bytes_as_they_are(running: tuple[DaemonProcess, Path], stream: str, kinds: set[str]) -> None:
@@ -122,12 +123,12 @@ def test_plotters_read_the_bytes_as_they_are(running: tuple[DaemonProcess, Path]
     It takes each part as a message of its own if it is an older one: a topic must then be no MessagePack document.
     A map's numbers and booleans become curves, texts and nil do not; anything else would end in an error there.
     """
-    seen: dict[str, float] = {}
+    seen: dict[tuple[str, str], float] = {}
     with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
         subscriber.rcvtimeo = 20_000
         subscriber.subscribe(b"")
         subscriber.connect(running[0].endpoints[stream])
-        while not kinds <= seen.keys():
+        while not kinds <= {kind for kind, _ in seen}:
             parts = subscriber.recv_multipart()
             assert len(parts) == 2
             arm, kind = parts[0].decode("ascii").split("/")
@@ -142,8 +143,35 @@ def test_plotters_read_the_bytes_as_they_are(running: tuple[DaemonProcess, Path]
             assert struct.unpack_from(">d", parts[1], at + 1) == (body["t"],)
             assert body["t"] == body["t_ns"] * 1e-9
             if body["src"] != "recorder":  # its clock is that of the host
-                assert body["t"] >= seen.get(kind, 0.0)
-                seen[kind] = body["t"]
+                assert body["t"] >= seen.get((kind, body["src"]), 0.0)
+                seen[kind, body["src"]] = body["t"]
+
+
+def test_the_mirror_passes_on_some_of_the_same_bytes(running: tuple[DaemonProcess, Path]) -> None:
+    endpoints = running[0].endpoints
+    with zmq.Context() as context, context.socket(zmq.SUB) as source, context.socket(zmq.SUB) as mirror:
+        for socket_ in (source, mirror):
+            socket_.setsockopt(zmq.RCVHWM, 0)
+            socket_.rcvtimeo = 20_000
+            socket_.subscribe(b"")
+        source.connect(endpoints["frames"])
+        source.connect(endpoints["estimates"])
+        originals: set[tuple[bytes, ...]] = set()
+        while not {b"axis/frame", b"axis/estimate"} <= {parts[0] for parts in originals}:
+            originals.add(tuple(source.recv_multipart()))
+        mirror.connect(endpoints["mirror"])
+        seqs: list[int] = []
+        counts = dict.fromkeys(("frame", "torque", "estimate", "meta", "status", "stats"), 0)
+        while min(counts.values()) < 2 or len(seqs) < 50:
+            parts = tuple(mirror.recv_multipart())
+            while parts not in originals:
+                originals.add(tuple(source.recv_multipart()))
+            body = msgpack.unpackb(parts[1])
+            counts[body["kind"]] += 1
+            if body["kind"] == "frame":
+                seqs.append(body["seq"])
+    assert seqs == sorted(set(seqs))
+    assert seqs[-1] - seqs[0] > 5 * len(seqs)  # at 1 kHz, thinned out to 50 Hz: 20 times
 
 
 def test_a_late_joiner_learns_names_and_units(estimates: str) -> None:
@@ -319,7 +347,7 @@ def test_a_taken_port_and_a_second_instance_are_refused(
     running: tuple[DaemonProcess, Path], tmp_path: Path, control: Control
 ) -> None:
     arm = replayed(running[1] / "rec.mcap")
-    for key, name in (("frames_port", "frames"), ("control_port", "control")):
+    for key, name in (("frames_port", "frames"), ("mirror_port", "mirror"), ("control_port", "control")):
         port = int(running[0].endpoints[name].rpartition(":")[2])
         message = failure(tmp_path, config(tmp_path, arm, **{key: port}))
         assert f"daemon.{key}" in message

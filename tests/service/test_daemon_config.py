@@ -100,6 +100,8 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["daemon"].update(frames_port="9870"), ["daemon.frames_port", "'9870'"]),
         (lambda d: d["daemon"].update(frames_port=9871), ["daemon", "must differ"]),
         (lambda d: d["daemon"].update(http_port=9871), ["daemon", "must differ"]),
+        (lambda d: d["daemon"].update(mirror_port=9871), ["daemon", "must differ"]),
+        (lambda d: d["daemon"].update(mirror_port=9872, mirror_hz=0), ["daemon.mirror_hz"]),
         (lambda d: d["daemon"].update(htp_port=1), ["daemon.htp_port", "did you mean 'http_port'"]),
         (lambda d: d["daemon"].update(require_keys=True, http=True), ["daemon: http", "http_token_file"]),
         (lambda d: d["daemon"].update(bind="0.0.0.0"), ["daemon.bind", "loopback"]),

@@ -18,7 +18,9 @@ import zmq
 
 from service.client import Control, ControlError, Subscriber
 from service.launch import DaemonProcess
+from service.security.authenticator import HANDSHAKE_MS
 from tests.service.daemons import await_message, config, log_lines, make_recording, processes, replayed, start
+from tests.service.silent import hung_up_on
 
 HUGE = 100 * 1024 * 1024
 #: A robot whose whole description is a longer text than any message but a reply may hold.
@@ -91,6 +93,12 @@ def test_random_bytes(running: tuple[DaemonProcess, Path], port: str) -> None:
         noise = source.randbytes(length)
         for data in (noise, GREETING + noise, GREETING[:12] + noise, GREETING + ready("SUB") + noise):
             attack(running[0].endpoints[port], data)
+
+
+def test_whoever_does_not_get_on_with_the_handshake_is_hung_up_on(running: tuple[DaemonProcess, Path]) -> None:
+    """Nothing, a part of the greeting, a greeting alone: after the time for a handshake the connection ends."""
+    endpoints = [running[0].endpoints[port] for port in PORTS]
+    assert hung_up_on(endpoints, (b"", GREETING[:10], GREETING)) > 0.9e-3 * HANDSHAKE_MS
 
 
 def ready(kind: str) -> bytes:

@@ -25,6 +25,7 @@ from service.client import (
     UnreachableError,
 )
 from service.launch import DaemonProcess
+from service.security.authenticator import HANDSHAKE_MS
 from service.security.files import make_directory
 from service.security.keys import SERVER_KEY, client_key, new_pair, write_pair
 from service.security.registry import Registry, RegistryError
@@ -41,6 +42,7 @@ from tests.service.daemons import (
     replayed,
     start,
 )
+from tests.service.silent import hung_up_on
 
 SHORT_S = 2.0
 SOME_S = 10.0
@@ -57,7 +59,9 @@ class Site:
         write_pair(self.keys / SERVER_KEY, self.server, "test")
         self.registry = Registry(self.keys)
         arm = replayed(make_recording(path / "rec.mcap"), loop=True)
-        self.daemon: DaemonProcess = start(config(path, arm, require_keys=True, keys_dir=str(self.keys)), path)
+        self.daemon: DaemonProcess = start(
+            config(path, arm, require_keys=True, keys_dir=str(self.keys), mirror_port=0), path
+        )
 
     def key(self, name: str, role: Role = "admin") -> Path:
         """File of a new client."""
@@ -91,7 +95,9 @@ def test_whoever_has_a_key_subscribes_and_asks(site: Site) -> None:
         with site.subscribe(key, "frames", "frame") as frames, site.subscribe(key) as estimates:
             await_message(frames)
             await_message(estimates)
-        await_status(control, lambda found: found["gateway"]["info"]["authenticator"]["accepted"] >= 2)
+        with site.subscribe(key, "mirror", "frame") as mirror:
+            await_message(mirror)
+        await_status(control, lambda found: found["gateway"]["info"]["authenticator"]["accepted"] >= 3)
 
 
 def test_whoever_has_none_is_refused_on_every_port(site: Site) -> None:
@@ -100,9 +106,15 @@ def test_whoever_has_none_is_refused_on_every_port(site: Site) -> None:
     for key, words in ((None, "asks for a key"), (stranger, "does not admit this key")):
         with site.control(key) as control, pytest.raises(ClientError, match=words):
             control.request("ping", timeout_s=SOME_S)
-        for port, what in (("frames", "frame"), ("estimates", "estimate")):
+        for port, what in (("frames", "frame"), ("estimates", "estimate"), ("mirror", "estimate")):
             with site.subscribe(key, port, what) as stream, pytest.raises(ClientError, match=words):
                 stream.receive(SOME_S)
+
+
+def test_whoever_does_not_get_on_with_the_handshake_is_hung_up_on(site: Site) -> None:
+    endpoints = [site.daemon.endpoints[port] for port in ("frames", "estimates", "mirror", "control")]
+    greeting = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + bytes(15) + b"\x00" + bytes(31)
+    assert hung_up_on(endpoints, (b"", greeting[:10], greeting)) > 0.9e-3 * HANDSHAKE_MS
 
 
 def test_a_bridge_uses_the_key_as_other_commands_do(site: Site) -> None:

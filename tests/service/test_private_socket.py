@@ -154,6 +154,7 @@ GOOD: tuple[dict[str, Any], ...] = (
         (lambda said: said.update(type="ready", info={}), "frames_port: expected int, not NoneType"),
         (lambda said: said["info"].update(estimates_port=1 << 16), "estimates_port: 65536 is no port"),
         (lambda said: said["info"].update(frames_port=True), "frames_port: expected int, not bool"),
+        (lambda said: said["info"].update(mirror_port=None), "mirror_port: expected int, not NoneType"),
         (lambda said: said.update(type="promise", otherwise=""), "within_s"),
         (lambda said: said.update(type="promise", otherwise="", within_s=math.nan), "within_s: nan is no time"),
         (lambda said: said.update(type="promise", otherwise="", within_s=1e300), "is no time"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from tests.service.daemons import (
     replayed,
     start,
 )
+from tests.service.http_client import ask
 
 STOPPED_S = 60.0
 VISITS = 1000
@@ -58,7 +60,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def daemon(path: Path) -> Iterator[DaemonProcess]:
     arm = replayed(make_recording(path / "rec.mcap", seconds=300.0), recorder={"directory": "recordings"})
-    daemon = start(config(path, arm), path)
+    daemon = start(config(path, arm, http=True, http_port=0), path)
     yield daemon
     daemon.stop()
 
@@ -106,6 +108,35 @@ def test_a_subscriber_that_stops_for_a_minute_and_a_thousand_visitors(daemon: Da
     assert gateway.num_fds() <= files + 4
     # For who stopped FRAME_QUEUE frames wait, each in the buffer of 8 kB that ZeroMQ has received it in.
     assert gateway.memory_info().rss < memory + 1.3 * FRAME_QUEUE * 8192
+
+
+def test_a_thousand_visitors_of_each_port_leave_nothing_open(daemon: DaemonProcess) -> None:
+    """Most look in and are gone, each tenth asks for something and gets it."""
+    endpoints = daemon.endpoints
+    with Control(endpoints["control"]) as control:
+        pids = {"supervisor": daemon.pid} | {name: processes(control)[name]["pid"] for name in ("gateway", "web")}
+        programs = {name: psutil.Process(pid) for name, pid in pids.items()}
+        files = {name: program.num_fds() for name, program in programs.items()}
+        for port in ("frames", "estimates", "control"):
+            host, _, number = endpoints[port].removeprefix("tcp://").partition(":")
+            for visit in range(VISITS):
+                if visit % 10:
+                    with socket.create_connection((host, int(number)), 30.0) as raw:
+                        assert raw.recv(1) == b"\xff"  # the daemon's greeting: it has noticed
+                elif port == "control":
+                    with Control(endpoints[port]) as visitor:
+                        assert visitor.request("ping", 30.0)["pong"] is True
+                else:
+                    with Subscriber(endpoints[port], [f"axis/{port.removesuffix('s')}"]) as subscriber:
+                        await_message(subscriber)
+        for _ in range(VISITS):
+            assert ask(endpoints["http"], "/healthz").status == 200
+        await_status(  # the last of them are hung up on by and by
+            control, lambda _: all(program.num_fds() <= files[name] + 4 for name, program in programs.items())
+        )
+        found = processes(control)
+    assert all(process["restarts"] == 0 for process in found.values())
+    assert found["axis/estimator"]["info"]["lost"] == found["axis/recorder"]["info"]["lost"] == 0
 
 
 def test_an_end_under_load_is_an_end_in_order(daemon: DaemonProcess, path: Path) -> None:
