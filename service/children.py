@@ -46,7 +46,7 @@ class Managed:
     last_error: str = ""  # why the last run ended
     info: dict[str, Any] = field(default_factory=dict)
     unreadable: int = 0  # messages that were none, of all runs
-    unreadable_why: str = ""  # of the last one
+    unreadable_why: str = ""  # of the last one of this run
     next_tell_ns: int = 0
 
     @property
@@ -79,7 +79,7 @@ class Managed:
         self.state = "starting"
         self.started_ns = now_ns
         self.info = {}
-        self.words, self.killed = "", False
+        self.words, self.unreadable_why, self.killed = "", "", False
         self.promised_ns = None
 
     def on_ready(self, now_ns: int) -> None:

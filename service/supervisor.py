@@ -262,7 +262,7 @@ class Supervisor:
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
                 why = f"; its last message that could not be read: {process.unreadable_why}"
-                self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable else ''}")
+                self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable_why else ''}")
             elif process.promised_ns is not None and now_ns > process.promised_ns:
                 process.promised_ns = None
                 self._kill(process, process.otherwise)

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -297,6 +298,26 @@ def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, 
         assert managed.info == {"key_0": "y"}
         supervisor._tell_web()
         assert unpack_map(web.recv(), MAX_REPLY, text=MAX_REPLY)["type"] == "status"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_hang_is_blamed_on_a_message_of_this_run_alone(supervisor: Supervisor, late: bool) -> None:
+    for process in supervisor.processes:
+        process.next_start_ns = sys.maxsize
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    managed.count_unreadable(0, "it is odd")
+    managed.start(supervisor.runtime.directory, 1, 0)
+    try:
+        if late:
+            managed.count_unreadable(0, "it is odder")
+        managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+        supervisor._keep_running()
+        said = "; its last message that could not be read: it is odder" if late else ""
+        assert managed.words == f"silent for more than {supervisor.config.daemon.hang_s:g} s{said}"
+        assert managed.unreadable == 1 + late
+    finally:
+        managed.send_signal(signal.SIGKILL)
+        managed.on_exit(0)
 
 
 def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
