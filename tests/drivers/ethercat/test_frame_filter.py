@@ -13,6 +13,7 @@ import pytest
 
 from drivers.ethercat import frame_filter
 from drivers.ethercat.frame_filter import MOST_DATAGRAMS, attach
+from drivers.ethercat.sockets import FrameSockets, open_sockets
 from sim_backend.ethercat.wire import BRD, FPRD, LRW, NOP, Datagram, build_frame
 from tests.drivers.ethercat.spoiling import KINDS, Spoiler
 
@@ -124,6 +125,22 @@ def test_without_room_there_is_no_filter_and_no_error(ends: tuple[socket.socket,
     assert not comes_through(ends, malformed)
     assert not attach(ends[1], IMAGE)
     assert comes_through(ends, malformed)
+
+
+@pytest.mark.usefixtures("too_long")
+def test_without_room_for_the_length_of_the_process_data_the_form_is_looked_at(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets = FrameSockets(open_sockets())
+    sockets._sockets.append(ends[1])
+    sockets.admit()
+    assert sockets.filtered
+    sockets.admit(IMAGE)
+    assert not sockets.filtered
+    good = build_frame([Datagram(LRW, 0, bytes(IMAGE))])
+    assert comes_through(ends, good)
+    assert not comes_through(ends, good[:-1])
+    assert comes_through(ends, build_frame([Datagram(LRW, 0, bytes(IMAGE + 1))]))
 
 
 def test_the_edges(ends: tuple[socket.socket, socket.socket]) -> None:
