@@ -100,7 +100,7 @@ def load_robot(ref: str | Path, base: Path | None = None) -> RobotFile:
     except UnicodeDecodeError as error:
         raise RobotError(str(path), [("", f"not UTF-8 text: {error.reason} at byte {error.start}")]) from None
     except OSError as error:
-        raise RobotError(str(path), [("", f"cannot be read: {error.strerror}")]) from None
+        raise RobotError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
     if path.suffix.lower() == ".urdf":
         name = "".join(c if c.isalnum() and c.isascii() else "_" for c in path.stem).strip("_") or "robot"
         return _robot({"format": 1, "name": name, "kinematics": "urdf", "urdf_text": text}, str(path), path)
@@ -195,7 +195,7 @@ def _with_urdf_text(table: RobotTable, where: str, path: Path | None) -> RobotTa
         except UnicodeDecodeError as error:
             raise RobotError(file, [("", f"not UTF-8 text: {error.reason} at byte {error.start}")]) from None
         except OSError as error:
-            raise RobotError(where, [("urdf", f'cannot read "{urdf}": {error.strerror}')]) from None
+            raise RobotError(where, [("urdf", f'cannot read "{urdf}": {error.strerror}')]) from error
     if text is None:
         return table
     try:

@@ -8,7 +8,6 @@ each also subscribes to a topic that marks it, which the publishing socket sees.
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import time
 from typing import Any, Literal
@@ -49,10 +48,6 @@ READ_S = 0.1
 STOP_S = 1.5  # for a run to come to rest when the daemon stops; then drives stop by their own ramps
 _GRACE_S = 0.5  # after the longest start, before it is broken off
 MAX_CONTROL = 512  # bytes that a subscriber may send
-#: What the operating system refuses at one moment and grants at another.
-_PASSING = frozenset(
-    (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY)
-)
 
 
 class Acquisition:
@@ -88,9 +83,8 @@ class Acquisition:
             self.driver.open()
         except DriverError as error:
             # Trying again by itself helps a bus that was there before, not one that never was.  A later start may find
-            # one that is powered by then, or a disk that can be read; a recording, or what is simulated, is no other.
-            later = self.keeps_cycle or may_pass(error)
-            raise (SourceError if later else FatalError)(str(error)) from error
+            # one that is powered by then; a recording, or what is simulated, is no other.
+            raise (SourceError if self.keeps_cycle else FatalError)(str(error)) from error
         try:
             self.info = self.driver.info
             check_source(arm, model, self.info)
@@ -474,13 +468,3 @@ def main(child: Child) -> None:
         acquisition.run()
     finally:
         acquisition.close()
-
-
-def may_pass(error: BaseException) -> bool:
-    """Whether the disk or the computer was not able to at the moment."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in _PASSING:
-            return True
-        cause = cause.__cause__
-    return False

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from service.child_messages import MAX_INFO
 from service.process import process_name
+from service.wire import pack_map
 
 ProcessState = Literal["starting", "ready", "waiting", "stopped"]
 
@@ -43,7 +46,7 @@ class Managed:
     last_error: str = ""  # why the last run ended
     info: dict[str, Any] = field(default_factory=dict)
     unreadable: int = 0  # messages that were none, of all runs
-    unreadable_why: str = ""  # of the last one
+    unreadable_why: str = ""  # of the last one of this run
     next_tell_ns: int = 0
 
     @property
@@ -76,7 +79,7 @@ class Managed:
         self.state = "starting"
         self.started_ns = now_ns
         self.info = {}
-        self.words, self.killed = "", False
+        self.words, self.unreadable_why, self.killed = "", "", False
         self.promised_ns = None
 
     def on_ready(self, now_ns: int) -> None:
@@ -84,6 +87,18 @@ class Managed:
         self.state = "ready"
         self.promised_ns = None
         self.ready_ns = self.beat_ns = now_ns
+
+    def on_info(self, info: Mapping[str, Any]) -> None:
+        """Take what the process says of itself, beside what it has said before.
+
+        Raises
+        ------
+        WireError
+            All of it together would be more than a process may say; what was said before stays.
+        """
+        told = {**self.info, **info}
+        pack_map(told, MAX_INFO)
+        self.info = told
 
     def count_unreadable(self, now_ns: int, reason: str) -> int:
         """Count a message that cannot be read; returns how many there were if that is to be told now, else 0."""

@@ -15,11 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from service.config import Config, load_config
+from service.passing import may_pass
 from service.process import die_with_parent, is_own
-from service.supervisor import Supervisor
+from service.supervisor import StartError, Supervisor
 
 EXIT_INPUT = 2
 EXIT_UNAVAILABLE = 3
+
+
+class RunError(RuntimeError):
+    """The daemon, at work, met an error that it has no answer to; the message is that of the error."""
+
+    again = True
 
 
 def announce(event: str, **content: Any) -> None:
@@ -29,21 +36,38 @@ def announce(event: str, **content: Any) -> None:
 
 
 def serve(config: Config) -> None:
-    """Run a daemon until it is told to stop; raises what `Supervisor` raises."""
+    """Run a daemon until it is told to stop; raises what `Supervisor` raises.
+
+    Raises
+    ------
+    RunError
+        An error of this program's own left the supervisor at its work: whatever its class is, it says nothing against
+        the configuration.
+    """
 
     def on_ready(endpoints: Mapping[str, str]) -> None:
         announce("ready", endpoints=dict(endpoints))
 
     faulthandler.enable()  # where it hung goes to the log, when systemd's watchdog ends it by SIGABRT
-    Supervisor(config).run(on_ready)
+    supervisor = Supervisor(config)
+    try:
+        supervisor.run(on_ready)
+    except StartError:
+        raise
+    except Exception as error:
+        if not is_own(error):
+            raise
+        supervisor.log.exception("failed")
+        raise RunError(str(error) or type(error).__name__) from error
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for a failed start.
+    """Return the exit code of a daemon that has failed.
 
-    It is 3 if something is in use or not there, so that a later start may succeed, and 2 if the configuration is wrong.
+    It is 3 if something is in use, not there or not readable at the moment, or the daemon failed at its work, so that a
+    later start may succeed, and 2 if the configuration is wrong.
     """
-    return EXIT_UNAVAILABLE if getattr(error, "again", False) else EXIT_INPUT
+    return EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT
 
 
 def main() -> int:

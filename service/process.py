@@ -25,6 +25,7 @@ import zmq
 from service.config import ArmConfig, Config, ConfigError
 from service.control import ControlError
 from service.log import Log, configure, get_log
+from service.passing import may_pass
 from service.plain import shortened
 from service.scheduling import place
 from service.usage import usage
@@ -306,7 +307,7 @@ def run_child() -> None:
             child.log.error("failed", reason=str(error))
         else:
             child.log.exception("crashed")
-        child.failed(str(error) or type(error).__name__, fatal=code == 2, again=getattr(error, "again", False))
+        child.failed(str(error) or type(error).__name__, fatal=code == 2, again=may_pass(error))
     finally:
         child.close()
     child.log.info("ended", code=code)

@@ -24,9 +24,9 @@ import zmq
 
 from drivers.driver import DriverConfigError, DriverError
 from service.child_messages import GATEWAY_PORTS, read_said
-from service.children import MAX_START_FAILURES, Managed
+from service.children import MAX_START_FAILURES, TELL_NS, Managed
 from service.config import Config
-from service.control import VERBS, Request, encode_result
+from service.control import VERBS, ControlError, Request, encode_result
 from service.control_socket import ControlSocket
 from service.directories import StateLock, make_runtime
 from service.epochs import Epochs
@@ -46,6 +46,8 @@ STATUS_NS = 500_000_000  # between two messages to the web process, which answer
 #: Who stops after whom, and how long each may take [s].  An arm has to come to rest first, and its drives then.
 STOP_STAGES = ((("acquisition", "jobs"), 5.0), (("estimator", "recorder"), 2.0), (("gateway", "web"), 0.9))
 MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
+MAX_EVENT_KINDS = 200  # counted each by itself, several times as many as there are; the rest together
+OTHER_EVENTS = "other"
 
 
 class StartError(RuntimeError):
@@ -83,7 +85,7 @@ class Supervisor:
         self._again = True
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._event_counts: Counter[str] = Counter()
-        self._next_status_ns = 0
+        self._next_status_ns = self._next_untold_ns = 0
         self._stopping = False
         self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
@@ -238,6 +240,8 @@ class Supervisor:
                 continue
             try:
                 message = read_said(parts[1], process.role)
+                if message["type"] in ("beat", "ready"):
+                    process.on_info(message["info"])
             except WireError as error:  # one message that cannot be read must not end all processes
                 count = process.count_unreadable(time.monotonic_ns(), str(error))
                 if count:
@@ -259,7 +263,7 @@ class Supervisor:
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
                 why = f"; its last message that could not be read: {process.unreadable_why}"
-                self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable else ''}")
+                self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable_why else ''}")
             elif process.promised_ns is not None and now_ns > process.promised_ns:
                 process.promised_ns = None
                 self._kill(process, process.otherwise)
@@ -327,10 +331,8 @@ class Supervisor:
         now_ns = time.monotonic_ns()
         if kind == "beat":
             process.beat_ns = now_ns
-            process.info.update(message["info"])
         elif kind == "ready":
             process.on_ready(now_ns)
-            process.info.update(message["info"])
             if process.role == "gateway":
                 self._set_ports(**{key: port for key, port in message["info"].items() if key in GATEWAY_PORTS})
             elif process.role == "web":
@@ -358,7 +360,8 @@ class Supervisor:
         """Keep an event for the history, and write it to the log with what it can be found by elsewhere."""
         known = {key: value for key, value in (data or {}).items() if key in ("model", "job", "number")}
         self.log.info("event", event_kind=kind, text=text, arm=arm, **known, **(ids or {}))
-        self._event_counts[kind] += 1
+        known_kind = kind in self._event_counts or len(self._event_counts) < MAX_EVENT_KINDS
+        self._event_counts[kind if known_kind else OTHER_EVENTS] += 1
         event = {"type": "event", "t_ns": time.time_ns(), "event": kind, "text": text, "arm": arm, "data": data or {}}
         self._events.append(event)
 
@@ -376,7 +379,18 @@ class Supervisor:
             return
         self._next_status_ns = now_ns + STATUS_NS
         message = {"type": "status", "monotonic_ns": now_ns, "stopping": self._stopping, **self._status()}
-        self._private.send_multipart([web.identity, pack_map(message, MAX_REPLY)], zmq.NOBLOCK)
+        try:
+            data = pack_map(message, MAX_REPLY)
+        except WireError as error:
+            self._tell_untold(now_ns, error)
+            return
+        self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
+
+    def _tell_untold(self, now_ns: int, error: WireError) -> None:
+        """Say in the log, now and then, that the status cannot be told to anybody."""
+        if now_ns >= self._next_untold_ns:
+            self._next_untold_ns = now_ns + TELL_NS
+            self.log.error("status_too_large", reason=str(error))
 
     def _drained(self) -> bool:
         """Whether every source has ended and every consumer has worked off its frames."""
@@ -392,10 +406,13 @@ class Supervisor:
     def _stop_all(self) -> None:
         self.log.info("stopping", reason=self._stop_reason or "error")
         self._stopping, self._next_status_ns = True, 0
-        self._tell_web()  # for the last time: what follows only waits for others
-        self._manager.stopping()
-        self._manager.status(f"stopping: {self._stop_reason or 'error'}")
-        self._routing.stop()
+        try:
+            self._tell_web()  # for the last time: what follows only waits for others
+            self._manager.stopping()
+            self._manager.status(f"stopping: {self._stop_reason or 'error'}")
+            self._routing.stop()
+        except Exception:  # whatever it is, arms come to rest and recordings are closed
+            self.log.exception("stop_not_told")
         for roles, seconds in STOP_STAGES:
             stage = [process for process in self.processes if process.role in roles]
             for process in stage:
@@ -431,7 +448,12 @@ class Supervisor:
         else:
             self._stop_reason = "told to by the control socket"
             result = {"stopping": True}
-        self._control.reply(route, encode_result(request.id, result))
+        try:
+            payload = encode_result(request.id, result)
+        except WireError as error:
+            self._tell_untold(time.monotonic_ns(), error)
+            raise ControlError("failed", f"{request.verb}: {error}") from error
+        self._control.reply(route, payload)
 
     def _status(self) -> dict[str, Any]:
         now_ns = time.monotonic_ns()

@@ -41,8 +41,15 @@ class FrameSockets:
         return len(self._sockets)
 
     def admit(self, image_bytes: int | None = None) -> None:
-        """Let in only frames that are what they say, with so many bytes of process data; None: any number."""
-        self.filtered = all([attach(one, image_bytes) for one in self._sockets])
+        """Let in only frames that are what they say, with so many bytes of process data; None: any number.
+
+        Where the kernel does not take the length, frames need only agree with themselves, and `filtered` is False.
+        """
+        refused = [one for one in self._sockets if not attach(one, image_bytes)]
+        self.filtered = not refused
+        if image_bytes is not None:
+            for one in refused:
+                attach(one)
 
     def close(self) -> None:
         """Close the copies."""

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from service.cli.common import EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
+from service.cli.common import EXIT_INPUT, EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
 
 DESCRIPTION = """\
 Run the daemon described by a configuration file until SIGTERM or Ctrl-C.
@@ -33,26 +33,31 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from service.config import load_config
+    from service.config import ConfigError, load_config
+    from service.passing import may_pass
 
-    config = load_config(arguments.config)
+    try:
+        config = load_config(arguments.config)
+    except ConfigError as error:
+        raise CliError(str(error), EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT) from error
     if arguments.check:
         return check(config, str(arguments.config))
-    from service.daemon import exit_code, serve
-    from service.directories import AlreadyRunningError, DirectoryError
+    from service.daemon import RunError, exit_code, serve
+    from service.directories import AlreadyRunningError
     from service.lane import PortTakenError
+    from service.security.files import SecretFileError
     from service.supervisor import StartError
 
     try:
         serve(config)
-    except (AlreadyRunningError, PortTakenError, StartError) as error:
+    except (AlreadyRunningError, PortTakenError, RunError, StartError) as error:
         raise CliError(f"{arguments.config}: {error}", exit_code(error)) from error
     except BrokenPipeError:
         raise
     except OSError as error:  # of this computer, at this moment: systemd is to try again
         raise CliError(f"{arguments.config}: {one_line(error)}", EXIT_UNAVAILABLE) from error
-    except DirectoryError as error:
-        raise CliError(str(error), EXIT_UNAVAILABLE) from error
+    except (ConfigError, SecretFileError) as error:
+        raise CliError(str(error), exit_code(error)) from error
     return EXIT_OK
 
 

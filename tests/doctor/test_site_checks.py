@@ -225,3 +225,4 @@ def test_what_a_configuration_asks_for(tmp_path: Path) -> None:
     assert bus.interfaces == ("thetad0",)
     assert bus.lock_memory
     assert [loop.arm for loop in bus.loops] == ["arm9"]
+    assert not bus.loops[0].realtime.stay_awake  # for which the unit has no device as it is shipped

@@ -15,7 +15,10 @@ import pytest
 
 from drivers.recording import read_recording
 from service.cli import common, main, serve
+from service.config import ConfigError
 from service.launch import DaemonProcess
+from service.supervisor import StartError, Supervisor
+from service.wire import WireError
 from tests.bridge.bench import Bridge
 from tests.bridge.viewer import Viewer
 from tests.service.command_line import ROOT
@@ -137,6 +140,54 @@ def test_what_may_pass_by_itself_is_exit_code_3(thetad: Any, tmp_path: Path, mon
     result = thetad("serve", "-c", path)
     assert result.code == 3
     assert "Resource temporarily unavailable" in result.err
+
+
+@pytest.mark.parametrize("what", ["configuration", "robot", "key"])
+def test_a_file_that_cannot_be_read_at_the_moment_is_exit_code_3(thetad: Any, tmp_path: Path, what: str) -> None:
+    """A disk that answers with an error may answer otherwise at the next start; the kernel has a file that does so."""
+    path = write_config(tmp_path)
+    unreadable = Path("/proc/self/mem")
+    text = path.read_text(encoding="utf-8")
+    if what == "configuration":
+        path.unlink()
+        path.symlink_to(unreadable)
+    elif what == "robot":
+        (tmp_path / "robot.toml").symlink_to(unreadable)
+        path.write_text(text.replace('"emps"', f'"{tmp_path}/robot.toml"', 1), encoding="utf-8")
+    else:
+        (tmp_path / "keys").mkdir(mode=0o700)
+        (tmp_path / "keys" / "server.key").symlink_to(unreadable)
+        keys = f'keys_dir = "{tmp_path}/keys"\nrequire_keys = true\n'
+        path.write_text(text.replace("[daemon]\n", f"[daemon]\n{keys}", 1), encoding="utf-8")
+    result = thetad("serve", "-c", path)
+    assert (result.code, "Input/output error" in result.err) == (3, True), result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (WireError("no message"), 3, "no message"),
+        (ConfigError("of what the daemon does"), 3, "of what the daemon does"),
+        (StartError("the robot is wrong", again=False), 2, "the robot is wrong"),
+        (StartError("the bus is off", again=True), 3, "the bus is off"),
+    ],
+)
+def test_an_error_of_the_running_daemon_is_exit_code_3(
+    thetad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
+) -> None:
+    """The next start may go well, whatever class of this program it is; but what a start says of itself counts."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    path = write_config(tmp_path)
+    monkeypatch.setattr(Supervisor, "_keep_running", fail)
+    result = thetad("serve", "-c", path)
+    assert result.code == code, result.err
+    *log, last = result.err.splitlines()
+    assert last == f"thetad: {path}: {said}"
+    assert any("Traceback" in line for line in log) is not isinstance(error, StartError)  # for who has to mend it
 
 
 @pytest.mark.parametrize("key", ["state_dir", "runtime_dir"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,9 @@ import structlog
 import zmq
 
 from service.child_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, read_said
-from service.control import VERBS, ControlError, decode_reply, encode_result
+from service.control import VERBS, ControlError, Request, decode_reply, encode_request, encode_result
 from service.process import Child
-from service.supervisor import Supervisor
+from service.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
 from service.wire import MAX_REPLY, MAX_TEXT, WireError, pack_map, unpack_map
 from tests.service.daemons import config
 
@@ -275,6 +277,115 @@ def test_whatever_a_process_says_the_supervisor_goes_on(supervisor: Supervisor, 
     assert managed.unreadable == refused > 500
     told = [line for line in logs if line["event"] == "message_unreadable"]
     assert [line["name"] for line in told] == [name]
+
+
+def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    """What a process says of itself is bounded altogether: what goes beyond is refused, and it counts as silent."""
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    with speaking(supervisor, "web") as web:
+        web.send(pack_map({"type": "ready", "info": {"http_port": 1}}))
+        receive(supervisor)
+        for number in range(70):
+            jobs.send(pack_map({"type": "beat", "info": {f"key_{number}": "x" * 250_000}}))
+            receive(supervisor)
+        assert (managed.unreadable, sorted(managed.info)) == (69, ["key_0"])
+        heard_ns = managed.beat_ns
+        jobs.send(pack_map({"type": "beat", "info": {"key_70": "x" * 250_000}}))
+        receive(supervisor)
+        assert managed.beat_ns == heard_ns
+        jobs.send(pack_map({"type": "beat", "info": {"key_0": "y"}}))  # in place of what is there it is no more
+        receive(supervisor)
+        assert managed.beat_ns > heard_ns
+        assert managed.info == {"key_0": "y"}
+        supervisor._tell_web()
+        assert unpack_map(web.recv(), MAX_REPLY, text=MAX_REPLY)["type"] == "status"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_hang_is_blamed_on_a_message_of_this_run_alone(supervisor: Supervisor, late: bool) -> None:
+    for process in supervisor.processes:
+        process.next_start_ns = sys.maxsize
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    managed.count_unreadable(0, "it is odd")
+    managed.start(supervisor.runtime.directory, 1, 0)
+    try:
+        if late:
+            managed.count_unreadable(0, "it is odder")
+        managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+        supervisor._keep_running()
+        said = "; its last message that could not be read: it is odder" if late else ""
+        assert managed.words == f"silent for more than {supervisor.config.daemon.hang_s:g} s{said}"
+        assert managed.unreadable == 1 + late
+    finally:
+        managed.send_signal(signal.SIGKILL)
+        managed.on_exit(0)
+
+
+def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    for number in range(MAX_EVENT_KINDS + 50):
+        jobs.send(pack_map({"type": "event", "event": f"kind_{number}", "text": "", "data": {}, "ids": {}}))
+        receive(supervisor)
+    counts = supervisor._status()["events"]
+    assert len(counts) == MAX_EVENT_KINDS + 1
+    assert (counts["kind_0"], counts[OTHER_EVENTS]) == (1, 50)
+
+
+def overfill(supervisor: Supervisor) -> None:
+    """More processes than there can be, each with as much as it may say, in one."""
+    supervisor.processes[0].info = {"x": "x" * MAX_REPLY}
+
+
+def test_a_status_too_large_is_a_refusal_and_a_line_of_the_log(supervisor: Supervisor) -> None:
+    overfill(supervisor)
+    with (
+        speaking(supervisor, "web") as web,
+        zmq.Context() as context,
+        context.socket(zmq.REQ) as client,
+        structlog.testing.capture_logs() as logs,
+    ):
+        web.send(pack_map({"type": "ready", "info": {"http_port": 1}}))
+        receive(supervisor)
+        client.setsockopt(zmq.RCVTIMEO, 10_000)
+        client.setsockopt(zmq.LINGER, 0)
+        client.connect(supervisor.endpoints["control"])
+        for id in (1, 2):
+            supervisor._next_status_ns = 0
+            supervisor._tell_web()
+            client.send(encode_request(Request(id, "status")))
+            while not client.poll(10):
+                supervisor._control.serve()
+            error = decode_reply(client.recv()).error
+            assert error is not None
+            assert (error.type, f"the limit is {MAX_REPLY}" in error.message) == ("failed", True)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["status_too_large"]
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("of this program"), None])
+def test_whatever_the_status_is_all_processes_are_told_to_stop(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    def fail() -> dict[str, Any]:
+        raise fault or AssertionError
+
+    overfill(supervisor)
+    if fault is not None:
+        monkeypatch.setattr(supervisor, "_status", fail)
+    ready = "import signal, sys; print(flush=True); signal.sigwait([signal.SIGTERM]); sys.exit(7)"
+    block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
+    next(process for process in supervisor.processes if process.role == "web").state = "ready"
+    managed = next(process for process in supervisor.processes if process.role == "acquisition")
+    managed.process = subprocess.Popen([sys.executable, "-c", block + ready], stdout=subprocess.PIPE)
+    managed.pidfd = os.pidfd_open(managed.process.pid)
+    with managed.process as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            with structlog.testing.capture_logs() as logs:
+                supervisor._stop_all()
+        finally:
+            process.kill()
+        assert process.returncode == 7
+    assert [line["event"] for line in logs][-2:] == ["process_stopped", "stopped"]
 
 
 def test_a_process_asks_other_processes_not_the_supervisor(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from drivers.ethercat import frame_filter
 from drivers.ethercat.frame_filter import MOST_DATAGRAMS, attach
+from drivers.ethercat.sockets import FrameSockets, open_sockets
 from sim_backend.ethercat.wire import BRD, FPRD, LRW, NOP, Datagram, build_frame
 from tests.drivers.ethercat.spoiling import KINDS, Spoiler
 
 FRAMES = int(os.environ.get("THETAD_FUZZ", "10000"))
 IMAGE = 72
-SO_LOCK_FILTER, SO_MEMINFO = 44, 55
+SO_MEMINFO = 55
+MOST_INSTRUCTIONS = 4096  # of a filter: BPF_MAXINSNS of the kernel
 
 
 @pytest.fixture
@@ -103,12 +106,41 @@ def test_kernels_before_6_8_have_room_for_it(ends: tuple[socket.socket, socket.s
         assert 1000 < optional_bytes(receiver) - before < 12_000
 
 
+@pytest.fixture
+def too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filter with the length of the process data is longer than the kernel takes any."""
+
+    def program(image_bytes: int | None = None) -> list[frame_filter.Instruction]:
+        found = real(image_bytes)
+        return found if image_bytes is None else found + found[-1:] * MOST_INSTRUCTIONS
+
+    real = frame_filter.program
+    monkeypatch.setattr(frame_filter, "program", program)
+
+
+@pytest.mark.usefixtures("too_long")
 def test_without_room_there_is_no_filter_and_no_error(ends: tuple[socket.socket, socket.socket]) -> None:
-    sender, receiver = ends
-    assert attach(receiver)
-    receiver.setsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER, 1)  # no other one, nor none, from now on
-    assert not attach(receiver, IMAGE)
-    assert comes_through((sender, receiver), build_frame([Datagram(LRW, 0, bytes(IMAGE + 1))]))
+    malformed = build_frame([Datagram(LRW, 0, bytes(IMAGE))])[:-1]
+    assert attach(ends[1])
+    assert not comes_through(ends, malformed)
+    assert not attach(ends[1], IMAGE)
+    assert comes_through(ends, malformed)
+
+
+@pytest.mark.usefixtures("too_long")
+def test_without_room_for_the_length_of_the_process_data_the_form_is_looked_at(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets = FrameSockets(open_sockets())
+    sockets._sockets.append(ends[1])
+    sockets.admit()
+    assert sockets.filtered
+    sockets.admit(IMAGE)
+    assert not sockets.filtered
+    good = build_frame([Datagram(LRW, 0, bytes(IMAGE))])
+    assert comes_through(ends, good)
+    assert not comes_through(ends, good[:-1])
+    assert comes_through(ends, build_frame([Datagram(LRW, 0, bytes(IMAGE + 1))]))
 
 
 def test_the_edges(ends: tuple[socket.socket, socket.socket]) -> None:
