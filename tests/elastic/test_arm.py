@@ -171,6 +171,23 @@ def test_intervals_hold_what_noise_of_the_encoders_has_moved(ratio: float) -> No
     assert (cover[affected] > 0.92).all()
 
 
+def test_a_row_in_use_is_one_of_every_motion_where_the_velocity_was_measured() -> None:
+    """Below `min_velocity` a joint has no row: where one of its velocities is, none may be fitted to nothing."""
+    recording, model = moved(elastic=True), arm(elastic=True)
+    q = recording.channels["q"]
+    noise = 0.02 * np.random.default_rng(4).standard_normal(q.shape)
+    told = replace(
+        recording, channels={**recording.channels, "dq": np.gradient(q, recording.t, axis=0) + noise}
+    )  # fmt: skip
+    rows, _ = arm_rows(told, model, replace(SETTINGS, min_velocity=np.full(3, 0.1)), None)
+    both, motor = rows.rows["both"], rows.rows["motor"]
+    use = both.use
+    assert 0.5 < use.mean() < 0.99
+    assert (both.tau == motor.tau)[use].all()
+    of_link = both.Y[:, rows.bases["both"].layout.is_link].any(axis=1).T
+    assert of_link[use].all()
+
+
 def test_rigid_joints_have_the_velocity_that_was_measured() -> None:
     recording, model = moved(elastic=True), arm(elastic=True)
     exact = np.gradient(recording.channels["q_motor"] / np.diag(model.transmission.matrix), recording.t, axis=0)  # type: ignore[union-attr]
