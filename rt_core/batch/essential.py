@@ -172,7 +172,8 @@ def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int]
     block = covariance[np.ix_(members, members)]
     scale = np.sqrt(np.maximum(np.diag(block), np.finfo(np.float64).tiny))
     statistic = float(d / scale @ lstsq(block / np.outer(scale, scale), d / scale))
-    return float(special.fdtrc(len(members), freedom, statistic / len(members)))
+    # Rounding can leave a covariance that is not quite definite: F has no value below zero.
+    return float(special.fdtrc(len(members), freedom, max(statistic, 0.0) / len(members)))
 
 
 def _solution(triangles: Sequence[JointTriangle], full: Solution, kept: BoolArray, start: FloatArray) -> Solution:

@@ -14,12 +14,14 @@ from sim_backend.errors import SimulationConfigError
 #: Fields of `JointDynamics` that only a joint with a spring has.
 SPRING_FIELDS = ("stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
 #: Repetitions within which links come to rest on their springs; each gains a factor of stiffness over gravity's, and
-#: where that is small Newton's method goes on.
+#: where that is small Newton's method does it.
 _REPETITIONS = 100
 #: Step of its derivatives [rad or m].
 _SMALL = 1e-6
 #: Links hang still that move by less from one repetition to the next [rad or m].
 _HANGS = 1e-13
+#: Places between motors and links at which springs are looked at, and steps in which gravity grows.
+_PLACES = 17
 #: Angle [rad] through which a rotor may swing on its spring within a step: what rings faster is excited by rounding and
 #: by every reversal, and nothing in the method damps it.
 _LARGEST_ANGLE = 20.0
@@ -106,58 +108,80 @@ class Springs:
     def begin(self, state: FloatArray) -> None:
         """Let the links hang on their springs, at the speed of the motors, whose `state` (STATE_ROWS, n) is given.
 
+        All the way from the motors to where they hang the springs must be stiffer than gravity: then that balance is
+        stable, and the one next to the motors.  Links that are to buckle before they come to rest are refused.
+
         Raises
         ------
         SimulationConfigError
             If the springs are too soft for that.
         """
-        model, x = self._model, state[layout.X]
-        assert model.inertial is not None
+        x = state[layout.X]
         y = x
         for _ in range(_REPETITIONS):
-            before, y = y, self._hanging(x, y)
+            before, y = y, self._hanging(x, y[None])[0]
             if np.allclose(y, before, rtol=0.0, atol=_HANGS):
                 break
         else:
             y = self._balanced(x)
-        if not np.isfinite(y).all():
+        if not self._held(x, y):  # the repetitions may have gone past the balance that is next to the motors
+            y = self._balanced(x)
+        if not self._held(x, y):
             raise SimulationConfigError(
-                f"robot '{model.name}': its links do not come to rest on their springs at the start: gravity turns "
-                "them further than the springs hold; make the springs stiffer, or begin in another posture"
+                f"robot '{self._model.name}': its links do not come to rest on their springs at the start: gravity "
+                "turns them further than the springs hold; make the springs stiffer, or begin in another posture"
             )
         self.motion[:] = 0.0
         self.motion[rows.POS] = x, y
         self.motion[rows.VEL] = state[layout.V]
         self.motion[rows.SLIDE] = np.sign(state[layout.V])
 
-    def _hanging(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Links (n,) where the springs at motors `x` (n,) hold the gravity torque of links at `y` (n,)."""
+    def _hanging(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> FloatArray:
+        """Links (m, n) where springs at motors `x` (n,) hold a `share` of the gravity torque of links at `y` (m, n)."""
         model = self._model
         assert model.inertial is not None
-        still = np.zeros((1, model.n))
-        torque = inverse_dynamics(model.geometry, model.gravity, model.inertial, y[None], still, still)[0]
+        still = np.zeros_like(y)
+        torque = share * inverse_dynamics(model.geometry, model.gravity, model.inertial, y, still, still)
         k1, k2 = np.where(self._elastic, self.values[rows.STIFFNESS], 1.0), self.values[rows.CUBIC]
         return x - np.where(self._elastic, deflection(torque, k1, k2), 0.0)
 
+    def _slope(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> FloatArray:
+        """Identity, and compliance times the stiffness of gravity: (m, n, n) at links `y` (m, n)."""
+        columns = [
+            (self._hanging(x, y + s, share) - self._hanging(x, y - s, share)) / (2.0 * _SMALL)
+            for s in np.eye(x.size) * _SMALL
+        ]
+        return np.eye(x.size) - np.stack(columns, axis=-1)
+
+    def _held(self, x: FloatArray, y: FloatArray) -> bool:
+        """Whether springs are stiffer than gravity all the way from motors `x` (n,) to links `y` (n,)."""
+        if not np.isfinite(y).all():
+            return False
+        return _definite(self._slope(x, x + np.linspace(0.0, 1.0, _PLACES)[:, None] * (y - x)))
+
     def _balanced(self, x: FloatArray) -> FloatArray:
-        """Links (n,) at rest by Newton's method; NaN where it finds no balance, or one that the links fall from."""
-        y, step = x, np.eye(x.size) * _SMALL
-        for _ in range(_REPETITIONS):
-            off = y - self._hanging(x, y)
-            # identity, and compliance times the stiffness of gravity
-            slope = np.eye(x.size) - np.column_stack(
-                [(self._hanging(x, y + s) - self._hanging(x, y - s)) / (2.0 * _SMALL) for s in step]
-            )
-            if not np.isfinite(slope).all() or not np.linalg.eigvals(slope).real.min() > 0.0:
-                break
-            y = y - np.linalg.solve(slope, off)
-            if np.abs(off).max() < _HANGS:
-                return y
-        return np.full(x.size, np.nan)
+        """Links (n,) at rest, by Newton's method while gravity grows from none; NaN where it finds no balance."""
+        y = x[None]
+        for share in np.linspace(0.0, 1.0, _PLACES)[1:]:
+            for _ in range(_REPETITIONS):
+                off, slope = y - self._hanging(x, y, share), self._slope(x, y, share)
+                if not _definite(slope):
+                    return np.full(x.size, np.nan)
+                y = y - np.linalg.solve(slope[0], off[0])
+                if np.abs(off).max() < _HANGS:
+                    break
+            else:
+                return np.full(x.size, np.nan)
+        return np.asarray(y[0])
+
+
+def _definite(slope: FloatArray) -> bool:
+    """Whether what changes as `slope` (m, n, n) says comes back everywhere."""
+    return bool(np.isfinite(slope).all() and np.linalg.eigvals(slope).real.min() > 0.0)
 
 
 def deflection(torque: FloatArray, k1: FloatArray, k2: FloatArray) -> FloatArray:
-    """Real root (n,) [rad or m] of `k1*d + k2*d^3 = torque`, for `k1` above and `k2` not below zero."""
+    """Real root (..., n) [rad or m] of `k1*d + k2*d^3 = torque`, for `k1` above and `k2` not below zero."""
     d = torque / k1
     for _ in range(60):  # from beyond the root, along a curve that is bent one way: Newton's method cannot pass it
         d = d - (k1 * d + k2 * d**3 - torque) / (k1 + 3.0 * k2 * d**2)

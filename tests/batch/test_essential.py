@@ -107,6 +107,19 @@ def test_collinear_columns_and_columns_without_data_go_first() -> None:
     np.testing.assert_allclose(found.solution.theta[0] + 2 * found.solution.theta[1], 0.0, atol=0.05)
 
 
+def test_a_covariance_that_rounding_left_indefinite_has_a_p_value() -> None:
+    rng = np.random.default_rng(6)
+    columns, noise = np.split(np.linalg.qr(rng.normal(size=(200, 4)))[0].T * np.sqrt(200.0), [3])
+    tau = (columns.T @ np.array([1.0, 1e-5, 1e-5]) + noise[0])[:, None]
+    triangles = compress(columns[None], tau, np.ones((200, 1), dtype=bool))
+    full = solve(triangles, 3, "wls")
+    covariance = 0.01 * np.eye(3)
+    covariance[1, 2] = covariance[2, 1] = -0.01 * (1.0 + 1e-6)
+    found = essential_parameters(triangles, full, Uncertainty(covariance, np.ones(1)))
+    assert sorted(found.dropped) == [1, 2]
+    assert found.p_value == 1.0
+
+
 def test_an_arm_loses_what_it_does_not_have_and_predicts_as_well() -> None:
     model = arm()
     base = base_parameters(model)

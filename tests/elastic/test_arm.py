@@ -13,6 +13,7 @@ import pytest
 from drivers.robot_file import load_robot
 from rt_core.batch.elastic.apart import attenuated, difference_share, rests_on_difference, told_apart, widened, withhold
 from rt_core.batch.elastic.arm import ArmRows, Motions, elastic_base
+from rt_core.batch.identify import EXPLAINED_LIMIT
 from rt_core.batch.preprocess import DataError, SignalSettings
 from rt_core.batch.rows import build_rows
 from rt_core.batch.status import parameter_status
@@ -144,6 +145,47 @@ def test_noise_of_the_encoders_widens_what_rests_on_their_difference() -> None:
     assert vague.std[k] > 0.9 * abs(fit.solution.theta[k])
     assert vague.status[k] != "determined"
     assert vague.status == parameter_status(fit.rows, fit.solution, vague.std)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0, 4.0])
+def test_intervals_hold_what_noise_of_the_encoders_has_moved(ratio: float) -> None:
+    """The error that noise makes of an inertia is known and to one side, `ratio` standard deviations here."""
+    rows, _ = rows_of(elastic=True)
+    fit = rows.fit("both")
+    truth, covariance = fit.solution.theta, fit.uncertainty.covariance
+    k = fit.base.names.index("Ia2")
+    moved_by = covariance[:, k] / np.sqrt(covariance[k, k])  # of one standard deviation of this inertia
+    seen = 1.0 - ratio * np.sqrt(covariance[k, k]) / truth[k]
+    assert seen > EXPLAINED_LIMIT
+    share = np.where(np.arange(3) == 1, seen, 1.0)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    rng, held = np.random.default_rng(12), []
+    for _ in range(200):
+        theta = truth - ratio * moved_by + root @ rng.standard_normal(truth.size)
+        found = widened(replace(fit, solution=replace(fit.solution, theta=theta)), share)
+        held.append(np.abs(found.solution.theta - truth) <= 1.96 * found.std)
+    cover = np.mean(held, axis=0)
+    affected = np.abs(moved_by) > 0.5 * np.sqrt(np.diag(covariance))
+    assert affected.sum() >= 2
+    assert (cover[affected] > 0.92).all()
+
+
+def test_a_row_in_use_is_one_of_every_motion_where_the_velocity_was_measured() -> None:
+    """Below `min_velocity` a joint has no row: where one of its velocities is, none may be fitted to nothing."""
+    recording, model = moved(elastic=True), arm(elastic=True)
+    q = recording.channels["q"]
+    noise = 0.02 * np.random.default_rng(4).standard_normal(q.shape)
+    told = replace(
+        recording, channels={**recording.channels, "dq": np.gradient(q, recording.t, axis=0) + noise}
+    )  # fmt: skip
+    rows, _ = arm_rows(told, model, replace(SETTINGS, min_velocity=np.full(3, 0.1)), None)
+    both, motor = rows.rows["both"], rows.rows["motor"]
+    use = both.use
+    assert 0.5 < use.mean() < 0.99
+    assert (both.tau == motor.tau)[use].all()
+    of_link = both.Y[:, rows.bases["both"].layout.is_link].any(axis=1).T
+    assert of_link[use].all()
 
 
 def test_rigid_joints_have_the_velocity_that_was_measured() -> None:

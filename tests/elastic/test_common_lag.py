@@ -49,3 +49,18 @@ def test_joints_that_agree_differ_by_nothing_and_one_alone_has_no_mean() -> None
     assert found.value == pytest.approx(TRUE)
     assert found.between == 0.0
     assert found.std == pytest.approx(1e-5 / np.sqrt(3.0))
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
+def test_lags_without_any_noise_have_the_mean_and_interval_of_their_differences(size: float) -> None:
+    values = size * np.array([1.0, 2.0, 3.0, 6.0])
+    found = common_lag([Lag(v, 0.0) for v in values])
+    assert found is not None
+    assert found.value == pytest.approx(3.0 * size)
+    assert found.between == pytest.approx(np.std(values, ddof=1), rel=1e-4)
+    assert found.std == pytest.approx(found.between / 2.0, rel=1e-4)
+    assert found.upper - found.value == pytest.approx(3.182446 * found.std, rel=1e-6)
+    none = common_lag([Lag(0.0, 0.0)] * 4)
+    assert none is not None
+    assert (none.value, none.between) == (0.0, 0.0)
+    assert 0.0 < none.std < 1e-12

@@ -67,6 +67,27 @@ def test_a_change_is_seen_once_and_tells_the_mean_of_the_old(apart: float) -> No
     assert said.value == pytest.approx(1.5 * FB, rel=0.01)
 
 
+def starts_of(torques: np.ndarray) -> list[Start]:
+    return [Start(10.0 * (k + 1), 0, 1, float(torque), 0.02, 0.0) for k, torque in enumerate(torques)]
+
+
+def test_few_starts_that_agree_by_chance_make_the_next_no_change() -> None:
+    """Three starts may lie ten times as near to each other as starts do: the others are all beyond them then."""
+    rng = np.random.default_rng(9)
+    false = sum(len(taken(starts_of(FB * (1.0 + 0.05 * rng.standard_normal(12))))[1]) for _ in range(600))
+    assert false <= 1
+
+
+@pytest.mark.parametrize(("old", "change"), [(3, 0.5), (6, 0.12), (14, 0.08)])
+def test_a_change_is_seen_after_few_starts_if_it_is_large(old: int, change: float) -> None:
+    rng = np.random.default_rng(10)
+    seen = 0
+    for _ in range(50):
+        share = np.where(np.arange(old + 3) < old, 1.0, 1.0 + change)
+        seen += len(taken(starts_of(FB * share * (1.0 + 0.01 * rng.standard_normal(old + 3))))[1])
+    assert seen >= 45
+
+
 def test_age_is_counted_over_clocks_that_begin_anew() -> None:
     tracker = taken(starts(6))[0]  # the last at 60 s
     again = BreakawayTracker(1)

@@ -290,23 +290,36 @@ def test_links_hang_on_their_springs_at_the_start() -> None:
     assert np.abs(data.q - data.q[0]).max() < 2e-4
 
 
-@pytest.mark.parametrize(("height", "share"), [(0.5, 1.1), (-0.5, 0.5)], ids=["upright", "hanging"])
-def test_springs_little_stiffer_than_gravity_hold_and_softer_ones_only_what_hangs(height: float, share: float) -> None:
-    """A pendulum's gravity has the stiffness `m*g*l` about the vertical, against the spring if it stands upright."""
+def pendulum(height: float, share: float, at: float) -> tuple[SimulatedArm, float]:
+    """A pendulum at `at`, its spring with a `share` of `m*g*l`, gravity's stiffness about the vertical; and that."""
     model = single_joint("revolute", mass=2.0, offset=(0.0, height))
     gravity = 2.0 * 0.5 * float(np.linalg.norm(model.gravity))
+    own = replace(dynamics_of(model), armature=np.array([1.0]), stiffness=np.array([share * gravity]))
+    return SimulatedArm(replace(model, dynamics=own), EXACT, MotionSettings(kind="hold", centre=(at,))), gravity
 
-    def arm(stiffness: float) -> SimulatedArm:
-        own = replace(dynamics_of(model), armature=np.array([1.0]), stiffness=np.array([stiffness]))
-        return SimulatedArm(replace(model, dynamics=own), EXACT, MotionSettings(kind="hold", centre=(0.02,)))
 
-    data = arm(share * gravity).simulate(0.1)
+@pytest.mark.parametrize(
+    ("height", "share", "at", "least"),
+    [(0.5, 1.1, 0.02, 0.005), (-0.5, 0.5, 0.02, 0.005), (-0.5, 0.2, 0.02, 0.005), (-0.5, 0.2, 1.5, 1.0)],
+    ids=["upright", "hanging", "hanging-softly", "sideways"],
+)
+def test_springs_little_stiffer_than_gravity_hold_and_softer_ones_only_what_hangs(
+    height: float, share: float, at: float, least: float
+) -> None:
+    arm, gravity = pendulum(height, share, at)
+    data = arm.simulate(0.1)
     pulled = share * gravity * (sides(data).q_motor[0, 0] - data.q[0, 0])
     assert pulled == pytest.approx(-np.sign(height) * gravity * np.sin(data.q[0, 0]), rel=1e-6)
-    assert abs(data.q[0, 0] - 0.02) > 0.005
-    if height > 0.0:
-        with pytest.raises(SimulationConfigError, match="gravity turns them further than the springs hold"):
-            arm(0.9 * gravity)
+    assert abs(data.q[0, 0] - at) > least
+    assert abs(data.q[0, 0]) < 0.5
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+@pytest.mark.parametrize("at", [0.0, 1e-9, 0.02])
+def test_springs_softer_than_gravity_hold_nothing_upright(share: float, at: float) -> None:
+    """Exactly upright gravity has no torque, and a little beside it the link would hang far off: neither is a rest."""
+    with pytest.raises(SimulationConfigError, match="gravity turns them further than the springs hold"):
+        pendulum(0.5, share, at)
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:

@@ -119,8 +119,8 @@ def difference_share(fit: ArmFit, noise: FloatArray) -> FloatArray:
 def attenuated(fit: ArmFit, share: FloatArray) -> FloatArray:
     """How much wider (p,) the standard deviations of `fit` are for the encoders' noise in what tells rotors apart.
 
-    Noise in its column makes an inertia too small, by `share`, and moves what goes with it.  The interval reaches as
-    far as the value without that.
+    Noise in its column makes an inertia too small, by `share`, and moves what goes with it.  An interval that is so
+    much wider reaches as far as the value without that.
 
     Parameters
     ----------
@@ -142,6 +142,9 @@ def attenuated(fit: ArmFit, share: FloatArray) -> FloatArray:
 def widened(fit: ArmFit, share: FloatArray) -> ArmFit:
     """Return the fit with standard deviations as wide as `attenuated` wants them, and statuses that follow from those.
 
+    They add up, and not their squares: an error to one side is no further noise.  It is a share of the inertia, and so
+    that of the far end of its interval counts.
+
     Parameters
     ----------
     fit : ArmFit
@@ -149,7 +152,9 @@ def widened(fit: ArmFit, share: FloatArray) -> ArmFit:
     share : (n,) float64
         As `difference_share` gives it.
     """
-    std = np.hypot(fit.std, attenuated(fit, share))
+    theta = fit.solution.theta
+    end = theta + np.copysign(_QUANTILE_95 * fit.uncertainty.std, theta)
+    std = fit.std + attenuated(replace(fit, solution=replace(fit.solution, theta=end)), share)
     return replace(fit, std=std, status=parameter_status(fit.rows, fit.solution, std))
 
 

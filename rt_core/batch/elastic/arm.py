@@ -193,8 +193,9 @@ class ArmRows:
         }
         if rows["link"].t.size == 0:
             raise DataError(f"no rows between {start_s:g} s and {stop_s:g} s: the span lies outside the recording")
-        use = rows["link"].use & rows["motor"].use
         of_link, of_motor = (built(self.bases["both"], signals) for signals in (links, motors))
+        # those of "link" may have another velocity, and what a joint has no row for is zero
+        use = rows["link"].use & rows["motor"].use & of_link.use & of_motor.use
         is_link = self.bases["both"].layout.is_link[None, :, None]
         rows["both"] = replace(of_link, Y=np.where(is_link, of_link.Y, of_motor.Y))
         #: Rows for each choice of motions; torque and the rows in use are the same in all.

@@ -29,6 +29,9 @@ REMEMBERED = 20
 LEAST = 3
 #: So many of a direction in sequence, all beyond its others on the same side by `_CHANGED` deviations, are a change.
 _IN_SEQUENCE, _CHANGED = 3, 4.0
+#: By more where the others are few, whose scatter may be small by chance, and then all in sequence are beyond it: each
+#: as far as Student's distribution has one in so many.  Of three others that is 22 deviations; of 13 less than 4.
+_ONE_IN = 1000.0
 #: Starts differ by at least this share: a scatter that a few of them do not show is no certainty.
 _LEAST_SCATTER = 0.005
 #: A value whose last start is longer ago than this [s] is stale.
@@ -189,7 +192,8 @@ def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
         return None
     mean, std, scatter, common = _mean(old)
     off = (new[:, 1] - mean) / np.sqrt(scatter**2 + std**2 + common**2 + new[:, 2] + new[:, 3])
-    return mean if (off > _CHANGED).all() or (off < -_CHANGED).all() else None
+    limit = max(_CHANGED, float(stdtrit(len(old) - 1, 1.0 - 1.0 / _ONE_IN)))
+    return mean if (off > limit).all() or (off < -limit).all() else None
 
 
 def _between_directions(known: FloatArray, mean: float, common: float) -> float:
