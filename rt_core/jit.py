@@ -11,7 +11,8 @@ cache: the last bits of a result would differ from the first start to the second
 Numba renews a cached function when its own file changes, but not when a function or a constant that it
 takes from another file does: the old code would go on inside the new.  The cache is therefore tied to
 the sources of all modules that the function's own module imports, directly or through others; it is kept by
-`rt_core.kernel_cache`, which notices damage.
+`rt_core.kernel_cache`, which notices damage.  What counts is what the sources say, not when they were written or where
+they are: compiled code may be taken along into another clone, which asks for it only if it would have compiled the same.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ def imported_sources(file: Path) -> frozenset[Path]:
     Lines of a text that look like an import count too, which does no harm: to parse all files would take a second of
     every start.
     """
-    root = file.parent
-    while (root / "__init__.py").is_file():
-        root = root.parent
+    root = _above_its_package(file)
     text = file.read_text(encoding="utf-8")
     paths = [root.joinpath(*name.split(".")) for names in _IMPORT.findall(text) for name in _names(names)]
     for dots, module, names in _IMPORT_FROM.findall(text):
@@ -55,6 +54,13 @@ def imported_sources(file: Path) -> frozenset[Path]:
         paths += [module_path, *(module_path / name for name in _names(names))]
     candidates = (f for path in paths for f in (path.parent / f"{path.name}.py", path / "__init__.py"))
     return frozenset(f for f in candidates if f.is_file())
+
+
+def _above_its_package(file: Path) -> Path:
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
 
 
 def _names(listed: str) -> list[str]:
@@ -71,20 +77,19 @@ def sources_digest(file: Path) -> str:
         depends |= open_ends
         open_ends = {f for end in open_ends for f in imported_sources(end)} - depends
     digest = hashlib.sha256()
-    for source in sorted(depends):
-        digest.update(str(source).encode())
+    for name, source in sorted((f.relative_to(_above_its_package(f)).as_posix(), f) for f in depends):
+        digest.update(name.encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
 def _tie_to_sources(dispatcher: Any, function: Callable[..., Any]) -> None:
     cache = getattr(dispatcher, "_cache", None)
-    stamp = getattr(getattr(cache, "_cache_file", None), "_source_stamp", None)
     base = getattr(getattr(cache, "_impl", None), "filename_base", None)
-    if cache is None or stamp is None or base is None:
+    if cache is None or base is None or not hasattr(cache, "_cache_file"):
         return  # compiled code is off, or numba keeps its cache differently
     digest = sources_digest(Path(function.__code__.co_filename).resolve())
-    cache._cache_file = KernelCache(Path(cache.cache_path), base, (numba.__version__, stamp, digest))
+    cache._cache_file = KernelCache(Path(cache.cache_path), base, (numba.__version__, digest))
 
 
 def jit(function: F) -> F:

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -342,7 +342,12 @@ def renewed(page: str, outputs: list[list[str]]) -> str:
     return BLOCK.sub(block, page)
 
 
-def check_page(path: Path, folder: Path, environment: Mapping[str, str]) -> list[Ran]:
+def check_page(
+    path: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    compare: Callable[[Sequence[str], Sequence[str], Sequence[Varying]], str] = differs,
+) -> list[Ran]:
     """Run every command of a page, one after the other, beginning in `folder`, compare, and return what was printed."""
     page = path.read_text(encoding="utf-8")
     renew = bool(os.environ.get("THETAD_UPDATE_DOCS"))
@@ -352,7 +357,7 @@ def check_page(path: Path, folder: Path, environment: Mapping[str, str]) -> list
         for step in steps(page):
             lines = shell.leave(step.command, max(len(step.shown), 1)) if step.stays else shell.run(step.command)
             ran.append(Ran(step, lines))
-            wrong = differs(step.shown, lines, patterns)
+            wrong = compare(step.shown, lines, patterns)
             if wrong and not (renew and step.whole):
                 raise AssertionError("\n".join((str(path), f"$ {step.command}", wrong, "", *lines)))
         shell.finish()

@@ -9,13 +9,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rt_core.online.change_report import alarm, payload_change
-from service.cli.job_text import event_line
 from service.cli.main import build_parser
-from tests.console import differs, steps
+from tests.console import steps
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -27,12 +24,9 @@ RUN = {
     "docs/recordings.md": "tests/drivers/test_recordings_doc.py",
     "docs/payload.md": "tests/service/test_payload_command.py",
     "docs/jobs.md": "tests/service/test_jobs_page.py",
-}
-#: Those that are not run, and why.
-NOT_RUN = {
-    "docs/doctor.md": "is of one computer; names of its lines: tests/doctor/test_command.py",
-    "docs/drift.md": "takes minutes of motion; how events are worded: below",
-    "docs/excitation.md": "searches for a minute or more; not compared",
+    "docs/doctor.md": "tests/doctor/test_command.py",
+    "docs/drift.md": "tests/service/test_change_events.py",
+    "docs/excitation.md": "tests/service/test_excite_command.py",
 }
 #: Blocks without a language, by page and first words, and what compares them.
 PLAIN = {("README.md", "space6:"): "tests/service/test_tutorial.py"}
@@ -61,10 +55,9 @@ def blocks(page: Path) -> Iterator[tuple[str, str]]:
         yield match.group(2), re.sub(rf"^{match.group(1)}", "", match.group(3), flags=re.M)
 
 
-def test_what_commands_print_is_compared_or_said_not_to_be() -> None:
+def test_what_commands_print_is_compared() -> None:
     shown = {name(page) for page in PAGES if any(language == "console" for language, _ in blocks(page))}
-    assert shown == RUN.keys() | NOT_RUN.keys()
-    assert not RUN.keys() & NOT_RUN.keys()
+    assert shown == RUN.keys()
 
 
 @pytest.mark.parametrize(("page", "test"), RUN.items())
@@ -126,15 +119,3 @@ def test_commands_are_found() -> None:
     found = [words for page in PAGES for words in commands(page)]
     assert len(found) > 100
     assert ["identify", "rec.mcap"] in [words[:2] for words in found]
-
-
-def test_events_of_a_payload_are_worded_as_on_the_page() -> None:
-    """What leads to them is shown by tests/online/test_change.py."""
-    changes = [
-        alarm(["joint_2", "joint_3", "joint_4"], 0),
-        payload_change("payload_attached", np.array([0.702, *np.zeros(9)]), 0.01, None, 0),
-    ]
-    entry = {"id": 1, "time": "2026-11-22T05:54:22+00:00", "t_ns": 0, "arm": "lab", "job": None}
-    lines = [event_line({**entry, "kind": change.kind, "text": change.text, "data": {}}) for change in changes]
-    (step,) = steps((ROOT / "docs" / "drift.md").read_text(encoding="utf-8"))
-    assert (step.command, differs(step.shown, lines)) == ("thetad events", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -38,6 +39,22 @@ def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path, line: 
     assert run(tmp_path) == ["2.0", "1"]  # from the cache
     (package / "inner.py").write_text(INNER.format(3.0))
     assert run(tmp_path) == ["3.0", "0"]
+
+
+def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_same(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        package = tmp_path / name / "parts"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "outer.py").write_text(OUTER.format("from parts.inner import inner"))
+        (package / "inner.py").write_text(INNER.format(2.0))
+    assert run(tmp_path / "first") == ["2.0", "0"]
+    for source in (tmp_path / "second").rglob("*.py"):
+        os.utime(source, (1e9, 1e9))  # written at another time
+    shutil.copytree(tmp_path / "first" / "parts" / "__pycache__", tmp_path / "second" / "parts" / "__pycache__")
+    assert run(tmp_path / "second") == ["2.0", "1"]
+    (tmp_path / "second" / "parts" / "inner.py").write_text(INNER.format(3.0))
+    assert run(tmp_path / "second") == ["3.0", "0"]
 
 
 @pytest.fixture

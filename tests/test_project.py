@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import entry_points, version
+from importlib.metadata import distribution, distributions, entry_points, version
 from pathlib import Path
 
 import pytest
@@ -123,6 +123,51 @@ def test_lock_answers_pyproject(lock: str, extras: tuple[str, ...]) -> None:
 def test_locks_agree(inner: str, outer: str) -> None:
     larger = locked(outer)
     assert {name: larger.get(name) for name in locked(inner)} == locked(inner)
+
+
+def gaps(pins: dict[str, Version], wanted: list[Requirement]) -> list[str]:
+    """Return what the locked packages ask for here, and the lock lacks or pins otherwise.
+
+    `wanted` is what the project asks for.  A package's own requirements are read from what is installed, and those of
+    an extra only if somebody asks for the extra.
+    """
+    found: list[str] = []
+    done: set[tuple[str, str]] = set()
+    left = [*wanted, *(Requirement(name) for name in pins)]  # also what nobody asks for: pip installs it all the same
+    while left:
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in pins:
+            found.append(f"{name} is not locked")
+        elif not requirement.specifier.contains(pins[name], prereleases=True):
+            found.append(f"{name} {pins[name]} is not {requirement}")
+        else:
+            for extra in {"", *requirement.extras} - {extra for known, extra in done if known == name}:
+                done.add((name, extra))
+                more = [Requirement(text) for text in distribution(name).requires or []]
+                left += [each for each in more if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize(("lock", "extras"), [each for each in LOCKS if "bench" not in each[1]])
+def test_lock_is_complete(lock: str, extras: tuple[str, ...]) -> None:
+    """pip installs it without dependencies, so that nothing else says that one is missing or another one is needed."""
+    pins = locked(lock)
+    installed: dict[str, Version] = {canonicalize_name(each.name): Version(each.version) for each in distributions()}
+    wrong = {name: (installed.get(name), pin) for name, pin in pins.items() if installed.get(name) != pin}
+    assert not wrong, f"installed and locked differ: {wrong}; run `make dev`"
+    assert gaps(pins, requirements(*extras)) == []
+
+
+def test_a_gap_in_a_lock_would_be_found() -> None:
+    pins, wanted = locked("requirements-dev.lock"), requirements("dev")
+    without = {name: pin for name, pin in pins.items() if name != "coverage"}
+    assert gaps(without, wanted) == ["coverage is not locked"]
+    (old,) = gaps({**pins, "llvmlite": Version("0.1")}, wanted)
+    assert re.match(r"llvmlite 0\.1 is not llvmlite\b.*>=", old)
+    # What an extra of a package asks for: mkdocstrings by itself does not ask for its handler of Python.
+    without = {name: pin for name, pin in pins.items() if name != "mkdocstrings-python"}
+    assert "mkdocstrings-python is not locked" in gaps(without, wanted)
 
 
 @pytest.mark.parametrize("lock", [name for name, _ in LOCKS])

@@ -11,6 +11,7 @@ import pytest
 
 from drivers.robot_file import load_robot
 from rt_core.excitation.fourier import FourierSeries
+from tests.console import check_page, surroundings
 from tests.jobs.job_run import small_arm
 from tests.service.command_line import ROOT, Outcome, thetad
 
@@ -30,6 +31,10 @@ def arm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> Outcome:
     return thetad("excite", "space6", "-o", folder, "--json", *QUICK)
+
+
+def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+    check_page(ROOT / "docs" / "excitation.md", tmp_path, surroundings())
 
 
 def test_what_is_written(done: Outcome, folder: Path) -> None:
