@@ -42,6 +42,7 @@ DAEMON = (
     "dashboard/test_browser.py",
     "dashboard/test_http.py",
     "deploy/test_service.py",
+    "service/test_beyond_loopback.py",
     "service/test_breakaway_daemon.py",
     "service/test_commission_*.py",
     "service/test_daemon.py",

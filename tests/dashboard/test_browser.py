@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -220,6 +222,72 @@ def test_recording_is_switched_on_and_off(view: View) -> None:
     page.locator("tbody th", has_text="itself-").first.wait_for()
     card.get_by_role("button", name="Stop recording").click()
     card.get_by_text("○ off").wait_for()
+
+
+#: What each button would do, whether it cannot be pressed, and what is said of it.
+BUTTONS = "[...document.querySelectorAll('button[data-verb]')].map((b) => [b.dataset.verb, b.disabled, b.title])"
+#: The status that the daemon answers with, asked past the buttons.
+ASKED = """(action) => fetch("/api/do", {
+  method: "POST",
+  headers: { "Content-Type": "application/json", "X-Thetad": "1" },
+  body: JSON.stringify(action),
+}).then((answer) => answer.status)"""
+#: States by their tone, each with a sign before the word; a note of an error is a sentence.
+TONES = """[...document.querySelectorAll("main .good, main .warn, main .bad")]
+  .filter((each) => each.textContent && !each.closest("p")).map((each) => each.textContent.trim())"""
+SIGNED = re.compile(r"[^\w\s]\s\S")
+
+
+def test_no_state_is_told_by_colour_alone(view: View) -> None:
+    """Each has a sign and a word, whatever its colour; each line of a chart has a pattern of its own beside it."""
+    found: set[str] = set()
+    for route in VIEWS:
+        page = view.open(route)
+        page.wait_for_timeout(300)
+        found |= set(page.evaluate(TONES))
+    assert {"● at work", "● ready"} <= found
+    assert [text for text in found if not SIGNED.match(text)] == []
+    page = view.open("arm/itself/torque")
+    page.locator(".chart canvas").first.wait_for()
+    chart = """[...document.querySelectorAll(".u-legend .u-marker")].map((each) => {
+      const style = getComputedStyle(each);
+      return [style.borderTopColor, style.borderTopStyle];
+    }).filter(([colour]) => colour)"""
+    lines = page.evaluate(chart)
+    assert len(lines) > 1
+    assert len({style for _, style in lines}) > 1
+
+
+def test_whoever_may_only_read_sees_everything_and_can_stop_the_arm(browser: Browser, tmp_path: Path) -> None:
+    """The role `read`, which is the default: what it may not do is disabled and says why, and refused if asked."""
+    recorder = {"enabled": False, "directory": str(tmp_path / "rec")}
+    with start(config(tmp_path, arm(tmp_path, "good", recorder=recorder), http=True, http_port=0), tmp_path) as running:
+        view = View(browser, running.endpoints["http"])
+        try:
+            buttons: dict[str, set[tuple[bool, str]]] = {}
+            for route in ("", "arm/good", "arm/good/bus", "jobs", "models", "recordings", "events"):
+                page = view.open(route)
+                view.until("document.querySelector('main h1') && document.querySelectorAll('main > *').length > 1")
+                if route in ("", "arm/good", "jobs", "recordings"):
+                    page.locator("main button[data-verb]").first.wait_for()
+                for verb, disabled, title in page.evaluate(BUTTONS):
+                    buttons.setdefault(verb, set()).add((disabled, title))
+            refusal = (True, "your role does not allow this (daemon.http_role)")
+            assert buttons.pop("abort") == buttons.pop("disarm") == {(False, "")}
+            assert {"arm", "record", "submit"} <= buttons.keys()
+            assert all(found == {refusal} for found in buttons.values()), buttons
+            assert "connected, read" in view.text("#link")
+            page = view.open("arm/good")
+            with Client(running.endpoints, "good") as client:
+                client.arm()
+                view.until("document.querySelector('main').textContent.includes('movement: armed')")
+                page.get_by_role("button", name="Disarm").click()
+                client.until("disarmed")
+            assert view.complaints == []
+            for action in ({"do": "arm", "arm": "good"}, {"do": "record", "arm": "good", "action": "start"}):
+                assert page.evaluate(ASKED, action) == 403
+        finally:
+            view.close()
 
 
 def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon: DaemonProcess) -> None:

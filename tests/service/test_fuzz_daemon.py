@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgpack
@@ -21,10 +22,18 @@ from service.launch import DaemonProcess
 from service.security.files import make_directory
 from service.security.keys import SERVER_KEY, KeyPair, new_pair, write_pair
 from service.security.registry import Registry
-from tests.service.daemons import await_message, config, make_recording, processes, replayed, start
+from tests.service.daemons import (
+    await_message,
+    await_status,
+    config,
+    make_recording,
+    processes,
+    replayed,
+    start,
+)
 
 MESSAGES = int(os.environ.get("THETAD_FUZZ", "10000"))  # to each socket
-STRANGERS = MESSAGES // 50  # of them as bytes on a bare connection, each its own
+AT_ONCE = 50  # bare connections of strangers
 PIPELINED = 10  # requests by HTTP on one connection
 IN_FLIGHT = 50  # the daemon queues a hundred answers for a client
 MOST_GROWTH = 60_000_000
@@ -49,7 +58,7 @@ class Target:
             daemon |= {"require_keys": True, "keys_dir": str(path / "keys"), "requests_per_s": 1e6}
             daemon |= {"http_token_file": str(path / "token")}
             self.key = ClientKey(pair, server.public)
-        arm = replayed(make_recording(path / "rec.mcap"), loop=True)
+        arm = replayed(make_recording(path / "rec.mcap"), loop=True, recorder={"directory": str(path / "recorded")})
         self.daemon: DaemonProcess = start(config(path, arm, **daemon), path)
         (self.private,) = (path / "r").iterdir()
 
@@ -77,16 +86,22 @@ def unharmed(target: Target) -> Iterator[None]:
     """After it everything works, nothing was restarted, and no process has grown."""
     endpoints = target.daemon.endpoints
     with Control(endpoints["control"], target.key) as control:
+        written = await_status(control, lambda found: _written(found) > 0)
         pids = {name: process["pid"] for name, process in processes(control).items()} | {"self": target.daemon.pid}
         before = {name: psutil.Process(pid).memory_info().rss for name, pid in pids.items()}
         yield
         for port, kind in (("estimates", "estimate"), ("frames", "frame")):
             with Subscriber(endpoints[port], [f"axis/{kind}"], key=target.key) as stream:
                 await_message(stream)
-        after = processes(control)
+        after = await_status(control, lambda found: _written(found) > _written(written))
     assert all(process["restarts"] == 0 and process["state"] == "ready" for process in after.values())
     for name, pid in pids.items():
         assert psutil.Process(pid).memory_info().rss < before[name] + MOST_GROWTH, name
+
+
+def _written(found: dict[str, dict[str, Any]]) -> int:
+    """Frames that the recorder has written."""
+    return int(found["axis/recorder"]["info"].get("written", 0))
 
 
 def noise(source: random.Random) -> bytes:
@@ -126,15 +141,24 @@ def greeting(source: random.Random, mechanism: bytes) -> bytes:
 def test_strangers(target: Target, port: str) -> None:
     source = random.Random(f"strangers {port}")
     host, _, number = target.daemon.endpoints[port].removeprefix("tcp://").partition(":")
-    for _ in range(STRANGERS):
-        data = source.randbytes(source.randrange(300))
-        if source.random() < 0.7:
-            data = greeting(source, source.choice((b"NULL", b"PLAIN", b"CURVE", b"GSSAPI", source.randbytes(20))))
-        with contextlib.suppress(OSError), socket.create_connection((host, int(number)), 10.0) as raw:
-            raw.sendall(data)
-            raw.shutdown(socket.SHUT_WR)
-            while raw.recv(65536):
-                pass
+    for first in range(0, MESSAGES, AT_ONCE):
+        with contextlib.ExitStack() as stack:
+            connections = []
+            for k in range(first, min(first + AT_ONCE, MESSAGES)):
+                data = source.randbytes(source.randrange(300))
+                if source.random() < 0.7:
+                    mechanism = source.choice((b"NULL", b"PLAIN", b"CURVE", b"GSSAPI", source.randbytes(20)))
+                    data = greeting(source, mechanism)
+                own = f"127.0.0.{1 + k % 250}", 0  # one address alone has no ports left after some ten thousand
+                raw = stack.enter_context(socket.create_connection((host, int(number)), 30.0, own))
+                connections.append(raw)
+                with contextlib.suppress(OSError):  # it may have been hung up on
+                    raw.sendall(data)
+                    raw.shutdown(socket.SHUT_WR)
+            for raw in connections:
+                with contextlib.suppress(ConnectionError):
+                    while raw.recv(65536):
+                        pass
 
 
 def test_requests(target: Target) -> None:
@@ -210,8 +234,10 @@ def test_http(target: Target) -> None:
     assert all(each.startswith(b"HTTP/1.1 ") or not each for each in began), began
 
 
-@pytest.mark.parametrize("name", ["supervisor", "axis.frames", "axis.estimator"])
-def test_private_sockets(target: Target, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "between"), [("supervisor", 0), ("axis.frames", 100), ("axis.estimator", 100), ("axis.recorder", 5000)]
+)  # the recorder says something once a second
+def test_private_sockets(target: Target, name: str, between: int) -> None:
     """Only processes of the same user reach them; one that has gone mad does not take the others along."""
     source = random.Random(f"private {name}")
     kind = zmq.DEALER if name == "supervisor" else zmq.XSUB
@@ -221,7 +247,7 @@ def test_private_sockets(target: Target, name: str) -> None:
         for number in range(MESSAGES):
             parts = [noise(source) for _ in range(source.choice((1, 1, 1, 2, 3)))]
             attacker.send_multipart(parts)
-            if kind == zmq.XSUB and number % 100 == 0:
+            if between and number % between == 0:
                 attacker.send(b"\x01")
                 assert attacker.poll(60_000)
                 attacker.recv_multipart()

@@ -47,7 +47,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonPr
     path = tmp_path_factory.mktemp("hostile")
     (path / "wordy.toml").write_text(WORDY, encoding="utf-8")
     arm = replayed(make_recording(path / "rec.mcap"), robot=str(path / "wordy.toml"), loop=True)
-    daemon = start(config(path, arm, runtime_dir=str(path / "r")), path)
+    daemon = start(config(path, arm, runtime_dir=str(path / "r"), mirror_port=0), path)
     with Control(daemon.endpoints["control"]) as control:
         control.request("submit", 30.0, kind="excite", due_s=1e6)  # what a first job loads is no growth by an attack
     yield daemon, path
@@ -83,7 +83,7 @@ def attack(endpoint: str, data: bytes, kind: str = "") -> None:
             pass
 
 
-PORTS = ("frames", "estimates", "control")
+PORTS = ("frames", "estimates", "mirror", "control")
 
 
 @pytest.mark.parametrize("port", PORTS)
@@ -232,7 +232,7 @@ def test_a_flood_of_requests_that_reads_no_answer(running: tuple[DaemonProcess, 
 
 def test_messages_to_the_publishing_ports_are_ignored(running: tuple[DaemonProcess, Path]) -> None:
     """A subscriber may send up to half a kilobyte upwards: it must disturb nobody."""
-    for port in ("frames", "estimates"):
+    for port in ("frames", "estimates", "mirror"):
         with zmq.Context() as context, context.socket(zmq.XSUB) as attacker:
             attacker.setsockopt(zmq.LINGER, 0)
             attacker.connect(running[0].endpoints[port])
