@@ -21,7 +21,9 @@ GRAVITY = 9.81
 _DIRECTIONS = {"floor": "-z", "ceiling": "+z"}
 _GEOMETRY = ("a", "alpha", "alpha_deg", "d", "theta", "theta_deg")
 _DRIVE = tuple(item.name for item in fields(JointDynamics))
-_SPRING = ("stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
+_SPRING = (
+    "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb", "link_cyclic_sine", "link_cyclic_cosine",
+)  # fmt: skip
 _LINK = ("mass", "com", "first_moment", "inertia", "inertia_about")
 
 

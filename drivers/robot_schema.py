@@ -86,6 +86,8 @@ class JointTable(Table):
     spring_damping: NonNegative | None = None  # [N*m*s/rad] or [N*s/m]
     link_viscous: NonNegative | None = None  # friction behind the spring [N*m*s/rad] or [N*s/m]
     link_coulomb: NonNegative | None = None  # [N*m] or [N]
+    link_cyclic_sine: float | None = None  # A1, over the link's position [N*m]
+    link_cyclic_cosine: float | None = None  # A2 [N*m]
 
 
 class TipTable(Table):

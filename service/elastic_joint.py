@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,16 +152,30 @@ def identify_joint(
     try:
         rows = joint_rows(p, signals)
         progress(0.5, f"fitting, stage {p.stage}")
-        found = identify_elastic_joint(
-            [rows],
-            p.stage,
-            cubic=p.cubic,
-            lag_s=None if p.lag == "estimate" else p.lag,
-            zero=None if p.zero == "estimate" else p.zero,
-        )
+        found = joint_fit(p, [rows])
     except DataError as error:
         raise ElasticJointError(f"{recording.path}, joint {signals.name}: {error}") from error
     return ElasticIdentification(found, signals, rows, _document(p, created, whole, signals, rows.min_velocity, found))
+
+
+def joint_fit(p: ElasticJointJob, rows: Sequence[ElasticRows]) -> ElasticJoint:
+    """Fit the joint from rows of one or more recordings, as `p` asks; `DataError` as `identify_elastic_joint`.
+
+    Raises
+    ------
+    ElasticJointError
+        If a velocity constant is given to a stage that has none.
+    """
+    if p.stage != "full":
+        for name in ("omega1", "omega_s"):
+            if getattr(p, name) != "estimate":
+                raise ElasticJointError(f"is of stage full, and this is stage {p.stage}", name)
+    known = {name: getattr(p, name) for name in ("lag", "zero", "omega1", "omega_s")}
+    known = {name: None if value == "estimate" else value for name, value in known.items()}
+    return identify_elastic_joint(
+        rows, p.stage, cubic=p.cubic, lag_s=known["lag"], zero=known["zero"], omega1=known["omega1"],
+        omega_s=known["omega_s"],
+    )  # fmt: skip
 
 
 def joint_rows(p: ElasticJointJob, signals: JointSignals) -> ElasticRows:
@@ -307,6 +321,7 @@ def _document(
 ) -> dict[str, Any]:
     fits = [fit_document(fit) for fit in found.fits]
     drive = signals.drive
+    constants = ("omega1", "omega_s") if found.stage == "full" else ()
     return {
         "format": FORMAT,
         "created": created,
@@ -321,6 +336,7 @@ def _document(
         },
         "settings": {
             **{name: getattr(p, name) for name in ("sensor", "cubic", "lag", "zero", "cutoff_hz", "smoothing")},
+            **{name: getattr(p, name) for name in constants},
             "min_velocity": min_velocity,
         },
         "stage": found.stage,

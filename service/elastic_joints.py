@@ -11,11 +11,11 @@ import numpy as np
 from drivers.recording import Recording, Span
 from drivers.recording_join import JoinError, refuse_twice
 from rt_core.batch.elastic.common_lag import CommonLag, Lag, common_lag, deflection_lag
-from rt_core.batch.elastic.identify import ElasticFit, identify_elastic_joint
+from rt_core.batch.elastic.identify import ElasticFit
 from rt_core.batch.preprocess import DataError
 from rt_core.model.robot import RobotModel
 from rt_core.validation import Metrics, torque_metrics
-from service.elastic_joint import ElasticJointError, fit_document, joint_rows, joint_signals
+from service.elastic_joint import ElasticJointError, fit_document, joint_fit, joint_rows, joint_signals
 from service.jobs.kinds.elastic_joint import KIND
 
 FORMAT = "thetad-elastic-joints/1"
@@ -123,10 +123,7 @@ def _outcome(
             lag = deflection_lag(rows, cubic=p.cubic)
         except DataError:
             lag = None  # the fit says the same, with its reasons
-        found = identify_elastic_joint(
-            rows, p.stage, cubic=p.cubic, lag_s=None if p.lag == "estimate" else p.lag,
-            zero=None if p.zero == "estimate" else p.zero,
-        )  # fmt: skip
+        found = joint_fit(p, rows)
     except (ElasticJointError, DataError) as error:
         return JointOutcome(name, None, error, lag)
     fit, ends = found.answer.fit, np.cumsum([each.count for each in rows])[:-1]

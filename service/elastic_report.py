@@ -13,6 +13,7 @@ from rt_core.batch.elastic.identify import ElasticParameter
 from service.elastic_joint import VERDICT_TEXT, ElasticIdentification
 from service.elastic_online import OnlineResult
 from service.figures.elastic import (
+    elastic_cyclic_figure,
     elastic_friction_figure,
     elastic_history_figure,
     elastic_residual_figure,
@@ -20,6 +21,7 @@ from service.figures.elastic import (
 )
 from service.report import number, percent
 
+CYCLIC = ("A1", "A2")
 STATUS_NOTE = (
     "Determined: the standard deviation is at most 30 % of the value. Weak: more, but small, and known to be small. "
     "Undetermined: these data do not tell, and no value is shown. Doubtful: see the verdict."
@@ -41,6 +43,11 @@ MEASURED_CAPTION = (
 FRICTION_CAPTION = (
     "Friction torque against speed, on the joint side. Points are each row's torque less the fitted spring, the line "
     "is the fitted law. One speed alone does not tell viscous from Coulomb friction."
+)
+CYCLIC_CAPTION = (
+    "Friction of the link's side that goes with its angle. Points are the sensor's row less the fitted spring and the "
+    "friction that goes with speed, the line is the fitted law. Over little of a turn an offset of the sensor, or a "
+    "load that goes with the angle, looks alike."
 )
 RESIDUAL_CAPTION = (
     "What the fit leaves, over time and against the deflection. It should look like noise; a bow against the "
@@ -94,11 +101,14 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
     caption = STIFFNESS_CAPTION if result.accepted else MEASURED_CAPTION
     figures = [_figure("Stiffness", caption, stiffness_figure(fit.fit, known=result.accepted))]
     if result.accepted and fit.fit.terms.damping:
+        terms = fit.fit.terms
         open_ = {q.name for q in fit.parameters if q.value is None}
         drawn = elastic_friction_figure(fit.fit, result.signals.drive.gear_ratio, open_)
-        unknown = sorted(open_ & set(fit.fit.terms.damping))
+        unknown = sorted(open_ & {*terms.damping, *terms.constants} - set(CYCLIC))
         note = f" No law is drawn where these data do not determine it: {', '.join(unknown)}." if unknown else ""
         figures.append(_figure("Friction", FRICTION_CAPTION + note, drawn))
+        if set(CYCLIC) <= set(terms.damping) - open_:
+            figures.append(_figure("Cyclic friction", CYCLIC_CAPTION, elastic_cyclic_figure(fit.fit)))
     if result.accepted:
         figures.append(_figure("Residual", RESIDUAL_CAPTION, elastic_residual_figure(fit.fit)))
     facts = elastic_facts(result)

@@ -77,7 +77,7 @@ def check_start(found: ElasticJoint) -> None:
     """Raise `NoStartError` if an online estimate cannot begin with these fits of a stage."""
     answer = found.answer
     if found.stage != "viscous":
-        raise NoStartError("the online estimate has all friction: it takes stage viscous", "stage")
+        raise NoStartError("the online estimate has Coulomb and viscous friction: it takes stage viscous", "stage")
     if answer.verdict == "not_determined":
         raise NoStartError(f"the online estimate starts off-line, and k1 is undetermined there: {answer['k1'].reason}")
     for parameter in answer.parameters:

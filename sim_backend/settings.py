@@ -43,6 +43,8 @@ DynamicsParameter = Literal[
     "spring_damping",
     "link_viscous",
     "link_coulomb",
+    "link_cyclic_sine",
+    "link_cyclic_cosine",
 ]
 """What can change in an arm: the fields of `rt_core.model.robot.JointDynamics`."""
 #: Those of them that may be negative.
@@ -54,6 +56,8 @@ SIGNED_DYNAMICS = (
     "decaying_viscous",
     "cyclic_sine",
     "cyclic_cosine",
+    "link_cyclic_sine",
+    "link_cyclic_cosine",
     "coulomb_temperature",
     "breakaway_temperature",
     "viscous_temperature",

@@ -57,7 +57,8 @@ class JointDynamics:
     `RobotModel.friction` to say (`rt_core.model.friction`); those left out are zero, `breakaway` equals `coulomb`.
 
     A joint with `stiffness` is elastic: rotor inertia, offset and the friction of that law are on the motor's side of
-    its spring, `link_viscous` and `link_coulomb` on the link's; the spring's torque on the link is
+    its spring, `link_viscous`, `link_coulomb` and, over the link's own position, `link_cyclic_sine` and
+    `link_cyclic_cosine` on the link's; the spring's torque on the link is
     `stiffness*d + stiffness_cubic*d^3 + spring_damping*dd`, with `d` motor minus link.
     """
 
@@ -85,6 +86,8 @@ class JointDynamics:
     spring_damping: FloatArray = field(default_factory=_unset)  # [N*m*s/rad]
     link_viscous: FloatArray = field(default_factory=_unset)  # b_out, behind the spring [N*m*s/rad]
     link_coulomb: FloatArray = field(default_factory=_unset)  # b_outC [N*m]
+    link_cyclic_sine: FloatArray = field(default_factory=_unset)  # A1, over the link's position [N*m]
+    link_cyclic_cosine: FloatArray = field(default_factory=_unset)  # A2 [N*m]
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Options of this model alone, by their names in the parsed arguments.
 ELASTIC_OPTIONS = (
-    "joint", "gear_ratio", "torque_constant", "rotor_inertia", "sensor", "stage", "linear", "lag", "zero", "smoothing",
-    "table", "online", "forgetting",
+    "joint", "gear_ratio", "torque_constant", "rotor_inertia", "sensor", "stage", "linear", "lag", "zero", "omega1",
+    "omega_s", "smoothing", "table", "online", "forgetting",
 )  # fmt: skip
 
 
@@ -37,10 +37,18 @@ def add_elastic_options(parser: argparse.ArgumentParser) -> None:
         "--rotor-inertia", metavar="J_IN", type=float, help="motor side [kg*m^2]; then all motion counts"
     )
     group.add_argument("--sensor", action="store_true", help="tau is a torque sensor behind the spring")
-    group.add_argument("--stage", choices=("stiffness", "coulomb", "viscous"), help="friction (default: viscous)")
+    group.add_argument(
+        "--stage", choices=("stiffness", "coulomb", "viscous", "full"), help="friction (default: viscous)"
+    )
     group.add_argument("--linear", action="store_true", help="a spring without k2")
     group.add_argument("--lag", metavar="S", type=float, help="how late the link encoder is (default: estimated)")
     group.add_argument("--zero", metavar="RAD", type=float, help="zero of the deflection (default: estimated)")
+    group.add_argument(
+        "--omega1", metavar="W", type=float, help="full: of C1*tanh(v/W), motor side [rad/s] (default: estimated)"
+    )
+    group.add_argument(
+        "--omega-s", metavar="W", type=float, help="full: of C2*v*exp(-v/W), motor side [rad/s] (default: estimated)"
+    )
     group.add_argument("--smoothing", metavar="V", type=float, help="eps of tanh(v/eps) in place of the sign [rad/s]")
     group.add_argument("--table", metavar="FILE", type=Path, help="write deflection and torque of every row (.csv)")
     group.add_argument(
@@ -122,9 +130,12 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
         "sensor": args.sensor or None,
         "cubic": False if args.linear else None,
     } | {
-        name: getattr(args, name) for name in ("gear_ratio", "torque_constant", "rotor_inertia", "stage", "lag", "zero")
-    }
-    return {name: value for name, value in (given | {"smoothing": args.smoothing}).items() if value is not None}
+        name: getattr(args, name)
+        for name in (
+            "gear_ratio", "torque_constant", "rotor_inertia", "stage", "lag", "zero", "omega1", "omega_s", "smoothing",
+        )
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _json_text(document: dict[str, Any]) -> str:

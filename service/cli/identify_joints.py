@@ -19,7 +19,7 @@ WIDTH = 1000  # of a table at most: a value is not cut off in a narrow terminal
 #: Options that take one joint and one recording, by their names in the parsed arguments.
 _OF_ONE = ("output", "report", "table", "online", "forgetting")
 #: Options that take one joint: no two have the same drive and zero.
-_OF_ONE_JOINT = ("gear_ratio", "torque_constant", "rotor_inertia", "zero")
+_OF_ONE_JOINT = ("gear_ratio", "torque_constant", "rotor_inertia", "zero", "omega1", "omega_s")
 
 
 def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:

@@ -9,10 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rt_core.batch.elastic.fit import SpringFit
+from rt_core.batch.elastic.problem import SHAPED
 from rt_core.online.elastic.history import ElasticHistory
 from rt_core.types import FloatArray
 from service.figures.panels import AXIS, MARK, MEASURED, PREDICTED, RESIDUAL, nothing, png, style, thin
 
+_LEAST_SPEED = 1e-9  # [rad/s]
 _SIDE = {"motor": MARK, "sensor": RESIDUAL, "coupled": MARK}
 _PAIRS = (("k1", "k2"), ("b_in", "b_inD"), ("b_out", "b_outC"))
 _UNITS = {
@@ -49,6 +51,8 @@ def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
 def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collection[str] = ()) -> bytes:
     """Friction of each side against speed, joint side: each row's torque less the fitted spring, and the fitted law.
 
+    What goes with the link's angle is taken off too.
+
     A side of whose parameters one is `unknown` has no law.
     """
     with style():
@@ -59,11 +63,13 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
             left = (fit.measured - fit.predicted)[:, i] * (1.0 if side == "motor" else -1.0)
             data = _friction(fit, side, gear_ratio, speed) + left
             axis.plot(speed[shown], data[shown], ".", ms=2.5, color=_SIDE[side], label="data")
-            of_side = {"motor": {"b_in", "b_inD"}, "sensor": {"b_out", "b_outC"}}[side]
+            of_side = {
+                "motor": {"b_in", "b_inD", "C1", "C2", "omega1", "omega_s"}, "sensor": {"b_out", "b_outC"},
+            }[side]  # fmt: skip
             for way in (-1.0, 1.0):
                 there = np.abs(speed[way * speed > 0.0])
                 if there.size and not of_side & set(unknown):
-                    grid = way * np.linspace(float(there.min()), float(there.max()), 50)
+                    grid = way * np.geomspace(max(float(there.min()), _LEAST_SPEED), float(there.max()), 80)
                     law = _friction(fit, side, gear_ratio, grid)
                     axis.plot(grid, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
             axis.axhline(0.0, color=AXIS, lw=0.6)
@@ -72,6 +78,23 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
             axis.set_xlabel("speed of the joint [rad/s]")
             axis.set_ylabel("friction, joint side [N·m]")
             axis.legend(frameon=False)
+        return png(figure)
+
+
+def elastic_cyclic_figure(fit: SpringFit) -> bytes:
+    """Cyclic friction of the link's side against the link's angle: what the rest of the fit leaves, and the law."""
+    with style():
+        figure = Figure(figsize=(7.0, 3.2), layout="constrained")
+        axis: Axes = figure.subplots()
+        i, shown = fit.terms.sides.index("sensor"), thin(fit.deflection.size)
+        data = _cyclic(fit, fit.link) - (fit.measured - fit.predicted)[:, i]
+        axis.plot(fit.link[shown], data[shown], ".", ms=2.5, color=_SIDE["sensor"], label="data")
+        grid = np.linspace(float(fit.link.min()), float(fit.link.max()), 200)
+        axis.plot(grid, _cyclic(fit, grid), color=PREDICTED, lw=1.3, label="fitted")
+        axis.axhline(0.0, color=AXIS, lw=0.6)
+        axis.set_xlabel("angle of the link [rad]")
+        axis.set_ylabel("cyclic friction [N·m]")
+        axis.legend(frameon=False)
         return png(figure)
 
 
@@ -140,5 +163,16 @@ def _spring(fit: SpringFit, deflection: FloatArray) -> FloatArray:
 def _friction(fit: SpringFit, side: str, N: float, speed: FloatArray) -> FloatArray:
     """Fitted friction of one side at a speed, joint side, of the speed's shape."""
     if side == "motor":
-        return np.asarray(N**2 * fit.value("b_in") * speed + abs(N) * fit.value("b_inD") * np.sign(speed))
+        plain = N**2 * fit.value("b_in") * speed + abs(N) * fit.value("b_inD") * np.sign(speed)
+        if "C1" not in fit.names:
+            return np.asarray(plain)
+        v, terms = abs(N) * speed, fit.terms
+        omega1, omega_s = (fit.value(name) if name in terms.constants else getattr(terms, name) for name in SHAPED)
+        falling = fit.value("C1") * np.tanh(v / omega1) + fit.value("C2") * v * np.exp(-np.abs(v) / omega_s)
+        return np.asarray(plain + abs(N) * falling)
     return np.asarray(fit.value("b_out") * speed + fit.value("b_outC") * np.sign(speed))
+
+
+def _cyclic(fit: SpringFit, link: FloatArray) -> FloatArray:
+    """Fitted cyclic friction at angles of the link, of their shape."""
+    return np.asarray(fit.value("A1") * np.sin(link) + fit.value("A2") * np.cos(link))

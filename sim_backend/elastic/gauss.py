@@ -3,7 +3,7 @@
 For each joint with a spring, on the joint side, `d` the deflection and `x, y` the positions of motor and link:
 
     Ia*ddx + friction(x, dx) + offset + T = u,     T = k1*d + k2*d^3 + c*dd,     d = x - y
-    (M(y) ddy + b(y, dy) - J' f) + b_link*dy + bC_link*s = T
+    (M(y) ddy + b(y, dy) - J' f) + b_link*dy + bC_link*s + A1*sin y + A2*cos y = T
 
 A joint without one has `x = y` and the sum of both rows.  The method is of fourth order, A-stable and symplectic
 (Hairer, Lubich, Wanner, *Geometric Numerical Integration*, 2006, II.1.3): a spring may be as stiff as it likes without
@@ -30,7 +30,9 @@ from sim_backend.elastic.layout import (
     DAMPING,
     END,
     LINK,
+    LINK_COSINE,
     LINK_COULOMB,
+    LINK_SINE,
     LINK_VISCOUS,
     MOTOR,
     MOTOR_INVERSE,
@@ -90,6 +92,24 @@ def motor_friction(
 
 
 @kernel
+def cyclic(springs: FloatArray, i: int, y: float) -> float:
+    """Cyclic friction of link `i` at position `y`; it does not turn with the direction."""
+    sine, cosine = springs[LINK_SINE, i], springs[LINK_COSINE, i]
+    if sine == 0.0 and cosine == 0.0:
+        return 0.0
+    return float(sine * np.sin(y) + cosine * np.cos(y))
+
+
+@kernel
+def cyclic_slope(springs: FloatArray, i: int, y: float) -> float:
+    """Return the derivative of `cyclic` by position."""
+    sine, cosine = springs[LINK_SINE, i], springs[LINK_COSINE, i]
+    if sine == 0.0 and cosine == 0.0:
+        return 0.0
+    return float(sine * np.cos(y) - cosine * np.sin(y))
+
+
+@kernel
 def _slopes(
     parameters: FloatArray, terms: FloatArray, scalars: FloatArray, i: int, x: float, v: float, slide: float
 ) -> tuple[float, float]:
@@ -137,8 +157,10 @@ def _fill_system(
         for s in range(2):
             x, v = stages[STAGE_POS + s, MOTOR, i], stages[STAGE_VEL + s, MOTOR, i]
             by_x, by_v = _slopes(parameters, terms, scalars, i, x, v, slide[MOTOR, i])
-            d = x - stages[STAGE_POS + s, LINK, i]
+            y = stages[STAGE_POS + s, LINK, i]
+            d = x - y
             tangent = springs[STIFFNESS, i] + 3.0 * springs[CUBIC, i] * d * d
+            wave = cyclic_slope(springs, i, y)
             for r in range(2):
                 first, second = h * _WEIGHT[s, r], h * h * _SQUARE[s, r]
                 own = by_x * second + by_v * first
@@ -146,7 +168,7 @@ def _fill_system(
                     spring = tangent * second + springs[DAMPING, i] * first
                     block[COUPLING + 2 * s + r] = spring
                     block[MOTOR_INVERSE + 2 * s + r] = own + spring + (parameters[ARMATURE, i] if s == r else 0.0)
-                    system[s * n + i, r * n + i] += spring + springs[LINK_VISCOUS, i] * first
+                    system[s * n + i, r * n + i] += spring + springs[LINK_VISCOUS, i] * first + wave * second
                 else:
                     system[s * n + i, r * n + i] += own
         if soft:
@@ -213,7 +235,7 @@ def _residuals(
                 d, w = x - position[LINK, i], velocity[LINK, i]
                 torque = (springs[STIFFNESS, i] + springs[CUBIC, i] * d * d) * d + springs[DAMPING, i] * (v - w)
                 residual[MOTOR, i] = own + torque
-                residual[LINK, i] += springs[LINK_VISCOUS, i] * w - torque
+                residual[LINK, i] += springs[LINK_VISCOUS, i] * w + cyclic(springs, i, position[LINK, i]) - torque
                 if abs(slide[LINK, i]) == 1.0:
                     residual[LINK, i] += slide[LINK, i] * springs[LINK_COULOMB, i]
             else:

@@ -16,8 +16,9 @@ MOTION_ROWS = 6
 
 # Rows of the springs (SPRING_ROWS, n).  A joint whose stiffness is zero is rigid.
 STIFFNESS, CUBIC, DAMPING, LINK_VISCOUS, LINK_COULOMB = 0, 1, 2, 3, 4
-SENSOR_BEHIND = 5  # whether torque is measured behind the springs
-SPRING_ROWS = 6
+LINK_SINE, LINK_COSINE = 5, 6  # cyclic friction over the link's position
+SENSOR_BEHIND = 7  # whether torque is measured behind the springs
+SPRING_ROWS = 8
 
 # Layers of the scratch of one step (STAGE_LAYERS, 2, n), two stages each but for the last.
 STAGE_ACC, STAGE_POS, STAGE_VEL, STAGE_RESIDUAL = 0, 2, 4, 6

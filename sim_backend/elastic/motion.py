@@ -11,7 +11,7 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.model.forward import mass_and_bias
 from rt_core.types import FloatArray, IntArray
-from sim_backend.elastic.gauss import gauss_step, motor_friction
+from sim_backend.elastic.gauss import cyclic, gauss_step, motor_friction
 from sim_backend.elastic.layout import (
     ACC,
     CARRIED,
@@ -108,7 +108,7 @@ def settle(
                 rubbing = slide[MOTOR, i] * dry if slide[MOTOR, i] != 2.0 else 0.0
                 motion[ACC, MOTOR, i] = (left - rubbing) / parameters[ARMATURE, i]
                 loss[MOTOR, i] = own + rubbing
-            drag[i] = springs[LINK_VISCOUS, i] * w
+            drag[i] = springs[LINK_VISCOUS, i] * w + cyclic(springs, i, position[LINK, i])
             level[i] = hold[i] = springs[LINK_COULOMB, i]
             force[i] = torque - drag[i] - force[i]
         else:

@@ -12,7 +12,10 @@ from sim_backend.elastic import layout as rows
 from sim_backend.errors import SimulationConfigError
 
 #: Fields of `JointDynamics` that only a joint with a spring has.
-SPRING_FIELDS = ("stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
+SPRING_FIELDS = (
+    "stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb", "link_cyclic_sine",
+    "link_cyclic_cosine",
+)  # fmt: skip
 #: Repetitions within which links come to rest on their springs; each gains a factor of stiffness over gravity's, and
 #: where that is small Newton's method does it.
 _REPETITIONS = 100
@@ -137,11 +140,15 @@ class Springs:
         self.motion[rows.SLIDE] = np.sign(state[layout.V])
 
     def _hanging(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> FloatArray:
-        """Links (m, n) where springs at motors `x` (n,) hold a `share` of the gravity torque of links at `y` (m, n)."""
+        """Links (m, n) where springs at motors `x` (n,) hold a `share` of what turns links at `y` (m, n).
+
+        That is gravity, and cyclic friction.
+        """
         model = self._model
         assert model.inertial is not None
         still = np.zeros_like(y)
-        torque = share * inverse_dynamics(model.geometry, model.gravity, model.inertial, y, still, still)
+        torque = inverse_dynamics(model.geometry, model.gravity, model.inertial, y, still, still)
+        torque = share * (torque + self.values[rows.LINK_SINE] * np.sin(y) + self.values[rows.LINK_COSINE] * np.cos(y))
         k1, k2 = np.where(self._elastic, self.values[rows.STIFFNESS], 1.0), self.values[rows.CUBIC]
         return x - np.where(self._elastic, deflection(torque, k1, k2), 0.0)
 

@@ -3,7 +3,10 @@
     J_in*ddtheta_in = Km*Ia - T_k/N - b_in*dtheta_in - b_inD*sgn
     T_out = J_out*ddtheta_out + brake,     T_k = T_out + b_out*dtheta_out + b_outC*sgn = k1*d + k2*d^3
 
-with `d = theta_in/N - theta_out`.  Figures of Sun et al., stage (c), N = 290.
+with `d = theta_in/N - theta_out`.  Figures of Sun et al., stage (c), N = 290.  With `more` there is also friction that
+falls with speed (eq. 15) and that goes with the link's angle (eq. 18), for which the paper has no figures:
+
+    C1*tanh(dtheta_in/omega1) + C2*dtheta_in*exp(-|dtheta_in/omega_s|),     A1*sin theta_out + A2*cos theta_out
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from rt_core.types import BoolArray, FloatArray
 
 N = 290.0
 TRUTH = {"k1": 3.965e5, "k2": 1.336e11, "b_in": 0.035, "b_inD": 0.135, "b_out": 635.663, "b_outC": 30.96}
+MORE = {"C1": 0.4, "omega1": 4.0, "C2": 0.08, "omega_s": 15.0, "A1": 20.0, "A2": -12.0}
 J_IN, J_OUT = 5e-5, 12.0
 RATE, RAMP = 500.0, 0.3
 SPEEDS, LOADS = (0.02, 0.04, 0.06), (100.0, 300.0, 500.0, 700.0)
@@ -126,18 +130,24 @@ def exact(
     k1: float = TRUTH["k1"],
     k2: float = TRUTH["k2"],
     gravity: bool = False,
+    more: tuple[tuple[str, float], ...] = (),
+    there_and_back: bool = False,
+    begin: float = 0.0,
 ) -> Recorded:
     """Constant speed for `hold` s at each load, speed and direction, with ramps between.
 
     `lag` [s] makes the link encoder's samples late, `zero` [rad] has to be added to the deflection that is measured.
-    The loads are those of a brake, or with `gravity` act one way whatever the direction.
+    The loads are those of a brake, or with `gravity` act one way whatever the direction.  `more` are items of further
+    friction.  With `there_and_back` the link goes through all speeds one way before it turns; it begins at `begin`.
     """
-    p = TRUTH | {"k1": k1, "k2": k2}
+    p = TRUTH | {"k1": k1, "k2": k2} | dict(more)
     plan = [(L, s * v) for L in loads for v in speeds for s in directions]
+    if there_and_back:
+        plan = [(L, s * v) for L in loads for s in directions for v in speeds]
     segment = 2.0 * RAMP + hold
     t = np.arange(0.0, len(plan) * segment, 1.0 / RATE)
     load, top = (np.array(x) for x in zip(*plan, strict=True))
-    start = np.concatenate(([0.0], np.cumsum(top * (hold + RAMP))))
+    start = begin + np.concatenate(([0.0], np.cumsum(top * (hold + RAMP))))
 
     def state(at: FloatArray) -> tuple[FloatArray, ...]:
         """Link angle, speed, sign, torques of sensor and spring, deflection at times `at`."""
@@ -153,6 +163,8 @@ def exact(
         s = np.tanh(v / 1e-3)
         sensor = J_OUT * a + load[k] * (1.0 if gravity else s)
         spring = sensor + p["b_out"] * v + p["b_outC"] * s
+        if "A1" in p:
+            spring = spring + p["A1"] * np.sin(q) + p["A2"] * np.cos(q)
         return q, v, s, sensor, spring, deflection(spring, p["k1"], p["k2"])
 
     _, v, s, sensor, spring, d = state(t)
@@ -165,6 +177,9 @@ def exact(
     before, here, after = motor_angle(t - h), motor_angle(t), motor_angle(t + h)
     dtheta_in, ddtheta_in = N * (after - before) / (2.0 * h), N * (after - 2.0 * here + before) / h**2
     motor = J_IN * ddtheta_in + spring / N + p["b_in"] * dtheta_in + p["b_inD"] * s
+    if "C1" in p:
+        motor = motor + p["C1"] * np.tanh(dtheta_in / p["omega1"])
+        motor = motor + p["C2"] * dtheta_in * np.exp(-np.abs(dtheta_in) / p["omega_s"])
     theta_out = state(t - lag)[0] + zero
     u = np.mod(t, segment)
     return Recorded(t, N * here, theta_out, motor, sensor, d, v, (u > RAMP) & (u < RAMP + hold), p)

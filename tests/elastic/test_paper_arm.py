@@ -6,13 +6,15 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 
 from drivers.robot_file import RobotFile, load_robot
-from rt_core.batch.elastic.identify import ElasticJoint, identify_elastic_joint
+from rt_core.batch.elastic.identify import ElasticFit, ElasticJoint, identify_elastic_joint
 from rt_core.batch.elastic.rows import Drive, ElasticRows, elastic_rows
 from rt_core.batch.preprocess import SignalSettings
 from rt_core.online.elastic import ElasticJointEstimator
+from rt_core.types import FloatArray
 from service.elastic_start import deflection_errors
 from sim_backend.robot import SimulatedArm, SimulatedData
 from sim_backend.settings import MotionSettings, SegmentSettings, SimSettings
@@ -93,6 +95,34 @@ def test_stage_c_recovers_all_six(seed: int) -> None:
         assert p.upper is not None
         assert p.value == pytest.approx(true, rel=0.02), name
         assert p.lower < true < p.upper, name
+
+
+def test_stages_a_and_b_take_up_the_friction_that_they_leave_out() -> None:
+    """With noise and counts they are the truth and what is projected on it of that friction, in closed form."""
+    data = swung(1)
+    exact = data.elastic
+    assert exact is not None
+    d, v, w = (exact.q_motor - data.q)[:, 0], exact.dq_motor[:, 0], data.dq[:, 0]
+    viscous = {"motor": TRUTH["b_in"] * N**2 * v, "sensor": -TRUTH["b_out"] * w}
+    coulomb = {"motor": N * np.sign(v), "sensor": -np.sign(w)}
+    dry = {"motor": TRUTH["b_inD"] * coulomb["motor"], "sensor": TRUTH["b_outC"] * coulomb["sensor"]}
+    lost = {side: viscous[side] + dry[side] for side in viscous}
+    lost["coupled"] = 0.5 * (lost["motor"] + lost["sensor"])
+
+    def agrees(fit: ElasticFit, true: list[float], left_out: FloatArray, *more: FloatArray) -> None:
+        at = np.rint(fit.fit.rows.t * RATE).astype(int)
+        columns = np.stack([d, d**3, *more], axis=1)[at]
+        scale = np.linalg.norm(columns, axis=0)
+        expected = np.array(true) + np.linalg.lstsq(columns / scale, left_out[at])[0] / scale
+        assert np.abs(fit.fit.values / np.array(true) - 1.0).max() > 0.01  # it is not the truth
+        np.testing.assert_allclose(fit.fit.values, expected, rtol=0.01)
+
+    spring = [TRUTH["k1"], TRUTH["k2"]]
+    for fit in identify_elastic_joint([rows(data)], "stiffness", lag_s=0.0, zero=0.0).fits:
+        agrees(fit, spring, lost[fit.rows])
+    both_alone = identify_elastic_joint([rows(data)], "coulomb", lag_s=0.0, zero=0.0).fits[:2]
+    for fit, name in zip(both_alone, ("b_inD", "b_outC"), strict=True):
+        agrees(fit, [*spring, TRUTH[name]], viscous[fit.rows], coulomb[fit.rows])
 
 
 def test_the_online_estimate_converges_from_far_off() -> None:

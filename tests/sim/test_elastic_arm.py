@@ -148,6 +148,27 @@ def test_friction_on_both_sides_and_in_the_spring_takes_its_work_out_of_the_ener
     np.testing.assert_allclose(energy - energy[0], -work, atol=3e-3 * np.ptp(work))
 
 
+def test_links_have_cyclic_friction() -> None:
+    """It keeps its energy, like a spring that is as long as a turn, and the links hang on it at the start."""
+    model = elastic_arm(2, 8, friction=False)
+    waves = {"link_cyclic_sine": np.array([-6.0, 4.0]), "link_cyclic_cosine": np.array([3.0, 5.0])}
+    model = replace(model, dynamics=replace(dynamics_of(model), **waves))
+    d, oracle = dynamics_of(model), twin(model)
+    data = SimulatedArm(model, FREE, REST).simulate(2.0)
+    e, (energy, height) = sides(data), energies(model, data)
+    wave = d.link_cyclic_sine * np.sin(data.q) + d.link_cyclic_cosine * np.cos(data.q)
+    np.testing.assert_allclose(e.link_friction, wave, rtol=0, atol=1e-9)
+    links = np.array(
+        [pin.rnea(oracle, oracle.createData(), *row) for row in zip(data.q, data.dq, data.ddq, strict=True)]
+    )
+    np.testing.assert_allclose(e.spring - wave, links, rtol=0, atol=1e-9 * np.abs(links).max())
+    assert np.ptp(wave, axis=0).min() > 0.5
+    stored = np.sum(d.link_cyclic_cosine * np.sin(data.q) - d.link_cyclic_sine * np.cos(data.q), axis=1)
+    assert np.ptp(stored) > 1e-3 * np.ptp(height)
+    assert np.ptp(energy + stored) < 1e-6 * np.ptp(height)
+    np.testing.assert_allclose(data.ddq[0], 0.0, atol=1e-6 * np.abs(data.ddq).max())
+
+
 def test_very_stiff_springs_are_none() -> None:
     rigid = random_arm(4, 5)
     d = dynamics_of(rigid)

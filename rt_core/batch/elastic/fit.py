@@ -6,15 +6,19 @@ the covariance.
 
 Columns differ by many orders of magnitude (`d^3` is about 1e-10 where `N*dtheta_in` is 1e3): ranks and
 collinearity are judged on columns of unit length.
+
+Friction with velocity constants begins where the fit without these terms ends; a grid over the constants with the rest
+eliminated comes before the iterations, which then have the constants too (`rt_core.batch.elastic.constants`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rt_core.batch.elastic.constants import Profile, Search
 from rt_core.batch.elastic.inverse import inverse_regression, spring_share
 from rt_core.batch.elastic.problem import Problem, Terms
 from rt_core.batch.elastic.rows import ElasticRows
@@ -30,6 +34,8 @@ COLLINEAR = 1e-3
 _ITERATIONS = 60
 _SETTLED = 1e-9
 _ROWS_PER_PARAMETER = 3
+_SEARCHES = 3
+_QUANTILE_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,14 @@ class SpringFit:
     names : tuple of str
         Of the p parameters.
     values, std : (p,) float64
-        `std` is infinite where the data leave a parameter free, and where it took no part.
+        `std` is infinite where the data leave a parameter free, and where it took no part.  It counts the velocity
+        constants of friction that are fitted.
     free : (p,) bool
         False for a lag that took no part because viscous friction looks the same; without any deflection also for
         what only it could tell.
     apart : (p,) float64
-        Share of each column (squared, weighted) that the others do not explain.
+        Share of each column (squared, weighted) that the others do not explain; with velocity constants held, and
+        of cyclic friction also beyond an offset of the sensor, which would look alike over a small angle.
     partners : tuple of tuple of str
         For each parameter, those whose columns make up its own.
     rows : Rows
@@ -66,6 +74,10 @@ class SpringFit:
         With lag and zero compensated, the mean of the rows if each has a lag of its own, and as the encoders show it
         [rad].
     settled : bool
+    speeds : (float, float)
+        Slowest and fastest that the motor is in the rows, on its own side [rad/s].
+    profile : Profile or None
+        What the data say about the velocity constants of friction, where these are estimated.
     """
 
     terms: Terms
@@ -85,6 +97,13 @@ class SpringFit:
     deflection: FloatArray
     difference: FloatArray
     settled: bool
+    speeds: tuple[float, float]
+    profile: Profile | None = None
+
+    @property
+    def link(self) -> FloatArray:
+        """(K,) angle of the link as its encoder shows it [rad]."""
+        return np.asarray(self.rows.q[:, 0] - self.difference)
 
     def value(self, name: str, otherwise: float = 0.0) -> float:
         """Value of a parameter, `otherwise` if the fit does not have it."""
@@ -105,8 +124,8 @@ def fit_spring(records: Sequence[ElasticRows], terms: Terms) -> SpringFit:
     p = len(problem.names)
     if problem.size < _ROWS_PER_PARAMETER * p:
         raise DataError(f"{problem.size} rows for {p} parameters: record longer, or raise the cut-off")
-    x = problem.start()
     free = np.ones(p, dtype=bool)
+    x = _without_constants(problem) if terms.friction == "full" and problem.deflects else problem.start()
     if not problem.deflects:
         # what rounding leaves must not drive an iteration: the rows are linear in the rest
         free = np.array([name == "k1" or name in terms.damping for name in problem.names])
@@ -114,12 +133,58 @@ def fit_spring(records: Sequence[ElasticRows], terms: Terms) -> SpringFit:
     elif terms.lags:
         # a lag that looks like viscous friction would wander: it stays at none, and is said to be undetermined
         _, J, _ = problem.evaluate(x)
-        apart, _ = _apart(J, _spread(problem, x))
+        apart, _ = _apart(_held(problem, J), _spread(problem, x))
         for k in map(problem.names.index, terms.lags):
             if apart[k] < COLLINEAR:
                 x[k], free[k] = 0.0, False
+    if terms.constants and problem.deflects:
+        return _fit_constants(problem, x, free)
     x, solution, settled = _gauss_newton(problem, x, free)
     return _described(problem, x, free, solution, settled)
+
+
+def _without_constants(problem: Problem) -> FloatArray:
+    """Parameters (p,) of the fit with viscous friction, and none of what is beyond it."""
+    less = Problem(problem.records, replace(problem.terms, friction="viscous"))
+    found, _, _ = _gauss_newton(less, less.start(), np.ones(len(less.names), dtype=bool))
+    x = problem.at_rest()
+    for name, value in zip(less.names, found, strict=True):
+        x[problem.names.index(name)] = value
+    return x
+
+
+def _fit_constants(problem: Problem, x: FloatArray, free: BoolArray) -> SpringFit:
+    """Search for the constants and iterate, until both agree; then tell which of the constants the data determine."""
+    least = np.inf
+    for _ in range(_SEARCHES):
+        trial = Search(problem, x, free, _spread(problem, x), 1.0).best()
+        trial, solution, settled = _gauss_newton(problem, trial, free)
+        cost = float(np.sum(np.log(_spread(problem, trial))))
+        done = cost > least - 1e-6
+        if cost < least:
+            x, least, found = trial, cost, (solution, settled)
+        if done:
+            break
+    solution, settled = found
+    spread = _spread(problem, x)
+    kappa = float(_described(problem, x, free, solution, settled).uncertainty.inflation[0])
+    said = Search(problem, x, free, spread, kappa).profile()
+    for name in said.why:  # what is open is held: the profile tells what that leaves of the others
+        free[problem.names.index(name)] = False
+    if said.why:
+        x, solution, settled = _gauss_newton(problem, x, free)
+    fit = _described(problem, x, free, solution, settled)
+    wide = np.where(np.isfinite(said.upper), (said.upper - said.lower) / (2.0 * _QUANTILE_95), 0.0)
+    return replace(fit, std=np.maximum(fit.std, wide), profile=said)
+
+
+def _held(problem: Problem, J: FloatArray) -> FloatArray:
+    """`J` (r, p, K) with the velocity constants of friction held."""
+    if not problem.terms.constants:
+        return J
+    J = J.copy()
+    J[:, [problem.names.index(name) for name in problem.terms.constants]] = 0.0
+    return J
 
 
 def _rows(problem: Problem, J: FloatArray, tau: FloatArray) -> Rows:
@@ -203,12 +268,18 @@ def _described(problem: Problem, x: FloatArray, free: BoolArray, solution: Solut
         uncertainty = Uncertainty(np.zeros((rows.Y.shape[1],) * 2), np.ones(len(J)))
     std = np.full(x.size, np.inf)
     std[free] = np.where(solution.supported, uncertainty.std, np.inf)
-    apart, made_of = _apart(J, spread)
+    apart, made_of = _apart(_held(problem, J), spread)
+    if "A1" in problem.names:
+        offset = np.zeros((len(J), 1, problem.size))
+        offset[problem.terms.sides.index("sensor")] = 1.0
+        beyond, _ = _apart(np.concatenate((_held(problem, J), offset), axis=1), spread)
+        cyclic = [problem.names.index(name) for name in ("A1", "A2")]
+        apart[cyclic] = beyond[cyclic].min()
     partners = tuple(tuple(problem.names[i] for i in np.flatnonzero(np.abs(made_of[k]) > 0.1)) for k in range(x.size))
     share = spring_share(problem, x, f, J, spread)
     inverse = inverse_regression(problem, x, free, spread)
     return SpringFit(
         problem.terms, problem.names, x, std, free, apart, partners, rows, solution, uncertainty, share, inverse,
         np.ascontiguousarray(problem.y.T), np.ascontiguousarray(f.T), deflection.mean(axis=0), problem.encoders(0.0)[0],
-        settled,
+        settled, (problem.slowest, problem.fastest),
     )  # fmt: skip

@@ -37,8 +37,8 @@ def spring_share(problem: Problem, x: FloatArray, f: FloatArray, J: FloatArray, 
 def inverse_regression(problem: Problem, x: FloatArray, free: BoolArray, spread: FloatArray) -> FloatArray:
     """(p,) parameters that leave least of the deflection, by Gauss-Newton iterations from those of the direct fit.
 
-    Those that are not `free` (p,) stay.  All NaN where the spring's torque does not rise with the deflection, or the
-    iterations do not settle.
+    Those that are not `free` (p,) stay, and so do velocity constants of friction.  All NaN where the spring's torque
+    does not rise with the deflection, or the iterations do not settle.
     """
     nothing = np.full(x.size, np.nan)
     names = problem.names
@@ -46,6 +46,7 @@ def inverse_regression(problem: Problem, x: FloatArray, free: BoolArray, spread:
     damping = slice(count, count + len(problem.terms.damping))
     weight = (1.0 / spread)[:, None]
     x = x.copy()
+    free = free & np.array([name not in problem.terms.constants for name in names])
     for _ in range(_ITERATIONS):
         _, J, shown = problem.evaluate(x)
         friction = np.einsum("rpk,p->rk", J[:, damping], x[damping])
