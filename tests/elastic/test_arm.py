@@ -184,6 +184,7 @@ def test_a_row_in_use_is_one_of_every_motion_where_the_velocity_was_measured() -
     use = both.use
     assert 0.5 < use.mean() < 0.99
     assert (both.tau == motor.tau)[use].all()
+    assert (both.tau == rows.rows["link"].tau)[use].all()
     of_link = both.Y[:, rows.bases["both"].layout.is_link].any(axis=1).T
     assert of_link[use].all()
 

@@ -248,11 +248,11 @@ class ArmRows:
 def _standing_together(
     model: RobotModel, links: Signals, motors: Signals, measured: Signals, settings: SignalSettings
 ) -> tuple[Signals, Signals, Signals]:
-    """Let both sides of a joint stand wherever one of them does, so that all leave out the same samples."""
+    """Let all motions of a joint stand wherever one of them does, so that all leave out the same samples."""
     limit = standing_velocity(model, settings)
     pieces: tuple[list[SignalPiece], ...] = ([], [], [])
     for together in zip(links.pieces, motors.pieces, measured.pieces, strict=True):
-        still = (np.abs(together[0].dq) < limit) | (np.abs(together[1].dq) < limit)
+        still = np.any([np.abs(piece.dq) < limit for piece in together], axis=0)
         for into, piece in zip(pieces, together, strict=True):
             into.append(replace(piece, dq=np.where(still, 0.0, piece.dq)))
     links, motors, measured = (
