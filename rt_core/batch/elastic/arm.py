@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 
 from rt_core.batch.least_squares import Solution, compress, solve
 from rt_core.batch.paired import Paired, compare_residuals
@@ -140,11 +141,22 @@ def sides(both: Signals, n: int) -> tuple[Signals, Signals]:
     return links, motors
 
 
-def in_step(links: Signals, measured: Signals) -> Signals | None:
-    """Return `measured` if its samples are those of `links`: with a velocity fewer samples repeat the one before."""
-    times = [[piece.t for piece in signals.pieces] for signals in (links, measured)]
-    same = len(times[0]) == len(times[1]) and all(map(np.array_equal, *times))
-    return measured if same else None
+def in_step(links: Signals, measured: Signals) -> Signals:
+    """Return motion of `measured` at the times of `links`, with their torque.
+
+    Both are of one recording, the former with the velocity that was measured.  With it fewer samples repeat the one
+    before and are left out, so a stretch can be longer or begin elsewhere, but none of `links` is without it.
+    """
+
+    def at(piece: SignalPiece) -> SignalPiece:
+        middle = 0.5 * (piece.t[0] + piece.t[-1])
+        whole = next(one for one in measured.pieces if one.t[0] <= middle <= one.t[-1])
+        q, dq, ddq = whole.q, whole.dq, whole.ddq
+        if not np.array_equal(whole.t, piece.t):
+            q, dq, ddq = (np.asarray(CubicSpline(whole.t, x)(piece.t)) for x in (q, dq, ddq))
+        return replace(piece, q=q, dq=dq, ddq=ddq)
+
+    return replace(links, pieces=tuple(map(at, links.pieces)), measured_velocity=True)
 
 
 class ArmRows:
@@ -248,11 +260,11 @@ class ArmRows:
 def _standing_together(
     model: RobotModel, links: Signals, motors: Signals, measured: Signals, settings: SignalSettings
 ) -> tuple[Signals, Signals, Signals]:
-    """Let both sides of a joint stand wherever one of them does, so that all leave out the same samples."""
+    """Let all motions of a joint stand wherever one of them does, so that all leave out the same samples."""
     limit = standing_velocity(model, settings)
     pieces: tuple[list[SignalPiece], ...] = ([], [], [])
     for together in zip(links.pieces, motors.pieces, measured.pieces, strict=True):
-        still = (np.abs(together[0].dq) < limit) | (np.abs(together[1].dq) < limit)
+        still = np.any([np.abs(piece.dq) < limit for piece in together], axis=0)
         for into, piece in zip(pieces, together, strict=True):
             into.append(replace(piece, dq=np.where(still, 0.0, piece.dq)))
     links, motors, measured = (
