@@ -121,6 +121,7 @@ class Master:
         if len(self._sockets) != len(names):
             raise DriverConnectionError(f"EtherCAT on {self.interface}: {len(self._sockets)} sockets were opened")
         self._sockets.admit()
+        self._sockets.flush()  # of what came before it
 
     def close(self) -> None:
         """Close the interfaces; may be called more than once.

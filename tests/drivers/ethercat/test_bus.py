@@ -20,6 +20,7 @@ from drivers.ethercat.bus import IO_MAP_BYTES, Bus
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
 from drivers.ethercat.network import FoundSlave
 from drivers.ethercat.recovery import OP, PREOP, SAFEOP
+from drivers.ethercat.sockets import FrameSockets
 from drivers.ethercat.visit import Visit
 from tests.drivers.ethercat.conftest import ROOT, SegmentProcess, ip
 
@@ -229,6 +230,33 @@ def test_an_answer_that_comes_late_is_not_taken_for_the_next(bus: Bus, drives: S
     time.sleep(0.01)  # now it waits in the socket
     assert exchange(bus) == 6
     assert exchange(bus) == 6
+
+
+def test_frames_from_before_the_filter_are_thrown_away(
+    network: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter keeps from the socket what comes later alone."""
+    longer_than_it_is = bytes.fromhex("ffffffffffff 000000000001 88a4 ff17").ljust(60, b"\0")
+    real = FrameSockets.admit
+
+    def admit(self: FrameSockets, image_bytes: int | None = None) -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as other:
+            other.bind(("s0", 0))
+            other.send(longer_than_it_is)
+            assert self.wait(time.monotonic_ns() + 5_000_000_000)
+            real(self, image_bytes)
+            other.send(longer_than_it_is)
+
+    monkeypatch.setattr(FrameSockets, "admit", admit)
+    bus = Bus(network[0])
+    bus.open()
+    try:
+        assert bus._sockets is not None
+        assert bus.frames_filtered
+        assert not bus._sockets.wait(time.monotonic_ns() + 50_000_000)
+        assert bus.stale_frames == 1
+    finally:
+        bus.close()
 
 
 def leave_errors(bus: Bus) -> None:
