@@ -41,6 +41,7 @@ BUS = (
 DAEMON = (
     "dashboard/test_browser.py",
     "dashboard/test_http.py",
+    "deploy/test_sandbox.py",
     "deploy/test_service.py",
     "service/test_beyond_loopback.py",
     "service/test_breakaway_daemon.py",

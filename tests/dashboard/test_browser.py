@@ -30,6 +30,26 @@ VIEWS = {
     "recordings": "Recordings",
     "events": "Events",
 }
+#: What each of them has to show before it is judged.
+SHOWN = {
+    "": ".card[data-arm=good] dd",
+    "arm/itself": "tr[data-parameter] td",
+    "arm/itself/friction": "[data-joint] canvas",
+    "arm/itself/learning": "meter",
+    "arm/itself/torque": ".chart canvas",
+    "arm/itself/bus": "table .bar",
+    "arm/good": "tr[data-parameter=fv1]",
+    "jobs": "#submit button",
+    "models": "[data-models=itself]",
+    "recordings": "[data-recorder=itself]",
+    "events": "tr[data-event=daemon_ready]",
+}
+#: Tables whose columns do not fit, by what they are called.
+CUT = """[...document.querySelectorAll(".wide")].filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => `${each.getAttribute("aria-label")}: ${each.scrollWidth} of ${each.clientWidth}`)"""
+#: Of some elements the texts of those that are not seen as a whole on a narrow screen.
+BEYOND = """(all) => all.filter((each) => each.getBoundingClientRect().right > 360 || !each.offsetParent)
+  .map((each) => each.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -65,23 +85,10 @@ def view(browser: Browser, daemon: DaemonProcess) -> Iterator[View]:
 
 
 def test_every_view_opens_and_shows_what_it_is_for(view: View) -> None:
-    wanted = {
-        "": ".card[data-arm=good] dd",
-        "arm/itself": "tr[data-parameter] td",
-        "arm/itself/friction": "[data-joint] canvas",
-        "arm/itself/learning": "meter",
-        "arm/itself/torque": ".chart canvas",
-        "arm/itself/bus": "table .bar",
-        "arm/good": "tr[data-parameter=fv1]",
-        "jobs": "#submit button",
-        "models": "[data-models=itself]",
-        "recordings": "[data-recorder=itself]",
-        "events": "tr[data-event=daemon_ready]",
-    }
     for route, title in VIEWS.items():
         page = view.open(route)
         assert view.text("h1") == title
-        page.locator(wanted[route]).first.wait_for()
+        page.locator(SHOWN[route]).first.wait_for()
         assert page.locator("#lost").is_hidden()
 
 
@@ -296,8 +303,13 @@ def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon:
         for route, title in VIEWS.items():
             page = view.open(route)
             assert view.text("h1") == title
+            page.locator(SHOWN[route]).first.wait_for()
+            if route == "arm/itself":  # with the longest that its cells hold
+                view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
             page.wait_for_timeout(300)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, route
+            assert page.evaluate(CUT) == [], route
+            assert page.locator("td .good, td .warn, td .bad").evaluate_all(BEYOND) == [], route
         stop = view.open("arm/good").get_by_role("button", name="Abort")
         box = stop.bounding_box()
         assert box is not None

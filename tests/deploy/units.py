@@ -71,9 +71,11 @@ class Service:
         Takes the place of the directories in /etc, /var and /run.
     more : str
         What is added to the shipped configuration.
+    within : list of str
+        A command that starts the daemon, in place of one that gives it the unit's capabilities.
     """
 
-    def __init__(self, unit: Unit, folder: Path, more: str = "") -> None:
+    def __init__(self, unit: Unit, folder: Path, more: str = "", within: list[str] | None = None) -> None:
         text = (DEPLOY / "thetad.toml").read_text(encoding="utf-8")
         places = {"/var/lib/thetad": folder / "state", "/run/thetad": folder / "run"}
         for place, instead in places.items():
@@ -86,11 +88,15 @@ class Service:
         self.log = folder / "log"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(folder / "notify"))
+        (folder / "notify").chmod(0o666)  # like systemd's: it looks at who writes
         program = str(Path(sys.executable).with_name("thetad"))
         line = unit.one("ExecStart").replace(PROGRAM, program).replace(CONFIGURATION, str(self.config))
         environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
         environment["WATCHDOG_USEC"] = str(round(WATCHDOG_S * 1e6))
-        command = ["prlimit", f"--core={unit.one('LimitCORE')}", *privileges(unit), *shlex.split(line)]
+        for setting in unit.values["Environment"]:
+            name, _, value = setting.partition("=")
+            environment |= {name: value.replace("/var/cache/thetad", str(folder / "cache"))} if within else {}
+        command = ["prlimit", f"--core={unit.one('LimitCORE')}", *(within or privileges(unit)), *shlex.split(line)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=environment, cwd=folder / "state", umask=int(unit.one("UMask"), 8),
@@ -130,12 +136,12 @@ class Service:
             except BlockingIOError:
                 return
 
-    def endpoint(self) -> str:
-        """Of the control socket, as the log tells it once the daemon is ready."""
+    def endpoint(self, name: str = "control") -> str:
+        """Of a socket, as the log tells it once the daemon is ready."""
         import json
 
         lines = (json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{"))
-        return next(str(line["endpoints"]["control"]) for line in lines if line.get("event") == "ready")
+        return next(str(line["endpoints"][name]) for line in lines if line.get("event") == "ready")
 
     def __enter__(self) -> Self:
         return self

@@ -34,11 +34,14 @@ export function mark(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));
 }
 
-/** A table with its head and an empty body: [element, body]. */
-export function table(caption, columns) {
+/**
+ * A table with its head and an empty body: [element, body].  On a narrow screen cells of the class "less" are left out,
+ * and the rows of a list wrap, without its head: what its cells hold must be plain by itself, or have a data-label.
+ */
+export function table(caption, columns, { list = false } = {}) {
   const body = h("tbody");
   const head = columns.map(([text, kind]) => h("th", { scope: "col", class: kind }, text));
-  const whole = h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), body);
+  const whole = h("table", { class: list && "list" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), body);
   return [h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, whole), body];
 }
 

@@ -11,7 +11,7 @@ const ASK_MS = 3000; // until what the description says is there
 
 export function estimates(place) {
   const [whole, body] = table("Parameters, value ± half width of the 95 % interval", [
-    ["parameter"], ["value", "number"], ["CAD", "number"], ["status"], ["learning"],
+    ["parameter"], ["value", "number"], ["CAD", "number"], ["status"], ["learning", "less"],
   ]);
   const chartPlace = h("div");
   place.append(chartPlace, whole);
@@ -47,7 +47,7 @@ export function estimates(place) {
   const build = () => {
     const { parameters, joints, of_joint: ofJoint, units } = live.facts;
     rows = parameters.map((name, k) => {
-      const cells = { value: h("td", { class: "number" }), cad: h("td", { class: "number" }), status: h("span"), learning: h("td") };
+      const cells = { value: h("td", { class: "number" }), cad: h("td", { class: "number" }), status: h("span"), learning: h("td", { class: "less" }) };
       const pick = h("button", { type: "button", class: "link", onclick: () => choose(k) }, name);
       const row = h(
         "tr", { "data-parameter": name }, h("th", { scope: "row" }, pick, h("small", {}, ` ${unit(units[k])}`)),

@@ -10,7 +10,7 @@ const BAD = /failed|invalid|ended|fault|drift|stopped|missing|salvaged/;
 
 export function events(content) {
   const filter = h("div", { class: "row" });
-  const [whole, body] = table("Newest first", [["time"], ["arm"], ["event"], ["what happened"]]);
+  const [whole, body] = table("Newest first", [["time"], ["arm"], ["event"], ["what happened"]], { list: true });
   content.append(h("h1", {}, "Events"), filter, h("div", { class: "live" }, whole));
   let all = [];
   let arm = "";

@@ -83,7 +83,7 @@ export function fleet(content) {
   const cards = h("div", { class: "cards live" });
   const [processes, body] = table("Its processes", [
     ["process"], ["state"], ["restarts", "number"], ["processor time", "number"], ["memory", "number"], ["last error"],
-  ]);
+  ], { list: true });
   content.append(h("h1", {}, "Fleet"), cards, h("h2", {}, "The daemon"), h("div", { class: "live" }, processes));
   let shown = "";
   const show = () => {
@@ -105,9 +105,9 @@ export function fleet(content) {
           "tr", {},
           h("th", { scope: "row" }, each.name),
           h("td", {}, h("span", { class: ready ? "good" : "bad" }, `${ready ? "●" : "✕"} ${each.state}`)),
-          h("td", { class: "number" }, each.restarts),
-          h("td", { class: "number" }, each.cpu_s === null ? "–" : `${each.cpu_s.toFixed(1)} s`),
-          h("td", { class: "number" }, each.resident_bytes === null ? "–" : bytes(each.resident_bytes)),
+          h("td", { class: "number", "data-label": "restarts" }, each.restarts),
+          h("td", { class: "number", "data-label": "processor time" }, each.cpu_s === null ? "–" : `${each.cpu_s.toFixed(1)} s`),
+          h("td", { class: "number", "data-label": "memory" }, each.resident_bytes === null ? "–" : bytes(each.resident_bytes)),
           h("td", {}, each.last_error),
         );
       }),

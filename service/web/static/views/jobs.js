@@ -112,7 +112,7 @@ export function promotion(arm, model) {
 export function jobs(content, [id]) {
   if (/^\d+$/.test(id ?? "")) return one(content, id);
   const place = h("div");
-  const [whole, body] = table("Newest first", [["job"], ["arm"], ["state"], ["progress"], ["do"]]);
+  const [whole, body] = table("Newest first", [["job"], ["arm"], ["state"], ["progress"], ["do"]], { list: true });
   const note = h("p", { class: "bad" });
   content.append(h("h1", {}, "Jobs"), place, note, h("div", { class: "live" }, whole));
   let known = null;

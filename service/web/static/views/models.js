@@ -9,7 +9,7 @@ import { promotion } from "./jobs.js";
 const EVERY_MS = 2000;
 
 function ofArm(arm, { active, models: found, history }) {
-  const [whole, body] = table(`Models of ${arm}`, [["model"], ["made"], ["method"], ["verdict"], ["torque error", "number"], ["from"], ["do"]]);
+  const [whole, body] = table(`Models of ${arm}`, [["model"], ["made"], ["method"], ["verdict"], ["torque error", "number"], ["from"], ["do"]], { list: true });
   for (const model of [...found].reverse()) {
     const is = model.id === active;
     body.append(h(
@@ -17,7 +17,7 @@ function ofArm(arm, { active, models: found, history }) {
       h("th", { scope: "row" }, h("code", {}, model.id.slice(0, 12)), is && h("span", { class: "good" }, " ★ active")),
       h("td", {}, when(model.created)), h("td", {}, model.method),
       h("td", {}, h("span", { class: model.verdict === "ok" ? "good" : "bad" }, `${model.verdict === "ok" ? "✓" : "✕"} ${model.verdict}`)),
-      h("td", { class: "number" }, model.relative_error === null ? "–" : `${(100 * model.relative_error).toFixed(2)} %`),
+      h("td", { class: "number", "data-label": "torque error" }, model.relative_error === null ? "–" : `${(100 * model.relative_error).toFixed(2)} %`),
       h("td", {}, model.job === null ? model.origin : h("a", { href: `#/jobs/${model.job}` }, `job ${model.job}`)),
       h("td", {}, !is && promotion(arm, `model:${model.id}`)),
     ));

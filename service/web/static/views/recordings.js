@@ -10,7 +10,7 @@ const EVERY_MS = 2000;
 
 export function recordings(content) {
   const recorders = h("div", { class: "cards live" });
-  const [whole, body] = table("Newest first", [["recording"], ["arm"], ["size", "number"], ["last written"], ["do"]]);
+  const [whole, body] = table("Newest first", [["recording"], ["arm"], ["size", "number"], ["last written"], ["do"]], { list: true });
   content.append(h("h1", {}, "Recordings"), recorders, h("h2", {}, "Files"), h("div", { class: "live" }, whole));
   let cards = {};
   const showRecorders = () => {
