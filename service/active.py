@@ -63,10 +63,13 @@ class ActiveModel:
         The estimator's.
     tell : callable
         Takes events.
+    look_s : float
+        Of the frames' clock between two calls of `observe` [s].
     """
 
-    def __init__(self, estimator: OnlineEstimator, robot: RobotFile, tell: Tell) -> None:
+    def __init__(self, estimator: OnlineEstimator, robot: RobotFile, tell: Tell, look_s: float = 1.0) -> None:
         self.estimator = estimator
+        self.look_s = look_s
         self.robot = robot
         self.tell = tell
         self.model: str | None = None  # its id, as far as it has one
@@ -91,6 +94,7 @@ class ActiveModel:
             base.layout,
             self.estimator.settings.memory_s,
             self.estimator.update_s,
+            look_s=self.look_s,
         )
 
     def _change(self) -> ChangeDetector:

@@ -88,7 +88,8 @@ class Estimation:
         directory = child.config.state_dir / self.arm.name
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
-        self.active = ActiveModel(self.estimator, robot, self._on_event)
+        look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
+        self.active = ActiveModel(self.estimator, robot, self._on_event, look_s)
         self.breakaway = BreakawayTracking(self.estimator, lambda: self.active.settled, self._on_event)
         self.resumed, saved = self._resume()
         resets = int(self.estimator.report().resets)

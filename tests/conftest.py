@@ -45,6 +45,7 @@ DAEMON = (
     "deploy/test_service.py",
     "service/test_beyond_loopback.py",
     "service/test_breakaway_daemon.py",
+    "service/test_change_events.py",
     "service/test_commission_*.py",
     "service/test_daemon.py",
     "service/test_demo.py",
@@ -141,7 +142,6 @@ SOAK = re.compile(
     r"|physical/test_turned_torque.py::.*\[(un)?known-[2-5]\]"
     r"|physical/test_real.py::test_tx40_with_coupled_wrist"
     r"|service/test_drift_story.py"
-    r"|service/test_change_events.py"
     r"|service/test_breakaway_daemon.py::test_replay_tells_it"
     r"|ethercat/test_peers.py::test_kickcat_goes_on_when_a_ring_breaks"
     r"|service/test_commission_payload.py::test_torque_constants"
@@ -155,7 +155,6 @@ SOAK = re.compile(
     r"|service/test_identify_commands.py::test_wrong_mounting_direction\[.*-space6\]"
     r"|service/test_real_data_commands.py::test_wrong_mounting_direction\[(staubli_tx40-\+y|kuka_lwr4-ceiling|franka_panda--x)\]"
     r"|service/test_real_data_commands.py::test_torque_channel_without_signal\[noise-"
-    r"|temperature/test_environment.py::test_an_arm_is_identified_in_its_environment\[microgravity\]"
 )
 
 # Before anything imports NumPy: results and timings must not depend on how many cores the machine has.

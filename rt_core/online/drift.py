@@ -1,11 +1,13 @@
 """Has the arm changed since its model was made?  The online estimate and the model's residual against that model.
 
 Per parameter known to both, `z = (theta - theta_ref)/sqrt(P + C)`, with the variances `P` of the estimate and `C` of
-the model.  Without a change the errors of an estimate that forgets over a memory T are an Ornstein-Uhlenbeck process
-with T as its correlation time, which passes a high level u, on either side, `2*u*phi(u)/T` times a second (`phi` the
-normal density; Gardiner, Handbook of Stochastic Methods, 5.2.7: the time to pass a high barrier).  The limit `narrow*u`
-is where all parameters together do so once in twice `false_alarm_hours` of motion, by Bonferroni's bound, even if
-stated standard deviations are `narrow` times too small.  A change must also matter, and last.
+the model.  A change is told when |z| has been beyond a limit at every look for `sustained_s`, and matters.  Without a
+change the errors of an estimate that forgets over a memory T are an Ornstein-Uhlenbeck process with T as its
+correlation time.  The limit `narrow*u` is where all parameters together are beyond it for so long at the stated rate,
+`false_alarm_hours` apart, if stated standard deviations are `narrow` times too small, and all that differs matters
+(`rt_core.online.drift_limits`).  It is at most that rate where standard deviations are right, where what differs is too
+small to matter, where parameters are correlated (Bonferroni's bound), and where part of the error is the model's, which
+does not change as long as the model is in use.
 
 The model and the estimate share data: after an adoption the estimate starts from the model itself, without one both
 have seen the same frames.  Their errors are then correlated positively and z is too small, never too large: false
@@ -15,20 +17,24 @@ since an adoption, and for a memory where the model was not adopted.
 
 Per joint the mean square of the model's residual over blocks of motion, against its level in the first `reference_s`,
 goes through a one-sided CUSUM (Page 1954).  Its blocks are taken as gamma-distributed with the spread that they had
-in the reference; Lundberg's exponent r of such a walk gives the height `log(blocks until a false alarm)/r`.
+in the reference; Lundberg's exponent r of such a walk gives the height `log(blocks until a false alarm)/r`.  That is a
+bound, and what the reference may be wrong by is allowed for: `_RESIDUAL_SHARE` of the false alarms is the most that it
+adds, and in fact next to none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from rt_core.model.friction import LAW_LINK
 from rt_core.model.parameters import ParameterLayout
+from rt_core.online.drift_limits import cusum_limit, run_limit
+from rt_core.online.drift_looks import look, take_block
 from rt_core.online.report import EstimateReport
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -36,13 +42,7 @@ DriftState = Literal["off", "steady", "drifted"]
 ChangeKind = Literal["drift", "drift_cleared", "invalid", "valid_again"]
 
 _BELIEVED = ("estimated", "stale", "frozen")
-#: Least spread of blocks, as the squared ratio of standard deviation to mean: about ten independent samples a second.
-_LEAST_SPREAD = 0.1
-#: A reference of few blocks is uncertain itself: so many of its standard deviations are allowed for.
-_REFERENCE_STDS = 3.0
-#: No single block counts for more than this share of the CUSUM's limit.
-_BLOCK_SHARE = 1.0 / 3.0
-_LEVEL_BLOCKS = 10.0  # averaged in the level that is told
+_RESIDUAL_SHARE = 0.05  # of false alarms, that the CUSUMs of residuals may add to those of parameters
 _INVALID_S = 2.0  # of motion, before a failed validity check is told ...
 _VALID_S = 10.0  # ... and before it is taken back
 
@@ -54,7 +54,8 @@ class DriftSettings:
     Attributes
     ----------
     false_alarm_hours : float
-        Mean time of motion between two false alarms of an arm [h], at least.
+        Mean time of motion between two false alarms of an arm [h], at least; reached where stated standard deviations
+        are too small by `narrow`.
     narrow : float
         Stated standard deviations may be too small by this factor.
     relative, effect, least_effect : float
@@ -135,37 +136,6 @@ def joints_of(layout: ParameterLayout) -> tuple[IntArray, BoolArray]:
     return np.where(link, layout.source // 10, layout.source), ~link
 
 
-def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
-    """Level that `count` standard normal processes of correlation time `memory_s` pass `rate_hz` times a second.
-
-    All together, on either side; at least 3, below which the asymptotic rate does not hold.
-    """
-
-    def excess(u: float) -> float:
-        return float(np.log(2.0 * count * u / memory_s) + _log_density(u) - np.log(rate_hz))
-
-    return float(brentq(excess, 3.0, 30.0)) if excess(3.0) > 0.0 else 3.0
-
-
-def _log_density(u: float) -> float:
-    """Logarithm of the standard normal density."""
-    return -0.5 * (u * u + float(np.log(2.0 * np.pi)))
-
-
-def cusum_limit(spread: float, excess: float, blocks: float) -> float:
-    """Height that a CUSUM of gamma-distributed blocks less `1 + excess` reaches once in `blocks`.
-
-    The blocks have the mean 1 and the variance `spread`, to which the height is proportional;
-    `E exp(r*(x - 1 - excess)) = 1` defines the exponent r.
-    """
-
-    def balance(y: float) -> float:
-        return float(-np.log1p(-y) - y * (1.0 + excess))
-
-    y = brentq(balance, 1e-6, 1.0 - 1e-12)
-    return float(np.log(blocks) * spread / y)
-
-
 class DriftDetector:
     """Compares what an online estimator reports with a model.
 
@@ -178,6 +148,8 @@ class DriftDetector:
     memory_s, update_s : float
         The estimator's memory, and the time between two updates [s].
     settings : DriftSettings, optional
+    look_s : float
+        Time of motion between two calls of `observe` [s].
     """
 
     def __init__(
@@ -188,23 +160,30 @@ class DriftDetector:
         memory_s: float,
         update_s: float,
         settings: DriftSettings | None = None,
+        look_s: float = 1.0,
     ) -> None:
         self.settings = s = DriftSettings() if settings is None else settings
         self.names, self.joints = names, joints
         self.joint, self._motor = joints_of(layout)
         self.memory_s, self.update_s = memory_s, update_s
-        rate_hz = 0.5 / (s.false_alarm_hours * 3600.0)
-        #: |z| from which a difference is more than chance.
-        self.limit = s.narrow * passing_limit(rate_hz, memory_s, len(names))
-        blocks = 2.0 * len(joints) * s.false_alarm_hours * 3600.0 / s.block_s
-        self._height = cusum_limit(1.0, s.excess, blocks)  # in units of the blocks' spread
-        self._learn = max(8, round(s.reference_s / s.block_s))
+        seconds = s.false_alarm_hours * 3600.0
+        rate_hz = (1.0 - _RESIDUAL_SHARE) / seconds
+        looks = max(2, math.ceil(s.sustained_s / look_s - 1e-6))
+        #: |z| from which a difference that lasts is more than chance.
+        self.limit = s.narrow * run_limit(rate_hz, memory_s, len(names), look_s, looks)
+        #: What `rt_core.online.drift_looks.look` compares with.
+        self.limits = np.array([self.limit, s.relative, s.effect, s.least_effect, s.sustained_s])
+        blocks = len(joints) * seconds / (_RESIDUAL_SHARE * s.block_s)
+        learn = float(max(8, round(s.reference_s / s.block_s)))
+        #: What `rt_core.online.drift_looks.take_block` compares with; the height in units of the blocks' spread.
+        self.residual_limits = np.array([learn, s.excess, s.narrow**2, cusum_limit(1.0, s.excess, blocks)])
         self._block_rows = s.block_s / update_s
         self._invalid_s = 0.0
         self._invalid = False
         self._updates: int | None = None
         self._resets = 0
         self._theta: FloatArray | None = None
+        _compile(self.limits, self.residual_limits)
         self._start(None, None, adopted=False)
 
     def _start(self, theta: FloatArray | None, covariance: FloatArray | None, *, adopted: bool) -> None:
@@ -286,23 +265,12 @@ class DriftDetector:
         return (report.updates - before) * self.update_s
 
     def _compare(self, report: EstimateReport, elapsed: float) -> None:
-        s = self.settings
         assert self._theta is not None
-        self._excited_s += np.where(report.excited, elapsed, 0.0)
-        seen_before = self._beyond_s > 0.0
         believed = np.array([status in _BELIEVED for status in report.status])
-        difference = report.theta - self._theta
-        std = np.sqrt(report.std**2 + self._variance)
-        effect = np.abs(difference) * report.scale
-        matters = (np.abs(difference) >= s.relative * np.abs(self._theta)) & (effect >= s.least_effect)
-        matters |= effect >= s.effect
-        with np.errstate(invalid="ignore"):  # of a parameter that the model does not know
-            beyond = (np.abs(difference) > self.limit * std) & matters & believed
-        beyond &= self._excited_s >= self._needed_s
-        self._beyond_s = np.where(beyond, self._beyond_s + elapsed, 0.0)
-        # however long ago the look before was: what lasts has been seen twice
-        self._drifted |= seen_before & (self._beyond_s >= s.sustained_s)
-        self._values[:] = report.theta, std
+        look(
+            report.theta, report.std, report.scale, report.excited, believed, self._theta, self._variance, elapsed,
+            self._needed_s, self.limits, self._excited_s, self._beyond_s, self._drifted, self._values,
+        )  # fmt: skip
 
     def _watch_residual(self, misfit: tuple[FloatArray, FloatArray]) -> None:
         before, self._misfit = self._misfit, misfit
@@ -310,23 +278,11 @@ class DriftDetector:
             return
         self._block += np.array(misfit) - np.array(before)
         for j in np.flatnonzero(self._block[1] >= self._block_rows):
-            self._take_block(int(j), float(self._block[0, j] / self._block[1, j]))
+            mean_square = float(self._block[0, j] / self._block[1, j])
+            self._risen[j] |= take_block(
+                int(j), mean_square, self.residual_limits, self._reference, self._cusum, self._level
+            )
             self._block[:, j] = 0.0
-
-    def _take_block(self, j: int, mean_square: float) -> None:
-        count, total, squares = self._reference[:, j]
-        if count < self._learn:
-            self._reference[:, j] += 1.0, mean_square, mean_square**2
-            return
-        mean = max(total / count, 1e-300)
-        found = max(squares / count - mean**2, 0.0) / mean**2 * count / (count - 1.0)
-        spread = max(_LEAST_SPREAD, found) * self.settings.narrow**2
-        limit = spread * self._height
-        tolerated = 1.0 + self.settings.excess + _REFERENCE_STDS * np.sqrt(spread / count)
-        ratio = mean_square / mean
-        self._level[j] += (ratio - self._level[j]) / _LEVEL_BLOCKS
-        self._cusum[j] = max(0.0, self._cusum[j] + min(ratio - tolerated, _BLOCK_SHARE * limit))
-        self._risen[j] |= self._cusum[j] >= limit
 
     def _check_validity(self, report: EstimateReport, elapsed: float) -> tuple[Change, ...]:
         invalid = np.array([status == "invalid" for status in report.status])
@@ -415,6 +371,13 @@ class DriftDetector:
         self._since_ns, self._invalid = None if since_ns < 0 else since_ns, bool(invalid)
         self._updates = None if updates < 0 else updates
         self._needed_s, self._invalid_s = arrays["times"].tolist()
+
+
+def _compile(limits: FloatArray, residual_limits: FloatArray) -> None:
+    """Let the kernels be compiled now, and not at the first look."""
+    one, yes = np.ones(1), np.ones(1, dtype=np.bool_)
+    look(one, one, one, yes, yes, one, one, 0.0, 0.0, limits, one.copy(), one.copy(), yes.copy(), np.ones((2, 1)))
+    take_block(0, 1.0, residual_limits, np.ones((3, 1)), np.ones(1), np.ones(1))
 
 
 def _describe(parameter: DriftedParameter) -> str:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from benchmarks.detector import ALIKE, BETTER, drift_alarms
 from rt_core.model.friction import LAW_COULOMB, LAW_LINK, LAW_VISCOUS
-from rt_core.online.drift import Change, DriftDetector, DriftSettings, cusum_limit, passing_limit
+from rt_core.online.drift import Change, DriftDetector, DriftSettings
+from rt_core.online.drift_limits import cusum_limit, looks_until_a_run, passing_limit, run_limit
 from rt_core.online.report import EstimateReport
 
 N = 4
@@ -82,6 +84,45 @@ def test_the_limit_of_parameters_is_passed_as_often_as_stated() -> None:
         beyond = np.where(now, True, beyond & (np.abs(x) > 0.5 * limit))
         passed += int(fresh.sum())
     assert 100 < passed < 1000
+
+
+@pytest.mark.parametrize(("step", "looks"), [(1.0 / 120.0, 5), (1.0 / 600.0, 20), (1.0 / 24.0, 2), (0.05, 1)])
+def test_a_run_beyond_a_level_is_as_seldom_as_worked_out(step: float, looks: int) -> None:
+    rng = np.random.default_rng(4)
+    count, level = 4000, 1.7
+    keep = np.exp(-step)
+    x = rng.standard_normal(10 * count)
+    x = x[x < level][:count]
+    run, length, k = np.zeros(count, int), [], 0
+    while x.size:
+        k += 1
+        x = keep * x + np.sqrt(1.0 - keep**2) * rng.standard_normal(x.size)
+        run = np.where(x > level, run + 1, 0)
+        length += [k] * int((run == looks).sum())
+        x, run = x[run < looks], run[run < looks]
+    expected = looks_until_a_run(level, step, looks)
+    assert np.mean(length) == pytest.approx(expected, abs=4.0 * np.std(length) / np.sqrt(count))
+
+
+def test_limits_of_runs_are_reached_at_the_rate_asked_for_and_below_those_of_passing() -> None:
+    for hours in (0.5, 10.0, 10_000.0):
+        rate_hz = 1.0 / (3600.0 * hours)
+        limit = run_limit(rate_hz, MEMORY_S, P, 1.0, 5)
+        assert limit < passing_limit(rate_hz, MEMORY_S, P)
+        assert 2.0 * P / looks_until_a_run(limit, 1.0 / MEMORY_S, 5) == pytest.approx(rate_hz, rel=1e-2)
+        assert run_limit(rate_hz, np.inf, P, 1.0, 5) < limit
+        assert 1.5 <= run_limit(rate_hz, 0.5, P, 1.0, 5) < limit
+        assert run_limit(rate_hz, np.inf, P, 1.0, 5) == run_limit(rate_hz, 1e4, P, 1.0, 5) < limit
+
+
+def test_false_alarms_come_at_the_stated_rate() -> None:
+    """50 hours of estimates at 10 Hz, as much wider than stated as is allowed for; and never more often."""
+    found = drift_alarms(50.0, 0.5, BETTER, seed=3)
+    assert found["within"], found
+    assert found["residuals"] <= 0.05 * found["expected"]
+    found = drift_alarms(50.0, 0.5, ALIKE, seed=4)
+    assert found["no_more"], found
+    assert found["alarms"] > 0.2 * found["expected"]
 
 
 def test_no_false_alarm_in_hours_of_noise() -> None:

@@ -1,0 +1,117 @@
+"""How far a parameter or a residual has to go to be more than chance, from the rate of false alarms that is allowed.
+
+A false alarm of a parameter is a run of looks at which it is beyond the limit, without a change.  An estimate that
+forgets over a memory is an Ornstein-Uhlenbeck process; between two looks it goes on as
+
+    x' = a*x + sqrt(1 - a^2)*e,    a = exp(-look/memory),    e standard normal
+
+The mean number of looks `t` until the first such run, from a value below the limit, solves a linear integral equation
+(the mean run length of Brook and Evans 1972, on Gauss-Legendre nodes as in Crowder 1987, Technometrics 29, 401-407):
+
+    t_below = 1 + A_bb t_below + A_ba S (1 + A_ab t_below),    S = I + A_aa + ... + A_aa^(K-2)
+
+for a run of K looks, with A the density of the step among the nodes below (b) and above (a).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+
+from rt_core.types import FloatArray
+
+_LOWEST = -4.5  # of a standard normal process: what is below that does not matter
+_ABOVE = 2.5  # so far above the limit no process gets: excesses are of the order of 1/limit
+#: Least time between looks, in correlation times, that is worked out: with a longer memory there are fewer runs.
+_LEAST_STEP = 1.0 / 1500.0
+_LEAST_LIMIT = 1.5
+_SPACING = 1.2  # of nodes, in standard deviations of a step: what is narrower changes no digit that matters
+
+
+def _log_density(u: float) -> float:
+    """Logarithm of the standard normal density."""
+    return -0.5 * (u * u + float(np.log(2.0 * np.pi)))
+
+
+def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
+    """Level that `count` standard normal processes of correlation time `memory_s` pass `rate_hz` times a second.
+
+    All together, on either side.  One of them passes a high level u, on either side, `2*u*phi(u)/T` times a second,
+    `phi` the normal density (Gardiner, Handbook of Stochastic Methods, 5.2.7: the time to pass a high barrier); the
+    limit is at least 3, below which that does not hold.
+    """
+
+    def excess(u: float) -> float:
+        return float(np.log(2.0 * count * u / memory_s) + _log_density(u) - np.log(rate_hz))
+
+    return float(brentq(excess, 3.0, 30.0)) if excess(3.0) > 0.0 else 3.0
+
+
+def _nodes(begin: float, end: float, spacing: float) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of Gauss and Legendre, no wider apart than that in the middle."""
+    x, w = np.polynomial.legendre.leggauss(max(16, int(np.ceil(0.5 * np.pi * (end - begin) / spacing))))
+    return begin + 0.5 * (end - begin) * (x + 1.0), 0.5 * (end - begin) * w
+
+
+def looks_until_a_run(level: float, step: float, looks: int) -> float:
+    """Mean number of looks until a standard normal process has been above `level` at `looks` of them in sequence.
+
+    `step` is the time between looks in correlation times.  The process begins anywhere below the level.
+    """
+    a = float(np.exp(-step))
+    std = float(np.sqrt(1.0 - a * a))
+    below, weights_below = _nodes(_LOWEST, level, _SPACING * std)
+    above, weights_above = _nodes(level, level + _ABOVE, _SPACING * std)
+
+    def move(origin: FloatArray, to: FloatArray, weights: FloatArray) -> FloatArray:
+        z = (to[None, :] - a * origin[:, None]) / std
+        return np.asarray(np.exp(-0.5 * z * z) / (std * np.sqrt(2.0 * np.pi)) * weights)
+
+    up, down = move(below, above, weights_above), move(above, below, weights_below)
+    stay, more = move(below, below, weights_below), move(above, above, weights_above)
+    # the mass that leaves at the lowest value, or by rounding, comes back to where it was: no run is lost with it
+    stay[np.diag_indices_from(stay)] += 1.0 - stay.sum(axis=1) - up.sum(axis=1)
+    visits = np.column_stack((np.ones(above.size), down))
+    total = np.zeros_like(visits)
+    for _ in range(looks - 1):
+        total = visits + more @ total
+    via = up @ total
+    t = np.linalg.solve(np.eye(below.size) - stay - via[:, 1:], 1.0 + via[:, 0])
+    share = weights_below * np.exp(-0.5 * below**2)
+    return float(share @ t / share.sum())
+
+
+@lru_cache
+def run_limit(rate_hz: float, memory_s: float, count: int, look_s: float, looks: int) -> float:
+    """Level beyond which `count` standard normal processes are for `looks` looks in sequence `rate_hz` times a second.
+
+    All together, on either side, with `look_s` between looks and correlation time `memory_s`; at least 1.5.  Less often
+    where the memory is longer than 1500 looks.
+    """
+    step = max(look_s / memory_s, _LEAST_STEP)
+    goal = np.log(2.0 * count / (rate_hz * look_s))
+
+    def excess(u: float) -> float:
+        return float(np.log(looks_until_a_run(u, step, looks)) - goal)
+
+    # step by step, for far above the limit the equation is singular to rounding
+    highest = _LEAST_LIMIT
+    while excess(highest) < 0.0:
+        highest += 0.25
+    return highest if highest == _LEAST_LIMIT else float(brentq(excess, highest - 0.25, highest, xtol=1e-4))
+
+
+def cusum_limit(spread: float, excess: float, blocks: float) -> float:
+    """Height that a CUSUM of gamma-distributed blocks less `1 + excess` reaches once in `blocks`, or less often.
+
+    The blocks have the mean 1 and the variance `spread`, to which the height is proportional;
+    `E exp(r*(x - 1 - excess)) = 1` defines the exponent r.
+    """
+
+    def balance(y: float) -> float:
+        return float(-np.log1p(-y) - y * (1.0 + excess))
+
+    y = brentq(balance, 1e-6, 1.0 - 1e-12)
+    return float(np.log(blocks) * spread / y)
