@@ -32,6 +32,7 @@ _LONGEST = 60
 _NEARLY = 1.0 + 1e-9
 _LEAST = 1e-10  # of a column's length: less than this beyond the others is rounding
 _ALONE = 1e-8  # of a term's square: as much of it is taken to be beyond the other columns at the least
+_NOTHING = 1e-150  # the square of a term that is zero at all speeds seen
 _ALIKE = 1e-6  # and beyond the other term: what is more alike is one term, and a cost made of rounding
 
 Axes = tuple[FloatArray, FloatArray]
@@ -159,9 +160,7 @@ class Search:
         """Products of the parts of both terms beyond the plain columns, with each other and the torque's."""
         (c1, p1), (c2, p2) = (self._terms(side, axis) for side, axis in enumerate(axes))
         motor = self._rest[: self.problem.size]
-        whole1, whole2 = (c1**2).sum(axis=0), (c2**2).sum(axis=0)
-        own1 = np.maximum(whole1 - (p1**2).sum(axis=0), _ALONE * whole1)
-        own2 = np.maximum(whole2 - (p2**2).sum(axis=0), _ALONE * whole2)
+        own1, own2 = _own(c1, p1), _own(c2, p2)
         both = c1.T @ c2 - p1.T @ p2
         most = np.sqrt((1.0 - _ALIKE) * own1[:, None] * own2[None, :])
         return own1, own2, np.clip(both, -most, most), c1.T @ motor, c2.T @ motor, p1, p2
@@ -287,9 +286,7 @@ class Search:
         whole, least = axis, np.inf
         for _ in range(4):
             c, p = self._terms(other, axis)
-            square = (c**2).sum(axis=0)
-            own = np.maximum(square - (p**2).sum(axis=0), _ALONE * square)
-            cost = self._square - (c.T @ self._rest[: self.problem.size]) ** 2 / own
+            cost = self._square - (c.T @ self._rest[: self.problem.size]) ** 2 / _own(c, p)
             k = int(cost.argmin())
             least = min(least, float(cost[k]))
             if axis.size == 1:
@@ -297,6 +294,12 @@ class Search:
             step = float(axis[1] / axis[0])
             axis = np.geomspace(max(axis[k] / step, whole[0]), min(axis[k] * step, whole[-1]), _CLOSE)
         return least
+
+
+def _own(columns: FloatArray, plain: FloatArray) -> FloatArray:
+    """Squares (g,) of the parts of columns (K, g) that are beyond the plain ones, given their part (b, g) in these."""
+    whole = (columns**2).sum(axis=0)
+    return np.asarray(np.maximum(whole - (plain**2).sum(axis=0), np.maximum(_ALONE * whole, _NOTHING)))
 
 
 def _solved(
