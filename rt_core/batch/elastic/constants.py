@@ -25,7 +25,7 @@ from rt_core.types import BoolArray, FloatArray
 _QUANTILE_95 = 3.841
 _POINTS, _CLOSE = 48, 24  # points along an axis of the whole, and of a closer look
 _MINIMA = 6
-_STEPS = 20
+_STEPS = 12
 _SMALL = 1e-4  # of a logarithm, to differentiate by
 _FIRST = 0.02  # first step of a walk, of the logarithm
 _LONGEST = 60
@@ -120,22 +120,22 @@ class Search:
         which = [*self._plain, *self._amplitudes]
         walked = [self._walk(side, sign) for side in range(2) if self.free[side] for sign in (-1.0, 1.0)]
         self.least = min([self.least, *(cost for path in walked for _, cost in path)])
-        pairs = [(omegas, cost) for path in walked for omegas, cost in path]
+        good = [omegas for path in walked for omegas, cost in path if cost <= self.least + self.limit]
+        for axes in (self.whole.axes, *((omegas[[0]], omegas[[1]]) for omegas in good)):
+            budget = self.least + self.limit - self._grid(axes).cost
+            inside = budget >= 0.0
+            if inside.any():
+                values, std = self._parameters(axes)
+                half = np.sqrt(budget[inside]) * std[:, inside]
+                lower[which] = np.fmin(lower[which], (values[:, inside] - half).min(axis=1))
+                upper[which] = np.fmax(upper[which], (values[:, inside] + half).max(axis=1))
         inside = np.argwhere(self.whole.cost <= self.least + self.limit)
-        pairs += [
-            (np.array([self.whole.axes[0][i], self.whole.axes[1][j]]), float(self.whole.cost[i, j])) for i, j in inside
-        ]
-        good = [(omegas, cost) for omegas, cost in pairs if cost <= self.least + self.limit]
-        for omegas, cost in good:
-            values, std = self._parameters((omegas[[0]], omegas[[1]]))
-            half = np.sqrt(self.least + self.limit - cost) * std[:, 0, 0]
-            lower[which] = np.fmin(lower[which], values[:, 0, 0] - half)
-            upper[which] = np.fmax(upper[which], values[:, 0, 0] + half)
+        good += [np.array([self.whole.axes[0][i], self.whole.axes[1][j]]) for i, j in inside]
         why: dict[str, str] = {}
         for side, name in enumerate(SHAPED):
             if not self.free[side]:
                 continue
-            ends = tuple(float(end([omegas[side] for omegas, _ in good])) for end in (min, max))
+            ends = tuple(float(end([omegas[side] for omegas in good])) for end in (min, max))
             k = names.index(name)
             lower[k], upper[k] = ends
             seen = self._without(side) - self.least > SEEN * self.limit / _QUANTILE_95
@@ -215,7 +215,7 @@ class Search:
                 if new < cost:
                     gain, omegas, cost, better = cost - new, trial, new, True
                     break
-            if not better or gain < 1e-4 * self.limit:
+            if not better or gain < 1e-3 * self.limit:
                 break
         return omegas, cost
 
@@ -273,9 +273,9 @@ class Search:
         start = near.copy()
         start[side] = value
         found = self._descend(start, other)
-        if other.any():
-            at = int(np.argmin(np.abs(np.log(self.whole.axes[side] / value))))
-            start[1 - side] = self.whole.axes[1 - side][int(self.whole.cost.take(at, axis=side).argmin())]
+        line = self.whole.cost.take(int(np.argmin(np.abs(np.log(self.whole.axes[side] / value)))), axis=side)
+        if other.any() and line.min() < found[1] + 10.0 * self.limit:
+            start[1 - side] = self.whole.axes[1 - side][int(line.argmin())]
             again = self._descend(start, other)
             found = again if again[1] < found[1] else found
         return found
