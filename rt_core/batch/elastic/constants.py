@@ -129,8 +129,8 @@ class Search:
                 half = np.sqrt(budget[inside]) * std[:, inside]
                 lower[which] = np.fmin(lower[which], (values[:, inside] - half).min(axis=1))
                 upper[which] = np.fmax(upper[which], (values[:, inside] + half).max(axis=1))
-        inside = np.argwhere(self.whole.cost <= self.least + self.limit)
-        good += [np.array([self.whole.axes[0][i], self.whole.axes[1][j]]) for i, j in inside]
+        places = np.argwhere(self.whole.cost <= self.least + self.limit)
+        good += [np.array([self.whole.axes[0][i], self.whole.axes[1][j]]) for i, j in places]
         why: dict[str, str] = {}
         for side, name in enumerate(SHAPED):
             if not self.free[side]:
