@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from rt_core.batch.elastic.identify import ElasticFit, identify_elastic_joint
-from rt_core.batch.elastic.problem import Problem, Terms
+from rt_core.batch.elastic.problem import SHAPED, Problem, Terms
+from rt_core.batch.elastic.rows import Drive, elastic_rows
 from rt_core.batch.preprocess import DataError
-from tests.elastic.harmonic_drive import J_IN, MORE, TRUTH, N, Recorded, record
+from tests.elastic.harmonic_drive import J_IN, MORE, SETTINGS, TRUTH, N, Recorded, record
 
-#: From 2 to 87 rad/s on the motor's side, through 1.4 rad of the link's.
+#: From 2 to 87 rad/s on the motor's side, through 1.6 rad of the link's.
 SPEEDS = tuple(float(v) for v in np.geomspace(0.007, 0.3, 10))
 LOADS = (100.0, 400.0, 700.0)
 LAG, ZERO = 1.5e-3, 1e-4
@@ -203,6 +204,20 @@ def test_the_linear_spring_leaves_lag_and_viscous_friction_open() -> None:
     fit = identify_elastic_joint([driven(8, k2=0.0).rows()], "full", cubic=False).answer
     assert {"b_in", "b_out", "lag"} <= set(open_parameters(fit))
     assert fit["k1"].value == pytest.approx(TRUTH["k1"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"omega1": 1e-6}, {"omega_s": 1e-6}, {"omega1": 1e6, "omega_s": 1e6}], ids=lambda given: f"{given}"
+)
+def test_constants_far_from_all_speeds_and_a_motor_that_stands(given: dict[str, float]) -> None:
+    """Rows from standstill on, where nothing bounds the range of the constants from below."""
+    r = driven(9, speeds=(0.02, 0.1), loads=(100.0, 300.0, 500.0), hold=0.6)
+    rows = elastic_rows(
+        r.t, r.theta_in, r.theta_out, r.motor_torque, Drive(N, J_IN), SETTINGS, sensor_torque=r.sensor_torque,
+        min_velocity=0.0,
+    )  # fmt: skip
+    open_ = open_parameters(identify_elastic_joint([rows], "full", **given).answer)
+    assert {SHAPED[name] for name in given} <= set(open_)
 
 
 def test_constants_are_of_this_stage() -> None:

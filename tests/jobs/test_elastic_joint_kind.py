@@ -155,7 +155,7 @@ def test_torque_computed_from_current_is_no_sensor(measured: Recording, tmp_path
         ({"cutoff_hz": 0.01, **DRIVE}, "no stretch of 400 s"),
         ({"min_velocity": 1.0, **DRIVE}, "rig.mcap, joint elbow: only 0 rows remain"),
         ({"cutoff_hz": 400.0, **DRIVE}, "cut-off 400 Hz is too high"),
-        ({"stage": "d", **DRIVE}, "stage: should be 'stiffness', 'coulomb' or 'viscous'"),
+        ({"stage": "d", **DRIVE}, "stage: should be 'stiffness', 'coulomb', 'viscous' or 'full'"),
         ({"lag": 0.5, **DRIVE}, "lag"),
         ({"joint": 0, **DRIVE}, "joint"),
         ({"speed": 1, **DRIVE}, "speed: is no parameter"),

@@ -25,13 +25,14 @@ from rt_core.types import BoolArray, FloatArray
 _QUANTILE_95 = 3.841
 _POINTS, _CLOSE = 48, 24  # points along an axis of the whole, and of a closer look
 _MINIMA = 6
-_STEPS = 20
+_STEPS = 12
 _SMALL = 1e-4  # of a logarithm, to differentiate by
 _FIRST = 0.02  # first step of a walk, of the logarithm
 _LONGEST = 60
 _NEARLY = 1.0 + 1e-9
 _LEAST = 1e-10  # of a column's length: less than this beyond the others is rounding
 _ALONE = 1e-8  # of a term's square: as much of it is taken to be beyond the other columns at the least
+_NOTHING = 1e-150  # the square of a term that is zero at all speeds seen
 _ALIKE = 1e-6  # and beyond the other term: what is more alike is one term, and a cost made of rounding
 
 Axes = tuple[FloatArray, FloatArray]
@@ -119,22 +120,22 @@ class Search:
         which = [*self._plain, *self._amplitudes]
         walked = [self._walk(side, sign) for side in range(2) if self.free[side] for sign in (-1.0, 1.0)]
         self.least = min([self.least, *(cost for path in walked for _, cost in path)])
-        pairs = [(omegas, cost) for path in walked for omegas, cost in path]
-        inside = np.argwhere(self.whole.cost <= self.least + self.limit)
-        pairs += [
-            (np.array([self.whole.axes[0][i], self.whole.axes[1][j]]), float(self.whole.cost[i, j])) for i, j in inside
-        ]
-        good = [(omegas, cost) for omegas, cost in pairs if cost <= self.least + self.limit]
-        for omegas, cost in good:
-            values, std = self._parameters((omegas[[0]], omegas[[1]]))
-            half = np.sqrt(self.least + self.limit - cost) * std[:, 0, 0]
-            lower[which] = np.fmin(lower[which], values[:, 0, 0] - half)
-            upper[which] = np.fmax(upper[which], values[:, 0, 0] + half)
+        good = [omegas for path in walked for omegas, cost in path if cost <= self.least + self.limit]
+        for axes in (self.whole.axes, *((omegas[[0]], omegas[[1]]) for omegas in good)):
+            budget = self.least + self.limit - self._grid(axes).cost
+            inside = budget >= 0.0
+            if inside.any():
+                values, std = self._parameters(axes)
+                half = np.sqrt(budget[inside]) * std[:, inside]
+                lower[which] = np.fmin(lower[which], (values[:, inside] - half).min(axis=1))
+                upper[which] = np.fmax(upper[which], (values[:, inside] + half).max(axis=1))
+        places = np.argwhere(self.whole.cost <= self.least + self.limit)
+        good += [np.array([self.whole.axes[0][i], self.whole.axes[1][j]]) for i, j in places]
         why: dict[str, str] = {}
         for side, name in enumerate(SHAPED):
             if not self.free[side]:
                 continue
-            ends = tuple(float(end([omegas[side] for omegas, _ in good])) for end in (min, max))
+            ends = tuple(float(end([omegas[side] for omegas in good])) for end in (min, max))
             k = names.index(name)
             lower[k], upper[k] = ends
             seen = self._without(side) - self.least > SEEN * self.limit / _QUANTILE_95
@@ -159,9 +160,7 @@ class Search:
         """Products of the parts of both terms beyond the plain columns, with each other and the torque's."""
         (c1, p1), (c2, p2) = (self._terms(side, axis) for side, axis in enumerate(axes))
         motor = self._rest[: self.problem.size]
-        whole1, whole2 = (c1**2).sum(axis=0), (c2**2).sum(axis=0)
-        own1 = np.maximum(whole1 - (p1**2).sum(axis=0), _ALONE * whole1)
-        own2 = np.maximum(whole2 - (p2**2).sum(axis=0), _ALONE * whole2)
+        own1, own2 = _own(c1, p1), _own(c2, p2)
         both = c1.T @ c2 - p1.T @ p2
         most = np.sqrt((1.0 - _ALIKE) * own1[:, None] * own2[None, :])
         return own1, own2, np.clip(both, -most, most), c1.T @ motor, c2.T @ motor, p1, p2
@@ -216,7 +215,7 @@ class Search:
                 if new < cost:
                     gain, omegas, cost, better = cost - new, trial, new, True
                     break
-            if not better or gain < 1e-4 * self.limit:
+            if not better or gain < 1e-3 * self.limit:
                 break
         return omegas, cost
 
@@ -274,9 +273,9 @@ class Search:
         start = near.copy()
         start[side] = value
         found = self._descend(start, other)
-        if other.any():
-            at = int(np.argmin(np.abs(np.log(self.whole.axes[side] / value))))
-            start[1 - side] = self.whole.axes[1 - side][int(self.whole.cost.take(at, axis=side).argmin())]
+        line = self.whole.cost.take(int(np.argmin(np.abs(np.log(self.whole.axes[side] / value)))), axis=side)
+        if other.any() and line.min() < found[1] + 10.0 * self.limit:
+            start[1 - side] = self.whole.axes[1 - side][int(line.argmin())]
             again = self._descend(start, other)
             found = again if again[1] < found[1] else found
         return found
@@ -287,9 +286,7 @@ class Search:
         whole, least = axis, np.inf
         for _ in range(4):
             c, p = self._terms(other, axis)
-            square = (c**2).sum(axis=0)
-            own = np.maximum(square - (p**2).sum(axis=0), _ALONE * square)
-            cost = self._square - (c.T @ self._rest[: self.problem.size]) ** 2 / own
+            cost = self._square - (c.T @ self._rest[: self.problem.size]) ** 2 / _own(c, p)
             k = int(cost.argmin())
             least = min(least, float(cost[k]))
             if axis.size == 1:
@@ -297,6 +294,12 @@ class Search:
             step = float(axis[1] / axis[0])
             axis = np.geomspace(max(axis[k] / step, whole[0]), min(axis[k] * step, whole[-1]), _CLOSE)
         return least
+
+
+def _own(columns: FloatArray, plain: FloatArray) -> FloatArray:
+    """Squares (g,) of the parts of columns (K, g) that are beyond the plain ones, given their part (b, g) in these."""
+    whole = (columns**2).sum(axis=0)
+    return np.asarray(np.maximum(whole - (plain**2).sum(axis=0), np.maximum(_ALONE * whole, _NOTHING)))
 
 
 def _solved(

@@ -35,6 +35,7 @@ _ITERATIONS = 60
 _SETTLED = 1e-9
 _ROWS_PER_PARAMETER = 3
 _SEARCHES = 3
+_FEW = 15  # iterations of a search: a constant that is open has no end to come to
 _QUANTILE_95 = 1.959964
 
 
@@ -158,7 +159,7 @@ def _fit_constants(problem: Problem, x: FloatArray, free: BoolArray) -> SpringFi
     least = np.inf
     for _ in range(_SEARCHES):
         trial = Search(problem, x, free, _spread(problem, x), 1.0).best()
-        trial, solution, settled = _gauss_newton(problem, trial, free)
+        trial, solution, settled = _gauss_newton(problem, trial, free, _FEW)
         cost = float(np.sum(np.log(_spread(problem, trial))))
         done = cost > least - 1e-6
         if cost < least:
@@ -171,7 +172,7 @@ def _fit_constants(problem: Problem, x: FloatArray, free: BoolArray) -> SpringFi
     said = Search(problem, x, free, spread, kappa).profile()
     for name in said.why:  # what is open is held: the profile tells what that leaves of the others
         free[problem.names.index(name)] = False
-    if said.why:
+    if said.why or not settled:
         x, solution, settled = _gauss_newton(problem, x, free)
     fit = _described(problem, x, free, solution, settled)
     wide = np.where(np.isfinite(said.upper), (said.upper - said.lower) / (2.0 * _QUANTILE_95), 0.0)
@@ -209,13 +210,15 @@ def _spread(problem: Problem, x: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(spread, 1e-9 * max(float(np.abs(problem.y).max()), 1e-300)))
 
 
-def _gauss_newton(problem: Problem, x: FloatArray, free: BoolArray) -> tuple[FloatArray, Solution, bool]:
+def _gauss_newton(
+    problem: Problem, x: FloatArray, free: BoolArray, iterations: int = _ITERATIONS
+) -> tuple[FloatArray, Solution, bool]:
     """Iterate from `x` over the parameters that are `free`; the last solution, and whether it settled."""
     use = np.ones((problem.size, len(problem.y)), dtype=bool)
     total = float(np.linalg.norm(problem.y))
     f, J, _ = problem.evaluate(x)
     settled = False
-    for _ in range(_ITERATIONS):
+    for _ in range(iterations):
         active = J[:, free]
         target = problem.y - f + np.einsum("rpk,p->rk", active, x[free])
         solution = solve(compress(active, target.T, use), int(free.sum()), "wls")

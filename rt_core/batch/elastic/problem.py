@@ -50,8 +50,8 @@ _FRICTION: dict[str, dict[FrictionTerms, tuple[str, ...]]] = {
 #: gone (to 1e-4); above, like viscous friction.
 _BELOW = {"omega1": 0.217, "omega_s": 0.109}
 _ABOVE = 3.0
-#: Speeds of this quantile count as the slowest seen.
-_SLOWEST = 0.001
+#: Speeds of this quantile count as the slowest seen, unless they are below this share of the fastest.
+_SLOWEST, _SLOW_SHARE = 0.001, 0.001
 #: A deflection of this size (rms) [rad] is what rounding leaves.
 NO_DEFLECTION = 1e-11
 #: Beginning of the names of lags that hold viscous friction.
@@ -149,7 +149,8 @@ class Problem:
         self.widest = float(np.ptp(shown))
         self.deflects = float(np.sqrt(np.mean(shown**2))) > NO_DEFLECTION
         self.motor_speed = abs(records[0].drive.gear_ratio) * np.abs(self.speed)
-        self.slowest, self.fastest = float(np.quantile(self.motor_speed, _SLOWEST)), float(self.motor_speed.max())
+        self.fastest = float(self.motor_speed.max())
+        self.slowest = max(float(np.quantile(self.motor_speed, _SLOWEST)), _SLOW_SHARE * self.fastest)
 
     @property
     def lag_names(self) -> tuple[str, ...]:
@@ -179,7 +180,8 @@ class Problem:
         """(K,) column of the torque that the velocity constant `name` shapes, at its value `omega`."""
         N = abs(self.records[0].drive.gear_ratio)
         if name == "omega1":
-            return np.asarray(N * np.tanh(N * self.speed / omega))
+            # with the sign as it was filtered: a reversal must not tell tanh from Coulomb friction
+            return np.asarray(N * np.tanh(self.motor_speed / omega) * self.sign)
         return np.asarray(N**2 * self.speed * np.exp(-self.motor_speed / omega))
 
     def shape_slope(self, x: FloatArray, name: str) -> FloatArray:
@@ -188,7 +190,7 @@ class Problem:
         ratio = self.motor_speed / omega
         if name == "omega1":
             tanh = np.tanh(ratio)
-            return np.asarray(-self.get(x, "C1") * N * np.sign(self.speed) * ratio / omega * (1.0 - tanh**2))
+            return np.asarray(-self.get(x, "C1") * N * self.sign * ratio / omega * (1.0 - tanh**2))
         return np.asarray(self.get(x, "C2") * self.shape(name, omega) * ratio / omega)
 
     def zeros(self, x: FloatArray) -> FloatArray:
