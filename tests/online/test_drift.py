@@ -182,7 +182,7 @@ def test_a_changed_parameter_is_named_with_old_and_new_value() -> None:
     assert parameter.old == THETA[6]
     assert parameter.new == pytest.approx(1.3 * THETA[6])
     assert parameter.std == pytest.approx(np.sqrt(2.0) * STD[6])
-    # the difference reaches 7.4 of its own deviations, and a tenth of the value, between 41 and 45 s, then lasts 5 s
+    # the difference reaches 7.0 of its own deviations, and a tenth of the value, between 41 and 45 s, then lasts 5 s
     assert found.since_ns is not None
     assert 40.0 < found.since_ns * 1e-9 < 55.0
     (cleared,) = watched.refer(1.1 * THETA, np.diag(STD**2), adopted=True)
