@@ -12,7 +12,7 @@ Numba renews a cached function when its own file changes, but not when a functio
 takes from another file does: the old code would go on inside the new.  The cache is therefore tied to
 the sources of all modules that the function's own module imports, directly or through others; it is kept by
 `rt_core.kernel_cache`, which notices damage.  What counts is what the sources say, not when they were written or where
-they are: compiled code may be taken along into another clone, which asks for it only if it would compile the same.
+they are: compiled code may be taken along into another clone, which asks for it only if its sources are the same.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ def test_commands_are_found() -> None:
 def test_events_of_a_payload_are_worded_as_on_the_page() -> None:
     """In every run of the tests; what leads to them, in those of `make soak` alone, which run the page."""
     changes = [
-        alarm(["joint_2", "joint_3", "joint_4"], 0),
-        payload_change("payload_attached", np.array([2.0, *np.zeros(9)]), 0.01, None, 0),
+        alarm(["joint_2", "joint_3", "joint_5"], 0),
+        payload_change("payload_attached", np.array([1.73, *np.zeros(9)]), 0.01, None, 0),
     ]
     entry = {"id": 1, "time": "2026-11-22T05:54:22+00:00", "t_ns": 0, "arm": "lab", "job": None}
     lines = [event_line({**entry, "kind": change.kind, "text": change.text, "data": {}}) for change in changes]
