@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from collections import deque
 
-#: What is done to frames.  All but `flip` can be told from a frame alone, or by its index.
-KINDS = ("cut", "length", "longer", "index", "type", "junk", "storm", "flip")
+#: What is done to frames.  All but `flip` can be told from a frame alone, by its index, or, `short`, by the length that
+#: its process data should have.
+KINDS = ("cut", "length", "longer", "index", "type", "junk", "storm", "short", "flip")
 _HEADERS, _DATAGRAM = 14, 16  # places of EtherCAT's header and the first datagram's
+_LENGTH, _DATA = 22, 26  # places of the first datagram's length and data
+_AROUND = 12  # bytes of a datagram beside its data
+_NOP, _LRW = 0, 12
 _MOST = 1514
 
 
@@ -45,8 +49,9 @@ class Spoiler:
             self.damaged += len(sent)
             sent.insert(draw.randrange(len(sent) + 1), frame)
             return sent
-        self.damaged += 1
-        return [self.one(kind, frame)]
+        spoilt = self.one(kind, frame)
+        self.damaged += spoilt != frame
+        return [spoilt]
 
     def one(self, kind: str, frame: bytes) -> bytes:
         """Return a frame with damage of a kind other than "storm"."""
@@ -66,6 +71,8 @@ class Spoiler:
             spoilt[_DATAGRAM + 1] ^= draw.randrange(1, 256)
         elif kind == "type":
             spoilt[12:14] = draw.choice([b"\x08\x00", b"\x86\xdd", b"\x88\xa5", draw.randbytes(2)])
+        elif kind == "short":
+            return self._short(frame)
         elif kind == "junk":
             return frame[:_HEADERS] + draw.randbytes(draw.randrange(0, 300))
         else:
@@ -73,6 +80,25 @@ class Spoiler:
                 bit = draw.randrange(8 * _HEADERS, 8 * len(frame))
                 spoilt[bit // 8] ^= 1 << bit % 8
         return bytes(spoilt)
+
+    def _short(self, frame: bytes) -> bytes:
+        """Return process data (LRW) that ends early: a datagram that does nothing takes the place of what is left out.
+
+        All lengths agree, and working counters and the datagrams behind are where they were.  A frame without enough
+        process data stays as it is.
+        """
+        draw, size = self._random, int.from_bytes(frame[_LENGTH : _LENGTH + 2], "little") & 0x7FF
+        if frame[_DATAGRAM] != _LRW or size <= _AROUND:
+            return frame
+        most = size - _AROUND - 1
+        idle = min(draw.choice((0, 1, 2, draw.randrange(most + 1))), most)
+        left, last = size - _AROUND - idle, frame[_LENGTH + 1] & 0x80
+        counter = frame[_DATA + size : _DATA + size + 2]
+        return b"".join((
+            frame[:_LENGTH], (left | 0x8000).to_bytes(2, "little"), frame[_LENGTH + 2 : _DATA + left], counter,
+            bytes((_NOP, frame[_DATAGRAM + 1], 0, 0, 0, 0)), (idle | last << 8).to_bytes(2, "little"), bytes(2),
+            draw.randbytes(idle), frame[_DATA + size :],
+        ))  # fmt: skip
 
     def _unasked(self) -> bytes:
         """Return an answer of before, as it was or with damage, or one to nobody."""

@@ -47,6 +47,7 @@ def config(**changes: Any) -> EthercatConfig:
 def driver(drives: SegmentProcess) -> Iterator[EthercatDriver]:
     driver = EthercatDriver(config())
     driver.open()
+    assert driver.report()["frames_filtered"]
     drives.tell("sign", N * RX_BYTES, TX_BYTES, POSITION)
     run(driver, 50)
     yield driver
