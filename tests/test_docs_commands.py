@@ -9,13 +9,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rt_core.online.change_report import alarm, payload_change
-from service.cli.job_text import event_line
 from service.cli.main import build_parser
-from tests.console import differs, steps
+from tests.console import steps
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -28,7 +25,7 @@ RUN = {
     "docs/payload.md": "tests/service/test_payload_command.py",
     "docs/jobs.md": "tests/service/test_jobs_page.py",
     "docs/doctor.md": "tests/doctor/test_command.py",
-    "docs/drift.md": "tests/service/test_change_events.py",  # in `make soak`; how events are worded: below
+    "docs/drift.md": "tests/service/test_change_events.py",
     "docs/excitation.md": "tests/service/test_excite_command.py",
 }
 #: Blocks without a language, by page and first words, and what compares them.
@@ -122,15 +119,3 @@ def test_commands_are_found() -> None:
     found = [words for page in PAGES for words in commands(page)]
     assert len(found) > 100
     assert ["identify", "rec.mcap"] in [words[:2] for words in found]
-
-
-def test_events_of_a_payload_are_worded_as_on_the_page() -> None:
-    """In every run of the tests; what leads to them, in those of `make soak` alone, which run the page."""
-    changes = [
-        alarm(["joint_2", "joint_3", "joint_5"], 0),
-        payload_change("payload_attached", np.array([1.73, *np.zeros(9)]), 0.01, None, 0),
-    ]
-    entry = {"id": 1, "time": "2026-11-22T05:54:22+00:00", "t_ns": 0, "arm": "lab", "job": None}
-    lines = [event_line({**entry, "kind": change.kind, "text": change.text, "data": {}}) for change in changes]
-    (step,) = steps((ROOT / "docs" / "drift.md").read_text(encoding="utf-8"))
-    assert (step.command, differs(step.shown, lines)) == ("thetad events", "")

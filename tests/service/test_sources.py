@@ -10,8 +10,8 @@ import pytest
 from drivers.driver import DriverConfigError, DriverInfo
 from drivers.recording_format import RecordingError, RecordingNotFoundError
 from drivers.robot_file import load_robot
-from service.passing import may_pass
 from service.config import ArmConfig
+from service.passing import may_pass
 from service.sources import check_source
 from tests.service.ethercat_rig import device
 
