@@ -9,8 +9,9 @@ an autoregressive model (Yule-Walker, order by Akaike's criterion); its autocova
 with `s_j` the weights used; the exact covariance of the weighted estimate under that noise (White 1980; Newey and West
 1987 for the idea, here with a parametric autocovariance).
 
-Rows of two sides of one joint see the same errors of the deflection.  For them the cross-covariance of the residuals
-adds its terms `Y_i' Gamma_ij Y_j / (s_i s_j)^2`, as far as they make the covariance larger.
+Rows of two sides of one joint see the same errors of the deflection.  For them the cross-covariance of the residuals,
+by the same models of their sum and difference, adds its terms `Y_i' Gamma_ij Y_j / (s_i s_j)^2`, as far as they make
+the covariance larger.
 """
 
 from __future__ import annotations
@@ -142,29 +143,46 @@ def estimate_covariance(
 
 
 def _cross_terms(rows: Rows, solution: Solution, residual: FloatArray, projected: FloatArray) -> FloatArray:
-    """(p, p) sum over pairs of joints of `Y_i' Gamma_ij Y_j`, weighted; the cross-covariance tapers off (Bartlett)."""
-    n, p, count = rows.Y.shape
-    lags = min(_MAX_ORDER, count - 1)
-    taper = 1.0 - np.abs(np.arange(-lags, lags + 1)) / (lags + 1)
+    """(p, p) sum over pairs of joints of `Y_i' Gamma_ij Y_j`, weighted."""
+    n, p, _ = rows.Y.shape
     out = np.zeros((p, p))
     for i in range(n):
         for j in range(i):
             both = rows.use[:, i] & rows.use[:, j]
-            if not both.any():
+            if int(both.sum()) < 2:
                 continue
-            kernel, total = np.zeros(2 * lags + 1), int(both.sum())
-            for number in np.unique(rows.piece):
-                inside = both & (rows.piece == number)
-                x, y = (np.where(inside, residual[:, k], 0.0) for k in (i, j))
-                kernel += signal.correlate(x, y, method="fft")[count - 1 - lags : count + lags] / total
-            kernel *= taper
+            gamma = _cross_covariance(residual[:, i], residual[:, j], both, rows.piece)
+            kernel, reach = np.concatenate((gamma[:0:-1], gamma))[None, :], gamma.size - 1
             for number in np.unique(rows.piece):
                 inside = rows.piece == number
                 a, b = (projected[k][:, inside] * rows.use[inside, k] for k in (i, j))
-                smooth = signal.oaconvolve(b, kernel[None, :], mode="full", axes=1)[:, lags : lags + b.shape[1]]
+                smooth = signal.oaconvolve(b, kernel, mode="full", axes=1)[:, reach : reach + b.shape[1]]
                 term = a @ smooth.T / (solution.weighted_with[i] * solution.weighted_with[j]) ** 2
                 out += term + term.T
     return out
+
+
+def _cross_covariance(x: FloatArray, y: FloatArray, use: BoolArray, piece: IntArray) -> FloatArray:
+    """Cross-covariance of two residuals, alike for either sign of the lag, until it has died out.
+
+    A quarter of what the autocovariances of their sum and difference differ by (polarisation), so that it is known as
+    far as each residual's own: sample values at long lags are noise, and without them slow errors would not be common.
+    """
+    size = [float(np.sqrt(np.mean(r[use] ** 2))) for r in (x, y)]
+    if min(size) <= 0.0:
+        return np.zeros(1)
+    total = int(use.sum())
+    u, v = x / size[0], y / size[1]
+    parts = [
+        autoregressive_covariance(
+            autocovariance(r, use, piece, min(_MAX_ORDER, total - 1)), total, max(piece.size // 2, 1)
+        )
+        for r in (u + v, u - v)
+    ]
+    out = np.zeros(max(part.size for part in parts))
+    for sign, part in zip((1.0, -1.0), parts, strict=True):
+        out[: part.size] += sign * part
+    return 0.25 * size[0] * size[1] * out
 
 
 def _widening(change: FloatArray, std: FloatArray) -> FloatArray:

@@ -83,6 +83,23 @@ def test_noise_that_two_rows_have_in_common_counts_twice(share: float) -> None:
         assert np.mean(widened) < 1.02
 
 
+@pytest.mark.parametrize("pole", [0.8, 0.98])
+def test_slow_noise_that_two_rows_have_in_common_counts_twice(pole: float) -> None:
+    """However long it lasts: errors that are the same on both sides are one observation."""
+    rng, widened, alone = np.random.default_rng(13), [], []
+    for _ in range(8):
+        Y = np.stack([np.ones((1, 3000)), np.full((1, 3000), 2.0)])
+        common, own = (np.asarray(lfilter([1.0], [1.0, -pole], rng.standard_normal(4000)))[1000:] for _ in range(2))
+        for other, ratios in ((common, widened), (own, alone)):
+            tau, use = np.stack([1.0 + common, 2.0 + 2.0 * other], axis=1), np.ones((3000, 2), dtype=bool)
+            rows = rows_of(Y, tau, use)
+            solution = solve(compress(Y, tau, use), 1, "wls")
+            plain, both = (estimate_covariance(rows, solution, cross=cross).std[0] for cross in (False, True))
+            ratios.append(both / plain)
+    np.testing.assert_allclose(widened, np.sqrt(2.0), rtol=0.05)
+    assert np.mean(alone) < 1.15
+
+
 def test_white_noise_gives_the_textbook_covariance() -> None:
     rng = np.random.default_rng(3)
     Y = design(rng, 4000)

@@ -1,8 +1,10 @@
 """Hysteresis of an elastic joint: what the fitted spring and friction leave, told apart by the way the spring goes.
 
 A gear that gives way loses some of what it takes up: the torque lies higher while the deflection grows than while it
-falls.  No term of the model is that, so it is in the residual; half the width of the loop is the residual's part that
-goes with the sign of the deflection's rate.  Friction of the speed that the model lacks can look alike.
+falls.  No term of the model is that, but some may go with it: where the load swings about hanging, the deflection grows
+just while the joint goes one way, and Coulomb friction takes up the whole loop.  So half the width of the loop is what
+the residual has of the part of that sign that the model's own columns do not explain; where hardly any is left the data
+do not tell loop from friction.  Friction of the speed that the model lacks can look alike.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.batch.elastic.fit import SpringFit
+from rt_core.linear_algebra import lstsq
 from rt_core.types import FloatArray
 
 #: Rows whose deflection changes more slowly than this share of the rms rate say nothing of the way it goes.
 _CLEAR = 0.1
+#: Of the mean square of the way's sign at least so much must be its own, beside the model's columns.
+_OWN = 0.1
 _FEWEST = 20
 
 
@@ -28,7 +33,10 @@ class Hysteresis:
 
 
 def hysteresis(fit: SpringFit) -> tuple[Hysteresis | None, ...]:
-    """Tell the loop of each row of a fit (`terms.sides`); None where the deflection goes one way only, or hardly."""
+    """Tell the loop of each row of a fit (`terms.sides`).
+
+    None where the data do not tell it: the deflection goes one way only, or hardly, or goes as the fit's columns do.
+    """
     rate = np.full(fit.deflection.size, np.nan)
     for number in np.unique(fit.rows.piece):
         inside = np.flatnonzero(fit.rows.piece == number)
@@ -37,16 +45,24 @@ def hysteresis(fit: SpringFit) -> tuple[Hysteresis | None, ...]:
     size = np.sqrt(np.nanmean(rate**2)) if np.isfinite(rate).any() else 0.0
     use = np.abs(rate) > _CLEAR * size
     way = np.sign(rate[use])
-    spread = float(np.var(way)) if way.size else 0.0
-    if way.size < _FEWEST or spread < _CLEAR:
+    if way.size < _FEWEST:
         return (None,) * len(fit.terms.sides)
     residual = (fit.measured - fit.predicted)[use]
     return tuple(
-        _loop(residual[:, i], way, spread, float(fit.uncertainty.inflation[i])) for i in range(residual.shape[1])
+        _loop(residual[:, i], way, fit.rows.Y[i][:, use], float(fit.uncertainty.inflation[i]))
+        for i in range(residual.shape[1])
     )
 
 
-def _loop(residual: FloatArray, way: FloatArray, spread: float, inflation: float) -> Hysteresis:
-    half = float(np.mean((way - way.mean()) * residual)) / spread
-    left = residual - residual.mean() - half * (way - way.mean())
+def _loop(residual: FloatArray, way: FloatArray, columns: FloatArray, inflation: float) -> Hysteresis | None:
+    """Loop in a `residual` (K,) whose fit had `columns` (p, K), by the sign `way` (K,) of the deflection's rate."""
+    others = np.vstack((np.ones(way.size), columns))
+    others = (others / np.maximum(np.linalg.norm(others, axis=1), np.finfo(np.float64).tiny)[:, None]).T
+    own = way - others @ lstsq(others, way, rcond=1e-9)
+    spread = float(np.mean(own**2))
+    if spread < _OWN:
+        return None
+    half = float(np.mean(own * residual)) / spread
+    left = residual - half * own
+    left = left - others @ lstsq(others, left, rcond=1e-9)
     return Hysteresis(half, float(np.sqrt(np.var(left) * inflation / (way.size * spread))))
