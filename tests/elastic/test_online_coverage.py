@@ -59,10 +59,11 @@ def test_intervals_with_an_encoder_out_of_true(amplitude: float, cubic: bool) ->
         if k1.value is not None and k1.std is not None:
             by_noise.append(abs(k1.value - TRUTH["k1"]) < 1.96 * k1.std)
     if cubic:  # what an encoder out of true does is not told from the spring's two parts, and hardly from dry friction
-        for name in ("k1", "k2"):
+        for name in ("k1", "k2", "b_inD"):
             assert stated.pop(name) == [None] * ECCENTRIC_SEEDS
-        for name in ("b_inD", "b_outC"):
-            assert stated.pop(name).count(False) <= 0.2 * ECCENTRIC_SEEDS
+        hits = [hit for hit in stated.pop("b_outC") if hit is not None]
+        assert 2 <= len(hits) <= 0.5 * ECCENTRIC_SEEDS
+        assert hits.count(False) <= 0.2 * len(hits)
     told = shares(stated, 0.75)
     assert min(told.values()) >= 0.8, told
     assert len(by_noise) == 0 if cubic else len(by_noise) >= 0.75 * ECCENTRIC_SEEDS
