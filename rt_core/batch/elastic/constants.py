@@ -33,6 +33,7 @@ _NEARLY = 1.0 + 1e-9
 _LEAST = 1e-10  # of a column's length: less than this beyond the others is rounding
 _ALONE = 1e-8  # of a term's square: as much of it is taken to be beyond the other columns at the least
 _NOTHING = 1e-150  # the square of a term that is zero at all speeds seen
+_TOGETHER = 1e-4  # share of a term beside the other below which both are not solved for
 _ALIKE = 1e-6  # and beyond the other term: what is more alike is one term, and a cost made of rounding
 
 Axes = tuple[FloatArray, FloatArray]
@@ -305,11 +306,20 @@ def _own(columns: FloatArray, plain: FloatArray) -> FloatArray:
 def _solved(
     own1: FloatArray, own2: FloatArray, both: FloatArray, z1: FloatArray, z2: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Amplitudes (g, h) of both terms."""
-    determinant = own1[:, None] * own2[None, :] - both**2
+    """Amplitudes (g, h) of both terms; where these are nearly the same, of the one that explains more.
+
+    What two such terms explain together is the difference of large numbers: rounding can make a cost of it that is
+    lower than any.
+    """
+    square = own1[:, None] * own2[None, :]
+    determinant = square - both**2
+    alike = determinant < _TOGETHER * square
+    determinant = np.where(alike, square, determinant)
     a = (own2[None, :] * z1[:, None] - both * z2[None, :]) / determinant
     c = (own1[:, None] * z2[None, :] - both * z1[:, None]) / determinant
-    return a, c
+    alone1, alone2 = (z1 / own1)[:, None], (z2 / own2)[None, :]
+    first = alone1 * z1[:, None] >= alone2 * z2[None, :]
+    return np.where(alike, alone1 * first, a), np.where(alike, alone2 * ~first, c)
 
 
 def _minima(cost: FloatArray) -> list[tuple[int, int]]:
