@@ -117,7 +117,7 @@ def test_what_is_wrong_is_named_before_anything_larger_moves(
 
 
 def test_arms_that_cannot_be_commissioned(daemon: DaemonProcess, folder: Path) -> None:
-    commissioned(daemon, folder, "leg").refused("no arm 'leg'", "torque")
+    commissioned(daemon, folder, "leg").refused("no arm 'leg'; it has ceiling, right, bare")
     commissioned(daemon, folder, "bare").refused("bare is not recorded", "[arm.recorder]")
     done = thetad("commission", "space6", "--arm", "right", "--yes", "--control", daemon.endpoints["control"])
     done.refused("space6", "is not the description")
