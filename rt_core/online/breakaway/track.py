@@ -29,9 +29,10 @@ REMEMBERED = 20
 LEAST = 3
 #: So many of a direction in sequence, all beyond its others on the same side by `_CHANGED` deviations, are a change.
 _IN_SEQUENCE, _CHANGED = 3, 4.0
-#: By more where the others are few, whose scatter may be small by chance, and then all in sequence are beyond it: each
-#: as far as Student's distribution has one in so many.  Of three others that is 22 deviations; of 13 less than 4.
-_ONE_IN = 1000.0
+#: Where the others are few their scatter may be small by chance, and then all in sequence are beyond it: it is taken to be
+#: larger, so that `_CHANGED` of it are as far as Student's distribution has one in so many.  Of three others that is 1.7
+#: times, from five on none.
+_ONE_IN = 100.0
 #: Starts differ by at least this share: a scatter that a few of them do not show is no certainty.
 _LEAST_SCATTER = 0.005
 #: A value whose last start is longer ago than this [s] is stale.
@@ -191,9 +192,11 @@ def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
     if len(old) < LEAST:
         return None
     mean, std, scatter, common = _mean(old)
-    off = (new[:, 1] - mean) / np.sqrt(scatter**2 + std**2 + common**2 + new[:, 2] + new[:, 3])
-    limit = max(_CHANGED, float(stdtrit(len(old) - 1, 1.0 - 1.0 / _ONE_IN)))
-    return mean if (off > limit).all() or (off < -limit).all() else None
+    # of few starts the scatter may be larger than it seems (Student); how uncertain each of them is, is known
+    wider = max(1.0, float(stdtrit(len(old) - 1, 1.0 - 1.0 / _ONE_IN)) / _CHANGED)
+    chance = wider**2 * (scatter**2 + std**2)
+    off = (new[:, 1] - mean) / np.sqrt(chance + common**2 + new[:, 2] + new[:, 3])
+    return mean if (off > _CHANGED).all() or (off < -_CHANGED).all() else None
 
 
 def _between_directions(known: FloatArray, mean: float, common: float) -> float:
