@@ -29,9 +29,9 @@ REMEMBERED = 20
 LEAST = 3
 #: So many of a direction in sequence, all beyond its others on the same side by `_CHANGED` deviations, are a change.
 _IN_SEQUENCE, _CHANGED = 3, 4.0
-#: Where the others are few their scatter may be small by chance, and then all in sequence are beyond it: it is taken to be
-#: larger, so that `_CHANGED` of it are as far as Student's distribution has one in so many.  Of three others that is 1.7
-#: times, from five on none.
+#: Where the others are few their scatter may be small by chance, and then all in sequence are beyond it: it is taken to
+#: be larger, so that `_CHANGED` of it are as far as Student's distribution has one in so many.  Of three others that is
+#: 1.7 times, from five on none.
 _ONE_IN = 100.0
 #: Starts differ by at least this share: a scatter that a few of them do not show is no certainty.
 _LEAST_SCATTER = 0.005
