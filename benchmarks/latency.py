@@ -34,12 +34,12 @@ SETTLE_S = 3.0  # between the first frame and the first age that counts
 KINDS = ("frame", "estimate", "torque")
 
 
-def configuration(directory: Path) -> Config:
-    """One simulated arm, recorded, on free ports."""
+def configuration(directory: Path, robot: str = ROBOT) -> Config:
+    """One simulated arm, named as its robot, recorded, on free ports."""
     ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     arm = {
-        "name": ROBOT,
-        "robot": ROBOT,
+        "name": robot,
+        "robot": robot,
         "driver": {"kind": "sim", "settings": {"rate_hz": RATE_HZ}},
         "recorder": {"directory": str(directory / "recordings")},
     }
