@@ -65,10 +65,20 @@ class ActiveModel:
         Takes events.
     look_s : float
         Of the frames' clock between two calls of `observe` [s].
+    doubt : callable
+        Why nothing that rests on the frames is to be believed at present; empty if nothing speaks against them.
     """
 
-    def __init__(self, estimator: OnlineEstimator, robot: RobotFile, tell: Tell, look_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        estimator: OnlineEstimator,
+        robot: RobotFile,
+        tell: Tell,
+        look_s: float = 1.0,
+        doubt: Callable[[], str] = str,
+    ) -> None:
         self.estimator = estimator
+        self._doubt_of_frames = doubt
         self.look_s = look_s
         self.robot = robot
         self.tell = tell
@@ -376,6 +386,8 @@ class ActiveModel:
     @property
     def doubt(self) -> str:
         """Why the active model is not valid, as far as it is known; empty if nothing speaks against it."""
+        if frames := self._doubt_of_frames():
+            return frames
         # What was told of the estimate holds until it has moved for a while: an adoption may have mended it meanwhile.
         if self.detector.invalid and "invalid" in self.estimator.report().status:
             return "the torque of a joint is not explained"

@@ -24,6 +24,7 @@ from service.active import ActiveModel, SavedModel
 from service.breakaway import BreakawayTracking
 from service.control import ControlError
 from service.elastic_tracking import elastic_tracking
+from service.encoders import EncoderTracking
 from service.feed import FrameFeed
 from service.guiding_source import GuidingSource
 from service.loop_statistics import LATENCY_NS, Durations
@@ -89,7 +90,8 @@ class Estimation:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
-        self.active = ActiveModel(self.estimator, robot, self._on_event, look_s)
+        self.encoders = EncoderTracking(self.estimator, self._on_event)
+        self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.doubt)
         self.breakaway = BreakawayTracking(self.estimator, lambda: self.active.settled, self._on_event)
         self.resumed, saved = self._resume()
         resets = int(self.estimator.report().resets)
@@ -148,36 +150,40 @@ class Estimation:
             self.estimator.mark_gap(restart)
             self.elastic.mark_gap()
             self.breakaway.mark_gap()
+            self.encoders.mark_gap()
             self.window.clear()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
             self._renewed = False  # by a frame from before: the outage is no latency
         frame = message.frame
         began_ns = time.monotonic_ns()
         guided = self.feed.guided  # torque of a hand is no change of the arm: nothing is learned from it
-        if not guided:
+        untold = guided or self.encoders.stuck  # what the frame says of the arm is not known
+        if not untold:
             self.window.push(frame)
             self._window_ns = frame.t_bus_ns
         self._drained = False
         self._time = (frame.t_bus_ns, frame.t_host_ns)
-        self.elastic.push(frame, masked=guided)
+        self.elastic.push(frame, masked=untold)
         values = self.inputs(frame)
         if values is None:
             self.unusable += 1
             return
         t_ns = frame.t_bus_ns
         q, tau, valid, dq = values
-        self.breakaway.push(frame, q, tau, masked=guided)
+        self.breakaway.push(frame, q, tau, masked=untold)
         temperature = frame.temperature
         if temperature is not None and len(temperature) != len(q):
             temperature = None
-        if self.estimator.step(t_ns, frame.seq, q, tau, valid, dq, temperature, masked=guided):
+        if self.estimator.step(t_ns, frame.seq, q, tau, valid, dq, temperature, masked=untold):
             self._renewed = True
             self._updates += 1
             self._renewed_host_ns = frame.t_host_ns
-        if t_ns >= self._next_torque_ns and not guided:
+        if not guided and (valid is None or valid.all()):
+            self.encoders.push(t_ns, q)
+        if t_ns >= self._next_torque_ns and not untold:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
-        if t_ns >= self._next_estimate_ns and (self._renewed or self._lacking):
+        if t_ns >= self._next_estimate_ns and (self._renewed or self._lacking or self.encoders.stuck):
             if self._next_estimate_ns == _NEVER:  # torque between two updates: then neither waits for the other
                 self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
@@ -233,10 +239,10 @@ class Estimation:
     def _publish_estimate(self) -> None:
         renewed, self._renewed = self._renewed, False
         report = self.estimator.report()
-        if report.t_ns >= self._next_watch_ns:
+        if report.t_ns >= self._next_watch_ns and not self.encoders.stuck:
             self._next_watch_ns = report.t_ns + WATCH_NS
             self.active.observe(report)
-        if report.t_ns >= self._next_change_ns:
+        if report.t_ns >= self._next_change_ns and not self.encoders.stuck:
             self._next_change_ns = report.t_ns + CHANGE_NS
             self.active.watch(report.t_ns)
         self._send(
@@ -294,6 +300,7 @@ class Estimation:
             "save_error": self._writer.error,
             **self.active.status(),
             "breakaway": self.breakaway.document(),
+            "encoders": self.encoders.document(),
             **self.feed.counts(),
         }
 
@@ -398,6 +405,7 @@ class Estimation:
         self.estimator.reset()
         self.elastic.reset()
         self.breakaway.reset()
+        self.encoders.reset()
         self._save_now()  # or a restart would bring back what was to be forgotten
         self._next_estimate_ns = self._next_torque_ns = _NEVER
         self.child.log.info("estimator_reset")

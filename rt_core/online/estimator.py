@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import memory as m
 from rt_core.online.description import describe
+from rt_core.online.encoder_watch import Standing
 from rt_core.online.evidence import Evidence
 from rt_core.online.filters import filter_bank, low_pass
 from rt_core.online.information import root_of_covariance, triangle_inverse
@@ -22,12 +23,26 @@ from rt_core.online.pipeline import restart_stream, take_frame
 from rt_core.online.report import EstimateReport
 from rt_core.online.saved_state import STATE_FORMAT, take_saved
 from rt_core.online.settings import OnlineSettings
+from rt_core.online.standing import standing
 from rt_core.online.start import start_memory
 from rt_core.online.status import BELIEVED, EXCITED_LIMIT, FROZEN_S, STATUS, judge, supported
 from rt_core.online.temperatures import JointTemperatures
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+State = tuple[FloatArray, FloatArray, FloatArray]  # q, dq, ddq
 
 _ROUNDING = 1e-9  # of the largest parameter: as far apart, and two models are the same
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What an estimate was at some moment; of use to the estimator that made it."""
+
+    floats: FloatArray
+    ints: IntArray
+    validated: FloatArray
+    excited_at: FloatArray
+    generation: int
 
 
 class OnlineEstimator:
@@ -88,6 +103,7 @@ class OnlineEstimator:
         self._frame = np.zeros(model.n * (2 + has_dq + self.has_temperature))
         self._warmth = JointTemperatures(model.n)
         self._turned_by = model.coupling != 0.0  # motors by joints
+        self._generation = 0  # of estimates that began from something else
         self._initialise()
 
     # -- construction ---------------------------------------------------------------------------
@@ -113,6 +129,7 @@ class OnlineEstimator:
         )  # fmt: skip
 
     def _initialise(self) -> None:
+        self._generation += 1
         self._memory, self._start = self._fresh()
         p = len(self.base)
         self._validated = np.full(p, np.nan)
@@ -348,6 +365,7 @@ class OnlineEstimator:
             self._memory["scalars"][m.TIME] = time
             root = root_of_covariance(covariance, self._start)
         memory, p = self._memory, len(self.base)
+        self._generation += 1
         self._warmth.learned_at(temperatures)
         memory["theta"][:] = self.prior
         memory["R"][:, :p] = root
@@ -361,6 +379,7 @@ class OnlineEstimator:
 
     def _predict_by(self, theta: FloatArray | None, constants: FloatArray | None) -> bool:
         """Take the active model; True if with it rows mean something else than before."""
+        self._generation += 1
         p = len(self.base)
         for name, given in (("theta", theta), ("constants", constants)):
             if given is not None and (np.shape(given) != (p,) or not np.isfinite(given).all()):
@@ -421,23 +440,82 @@ class OnlineEstimator:
         The residual is the torque that the active model does not account for: an estimate of
         external torque.  None until the filters are full, and while a temperature that it takes is not known.
         """
+        newest = self._newest()
+        if newest is None:
+            return None
+        state, tau, load, warm = newest
+        theta = self._memory["theta"] if self._active is None else self._active
+        q, dq, ddq = (x[None] for x in state)
+        predicted = regressor(self.model, self.base.layout, q, dq, ddq, load=load, temperature=warm)[0] @ theta
+        s = self._memory["scalars"]
+        t = s[m.ORIGIN] + (self._memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
+        return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted
+
+    def _newest(self) -> tuple[State, FloatArray, FloatArray | None, FloatArray | None] | None:
+        """State and torque of the newest filtered sample, and load (1, n) and temperature (1, n) for a regressor."""
         memory = self._memory
         if memory.ints[m.SAMPLES] == 0 or self.lacks_temperature.any():
             return None
         lane = int(memory.ints[m.LAST_LANE])
         q, dq, ddq = (memory["state"][k, :, lane].copy() for k in range(3))
-        at, length = int(memory.ints[m.RING_AT]), self.bank.smooth.size
-        tau = memory["ring"][self.model.n : 2 * self.model.n, at : at + length] @ self.bank.smooth
-        theta = memory["theta"] if self._active is None else self._active
-        state = (q[None], dq[None], ddq[None])
-        load = link_torque(self.model, self.base, memory["load_theta"], *state) if self.base.layout.has_load else None
+        tau = self.filtered_torque
+        assert tau is not None
+        still = (q[None], dq[None], ddq[None])
+        load = link_torque(self.model, self.base, memory["load_theta"], *still) if self.base.layout.has_load else None
         warm = memory["state"][4:, :, lane] + REFERENCE_TEMPERATURE if self.has_temperature else None
-        predicted = regressor(self.model, self.base.layout, *state, load=load, temperature=warm)[0] @ theta
-        s = memory["scalars"]
-        t = s[m.ORIGIN] + (memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
-        return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted
+        return (q, dq, ddq), tau, load, warm
+
+    @property
+    def filtered_torque(self) -> FloatArray | None:
+        """Torque (n,) [N*m] of the newest filtered sample; None until the filters are full."""
+        memory = self._memory
+        if memory.ints[m.SAMPLES] == 0:
+            return None
+        at, length = int(memory.ints[m.RING_AT]), self.bank.smooth.size
+        return np.asarray(memory["ring"][self.model.n : 2 * self.model.n, at : at + length] @ self.bank.smooth)
+
+    def standing(self) -> Standing | None:
+        """Judge by the estimate the torques of joints that seem to stand; None where `torque` is."""
+        newest = self._newest()
+        if newest is None:
+            return None
+        state, tau, load, warm = newest
+        memory = self._memory
+        return standing(
+            self.model, self.base, memory["theta"], root_of(memory, len(self.base)), state, tau,
+            np.sqrt(memory["sigma2"]), np.sqrt(memory["torque2"]),
+            memory["moved"] >= memory["scalars"][m.SETTLE_ROWS], load=load, warmth=warm,
+        )  # fmt: skip
 
     # -- state ----------------------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """Return what the estimate is now, to go back to."""
+        memory = self._memory
+        return Checkpoint(
+            memory.floats.copy(), memory.ints.copy(), self._validated.copy(), self._excited_at.copy(), self._generation
+        )
+
+    def go_back(self, checkpoint: Checkpoint) -> bool:
+        """Be again what the estimate was, and start the filters anew; counters, and sums of a residual, go on.
+
+        Returns False, and only starts the filters anew, where the estimate has begun from something else meanwhile.
+        """
+        same = checkpoint.generation == self._generation
+        if same:
+            memory = self._memory
+            counters = memory.ints[m.FRAMES : m.UPDATES].copy()
+            sums = [memory[name].copy() for name in ("misfit", "misfit_count")]
+            memory.floats[:], memory.ints[:] = checkpoint.floats, checkpoint.ints
+            memory.ints[m.FRAMES : m.UPDATES] = counters
+            for name, value in zip(("misfit", "misfit_count"), sums, strict=True):
+                memory[name][:] = value
+            self._validated, self._excited_at = checkpoint.validated.copy(), checkpoint.excited_at.copy()
+            self._moved = memory["moved"].copy()
+        self.take_evidence()
+        self.mark_gap()
+        self._memory["scalars"][m.TIME] = 0.0  # of the clock that begins now
+        return same
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on later: plain numbers, strings and arrays."""
@@ -462,6 +540,7 @@ class OnlineEstimator:
             If the state is of another format, model or settings, or damaged.
         """
         saved = take_saved(state, self.state_hash, self._memory, len(self.base))
+        self._generation += 1
         self._watch_active()
         if not np.array_equal(self._memory["shape"], self.base.layout.shape):
             self._take_constants(self._memory["shape"])

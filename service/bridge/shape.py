@@ -22,7 +22,10 @@ from service.wire import BELIEVED, BodyMessage, Envelope, EstimateMessage, Frame
 _Z_95 = 1.959964
 #: Levels of Foxglove's log, and the events that are more than news.
 _INFO, _WARNING = 2, 3
-_WARNINGS = ("drift", "invalid", "temperature_missing", "temperature_outside", "change", "sensor_fault", "ambiguous")
+_WARNINGS = (
+    "drift", "invalid", "temperature_missing", "temperature_outside", "change", "sensor_fault", "ambiguous",
+    "encoder_stuck",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

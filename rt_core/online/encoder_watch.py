@@ -1,0 +1,116 @@
+"""Does a joint stand, or does its encoder?  A position that stays the same while the torque says that the joint turns.
+
+The torque of a joint that stands is what the others' motion and gravity ask of it, give or take its dry friction.  One
+whose encoder sticks goes on turning: its torque changes as that of a moving joint, and the model, which takes it to
+stand, does not explain it.  A brake is told from that by a torque that stays the same: its motor does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.types import BoolArray, FloatArray
+
+#: After so long at one position the swing of the torque counts [s]: by then a brake has taken over.
+REST_S = 0.5
+#: A joint has moved lately if it did within this time [s].
+LATELY_S = 0.3
+#: Time between two questions what an estimate says [s].
+ASK_S = 0.1
+#: What speaks against an encoder does so without a break for this long [s].
+CONFIRM_S = 0.5
+#: An encoder works again when its position has been another for this long [s].
+AGAIN_S = 0.3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an estimate says of the joints as if they stood where they seem to; all (n,).
+
+    Attributes
+    ----------
+    residual : (n,) float64
+        Torque that it does not account for [N*m or N].
+    limit : (n,) float64
+        Largest one that dry friction, noise and the uncertainty of the estimate explain; infinite where it does not
+        know the joint.
+    noise : (n,) float64
+        Change of a torque that means something.
+    """
+
+    residual: FloatArray
+    limit: FloatArray
+    noise: FloatArray
+
+
+class EncoderWatch:
+    """Watches the encoders of `n` joints; torques come `delay_s` later than positions."""
+
+    def __init__(self, n: int, delay_s: float = 0.0) -> None:
+        self._delay_s = delay_s
+        self._held = np.full(n, np.nan)
+        self._since = np.full(n, np.inf)  # when the position became what it is [s]
+        self._lowest, self._highest = np.full(n, np.inf), np.full(n, -np.inf)  # torque since it rests
+        self._doubted = np.full(n, np.inf)  # since when something speaks against it [s]
+        self._away = np.full(n, np.inf)  # since when the position of a stuck one is another [s]
+        self._next_ask_s = -np.inf
+        #: (n,) encoders that stick.
+        self.stuck: BoolArray = np.zeros(n, dtype=np.bool_)
+
+    def restart(self) -> None:
+        """Begin with another clock; what sticks sticks."""
+        stuck, held = self.stuck, self._held
+        self.__init__(self._held.size, self._delay_s)  # type: ignore[misc]
+        self.stuck = stuck
+        self._held[stuck] = held[stuck]
+
+    def stands_since(self, joints: BoolArray) -> float:
+        """Return when the first of these took the position that it has [s]."""
+        return float(self._since[joints].min())
+
+    def take(
+        self, t: float, q: FloatArray, tau: FloatArray | None, standing: Callable[[], Standing | None]
+    ) -> BoolArray:
+        """Look at positions `q` (n,) at `t` [s] and filtered torques `tau` (n,); (n,) which encoders stick as of now.
+
+        `standing` is asked only where a joint may be stuck.  Without `tau` only those that stuck are looked at.
+        """
+        found = np.zeros(q.size, dtype=np.bool_)
+        if self.stuck.any():
+            self._see_again(t, q)
+            return found
+        other = q != self._held
+        if other.any():
+            self._held[other], self._since[other] = q[other], t
+            self._lowest[other], self._highest[other] = np.inf, -np.inf
+            self._doubted[other] = np.inf
+        rests = t - self._since >= REST_S + self._delay_s
+        moves = t - self._since <= LATELY_S
+        if tau is None or not rests.any() or not moves.any():
+            self._doubted[:] = np.inf
+            return found
+        self._lowest[rests] = np.minimum(self._lowest, tau)[rests]
+        self._highest[rests] = np.maximum(self._highest, tau)[rests]
+        if t < self._next_ask_s:
+            return found
+        self._next_ask_s = t + ASK_S
+        said = standing()
+        if said is None:
+            return found
+        swing = np.where(rests, self._highest - self._lowest, 0.0)
+        against = rests & (np.abs(said.residual) > said.limit) & (swing > said.noise)
+        self._doubted = np.where(against, np.minimum(self._doubted, t), np.inf)
+        found = np.asarray(t - self._doubted >= CONFIRM_S)
+        self.stuck = found.copy()
+        self._away[:] = np.inf
+        return found
+
+    def _see_again(self, t: float, q: FloatArray) -> None:
+        other = self.stuck & (q != self._held)
+        self._away = np.where(other, np.minimum(self._away, t), np.inf)
+        back = t - self._away >= AGAIN_S
+        self.stuck = self.stuck & ~back
+        self._held[back] = np.nan  # begins anew

@@ -1,0 +1,106 @@
+"""Encoders of an arm that somebody else moves: one that sticks is told, and nothing is learned while it does."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from rt_core.online import OnlineEstimator
+from rt_core.online.encoder_watch import EncoderWatch
+from rt_core.online.estimator import Checkpoint
+from rt_core.types import FloatArray
+from service.active import Tell
+
+LOOK_S = 0.02
+_KEEP_EVERY_S = 1.0
+_KEPT = 10
+_BEFORE_S = 0.2  # of the time at which a joint began to stand: its last frames were good
+
+
+class EncoderTracking:
+    """Watches the encoders of an arm beside its estimate; see `rt_core.online.encoder_watch`.
+
+    That one sticks is known a second or two later.  What the estimate has learned since is given up: it goes back to
+    what it was before.
+
+    Parameters
+    ----------
+    estimator : OnlineEstimator
+    tell : callable
+        Takes events.
+    """
+
+    def __init__(self, estimator: OnlineEstimator, tell: Tell) -> None:
+        self.estimator, self._tell = estimator, tell
+        self.names = [joint.name for joint in estimator.model.joints]
+        self._watch = EncoderWatch(estimator.model.n, estimator.bank.delay / estimator.rate_hz)
+        self._kept: deque[tuple[float, Checkpoint]] = deque(maxlen=_KEPT)
+        self._next_look_s = self._next_keep_s = -np.inf
+        self._origin_ns: int | None = None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether any encoder sticks, so that nothing can be learned from a frame."""
+        return bool(self._watch.stuck.any())
+
+    @property
+    def names_of_stuck(self) -> list[str]:
+        """Joints whose encoders stick."""
+        return [self.names[j] for j in np.flatnonzero(self._watch.stuck)]
+
+    def push(self, t_ns: int, q: FloatArray) -> None:
+        """Take a frame that the estimator has taken, or, while an encoder sticks, that it was not given."""
+        if self._origin_ns is None:
+            self._origin_ns = t_ns
+        t = (t_ns - self._origin_ns) * 1e-9
+        if t < self._next_look_s:
+            return
+        self._next_look_s = t + LOOK_S
+        before = self.names_of_stuck
+        if t >= self._next_keep_s and not before:
+            self._next_keep_s = t + _KEEP_EVERY_S
+            self._kept.append((t, self.estimator.checkpoint()))
+        found = self._watch.take(t, q, self.estimator.filtered_torque, self.estimator.standing)
+        if found.any():
+            self._stop(self._watch.stands_since(found))
+        elif before and before != self.names_of_stuck:
+            self._go_on([name for name in before if name not in self.names_of_stuck])
+
+    def _stop(self, since_s: float) -> None:
+        joints = self.names_of_stuck
+        good = [checkpoint for t, checkpoint in self._kept if t < since_s - _BEFORE_S] or [self._kept[0][1]]
+        self.estimator.go_back(good[-1])
+        self._kept.clear()
+        since = 1e-9 * (self._origin_ns or 0) + since_s
+        text = (
+            f"the position of {', '.join(joints)} stays the same, but the torque is not that of a joint that stands: "
+            "the encoder sticks, or it holds what is not known; nothing is learned meanwhile"
+        )
+        self._tell("encoder_stuck", text, {"joints": joints, "since": since})
+
+    def _go_on(self, joints: list[str]) -> None:
+        self._next_keep_s = -np.inf
+        self._tell("encoder_moves", f"the position of {', '.join(joints)} changes again", {"joints": joints})
+
+    def mark_gap(self) -> None:
+        """Begin with another clock."""
+        self._origin_ns = None
+        self._next_look_s = self._next_keep_s = -np.inf
+        self._kept.clear()
+        self._watch.restart()
+
+    def reset(self) -> None:
+        """Forget what the estimate was."""
+        self._kept.clear()
+        self._next_keep_s = -np.inf
+
+    @property
+    def doubt(self) -> str:
+        """Why the torque of a model is not to be believed; empty if nothing speaks against it."""
+        return f"the encoder of {', '.join(self.names_of_stuck)} seems to stick" if self.stuck else ""
+
+    def document(self) -> dict[str, Any]:
+        """Return `encoders` of a status message."""
+        return {"stuck": self.names_of_stuck}

@@ -1,0 +1,206 @@
+"""An encoder that sticks on an arm that somebody else moves is told, and the estimate is what it was before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.recording import Recording, write_recording
+from drivers.recording_format import RecordingMeta
+from drivers.robot_file import load_robot
+from rt_core.model.regressor import regressor
+from rt_core.online import OnlineEstimator, OnlineSettings
+from service.client import BodyMessage, Control, Subscriber
+from service.encoders import EncoderTracking
+from sim_backend.robot import SimulatedArm
+from sim_backend.settings import MotionSettings, SimSettings
+from tests.service.daemons import await_message, await_status, config, replayed, start
+
+RATE_HZ = 200.0
+STICK_S, AGAIN_S, END_S = 40.0, 50.0, 60.0
+SOON_S = 3.0
+JOINT = 1
+
+
+@lru_cache
+def motion() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times (K,), positions and torques (K, 6) of an arm that moves all the time."""
+    robot = load_robot("space6")
+    settings = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.1, duration_s=END_S)
+    data = SimulatedArm(robot.model, SimSettings(rate_hz=RATE_HZ, seed=1), settings).simulate(END_S)
+    return data.t, data.channels["q"], data.channels["tau"]
+
+
+@dataclass
+class Arm:
+    """An arm whose frames an estimator and the watch of its encoders take, as its process does."""
+
+    estimator: OnlineEstimator = field(
+        default_factory=lambda: OnlineEstimator(load_robot("space6").model, OnlineSettings(), RATE_HZ)
+    )
+    told: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
+    t: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.encoders = EncoderTracking(self.estimator, self._tell)
+
+    def _tell(self, kind: str, _text: str, data: dict[str, Any]) -> None:
+        self.told.append((self.t, kind, data))
+
+    def take(self, t: np.ndarray, q: np.ndarray, tau: np.ndarray, first: int = 0) -> None:
+        """Take frames one after the other."""
+        for k, self.t in enumerate(t.tolist()):
+            t_ns = round(self.t * 1e9)
+            self.estimator.step(t_ns, first + k, q[k], tau[k], masked=self.encoders.stuck)
+            self.encoders.push(t_ns, q[k])
+
+
+def at(seconds: float) -> int:
+    return round(seconds * RATE_HZ)
+
+
+def test_one_that_sticks_is_told_and_nothing_is_learned_from_it() -> None:
+    t, q, tau = motion()
+    q = q.copy()
+    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
+    arm = Arm()
+    good = at(STICK_S - 0.5)
+    arm.take(t[:good], q[:good], tau[:good])
+    before = arm.estimator.report()
+    arm.take(t[good : at(AGAIN_S)], q[good : at(AGAIN_S)], tau[good : at(AGAIN_S)], good)
+
+    assert [(kind, data["joints"]) for _, kind, data in arm.told] == [("encoder_stuck", ["joint_2"])]
+    at_s, _, data = arm.told[0]
+    assert STICK_S < at_s < STICK_S + SOON_S
+    assert data["since"] == pytest.approx(STICK_S, abs=0.05)
+    report = arm.estimator.report()
+    assert set(report.status) <= {"frozen", "unestimated"}
+    known = np.array(before.status) == "estimated"
+    assert known.sum() > 30
+    assert np.abs(((report.theta - before.theta) / before.std)[known]).max() < 2.0
+    assert report.frames > before.frames  # all are counted
+    assert arm.encoders.doubt == "the encoder of joint_2 seems to stick"
+    assert arm.encoders.document() == {"stuck": ["joint_2"]}
+
+    rest = at(AGAIN_S)
+    arm.take(t[rest:], q[rest:], tau[rest:], rest)
+    assert [kind for _, kind, _ in arm.told] == ["encoder_stuck", "encoder_moves"]
+    assert arm.told[1][0] < AGAIN_S + 1.0
+    assert not arm.encoders.stuck
+    later = arm.estimator.report()
+    assert later.used > report.used
+    assert (np.array(later.status) == "estimated").sum() >= known.sum()
+    assert np.abs(((later.theta - before.theta) / before.std)[known]).max() < 4.0
+
+
+def test_without_the_watch_the_estimate_would_be_wrong() -> None:
+    """What the watch is for, and that this arm shows it."""
+    t, q, tau = motion()
+    q = q.copy()
+    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
+    arm = Arm()
+    good, end = at(STICK_S - 0.5), at(AGAIN_S)
+    arm.take(t[:good], q[:good], tau[:good])
+    before = arm.estimator.report()
+    for k in range(good, end):
+        arm.estimator.step(round(t[k] * 1e9), k, q[k], tau[k])
+    after = arm.estimator.report()
+    known = np.array(before.status) == "estimated"
+    assert np.abs(((after.theta - before.theta) / before.std)[known]).max() > 20.0
+
+
+def braked(tau: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Let the motor of the joint do nothing from `STICK_S` on, but for noise."""
+    tau = tau.copy()
+    tau[at(STICK_S) :, JOINT] = 0.05 * rng.standard_normal(tau.shape[0] - at(STICK_S))
+    return tau
+
+
+def test_a_brake_is_no_encoder_that_sticks() -> None:
+    """The joint stands, its motor does nothing, and what the others need is as the arm that stands so needs it."""
+    t, q, tau = motion()
+    q = q.copy()
+    q[at(STICK_S) :, JOINT] = q[at(STICK_S) - 1, JOINT]
+    arm = Arm()
+    arm.take(t, q, braked(tau, np.random.default_rng(0)))
+    assert arm.told == []
+
+
+def test_a_joint_that_stands_by_its_own_motor_is_none_either() -> None:
+    """Its torque is what the others' motion asks of it, and half as much again as its dry friction, to and fro."""
+    t, q, tau = motion()
+    stand = at(STICK_S)
+    q, tau = q.copy(), tau.copy()
+    q[stand:, JOINT] = q[stand - 1, JOINT]
+    arm = Arm()
+    arm.take(t[:stand], q[:stand], tau[:stand])
+    base, model = arm.estimator.base, arm.estimator.model
+    dq = np.gradient(q[stand:], 1.0 / RATE_HZ, axis=0)
+    ddq = np.gradient(dq, 1.0 / RATE_HZ, axis=0)
+    tau[stand:] = regressor(model, base.layout, q[stand:], dq, ddq) @ arm.estimator.theta
+    friction = arm.estimator.theta[base.names.index("fc2")]
+    assert friction > 5.0
+    tau[stand:, JOINT] += 1.5 * friction * np.sin(np.arange(t.size - stand) / 40.0)
+    arm.take(t[stand:], q[stand:], tau[stand:], stand)
+    assert arm.told == []
+
+
+def test_where_all_stand_nothing_is_said() -> None:
+    t, q, tau = motion()
+    q = q.copy()
+    q[at(STICK_S) :] = q[at(STICK_S) - 1]
+    arm = Arm()
+    arm.take(t, q, tau)
+    assert arm.told == []
+    assert not arm.encoders.stuck
+
+
+def test_a_gap_begins_anew_and_a_reset_is_not_gone_back_behind() -> None:
+    t, q, tau = motion()
+    arm = Arm()
+    arm.take(t[:2000], q[:2000], tau[:2000])
+    checkpoint = arm.estimator.checkpoint()
+    arm.estimator.reset()
+    assert not arm.estimator.go_back(checkpoint)
+    assert not arm.estimator.theta.any()
+    arm.estimator.mark_gap()
+    arm.encoders.mark_gap()
+    arm.take(t[:2000] + 7.0, q[:2000], tau[:2000])
+    assert arm.told == []
+
+
+def test_a_daemon_tells_it_and_holds_the_estimate(tmp_path: Path) -> None:
+    t, q, tau = (x[: at(AGAIN_S)] for x in motion())
+    q = q.copy()
+    q[at(STICK_S) :, JOINT] = q[at(STICK_S) - 1, JOINT]
+    names = tuple(joint.name for joint in load_robot("space6").model.joints)
+    meta = RecordingMeta("space6", names, ("rad",) * len(names), RATE_HZ)
+    channels = {"q": q, "tau": tau}
+    times_ns = np.rint(t * 1e9).astype(np.int64)
+    recording = Recording(t, times_ns, np.arange(t.size), channels, meta)
+    write_recording(tmp_path / "stuck.mcap", recording)
+    arm = replayed(tmp_path / "stuck.mcap", name="lab", robot="space6", speed="max")
+    daemon = start(config(tmp_path, {**arm, "hold": True}), tmp_path)
+    try:
+        with (
+            Control(daemon.endpoints["control"]) as control,
+            Subscriber(daemon.endpoints["estimates"], ["lab/event"]) as stream,
+        ):
+            control.request("start")
+            event = await_message(stream, lambda m: m.kind == "event")
+            assert isinstance(event, BodyMessage)
+            assert event.body["event"] == "encoder_stuck"
+            assert event.body["data"]["joints"] == ["joint_2"]
+            found = await_status(control, lambda found: found["lab/estimator"]["info"].get("state") == "drained")
+            assert found["lab/estimator"]["info"]["encoders"] == {"stuck": ["joint_2"]}
+            snapshot = control.request("snapshot")
+            assert set(snapshot["status"]) <= {"frozen", "unestimated"}
+            assert snapshot["masked"] > RATE_HZ * (AGAIN_S - STICK_S - SOON_S)
+            assert snapshot["frames"] == t.size
+    finally:
+        daemon.stop()
