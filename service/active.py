@@ -312,6 +312,16 @@ class ActiveModel:
         for change in self.change.observe(self.estimator.take_evidence(), t_ns):
             self.tell(change.kind, change.text, {"model": self.model, **change.data})
 
+    def watched(self) -> dict[str, Any]:
+        """Return what the watch for drift and changes has seen, to go back to with `watch_again`."""
+        return {"model": self._digest, "drift": self.detector.state(), "change": self.change.state()}
+
+    def watch_again(self, watched: Mapping[str, Any]) -> None:
+        """Have seen what was `watched` then, and nothing since; nothing changes if another model was active."""
+        if watched.get("model") == self._digest:
+            self.detector.restore(watched["drift"])
+            self.change.restore(watched["change"])
+
     def _report(self, changes: tuple[Change, ...]) -> None:
         for change in changes:
             data: dict[str, Any] = {"joints": list(change.joints), "parameters": list(change.parameters)}
@@ -362,6 +372,11 @@ class ActiveModel:
             return
         self._told_temperature = found["state"]
         self.tell(f"temperature_{found['state']}", found["reason"] or "temperatures are known again", found)
+
+    @property
+    def doubt_of_frames(self) -> str:
+        """Why no model is to be believed at present, whichever it is; empty if nothing speaks against the frames."""
+        return self._doubt_of_frames()
 
     @property
     def settled(self) -> bool:

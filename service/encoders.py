@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from rt_core.online.encoder_watch import EncoderWatch
 from rt_core.online.estimator import Checkpoint
 from rt_core.types import FloatArray
 from service.active import Tell
+
+#: What else has learned from frames goes back along with the estimate: keep it, and take it again.
+Keep = Callable[[], Mapping[str, Any]]
+TakeAgain = Callable[[Mapping[str, Any], int], None]
 
 LOOK_S = 0.02
 _KEEP_EVERY_S = 1.0
@@ -30,13 +35,23 @@ class EncoderTracking:
     estimator : OnlineEstimator
     tell : callable
         Takes events.
+    keep, take_again : callable
+        The first returns what else is to go back with the estimate; the second gets that, empty where the estimate has
+        begun from something else meanwhile, and the time since which frames are not to be believed [ns].
     """
 
-    def __init__(self, estimator: OnlineEstimator, tell: Tell) -> None:
+    def __init__(
+        self,
+        estimator: OnlineEstimator,
+        tell: Tell,
+        keep: Keep = dict,
+        take_again: TakeAgain = lambda _kept, _since_ns: None,
+    ) -> None:
         self.estimator, self._tell = estimator, tell
+        self._keep, self._take_again = keep, take_again
         self.names = [joint.name for joint in estimator.model.joints]
         self._watch = EncoderWatch(estimator.model.n, estimator.bank.delay / estimator.rate_hz)
-        self._kept: deque[tuple[float, Checkpoint]] = deque(maxlen=_KEPT)
+        self._kept: deque[tuple[float, Checkpoint, Mapping[str, Any]]] = deque(maxlen=_KEPT)
         self._next_look_s = self._next_keep_s = -np.inf
         self._origin_ns: int | None = None
 
@@ -61,7 +76,7 @@ class EncoderTracking:
         before = self.names_of_stuck
         if t >= self._next_keep_s and not before:
             self._next_keep_s = t + _KEEP_EVERY_S
-            self._kept.append((t, self.estimator.checkpoint()))
+            self._kept.append((t, self.estimator.checkpoint(), self._keep()))
         found = self._watch.take(t, q, self.estimator.filtered_torque, self.estimator.standing)
         if found.any():
             self._stop(self._watch.stands_since(found))
@@ -70,15 +85,16 @@ class EncoderTracking:
 
     def _stop(self, since_s: float) -> None:
         joints = self.names_of_stuck
-        good = [checkpoint for t, checkpoint in self._kept if t < since_s - _BEFORE_S] or [self._kept[0][1]]
-        self.estimator.go_back(good[-1])
+        good = [kept for kept in self._kept if kept[0] < since_s - _BEFORE_S] or [self._kept[0]]
+        _, checkpoint, others = good[-1]
+        since_ns = (self._origin_ns or 0) + round(1e9 * since_s)
+        self._take_again(others if self.estimator.go_back(checkpoint) else {}, since_ns)
         self._kept.clear()
-        since = 1e-9 * (self._origin_ns or 0) + since_s
         text = (
             f"the position of {', '.join(joints)} stays the same, but the torque is not that of a joint that stands: "
             "the encoder sticks, or it holds what is not known; nothing is learned meanwhile"
         )
-        self._tell("encoder_stuck", text, {"joints": joints, "since": since})
+        self._tell("encoder_stuck", text, {"joints": joints, "since": 1e-9 * since_ns})
 
     def _go_on(self, joints: list[str]) -> None:
         self._next_keep_s = -np.inf

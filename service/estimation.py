@@ -90,7 +90,7 @@ class Estimation:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
-        self.encoders = EncoderTracking(self.estimator, self._on_event)
+        self.encoders = EncoderTracking(self.estimator, self._on_event, lambda: self.active.watched(), self._on_stuck)
         self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.doubt)
         self.breakaway = BreakawayTracking(self.estimator, lambda: self.active.settled, self._on_event)
         self.resumed, saved = self._resume()
@@ -288,6 +288,12 @@ class Estimation:
         self.child.event(kind, text, ids, **data)
         self._publish("event", {"event": kind, "text": text, "data": data})
 
+    def _on_stuck(self, watched: Mapping[str, Any], since_ns: int) -> None:
+        """Take back what frames have told since an encoder stuck."""
+        self.active.watch_again(watched)
+        self.window.drop_since(since_ns)
+        self._renewed = False
+
     def _publish(self, kind: str, body: Mapping[str, Any]) -> None:
         self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
 
@@ -418,6 +424,8 @@ class Estimation:
         return {"arm": args["arm"], **answer}
 
     def _on_set_aside(self, args: dict[str, Any]) -> None:
+        if self.encoders.stuck:
+            raise ControlError("failed", f"{self.encoders.doubt}: no frame tells what a model can be identified from")
         source = self.feed.meta
         meta = RecordingMeta(
             self.arm.name,

@@ -110,8 +110,10 @@ class GuidingSource:
         return shown, values[0], _with_constants(base, robot.model, values[1])
 
     def _doubt_of_given(self, args: Mapping[str, Any]) -> str:
-        """Why a model that the request brings along is not valid at the present temperatures."""
+        """Why a model that the request brings along is not valid at present: encoders, temperatures."""
         estimator = self._active.estimator
+        if _brings_model(args) and self._active.doubt_of_frames:
+            return self._active.doubt_of_frames
         if not _brings_model(args) or not estimator.has_temperature:
             return ""
         try:

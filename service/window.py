@@ -76,6 +76,13 @@ class FrameWindow:
         """Begin anew: the source has restarted, and with it the clock."""
         self.begin = self.end
 
+    def drop_since(self, t_ns: int) -> None:
+        """Forget the frames from `t_ns` on."""
+        while self.end > self.begin and self._time_ns(self.end - 1) >= t_ns:
+            self.end -= 1
+            if self.end > self.begin:
+                self._last_ns = self._time_ns(self.end - 1)
+
     def push(self, frame: JointFrame) -> None:
         """Keep a frame; one that is not later than the one before is left out."""
         if not self._size or (self.end > self.begin and frame.t_bus_ns <= self._last_ns):

@@ -7,6 +7,7 @@ stand, does not explain it.  A brake is told from that by a torque that stays th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,14 +15,19 @@ import numpy as np
 
 from rt_core.types import BoolArray, FloatArray
 
-#: After so long at one position the swing of the torque counts [s]: by then a brake has taken over.
+#: After so long at one position the swing of the torque counts [s].
 REST_S = 0.5
 #: A joint has moved lately if it did within this time [s].
 LATELY_S = 0.3
 #: Time between two questions what an estimate says [s].
 ASK_S = 0.1
-#: What speaks against an encoder does so without a break for this long [s].
-CONFIRM_S = 0.5
+#: The torque of a joint that turns changes within this time [s].
+SWING_S = 0.5
+#: What speaks against an encoder has to do so for longer [s]: a brake that takes over is one step.
+CONFIRM_S = 1.0
+#: What does not speak against it counts for this share of that time: the torque of a joint that turns passes through
+#: what would hold it now and then.
+_FORGIVEN = 0.25
 #: An encoder works again when its position has been another for this long [s].
 AGAIN_S = 0.3
 
@@ -53,8 +59,8 @@ class EncoderWatch:
         self._delay_s = delay_s
         self._held = np.full(n, np.nan)
         self._since = np.full(n, np.inf)  # when the position became what it is [s]
-        self._lowest, self._highest = np.full(n, np.inf), np.full(n, -np.inf)  # torque since it rests
-        self._doubted = np.full(n, np.inf)  # since when something speaks against it [s]
+        self._torques: deque[tuple[float, FloatArray]] = deque()  # of the last `SWING_S`, with their times
+        self._doubted = np.zeros(n)  # how long something has spoken against it [s]
         self._away = np.full(n, np.inf)  # since when the position of a stuck one is another [s]
         self._next_ask_s = -np.inf
         #: (n,) encoders that stick.
@@ -85,25 +91,26 @@ class EncoderWatch:
         other = q != self._held
         if other.any():
             self._held[other], self._since[other] = q[other], t
-            self._lowest[other], self._highest[other] = np.inf, -np.inf
-            self._doubted[other] = np.inf
+            self._doubted[other] = 0.0
         rests = t - self._since >= REST_S + self._delay_s
         moves = t - self._since <= LATELY_S
         if tau is None or not rests.any() or not moves.any():
-            self._doubted[:] = np.inf
+            self._doubted[:] = 0.0
+            self._torques.clear()
             return found
-        self._lowest[rests] = np.minimum(self._lowest, tau)[rests]
-        self._highest[rests] = np.maximum(self._highest, tau)[rests]
+        while self._torques and self._torques[0][0] < t - SWING_S:
+            self._torques.popleft()
+        self._torques.append((t, tau))
         if t < self._next_ask_s:
             return found
         self._next_ask_s = t + ASK_S
         said = standing()
         if said is None:
             return found
-        swing = np.where(rests, self._highest - self._lowest, 0.0)
+        swing = np.ptp([torque for _, torque in self._torques], axis=0)
         against = rests & (np.abs(said.residual) > said.limit) & (swing > said.noise)
-        self._doubted = np.where(against, np.minimum(self._doubted, t), np.inf)
-        found = np.asarray(t - self._doubted >= CONFIRM_S)
+        self._doubted = np.maximum(self._doubted + np.where(against, ASK_S, -_FORGIVEN * ASK_S), 0.0)
+        found = np.asarray(self._doubted >= CONFIRM_S)
         self.stuck = found.copy()
         self._away[:] = np.inf
         return found

@@ -42,6 +42,7 @@ class Checkpoint:
     ints: IntArray
     validated: FloatArray
     excited_at: FloatArray
+    seen: FloatArray
     generation: int
 
 
@@ -379,7 +380,6 @@ class OnlineEstimator:
 
     def _predict_by(self, theta: FloatArray | None, constants: FloatArray | None) -> bool:
         """Take the active model; True if with it rows mean something else than before."""
-        self._generation += 1
         p = len(self.base)
         for name, given in (("theta", theta), ("constants", constants)):
             if given is not None and (np.shape(given) != (p,) or not np.isfinite(given).all()):
@@ -493,28 +493,29 @@ class OnlineEstimator:
         """Return what the estimate is now, to go back to."""
         memory = self._memory
         return Checkpoint(
-            memory.floats.copy(), memory.ints.copy(), self._validated.copy(), self._excited_at.copy(), self._generation
-        )
+            memory.floats.copy(), memory.ints.copy(), self._validated.copy(), self._excited_at.copy(),
+            self._warmth.seen.copy(), self._generation,
+        )  # fmt: skip
 
     def go_back(self, checkpoint: Checkpoint) -> bool:
-        """Be again what the estimate was, and start the filters anew; counters, and sums of a residual, go on.
+        """Be again what the estimate was; filters start anew, clock and counters of frames go on.
 
         Returns False, and only starts the filters anew, where the estimate has begun from something else meanwhile.
         """
+        memory = self._memory
         same = checkpoint.generation == self._generation
         if same:
-            memory = self._memory
             counters = memory.ints[m.FRAMES : m.UPDATES].copy()
-            sums = [memory[name].copy() for name in ("misfit", "misfit_count")]
+            time = memory["scalars"][m.TIME]
             memory.floats[:], memory.ints[:] = checkpoint.floats, checkpoint.ints
             memory.ints[m.FRAMES : m.UPDATES] = counters
-            for name, value in zip(("misfit", "misfit_count"), sums, strict=True):
-                memory[name][:] = value
+            memory["scalars"][m.TIME] = time
             self._validated, self._excited_at = checkpoint.validated.copy(), checkpoint.excited_at.copy()
+            self._warmth.seen[:] = checkpoint.seen
             self._moved = memory["moved"].copy()
-        self.take_evidence()
-        self.mark_gap()
-        self._memory["scalars"][m.TIME] = 0.0  # of the clock that begins now
+        self._watch_active()
+        restart_stream(memory.floats, memory.ints)
+        memory["scalars"][m.LAST_MOTION] = -np.inf
         return same
 
     def state(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.service.daemons import await_message, await_status, config, replayed,
 
 RATE_HZ = 200.0
 STICK_S, AGAIN_S, END_S = 40.0, 50.0, 60.0
-SOON_S = 3.0
+SOON_S = 4.0
 JOINT = 1
 
 
@@ -84,6 +84,7 @@ def test_one_that_sticks_is_told_and_nothing_is_learned_from_it() -> None:
     assert known.sum() > 30
     assert np.abs(((report.theta - before.theta) / before.std)[known]).max() < 2.0
     assert report.frames > before.frames  # all are counted
+    assert STICK_S - 1.0 < report.t_ns * 1e-9 < at_s  # of the same clock
     assert arm.encoders.doubt == "the encoder of joint_2 seems to stick"
     assert arm.encoders.document() == {"stuck": ["joint_2"]}
 
@@ -128,6 +129,25 @@ def test_a_brake_is_no_encoder_that_sticks() -> None:
     q[at(STICK_S) :, JOINT] = q[at(STICK_S) - 1, JOINT]
     arm = Arm()
     arm.take(t, q, braked(tau, np.random.default_rng(0)))
+    assert arm.told == []
+
+
+def test_nor_is_one_that_takes_over_later() -> None:
+    """The joint is held by its motor first, as the model asks, and the brake takes over at once after three seconds."""
+    t, q, tau = motion()
+    stand, brake = at(STICK_S), at(STICK_S + 3.0)
+    q = q.copy()
+    q[stand:, JOINT] = q[stand - 1, JOINT]
+    arm = Arm()
+    arm.take(t[:stand], q[:stand], tau[:stand])
+    tau = braked(tau, np.random.default_rng(0))
+    base, model = arm.estimator.base, arm.estimator.model
+    dq = np.gradient(q[stand:], 1.0 / RATE_HZ, axis=0)
+    ddq = np.gradient(dq, 1.0 / RATE_HZ, axis=0)
+    held = regressor(model, base.layout, q[stand:], dq, ddq) @ arm.estimator.theta
+    tau[stand:brake, JOINT] = held[: brake - stand, JOINT]
+    arm.take(t[stand:], q[stand:], tau[stand:], stand)
+    assert np.ptp(held[: brake - stand, JOINT]) > 20.0
     assert arm.told == []
 
 
