@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from drivers.recording_format import RecordingMeta
 from drivers.robot_file import load_robot
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
+from service.active import ActiveModel
 from service.client import BodyMessage, Control, Subscriber
 from service.encoders import EncoderTracking
 from sim_backend.robot import SimulatedArm
@@ -168,6 +170,38 @@ def test_a_joint_that_stands_by_its_own_motor_is_none_either() -> None:
     tau[stand:, JOINT] += 1.5 * friction * np.sin(np.arange(t.size - stand) / 40.0)
     arm.take(t[stand:], q[stand:], tau[stand:], stand)
     assert arm.told == []
+
+
+def test_the_watch_of_the_active_model_goes_back_too() -> None:
+    t, q, tau = motion()
+    q = q.copy()
+    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
+    arm = Arm()
+    told: list[str] = []
+    active = ActiveModel(arm.estimator, load_robot("space6"), lambda kind, _text, _data: told.append(kind))
+    asked: list[int] = []
+
+    def take_again(watched: Mapping[str, Any], since_ns: int) -> None:
+        active.watch_again(watched)
+        asked.append(since_ns)
+
+    arm.encoders = EncoderTracking(arm.estimator, arm._tell, active.watched, take_again)
+    for k, arm.t in enumerate(t.tolist()):
+        t_ns = round(arm.t * 1e9)
+        arm.estimator.step(t_ns, k, q[k], tau[k], masked=arm.encoders.stuck)
+        arm.encoders.push(t_ns, q[k])
+        if k == at(20.0):
+            values = {"theta": arm.estimator.theta.tolist(), "covariance": arm.estimator.covariance.tolist()}
+            active.activate({**values, "model": "learnt", "adopt": True})
+        if k % at(0.1) == 0 and not arm.encoders.stuck:
+            active.watch(t_ns)
+        if k % at(1.0) == 0 and not arm.encoders.stuck:
+            active.observe(arm.estimator.report())
+    assert [kind for _, kind, _ in arm.told] == ["encoder_stuck", "encoder_moves"]
+    assert asked == [pytest.approx(STICK_S * 1e9, abs=5e7)]
+    assert active.change.status in ("learning", "watching")
+    assert active.doubt == ""
+    assert not {"payload_attached", "friction_changed", "sensor_fault", "ambiguous"} & set(told)
 
 
 def test_where_all_stand_nothing_is_said() -> None:

@@ -280,3 +280,16 @@ def test_a_state_with_arrays_of_many_slices_is_read_back(tmp_path: Path) -> None
     np.testing.assert_array_equal(found["large"], values)
     assert isinstance(found["none"], np.ndarray)
     assert found["none"].shape == (0, 4)
+
+
+def test_frames_from_some_time_on_are_forgotten() -> None:
+    window = filled(100)
+    first_ns = frame(60).t_bus_ns
+    window.drop_since(first_ns)
+    assert len(window) == 60
+    window.push(frame(60))  # another at the same time takes its place
+    assert len(window) == 61
+    window.drop_since(0)
+    assert len(window) == 0
+    window.push(frame(0))
+    assert len(window) == 1
