@@ -54,11 +54,8 @@ class EncoderTracking:
         self._kept: deque[tuple[float, Checkpoint, Mapping[str, Any]]] = deque(maxlen=_KEPT)
         self._next_look_s = self._next_keep_s = -np.inf
         self._origin_ns: int | None = None
-
-    @property
-    def stuck(self) -> bool:
-        """Whether any encoder sticks, so that nothing can be learned from a frame."""
-        return bool(self._watch.stuck.any())
+        #: Whether any encoder sticks, so that nothing can be learned from a frame.
+        self.stuck = False
 
     @property
     def names_of_stuck(self) -> list[str]:
@@ -78,6 +75,7 @@ class EncoderTracking:
             self._next_keep_s = t + _KEEP_EVERY_S
             self._kept.append((t, self.estimator.checkpoint(), self._keep()))
         found = self._watch.take(t, q, self.estimator.filtered_torque, self.estimator.standing)
+        self.stuck = bool(self._watch.stuck.any())
         if found.any():
             self._stop(self._watch.stands_since(found))
         elif before and before != self.names_of_stuck:
