@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from service.child_messages import MAX_INFO
 from service.process import process_name
+from service.scheduling import PATH
 from service.wire import pack_map
 
 ProcessState = Literal["starting", "ready", "waiting", "stopped"]
@@ -22,6 +23,7 @@ LAST_DELAY_S = 10.0
 MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
 STEADY_S = 30.0  # so long without a failure, and the delay starts anew
 TELL_NS = 60_000_000_000  # between two lines of the log about what a process says that cannot be read
+MOST_STARVED = 2  # times the limit of silence that are not counted against a process that is given no processor
 
 
 @dataclass
@@ -36,6 +38,7 @@ class Managed:
     started_ns: int = 0
     ready_ns: int = 0
     beat_ns: int = 0
+    beat_starved_ns: int = 0  # `starved_ns` then
     next_start_ns: int = 0
     restarts: int = 0
     failures: int = 0  # without a steady time between
@@ -86,7 +89,25 @@ class Managed:
         """Note that the process can work."""
         self.state = "ready"
         self.promised_ns = None
-        self.ready_ns = self.beat_ns = now_ns
+        self.ready_ns = now_ns
+        self.on_beat(now_ns)
+
+    def on_beat(self, now_ns: int) -> None:
+        """Note a sign of life."""
+        self.beat_ns, self.beat_starved_ns = now_ns, starved_ns(self.pid)
+
+    def hangs(self, now_ns: int, limit_ns: int) -> bool:
+        """Tell whether the process has been silent for longer than `limit_ns`.
+
+        The time in which it would have run, and others had the processors, does not count: to kill it then and to
+        start it again only takes more of them.  Of that time, `MOST_STARVED` limits at most are let pass, and nothing
+        of it for the path of the frames, which is let in before others and may be in charge of a moving arm.
+        """
+        silence_ns = now_ns - self.beat_ns
+        if silence_ns <= limit_ns or self.role in PATH:
+            return silence_ns > limit_ns
+        starved = starved_ns(self.pid) - self.beat_starved_ns
+        return silence_ns - min(starved, MOST_STARVED * limit_ns) > limit_ns
 
     def on_info(self, info: Mapping[str, Any]) -> None:
         """Take what the process says of itself, beside what it has said before.
@@ -146,3 +167,14 @@ class Managed:
             "silent_s": (now_ns - self.beat_ns) * 1e-9 if self.state == "ready" else None,
             "info": self.info,
         }
+
+
+def starved_ns(pid: int) -> int:
+    """Return how long the main thread of a process has waited for a processor, 0 where the kernel does not tell.
+
+    Second figure of Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+    """
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

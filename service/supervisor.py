@@ -261,7 +261,7 @@ class Supervisor:
                 with self._rights.lent() if process.role == "acquisition" else contextlib.nullcontext():
                     process.start(self.runtime.directory, self._epochs.next(), now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
-            elif process.state == "ready" and now_ns - process.beat_ns > limits.hang_s * 1e9:
+            elif process.state == "ready" and process.hangs(now_ns, round(limits.hang_s * 1e9)):
                 why = f"; its last message that could not be read: {process.unreadable_why}"
                 self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable_why else ''}")
             elif process.promised_ns is not None and now_ns > process.promised_ns:
@@ -330,7 +330,7 @@ class Supervisor:
         kind = message["type"]
         now_ns = time.monotonic_ns()
         if kind == "beat":
-            process.beat_ns = now_ns
+            process.on_beat(now_ns)
         elif kind == "ready":
             process.on_ready(now_ns)
             if process.role == "gateway":
