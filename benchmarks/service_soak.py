@@ -5,7 +5,8 @@ python benchmarks/service_soak.py [--seconds 3600] [--seed 1] [--calm] [--arms R
 Two arms, recorded; subscribers to everything, one that is slow and one that stops now and then; a browser that asks for
 health, readiness and metrics, and a page of the dashboard that stays open; jobs one after the other; and, unless it is
 to be calm, faults drawn by the seed (`soak_faults`): processes killed, stopped and hung, a saved state torn, visitors,
-random bytes on every port.
+random bytes on every port.  Each process is killed in one half of the time and lives through the other, so that its
+memory can be told to be flat.
 
 Once a second it is looked at who has lost something, by the sequence numbers that each reader has counted, and who had
 no answer: what no fault explains is a problem.  So is a process that ends though no fault has ended it, and so are
@@ -33,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.soak_clients import PATHS, Client
 from benchmarks.soak_counts import Ledger, Totals, ends
-from benchmarks.soak_faults import Fault, Faults, windows
+from benchmarks.soak_faults import SPARED, Fault, Faults, windows
 from benchmarks.soak_jobs import JobsClient
 from benchmarks.soak_readings import EVERY_S, Readings, draw, not_flat
 from benchmarks.soak_recordings import Recordings
@@ -192,6 +193,7 @@ class _Soak:
             longest_s = duration_s + 1.5 * self._patience_s * (1 + least_faults)
             for elapsed in _ticks(duration_s, longest_s, lambda: too_few() or faults.under_way is not None):
                 found = {p["name"]: p for p in control.request("status", timeout_s=30.0)["processes"]}
+                faults.spared = SPARED[elapsed > duration_s / 2.0]
                 faults.step(found, more=not calm and (elapsed < duration_s or too_few()))
                 self._look(found, faults)
                 jobs.step(elapsed < duration_s - jobs.LAST_S)

@@ -74,10 +74,10 @@ class Arms:
             if arm.reidentify is None or arm.name in self.triggers:
                 continue
             recent = holdings.queue.recent(arm=arm.name, kind="identify", limit=1000)
-            last = [job for job in recent if job.origin != "request"]
-            since_ns = last[0].created_ns if last else self._schedule_began(arm.name, arm.reidentify, holdings, now_ns)
+            last = next((job for job in recent if job.origin != "request"), None)
+            since_ns = last.created_ns if last else self._schedule_began(arm.name, arm.reidentify, holdings, now_ns)
             ago_s = (now_ns - since_ns) * 1e-9
-            self.triggers[arm.name] = Trigger(arm.reidentify, now - max(ago_s, 0.0), fired=bool(last))
+            self.triggers[arm.name] = Trigger(arm.reidentify, now - max(ago_s, 0.0), fired=last is not None)
             for event in holdings.queue.events(arm=arm.name, limit=_HISTORY):
                 self.on_event(event)  # what was reported before a restart is not forgotten
 

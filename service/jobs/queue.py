@@ -6,7 +6,7 @@ Several processes may use one queue; a daemon's is used by its jobs process alon
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,7 +134,7 @@ class Queue:
     def part_seconds(self, id: int) -> list[float]:
         """Return how long the parts of a divided job ran that succeeded [s]."""
         with self.store.read() as tx:
-            return tx.part_seconds(id)
+            return tx.seconds("parent = ? AND state = 'succeeded'", (id,))
 
     def parts(self, id: int) -> list[Job]:
         """Return the parts of a divided job, in order."""
@@ -143,25 +143,32 @@ class Queue:
 
     def recent(
         self, states: Sequence[str] = (), arm: str | None = None, kind: str | None = None, limit: int = 100
-    ) -> list[Job]:
-        """Return the newest jobs that are not parts, newest first."""
+    ) -> Iterator[Job]:
+        """Yield the newest jobs that are not parts, newest first.
+
+        One after the other: with what it came to, a job may be large.  One that is deleted meanwhile is left out.
+        """
         marks = ", ".join("?" * len(states))
         where = "parent IS NULL" + (f" AND state IN ({marks})" if states else "")
         where += (
             " AND (? IS NULL OR json_extract(body, '$.arm') = ?) AND (? IS NULL OR json_extract(body, '$.kind') = ?)"
         )
         with self.store.read() as tx:
-            return tx.jobs(where, (*states, arm, arm, kind, kind), order="id DESC", limit=limit)
+            ids = tx.ids(where, (*states, arm, arm, kind, kind), order="id DESC", limit=limit)
+        for id in ids:
+            with self.store.read() as tx:
+                job = tx.job(id)
+            if job is not None:
+                yield job
 
     def durations(self, kind: str, limit: int = 20) -> list[float]:
         """Return how long the newest jobs of a kind that succeeded ran [s]."""
         with self.store.read() as tx:
-            done = tx.jobs(
+            return tx.seconds(
                 "parent IS NULL AND state = 'succeeded' AND json_extract(body, '$.kind') = ? "
                 "AND json_extract(body, '$.parts') = 0",
                 (kind,), "id DESC", limit,
             )  # fmt: skip
-        return [(job.finished_ns - job.started_ns) * 1e-9 for job in done]
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs there are in each state, parts counted."""

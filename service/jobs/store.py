@@ -142,9 +142,10 @@ class Transaction:
         rows = self._db.execute(f"SELECT body FROM jobs WHERE {where} ORDER BY {order} LIMIT ?", (*values, limit))
         return [read_job(body) for (body,) in rows]
 
-    def ids(self, where: str, values: Sequence[object] = (), order: str = "id") -> list[int]:
+    def ids(self, where: str, values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[int]:
         """Return the numbers of jobs, by a condition on the columns."""
-        return [id for (id,) in self._db.execute(f"SELECT id FROM jobs WHERE {where} ORDER BY {order}", values)]
+        rows = self._db.execute(f"SELECT id FROM jobs WHERE {where} ORDER BY {order} LIMIT ?", (*values, limit))
+        return [id for (id,) in rows]
 
     def states(self, ids: Iterable[int]) -> dict[int, Any]:
         """Return the states of those of the jobs that exist."""
@@ -161,13 +162,13 @@ class Transaction:
         rows = self._db.execute("SELECT state, count(*) FROM jobs WHERE parent = ? GROUP BY state", (parent,))
         return dict(rows.fetchall())
 
-    def part_seconds(self, parent: int) -> list[float]:
-        """Return how long the parts of a job ran that succeeded [s]."""
+    def seconds(self, where: str, values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[float]:
+        """Return how long jobs ran that have ended [s], by a condition on the columns."""
         rows = self._db.execute(
-            "SELECT finished_ns, json_extract(body, '$.started_ns') FROM jobs WHERE parent = ? AND state = 'succeeded'",
-            (parent,),
+            f"SELECT finished_ns - json_extract(body, '$.started_ns') FROM jobs WHERE {where} ORDER BY {order} LIMIT ?",
+            (*values, limit),
         )
-        return [(finished_ns - started_ns) * 1e-9 for finished_ns, started_ns in rows]
+        return [1e-9 * ran_ns for (ran_ns,) in rows]
 
     def counts(self) -> dict[str, int]:
         """Count jobs by state."""

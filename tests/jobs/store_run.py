@@ -128,7 +128,7 @@ def small(folder: Path) -> None:
         except StoreError as error:
             refused += 1
             say("full", error)
-    there = len(queue.recent(limit=10_000))
+    there = len(list(queue.recent(limit=10_000)))
     queue.store.close()
     try:
         Store(folder / "other.db").close()
@@ -136,13 +136,13 @@ def small(folder: Path) -> None:
         say("full", error)
     try:
         queue = Queue(Store(folder / "queue.db"))
-        assert len(queue.recent(limit=10_000)) == there
+        assert len(list(queue.recent(limit=10_000))) == there
         queue.store.close()
     except StoreError as error:
         say("full", error)
     filler.unlink()
     queue = Queue(Store(folder / "queue.db"))
-    assert len(queue.recent(limit=10_000)) == there
+    assert len(list(queue.recent(limit=10_000))) == there
     assert queue.job(first.id) == first
     (last,) = queue.submit(Submission("test", {"text": "x" * 3000}))
     say("room", last.id - there)

@@ -123,7 +123,7 @@ def test_too_many_are_refused_all_or_none(queue: Queue, monkeypatch: pytest.Monk
     queue.submit(Submission("test", {}), Submission("test", {}, parts=[{}, {}]))  # parts count as well
     with pytest.raises(QueueFullError, match="more than 5: cancel some, or wait"):
         queue.submit(Submission("test", {}), Submission("test", {}))
-    assert len(queue.recent()) == 2
+    assert len(list(queue.recent())) == 2
     last = submit(queue)
     with pytest.raises(QueueFullError):
         submit(queue)
@@ -210,7 +210,29 @@ def test_after_names_whole_jobs_that_are_there(queue: Queue) -> None:
         submit(queue, after=(77,))
     with pytest.raises(JobStateError, match="after: job 2 is part 0 of job 1: name that one"):
         submit(queue, after=(2,))
-    assert len(queue.recent()) == 1
+    assert len(list(queue.recent())) == 1
+
+
+def test_recent_jobs_are_read_one_by_one_and_may_go_meanwhile(queue: Queue) -> None:
+    ids = [submit(queue).id for _ in range(4)]
+    recent = queue.recent(limit=3)
+    assert next(recent).id == ids[3]
+    with queue.store.write() as tx:  # nothing is held open between two of them
+        tx.delete_jobs([ids[2]])
+    assert [job.id for job in recent] == [ids[1]]
+
+
+def test_durations_are_of_whole_jobs_of_the_kind_that_succeeded_the_newest(queue: Queue, clock: Clock) -> None:
+    for kind, seconds, ends in (("test", 9, True), ("test", 3, True), ("other", 4, True), ("test", 5, False)):
+        queue.submit(Submission(kind, {}))
+        job = claim(queue)
+        clock.now_ns += seconds * SECOND
+        if ends:
+            queue.finish(job.id, job.token, GOOD)
+        else:
+            queue.fail(job.id, job.token, "no", final=True)
+    assert queue.durations("test") == [3.0, 9.0]
+    assert queue.durations("test", limit=1) == [3.0]
 
 
 # ---------------------------------------------------------------- divided jobs
