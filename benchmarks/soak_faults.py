@@ -133,7 +133,7 @@ class Faults:
             if not self._left:
                 self._left = self._random.sample(KINDS, len(KINDS))
             kind = self._left.pop()
-            if kind != "torn state" or "estimator" not in self.spared:
+            if kind != "torn state" or "estimator" not in self.spared:  # it ends an estimator as well
                 self.done.append(self._ways[kind](processes))
 
     def release(self) -> None:

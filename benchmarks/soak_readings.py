@@ -17,12 +17,13 @@ from rt_core.types import FloatArray
 
 EVERY_S = 5.0
 LIMIT_MB_H = 2.0
-MOST_MB = 10.0  # that a life may end larger than it was when it had settled, however that came
+RESOLUTION_MB = 1.5
 SPARE_FILES = 6  # connections and files that are open just then
 SPARE_THREADS = 2  # pools that are made when they are first needed
 WARM_UP_S = 60.0  # of each process: the window of frames fills, clients connect
-SETTLED_S = 300.0  # of each process, for its heap: every kind of work has been done, a few recordings are written
-TOLD_S = 600.0  # of a life after that, for its memory to say something: a recording of two minutes is a saw's tooth
+LEAST_S = 60.0  # of a life after its warm-up, for its memory to say something
+TOLD_S = 120.0  # of lives after their warm-up, all together, for a slope
+JUDGED_S = 1200.0  # for a slope to be more than a queue that fills and empties
 #: In these queues fill and empty all the time: frames that wait for two subscribers, 8 kB each, bound them.
 QUEUES = ("gateway", "client sleeper", "client slow")
 QUEUES_MB = 450.0
@@ -35,10 +36,11 @@ class Life:
     pid: int
     rows: list[tuple[float, float, int, int, float]] = field(default_factory=list)
 
-    def after(self, seconds: float) -> FloatArray:
-        """Rows that are not of the first `seconds` of this life, (m, 5)."""
+    @property
+    def settled(self) -> FloatArray:
+        """Rows after the warm-up, (m, 5)."""
         rows = np.array(self.rows, dtype=np.float64).reshape(-1, 5)
-        return rows[rows[:, 0] >= rows[0, 0] + seconds] if rows.size else rows
+        return rows[rows[:, 0] >= rows[0, 0] + WARM_UP_S] if rows.size else rows
 
 
 class Readings:
@@ -67,43 +69,39 @@ class Readings:
         return {name: describe(lives) for name, lives in self.lives.items()}
 
 
-def growth(rows: FloatArray) -> tuple[float, float]:
-    """Slope [MB/h] of the memory of a life, rows (m, 5), and by how much [MB] its end is above its beginning.
-
-    Medians of the thirds of the life are compared.  The slope is the lesser of those from the first third to the second
-    and from there to the last: what grows does so in both, a heap that becomes larger once does not, unless in the very
-    middle.
-    """
-    begin_s, end_s = rows[0, 0], rows[-1, 0]
-    third = np.minimum(3.0 * (rows[:, 0] - begin_s) / (end_s - begin_s), 2.0).astype(np.int64)
-    first, second, last = (float(np.median(rows[third == k, 1])) for k in range(3))
-    return 3.0 * 3600.0 * min(second - first, last - second) / (end_s - begin_s), last - first
-
-
 def describe(lives: Sequence[Life]) -> dict[str, Any]:
     """Memory, files, threads and share of a core of a process that may have been restarted.
 
-    The slope of the memory is that of its longest life after `SETTLED_S`, see `growth`; None if no life was long enough
-    to tell.  Files and threads are those after the first warm-up and at the end; None where no life has outlasted its
-    warm-up.
+    The slope of the memory is the median of the slopes between all pairs of readings of the same life (Theil-Sen, which
+    a single step hardly moves), None if the lives are too short to tell.  Files and threads are those after the first
+    warm-up and at the end; None where no life has outlasted its warm-up.
     """
-    longest = max((life.after(SETTLED_S) for life in lives), key=lambda rows: np.ptp(rows[:, 0]) if len(rows) else 0.0)
-    told_s = float(np.ptp(longest[:, 0])) if len(longest) else 0.0
-    slope, grown = growth(longest) if told_s >= TOLD_S else (None, None)
+    slopes: list[FloatArray] = []
+    told_s = 0.0
+    for life in lives:
+        rows = life.settled
+        if len(rows) < 3 or rows[-1, 0] - rows[0, 0] < LEAST_S:
+            continue
+        told_s += rows[-1, 0] - rows[0, 0]
+        first, second = np.triu_indices(len(rows), 1)
+        span_s = rows[second, 0] - rows[first, 0]
+        far = span_s >= LEAST_S / 2.0
+        slopes.append(((rows[second, 1] - rows[first, 1])[far]) / span_s[far])
     every = np.concatenate([np.array(life.rows, dtype=np.float64) for life in lives])
-    settled = [rows for life in lives if len(rows := life.after(WARM_UP_S))]
+    settled = [rows for life in lives if len(rows := life.settled)]
     warm = bool(settled)
     settled = settled or [every]
     spent_s = sum(life.rows[-1][4] - life.rows[0][4] for life in lives)
     lasted_s = sum(life.rows[-1][0] - life.rows[0][0] for life in lives)
+    slope = float(np.median(np.concatenate(slopes))) if told_s >= TOLD_S else None
     return {
         "lives": len(lives),
         "memory_mb": float(settled[0][0, 1]),
         "memory_end_mb": float(settled[-1][-1, 1]),
         "memory_most_mb": float(every[:, 1].max()),
         "told_s": told_s,
-        "slope_mb_h": slope,
-        "growth_mb": grown,
+        "slope_mb_h": None if slope is None else 3600.0 * slope,
+        "growth_mb": None if slope is None else slope * told_s,
         "files": int(settled[0][0, 2]) if warm else None,
         "files_end": int(np.median(settled[-1][-3:, 2])),
         "threads": int(settled[0][0, 3]) if warm else None,
@@ -119,10 +117,8 @@ def not_flat(processes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if name in QUEUES:
             if told["memory_most_mb"] > QUEUES_MB:
                 problems.append(f"{name}: takes {told['memory_most_mb']:.0f} MB")
-        elif told["slope_mb_h"] is not None and told["slope_mb_h"] > LIMIT_MB_H:
+        elif told["told_s"] >= JUDGED_S and told["slope_mb_h"] > LIMIT_MB_H and told["growth_mb"] > RESOLUTION_MB:
             problems.append(f"{name}: memory grows by {told['slope_mb_h']:.1f} MB/h")
-        elif told["growth_mb"] is not None and told["growth_mb"] > MOST_MB:
-            problems.append(f"{name}: memory has grown by {told['growth_mb']:.1f} MB")
         if told["files"] is not None and told["files_end"] > told["files"] + SPARE_FILES:
             problems.append(f"{name}: {told['files_end']} open files, {told['files']} after the warm-up")
         if told["threads"] is not None and told["threads_end"] > told["threads"] + SPARE_THREADS:
