@@ -73,6 +73,8 @@ def main() -> None:
             take(desk, "arm/snake/friction", "friction", "[data-joint] canvas")
             take(desk, "arm/snake/learning", "learning", ".chart canvas", 10.0)
             take(phone, "arm/snake/estimates", "phone", ".chart canvas", 10.0, height=1000)
+            phone.close()
+            desk.page.goto("about:blank")  # drawing takes the processor that jobs, at low priority, want
             done_well(fitted := job("identify", recording="live:40", span="0:0.7"))
             done_well(job("promote", model=f"job:{fitted}", recording="live:10"))
             running = job("identify", recording="live:40", method="pso")
@@ -90,7 +92,6 @@ def main() -> None:
             page.wait_for_timeout(1000.0)
             page.screenshot(path=folder / "dashboard-lost.png")
             desk.close()
-            phone.close()
 
 
 if __name__ == "__main__":

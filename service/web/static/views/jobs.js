@@ -19,7 +19,7 @@ function progress(job) {
   const left = job.left_s ? `${seconds(job.left_s[0])} to ${seconds(job.left_s[1])} left` : "time left unknown";
   return [
     h("progress", { max: 1, value: job.share ?? 0, "aria-label": `job ${job.id}` }),
-    h("small", {}, ` ${Math.round(100 * (job.share ?? 0))} % ${job.doing}, ${left}`),
+    h("small", {}, ` ${Math.round(100 * (job.share ?? 0))} %${job.doing ? ` ${job.doing}` : ""}, ${left}`),
   ];
 }
 
