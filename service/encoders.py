@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rt_core.online import OnlineEstimator
+from rt_core.online.checkpoint import Checkpoint
 from rt_core.online.encoder_watch import EncoderWatch
-from rt_core.online.estimator import Checkpoint
 from rt_core.types import FloatArray
 from service.active import Tell
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from rt_core.model.base import BaseParameters, base_parameters, link_torque
-from rt_core.model.friction import REFERENCE_TEMPERATURE
-from rt_core.model.regressor import regressor
+from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import memory as m
+from rt_core.online.checkpoint import Checkpoint
 from rt_core.online.description import describe
 from rt_core.online.encoder_watch import Standing
 from rt_core.online.evidence import Evidence
 from rt_core.online.filters import filter_bank, low_pass
 from rt_core.online.information import root_of_covariance, triangle_inverse
 from rt_core.online.leak import hold_on, root_of, row_inflation
+from rt_core.online.newest import NewestSample, filtered_torque, newest_sample
 from rt_core.online.pipeline import restart_stream, take_frame
 from rt_core.online.report import EstimateReport
 from rt_core.online.saved_state import STATE_FORMAT, take_saved
@@ -27,23 +27,9 @@ from rt_core.online.standing import standing
 from rt_core.online.start import start_memory
 from rt_core.online.status import BELIEVED, EXCITED_LIMIT, FROZEN_S, STATUS, judge, supported
 from rt_core.online.temperatures import JointTemperatures
-from rt_core.types import BoolArray, FloatArray, IntArray
-
-State = tuple[FloatArray, FloatArray, FloatArray]  # q, dq, ddq
+from rt_core.types import BoolArray, FloatArray
 
 _ROUNDING = 1e-9  # of the largest parameter: as far apart, and two models are the same
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """What an estimate was at some moment; of use to the estimator that made it."""
-
-    floats: FloatArray
-    ints: IntArray
-    validated: FloatArray
-    excited_at: FloatArray
-    seen: FloatArray
-    generation: int
 
 
 class OnlineEstimator:
@@ -443,58 +429,41 @@ class OnlineEstimator:
         newest = self._newest()
         if newest is None:
             return None
-        state, tau, load, warm = newest
         theta = self._memory["theta"] if self._active is None else self._active
-        q, dq, ddq = (x[None] for x in state)
-        predicted = regressor(self.model, self.base.layout, q, dq, ddq, load=load, temperature=warm)[0] @ theta
+        predicted = newest.rows(self.model, self.base) @ theta
         s = self._memory["scalars"]
         t = s[m.ORIGIN] + (self._memory.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
-        return (self._origin_ns or 0) + round(float(t) * 1e9), tau, predicted, tau - predicted
+        return (self._origin_ns or 0) + round(float(t) * 1e9), newest.tau, predicted, newest.tau - predicted
 
-    def _newest(self) -> tuple[State, FloatArray, FloatArray | None, FloatArray | None] | None:
-        """State and torque of the newest filtered sample, and load (1, n) and temperature (1, n) for a regressor."""
-        memory = self._memory
-        if memory.ints[m.SAMPLES] == 0 or self.lacks_temperature.any():
+    def _newest(self) -> NewestSample | None:
+        """Return the newest filtered sample; None until the filters are full, and where a temperature lacks."""
+        if self.lacks_temperature.any():
             return None
-        lane = int(memory.ints[m.LAST_LANE])
-        q, dq, ddq = (memory["state"][k, :, lane].copy() for k in range(3))
-        tau = self.filtered_torque
-        assert tau is not None
-        still = (q[None], dq[None], ddq[None])
-        load = link_torque(self.model, self.base, memory["load_theta"], *still) if self.base.layout.has_load else None
-        warm = memory["state"][4:, :, lane] + REFERENCE_TEMPERATURE if self.has_temperature else None
-        return (q, dq, ddq), tau, load, warm
+        return newest_sample(self._memory, self.model, self.base, self.bank.smooth, warm=self.has_temperature)
 
     @property
     def filtered_torque(self) -> FloatArray | None:
         """Torque (n,) [N*m] of the newest filtered sample; None until the filters are full."""
-        memory = self._memory
-        if memory.ints[m.SAMPLES] == 0:
-            return None
-        at, length = int(memory.ints[m.RING_AT]), self.bank.smooth.size
-        return np.asarray(memory["ring"][self.model.n : 2 * self.model.n, at : at + length] @ self.bank.smooth)
+        return filtered_torque(self._memory, self.model.n, self.bank.smooth)
 
     def standing(self) -> Standing | None:
         """Judge by the estimate the torques of joints that seem to stand; None where `torque` is."""
         newest = self._newest()
         if newest is None:
             return None
-        state, tau, load, warm = newest
         memory = self._memory
         return standing(
-            self.model, self.base, memory["theta"], root_of(memory, len(self.base)), state, tau,
+            self.model, self.base, memory["theta"], root_of(memory, len(self.base)), newest,
             np.sqrt(memory["sigma2"]), np.sqrt(memory["torque2"]),
-            memory["moved"] >= memory["scalars"][m.SETTLE_ROWS], load=load, warmth=warm,
+            memory["moved"] >= memory["scalars"][m.SETTLE_ROWS],
         )  # fmt: skip
 
     # -- state ----------------------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
         """Return what the estimate is now, to go back to."""
-        memory = self._memory
-        return Checkpoint(
-            memory.floats.copy(), memory.ints.copy(), self._validated.copy(), self._excited_at.copy(),
-            self._warmth.seen.copy(), self._generation,
+        return Checkpoint.of(
+            self._memory, self._validated, self._excited_at, self._warmth.seen, self._generation
         )  # fmt: skip
 
     def go_back(self, checkpoint: Checkpoint) -> bool:
@@ -505,11 +474,7 @@ class OnlineEstimator:
         memory = self._memory
         same = checkpoint.generation == self._generation
         if same:
-            counters = memory.ints[m.FRAMES : m.UPDATES].copy()
-            time = memory["scalars"][m.TIME]
-            memory.floats[:], memory.ints[:] = checkpoint.floats, checkpoint.ints
-            memory.ints[m.FRAMES : m.UPDATES] = counters
-            memory["scalars"][m.TIME] = time
+            checkpoint.put_into(memory)
             self._validated, self._excited_at = checkpoint.validated.copy(), checkpoint.excited_at.copy()
             self._warmth.seen[:] = checkpoint.seen
             self._moved = memory["moved"].copy()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.model.base import BaseParameters
-from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online.encoder_watch import Standing
 from rt_core.online.information import triangle_inverse
+from rt_core.online.newest import NewestSample
 from rt_core.types import BoolArray, FloatArray
 
 #: Dry friction of a joint that stands is at most so many times that of one that slides at `_SLOW`.
@@ -24,29 +24,22 @@ def standing(
     base: BaseParameters,
     theta: FloatArray,
     root: FloatArray,
-    state: tuple[FloatArray, FloatArray, FloatArray],
-    tau: FloatArray,
+    newest: NewestSample,
     sigma: FloatArray,
     usual: FloatArray,
     known: BoolArray,
-    *,
-    load: FloatArray | None = None,
-    warmth: FloatArray | None = None,
 ) -> Standing:
-    """Judge torques `tau` (n,) of joints that seem to stand, in the `state` q, dq, ddq, each (n,).
+    """Judge the torques of joints that seem to stand in the `newest` sample.
 
     `theta` (p,) is the estimate and `root` (p, p) the upper triangle `R` with `R'R` its information, `sigma` (n,) the
     noise of its rows and `usual` (n,) the root mean square of the torque; of joints that are not `known` nothing is
-    said.  `load` (1, n) and `warmth` (1, n) [degC] are what `regressor` takes.
+    said.
     """
-    q, dq, ddq = (x[None] for x in state)
-    Y = regressor(model, base.layout, q, dq, ddq, load=load, temperature=warmth)[0]
-    still, slow = np.zeros((1, model.n)), np.full((1, model.n), _SLOW)
+    Y = newest.rows(model, base)
+    still, slow = np.zeros(model.n), np.full(model.n, _SLOW)
     # what depends on the square of speed is the same both ways
-    forth, back = (
-        regressor(model, base.layout, q, v, still, load=load, temperature=warmth)[0] @ theta for v in (slow, -slow)
-    )
+    forth, back = (newest.rows(model, base, v, still) @ theta for v in (slow, -slow))
     std = np.linalg.norm(Y @ triangle_inverse(root), axis=1)
     friction = 0.5 * np.abs(forth - back)
     limit = _STICTION * friction + _SURE * std + _NOISE * sigma + _STRUCTURE * usual
-    return Standing(tau - Y @ theta, np.where(known, limit, np.inf), _NOISE * sigma + 0.1 * _STRUCTURE * usual)
+    return Standing(newest.tau - Y @ theta, np.where(known, limit, np.inf), _NOISE * sigma + 0.1 * _STRUCTURE * usual)

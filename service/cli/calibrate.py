@@ -205,7 +205,7 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
             ]
             print(f"{part + ' [mm]':22s}{found['poses']} poses, mean {', '.join(texts)}")
     for name, value in calibration_facts(m):
-        print(f"{name:22s}{value}")
+        print(f"{name:21s} {value}")
     half = half_interval(m["standard_deviations"]["freedom"])
     known = [p for p in m["parameters"] if p["value"] is not None]
     for p in known:

@@ -134,7 +134,7 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
     for reason in m["reasons"]:
         print(f"  - {reason}")
     for name, value in m["facts"]:
-        print(f"{name:22s}{value}")
+        print(f"{name:21s} {value}")
     print(f"{'weakest':22s}" + ", ".join(f"{w['name']} ({number(w['inflation'], 3)})" for w in m["weakest"]))
     worst = m["worst"]
     print(f"{'narrowest limit':22s}{percent(worst['share'], '.3g')} left to {worst['quantity']} of {worst['where']}")

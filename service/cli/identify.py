@@ -293,7 +293,7 @@ def print_result(report: IdentificationReport) -> None:
     for reason in result.reasons:
         console.print(f"  - {reason}", markup=False)
     for name, value in report.facts():
-        console.print(f"{name:22s}{value}", markup=False)
+        console.print(f"{name:21s} {value}", markup=False)
     table = Table("joint", "verdict", "RMSE", "max", "R", "because", box=None, pad_edge=False)
     for j, row in enumerate(document["joints"]):
         values = (result.metrics.rmse[j], result.metrics.maximum[j], result.metrics.R[j])

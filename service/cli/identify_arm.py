@@ -119,7 +119,7 @@ def print_arm(arm: ElasticArm) -> None:
     for reason in arm.reasons:
         console.print(f"  - {reason}", markup=False)
     for name, value in arm.facts():
-        console.print(f"{name:22s}{value}", markup=False)
+        console.print(f"{name:21s} {value}", markup=False)
     if not arm.accepted:
         return
     table = Table("parameter", "value", "std", "unit", "status", "stands for", box=None, pad_edge=False)

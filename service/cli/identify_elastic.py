@@ -160,7 +160,7 @@ def print_elastic(result: ElasticIdentification, online: OnlineResult | None) ->
     for reason in answer.reasons:
         console.print(f"  - {reason}", markup=False)
     for name, value in elastic_facts(result) + ([] if online is None else online.facts()):
-        console.print(f"{name:22s}{value}", markup=False)
+        console.print(f"{name:21s} {value}", markup=False)
     tables = [("parameter", answer.parameters)]
     if online is not None:
         tables.append(("online", online.last.parameters))

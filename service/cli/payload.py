@@ -84,7 +84,7 @@ def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:
     for reason in result.reasons:
         print(f"  - {reason}")
     for name, value in facts:
-        print(f"{name:22s}{value}")
+        print(f"{name:21s} {value}")
     if not result.present:
         return
     print(f"{'quantity':14s}{'value':>12s}{'95 % from':>12s}{'to':>12s}  {'unit':8s}status")

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         for reason in result.reasons:
             print(f"  - {reason}")
         for name, value in report.facts():
-            print(f"{name:22s}{value}")
+            print(f"{name:21s} {value}")
         print(f"{'joint':16s}{'RMSE':>10s}{'mean abs.':>11s}{'maximum':>10s}{'R':>9s}")
         for j, joint in enumerate(robot.joints):
             values = (metrics.rmse[j], metrics.mae[j], metrics.maximum[j], metrics.R[j])

@@ -37,10 +37,12 @@ def drives(segment: Segments) -> Iterator[SegmentProcess]:
 def bus(drives: SegmentProcess) -> Iterator[Bus]:
     bus = Bus("m0")
     bus.open()
-    bus.scan()
-    assert not bus.wait_state(PREOP, range(2), time.monotonic_ns() + 2_000_000_000)
-    yield bus
-    bus.close()
+    try:
+        bus.scan()
+        assert not bus.wait_state(PREOP, range(2), time.monotonic_ns() + 2_000_000_000)
+        yield bus
+    finally:
+        bus.close()
 
 
 def start(bus: Bus) -> dict[int, tuple[int, int]]:
