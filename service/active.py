@@ -320,7 +320,19 @@ class ActiveModel:
         """Have seen what was `watched` then, and nothing since; nothing changes if another model was active."""
         if watched.get("model") == self._digest:
             self.detector.restore(watched["drift"])
-            self.change.restore(watched["change"])
+            self.change.go_back(watched["change"])
+
+    @property
+    def reported(self) -> list[str]:
+        """What was told of the arm and holds: "drift", "invalid", "sensor", "payload"."""
+        change = self.change.report()
+        holds = {
+            "drift": self.detector.report().state == "drifted",
+            "invalid": self.detector.invalid,
+            "sensor": bool(change["sensor_faults"]),
+            "payload": change["payload"] is not None,
+        }
+        return [what for what, does in holds.items() if does]
 
     def _report(self, changes: tuple[Change, ...]) -> None:
         for change in changes:

@@ -172,6 +172,8 @@ class Managed:
 def starved_ns(pid: int) -> int:
     """Return how long the main thread of a process has waited for a processor, 0 where the kernel does not tell.
 
+    A wait that goes on is counted when it ends, and what other threads wait for, which this one may need, is not.
+
     Second figure of Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
     """
     try:

@@ -132,8 +132,12 @@ class ElasticTracker:
 
     def reset(self) -> None:
         """Forget everything but the file's values."""
-        self._count, self._row_ns = 0, None
+        self.drop()
         self.estimator.reset()
+
+    def drop(self) -> None:
+        """Leave out the frames that have been gathered; the newest row is not known any more."""
+        self._count, self._row_ns = 0, None
 
     def document(self) -> dict[str, Any]:
         """Plain form of what is known now; what is not known is null."""

@@ -88,6 +88,15 @@ class ElasticTracking:
             except (ValueError, TypeError) as error:
                 ignored(tracker.joint, str(error))
 
+    def go_back(self, state: Mapping[str, Any]) -> None:
+        """Be again what `state` has returned; frames that have been gathered are left out."""
+        for tracker in self.trackers:
+            prefix = _prefix(tracker.joint)
+            tracker.drop()
+            tracker.estimator.restore(
+                {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+            )
+
 
 def _prefix(joint: str) -> str:
     return f"elastic {joint} "

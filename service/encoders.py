@@ -16,7 +16,7 @@ from service.active import Tell
 
 #: What else has learned from frames goes back along with the estimate: keep it, and take it again.
 Keep = Callable[[], Mapping[str, Any]]
-TakeAgain = Callable[[Mapping[str, Any], int], None]
+TakeAgain = Callable[[Mapping[str, Any], int], Mapping[str, Any]]
 
 LOOK_S = 0.02
 _KEEP_EVERY_S = 1.0
@@ -35,9 +35,10 @@ class EncoderTracking:
     estimator : OnlineEstimator
     tell : callable
         Takes events.
-    keep, take_again : callable
-        The first returns what else is to go back with the estimate; the second gets that, empty where the estimate has
-        begun from something else meanwhile, and the time since which frames are not to be believed [ns].
+    keep : callable
+        Returns what else is to go back with the estimate.
+    take_again : callable
+        Gets that, and the time since which frames are not to be believed [ns]; returns what is to be told with it.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class EncoderTracking:
         estimator: OnlineEstimator,
         tell: Tell,
         keep: Keep = dict,
-        take_again: TakeAgain = lambda _kept, _since_ns: None,
+        take_again: TakeAgain = lambda _kept, _since_ns: {},
     ) -> None:
         self.estimator, self._tell = estimator, tell
         self._keep, self._take_again = keep, take_again
@@ -70,32 +71,39 @@ class EncoderTracking:
         if t < self._next_look_s:
             return
         self._next_look_s = t + LOOK_S
-        before = self.names_of_stuck
-        if t >= self._next_keep_s and not before:
-            self._next_keep_s = t + _KEEP_EVERY_S
-            self._kept.append((t, self.estimator.checkpoint(), self._keep()))
+        if not self.stuck:
+            self._keep_now(t)
         found = self._watch.take(t, q, self.estimator.filtered_torque, self.estimator.standing)
         self.stuck = bool(self._watch.stuck.any())
         if found.any():
-            self._stop(self._watch.stands_since(found))
-        elif before and before != self.names_of_stuck:
-            self._go_on([name for name in before if name not in self.names_of_stuck])
+            self._stop(t, self._watch.stands_since(found))
+        elif self._watch.back.any():
+            self._go_on([self.names[j] for j in np.flatnonzero(self._watch.back)])
 
-    def _stop(self, since_s: float) -> None:
+    def _keep_now(self, t: float) -> None:
+        """Keep what the estimate is, once a second while nothing speaks against an encoder."""
+        if self._kept and self._kept[-1][1].generation != self.estimator.generation:
+            self._kept.clear()  # it has begun from something else
+        if not self._kept or (t >= self._next_keep_s and not self._watch.doubts):
+            self._next_keep_s = t + _KEEP_EVERY_S
+            self._kept.append((t, self.estimator.checkpoint(), self._keep()))
+
+    def _stop(self, t: float, stands_s: float) -> None:
         joints = self.names_of_stuck
-        good = [kept for kept in self._kept if kept[0] < since_s - _BEFORE_S] or [self._kept[0]]
-        _, checkpoint, others = good[-1]
-        since_ns = (self._origin_ns or 0) + round(1e9 * since_s)
-        self._take_again(others if self.estimator.go_back(checkpoint) else {}, since_ns)
+        good = [kept for kept in self._kept if kept[0] < stands_s - _BEFORE_S] or [self._kept[0]]
+        kept_s, checkpoint, others = good[-1]
+        self.estimator.go_back(checkpoint)
+        origin_ns, from_s = self._origin_ns or 0, max(kept_s, stands_s - _BEFORE_S)
+        more = self._take_again(others, origin_ns + round(1e9 * from_s))
         self._kept.clear()
         text = (
             f"the position of {', '.join(joints)} stays the same, but the torque is not that of a joint that stands: "
             "the encoder sticks, or it holds what is not known; nothing is learned meanwhile"
         )
-        self._tell("encoder_stuck", text, {"joints": joints, "since": 1e-9 * since_ns})
+        since = 1e-9 * origin_ns + stands_s
+        self._tell("encoder_stuck", text, {"joints": joints, "since": since, "back_s": t - from_s, **more})
 
     def _go_on(self, joints: list[str]) -> None:
-        self._next_keep_s = -np.inf
         self._tell("encoder_moves", f"the position of {', '.join(joints)} changes again", {"joints": joints})
 
     def mark_gap(self) -> None:
@@ -104,11 +112,6 @@ class EncoderTracking:
         self._next_look_s = self._next_keep_s = -np.inf
         self._kept.clear()
         self._watch.restart()
-
-    def reset(self) -> None:
-        """Forget what the estimate was."""
-        self._kept.clear()
-        self._next_keep_s = -np.inf
 
     @property
     def doubt(self) -> str:

@@ -90,9 +90,11 @@ class Estimation:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
-        self.encoders = EncoderTracking(self.estimator, self._on_event, lambda: self.active.watched(), self._on_stuck)
+        self.encoders = EncoderTracking(self.estimator, self._on_event, self._watched, self._on_stuck)
         self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.doubt)
-        self.breakaway = BreakawayTracking(self.estimator, lambda: self.active.settled, self._on_event)
+        self.breakaway = BreakawayTracking(
+            self.estimator, lambda: self.active.settled and not self.encoders.stuck, self._on_event
+        )
         self.resumed, saved = self._resume()
         resets = int(self.estimator.report().resets)
         self.active.start(self.arm.model, saved)  # after the state, which brings constants of its own
@@ -288,11 +290,18 @@ class Estimation:
         self.child.event(kind, text, ids, **data)
         self._publish("event", {"event": kind, "text": text, "data": data})
 
-    def _on_stuck(self, watched: Mapping[str, Any], since_ns: int) -> None:
-        """Take back what frames have told since an encoder stuck."""
-        self.active.watch_again(watched)
+    def _watched(self) -> dict[str, Any]:
+        """Return what else frames have told than the estimate, to go back to."""
+        return {"active": self.active.watched(), "elastic": self.elastic.state()}
+
+    def _on_stuck(self, watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
+        """Take back what frames have told since an encoder stuck; returns what was told before and holds."""
+        self.active.watch_again(watched["active"])
+        self.elastic.go_back(watched["elastic"])
         self.window.drop_since(since_ns)
         self._renewed = False
+        self._next_save_ns = 0  # or a restart would bring back what was taken back
+        return {"still": self.active.reported}
 
     def _publish(self, kind: str, body: Mapping[str, Any]) -> None:
         self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
@@ -411,7 +420,6 @@ class Estimation:
         self.estimator.reset()
         self.elastic.reset()
         self.breakaway.reset()
-        self.encoders.reset()
         self._save_now()  # or a restart would bring back what was to be forgotten
         self._next_estimate_ns = self._next_torque_ns = _NEVER
         self.child.log.info("estimator_reset")

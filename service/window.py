@@ -62,6 +62,8 @@ class FrameWindow:
         self._last_ns = 0
         #: Frames between these two are those of the present epoch; frame `k` stands at `k % size`.
         self.begin = self.end = 0
+        #: How often frames were given up that had been there.
+        self.cuts = 0
 
     @property
     def frame_bytes(self) -> int:
@@ -78,10 +80,14 @@ class FrameWindow:
 
     def drop_since(self, t_ns: int) -> None:
         """Forget the frames from `t_ns` on."""
-        while self.end > self.begin and self._time_ns(self.end - 1) >= t_ns:
-            self.end -= 1
-            if self.end > self.begin:
-                self._last_ns = self._time_ns(self.end - 1)
+        oldest = max(self.begin, self.end - self._size)
+        end = self._first_later(t_ns - 1, oldest, self.end)
+        if end == self.end:
+            return
+        self.begin = oldest  # what was before has been overwritten by what is given up
+        self.end = end
+        self.cuts += 1
+        self._last_ns = self._time_ns(end - 1) if end > self.begin else 0
 
     def push(self, frame: JointFrame) -> None:
         """Keep a frame; one that is not later than the one before is left out."""
@@ -140,22 +146,26 @@ class FrameWindow:
 
     def _first_after(self, seconds: float, first: int, end: int) -> int:
         """Return the first of the frames `first` to `end` that is less than `seconds` older than the last of them."""
-        from_ns = self._time_ns(end - 1) - round(seconds * 1e9)
+        return self._first_later(self._time_ns(end - 1) - round(seconds * 1e9), first, end)
+
+    def _first_later(self, t_ns: int, first: int, end: int) -> int:
+        """Return the first of the frames `first` to `end` that is later than `t_ns`; `end` if none is."""
         while first < end:
             middle = (first + end) // 2
-            if self._time_ns(middle) > from_ns:
+            if self._time_ns(middle) > t_ns:
                 end = middle
             else:
                 first = middle + 1
         return first
 
-    def copy(self, frames: range) -> dict[str, NDArray[Any]]:
-        """Copy frames that `ask` returned, also while `push` goes on in another thread.
+    def copy(self, frames: range, cuts: int) -> dict[str, NDArray[Any]]:
+        """Copy frames that `ask` returned after so many `cuts`, also while `push` goes on in another thread.
 
         Raises
         ------
         ControlError
-            Newer frames have come in their place, for copying took longer than the margin.
+            Newer frames have come in their place, for copying took longer than the margin; or frames were given up
+            meanwhile, which may be among them.
         """
         count = len(frames)
         sources = {"stamps": self._stamps.T, "valid": self._valid, **self._rings}
@@ -169,6 +179,8 @@ class FrameWindow:
             done += size
         if self.end - frames.start >= self._size:  # `push` fills a frame's place before it counts it in `end`
             raise ControlError("failed", "frames came faster than they could be set aside; try again")
+        if self.cuts != cuts:
+            raise ControlError("failed", "the newest frames were given up while they were set aside; try again")
         return copies
 
 
@@ -179,10 +191,11 @@ class WindowRequest:
     frames: range
     path: Path
     meta: RecordingMeta
+    cuts: int  # of the window at that time
 
     def write(self, window: FrameWindow) -> dict[str, Any]:
         """Copy and write the frames; returns the answer to the request, which raises `ControlError` otherwise."""
-        copies = window.copy(self.frames)
+        copies = window.copy(self.frames, self.cuts)
         stamps = copies["stamps"]
         channels = {name: copies[name] for name in window.channels}
         state = window_state(
@@ -221,4 +234,4 @@ def request_of(args: Mapping[str, Any], window: FrameWindow, state_dir: Path, me
         raise ControlError("failed", f"path: there is no folder {folder}")
     if exists:
         raise ControlError("failed", f"path: {whole} is there already")
-    return WindowRequest(window.ask(float(seconds)), whole, meta)
+    return WindowRequest(window.ask(float(seconds)), whole, meta, window.cuts)

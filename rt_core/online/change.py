@@ -395,3 +395,9 @@ class ChangeDetector:
         self._load_ns, self._pause = load_ns, pause
         if load_ns >= 0:
             self._carried = self._now()
+
+    def go_back(self, state: Mapping[str, Any]) -> None:
+        """Be again what `state` returned; what was told last stays to be looked up."""
+        told = self._told
+        self.restore(state)
+        self._told = told

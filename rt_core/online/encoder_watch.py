@@ -3,6 +3,9 @@
 The torque of a joint that stands is what the others' motion and gravity ask of it, give or take its dry friction.  One
 whose encoder sticks goes on turning: its torque changes as that of a moving joint, and the model, which takes it to
 stand, does not explain it.  A brake is told from that by a torque that stays the same: its motor does nothing.
+
+Where one encoder sticks, the torques of all joints are judged at a position that the arm does not have.  So a joint
+that was found to stand where it stands is blamed only if no other one is.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ CONFIRM_S = 1.0
 #: What does not speak against it counts for this share of that time: the torque of a joint that turns passes through
 #: what would hold it now and then.
 _FORGIVEN = 0.25
+#: A joint was found to stand after so long in which nothing spoke against it [s].
+PROVEN_S = 1.0
+#: Of such a joint it takes so many times `CONFIRM_S`: that of the encoder which sticks is known by then.
+_PROVEN_CONFIRM = 3.0
 #: An encoder works again when its position has been another for this long [s].
 AGAIN_S = 0.3
 
@@ -61,10 +68,13 @@ class EncoderWatch:
         self._since = np.full(n, np.inf)  # when the position became what it is [s]
         self._torques: deque[tuple[float, FloatArray]] = deque()  # of the last `SWING_S`, with their times
         self._doubted = np.zeros(n)  # how long something has spoken against it [s]
+        self._stood = np.zeros(n)  # how long nothing has, where it stands [s]
         self._away = np.full(n, np.inf)  # since when the position of a stuck one is another [s]
         self._next_ask_s = -np.inf
         #: (n,) encoders that stick.
         self.stuck: BoolArray = np.zeros(n, dtype=np.bool_)
+        #: (n,) of those, which one the last `take` has seen move again; all are watched anew then.
+        self.back: BoolArray = np.zeros(n, dtype=np.bool_)
 
     def restart(self) -> None:
         """Begin with another clock; what sticks sticks."""
@@ -73,30 +83,36 @@ class EncoderWatch:
         self.stuck = stuck
         self._held[stuck] = held[stuck]
 
+    @property
+    def doubts(self) -> bool:
+        """Whether something speaks against an encoder."""
+        return bool(self._doubted.any())
+
     def stands_since(self, joints: BoolArray) -> float:
-        """Return when the first of these took the position that it has [s]."""
-        return float(self._since[joints].min())
+        """Return when the last of these took the position that it has [s]."""
+        return float(self._since[joints].max())
 
     def take(
-        self, t: float, q: FloatArray, tau: FloatArray | None, standing: Callable[[], Standing | None]
+        self, t: float, q: FloatArray, tau: FloatArray | None, standing: Callable[[BoolArray], Standing | None]
     ) -> BoolArray:
         """Look at positions `q` (n,) at `t` [s] and filtered torques `tau` (n,); (n,) which encoders stick as of now.
 
-        `standing` is asked only where a joint may be stuck.  Without `tau` only those that stuck are looked at.
+        `standing` is asked only where a joint may be stuck, with (n,) which joints rest.  Without `tau` only those that
+        stuck are looked at.
         """
         found = np.zeros(q.size, dtype=np.bool_)
+        self.back = found
         if self.stuck.any():
             self._see_again(t, q)
             return found
         other = q != self._held
         if other.any():
             self._held[other], self._since[other] = q[other], t
-            self._doubted[other] = 0.0
+            self._doubted[other] = self._stood[other] = 0.0
         rests = t - self._since >= REST_S + self._delay_s
         moves = t - self._since <= LATELY_S
         if tau is None or not rests.any() or not moves.any():
-            self._doubted[:] = 0.0
-            self._torques.clear()
+            self._torques.clear()  # what has spoken against an encoder stays: its position is the same
             return found
         while self._torques and self._torques[0][0] < t - SWING_S:
             self._torques.popleft()
@@ -104,13 +120,17 @@ class EncoderWatch:
         if t < self._next_ask_s:
             return found
         self._next_ask_s = t + ASK_S
-        said = standing()
+        said = standing(rests)
         if said is None:
             return found
         swing = np.ptp([torque for _, torque in self._torques], axis=0)
         against = rests & (np.abs(said.residual) > said.limit) & (swing > said.noise)
+        proven = self._stood >= PROVEN_S
         self._doubted = np.maximum(self._doubted + np.where(against, ASK_S, -_FORGIVEN * ASK_S), 0.0)
-        found = np.asarray(self._doubted >= CONFIRM_S)
+        self._stood[rests & (self._doubted == 0.0) & np.isfinite(said.limit)] += ASK_S
+        found = (self._doubted >= CONFIRM_S) & ~proven
+        if not found.any():
+            found = self._doubted >= _PROVEN_CONFIRM * CONFIRM_S
         self.stuck = found.copy()
         self._away[:] = np.inf
         return found
@@ -118,6 +138,9 @@ class EncoderWatch:
     def _see_again(self, t: float, q: FloatArray) -> None:
         other = self.stuck & (q != self._held)
         self._away = np.where(other, np.minimum(self._away, t), np.inf)
-        back = t - self._away >= AGAIN_S
-        self.stuck = self.stuck & ~back
-        self._held[back] = np.nan  # begins anew
+        self.back = t - self._away >= AGAIN_S
+        if self.back.any():  # what else seemed to stick was judged beside one that did
+            self.stuck = np.zeros_like(self.stuck)
+            self._doubted[:] = self._stood[:] = 0.0
+            self._torques.clear()
+            self._held[self.back] = np.nan  # begins anew

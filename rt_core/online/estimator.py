@@ -446,19 +446,24 @@ class OnlineEstimator:
         """Torque (n,) [N*m] of the newest filtered sample; None until the filters are full."""
         return filtered_torque(self._memory, self.model.n, self.bank.smooth)
 
-    def standing(self) -> Standing | None:
-        """Judge by the estimate the torques of joints that seem to stand; None where `torque` is."""
+    def standing(self, rests: BoolArray) -> Standing | None:
+        """Judge by the estimate the torques of joints, (n,) of which `rests` seem to stand; None where `torque` is."""
         newest = self._newest()
         if newest is None:
             return None
         memory = self._memory
         return standing(
-            self.model, self.base, memory["theta"], root_of(memory, len(self.base)), newest,
+            self.model, self.base, memory["theta"], root_of(memory, len(self.base)), newest, rests,
             np.sqrt(memory["sigma2"]), np.sqrt(memory["torque2"]),
             memory["moved"] >= memory["scalars"][m.SETTLE_ROWS],
         )  # fmt: skip
 
     # -- state ----------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """How often the estimate has begun from something else; a checkpoint is of use in its own generation."""
+        return self._generation
 
     def checkpoint(self) -> Checkpoint:
         """Return what the estimate is now, to go back to."""

@@ -42,9 +42,8 @@ class NewestSample:
     ) -> FloatArray:
         """Return the base regressor (n, p); with `dq` and `ddq` (n,) as if the joints moved so."""
         moving = (self.dq if dq is None else dq)[None], (self.ddq if ddq is None else ddq)[None]
-        return regressor(
-            model, base.layout, self.q[None], *moving, load=self.load, temperature=self.temperature
-        )[0]  # fmt: skip
+        rows = regressor(model, base.layout, self.q[None], *moving, load=self.load, temperature=self.temperature)
+        return np.asarray(rows[0])
 
 
 def filtered_torque(memory: m.Memory, n: int, smooth: FloatArray) -> FloatArray | None:

@@ -25,17 +25,19 @@ def standing(
     theta: FloatArray,
     root: FloatArray,
     newest: NewestSample,
+    rests: BoolArray,
     sigma: FloatArray,
     usual: FloatArray,
     known: BoolArray,
 ) -> Standing:
-    """Judge the torques of joints that seem to stand in the `newest` sample.
+    """Judge the torques of joints in the `newest` sample, as if those that seem to rest, (n,) `rests`, stood.
 
     `theta` (p,) is the estimate and `root` (p, p) the upper triangle `R` with `R'R` its information, `sigma` (n,) the
     noise of its rows and `usual` (n,) the root mean square of the torque; of joints that are not `known` nothing is
     said.
     """
-    Y = newest.rows(model, base)
+    # a velocity from another sensor than the position may say that they do not
+    Y = newest.rows(model, base, np.where(rests, 0.0, newest.dq), np.where(rests, 0.0, newest.ddq))
     still, slow = np.zeros(model.n), np.full(model.n, _SLOW)
     # what depends on the square of speed is the same both ways
     forth, back = (newest.rows(model, base, v, still) @ theta for v in (slow, -slow))

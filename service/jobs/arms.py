@@ -65,6 +65,8 @@ class Arms:
         self._to_note: list[Event] = []
         self._windows = 0
         self._next_call_off: dict[str, float] = {}
+        self._sensor_ns: dict[str, int] = {}  # when a sensor was told faulty, or that it may be
+        self._spoiled: dict[str, tuple[int, int]] = {}  # jobs of this time are of frames from an encoder that stuck
 
     def open(self, holdings: Holdings) -> None:
         """Begin with a queue that has been opened."""
@@ -199,8 +201,26 @@ class Arms:
         elif event.kind in ("model_adopted", "model_promoted"):
             trigger.clear("drift")
             trigger.release()
+        elif event.kind == "encoder_stuck":
+            self._take_back(trigger, event)
         else:
             _hold(trigger, event)
+            if event.kind in ("sensor_fault", "ambiguous"):
+                self._sensor_ns[event.arm or ""] = event.t_ns
+
+    def _take_back(self, trigger: Trigger, event: Event) -> None:
+        """Take word that the watch of an arm has gone back: what it has reported since was of wrong frames."""
+        arm, still = event.arm or "", event.data.get("still", ())
+        since_ns = event.t_ns - round(1e9 * float(event.data.get("back_s", 0.0)))
+        for what in ("drift", "invalid"):
+            if what not in still:
+                trigger.clear(what)
+        trigger.release("change")
+        if "payload" not in still:
+            trigger.release("payload")
+        if "sensor" not in still and self._sensor_ns.get(arm, 0) >= since_ns:
+            trigger.release("sensor")
+        self._spoiled[arm] = since_ns, event.t_ns
 
     def step(self, holdings: Holdings) -> None:
         """Tell estimators what is to be told, and queue what is due; raises `StoreError`."""
@@ -213,6 +233,8 @@ class Arms:
             if "sensor" in trigger.held and now >= self._next_call_off.get(name, 0.0):
                 self._next_call_off[name] = now + _CALL_OFF_S
                 self._call_off(name, holdings)
+            if (spoiled := self._spoiled.pop(name, None)) is not None:
+                self._call_off(name, holdings, *spoiled)
             why = trigger.due(now)
             if why is None:
                 continue
@@ -225,10 +247,14 @@ class Arms:
             promote = trigger.settings.promote and not (history and history[-1].action == "rolled_back")
             self.reidentify(name, why, promote, holdings, self._queued(name, trigger, holdings))
 
-    def _call_off(self, arm: str, holdings: Holdings) -> None:
-        """Cancel what the daemon has queued by itself: no model of frames from a faulty sensor may become active."""
+    def _call_off(self, arm: str, holdings: Holdings, since_ns: int = 0, until_ns: int | None = None) -> None:
+        """Cancel what the daemon has queued by itself: no model of frames from a faulty sensor may become active.
+
+        Where the times are known [ns since 1970], that which was queued then.
+        """
         for job in holdings.queue.recent(("queued", "running"), arm=arm, limit=1000):
-            if job.origin != "request" and not job.cancel:
+            then = job.created_ns >= since_ns and (until_ns is None or job.created_ns <= until_ns)
+            if then and job.origin != "request" and not job.cancel:
                 holdings.queue.cancel(job.id)
 
     def _at_it(self, arm: str, holdings: Holdings) -> bool:

@@ -54,6 +54,40 @@ def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: se
     assert set(arms.triggers["lab"].held) == held
 
 
+@pytest.mark.parametrize(
+    ("told", "still", "held", "pending"),
+    [
+        ([("drift", {}), ("invalid", {})], [], set(), set()),
+        ([("drift", {}), ("invalid", {})], ["drift"], set(), {"drift"}),
+        ([("change", {})], [], set(), set()),
+        ([("payload_attached", {"payload": PAYLOAD})], [], set(), set()),
+        ([("payload_attached", {"payload": PAYLOAD})], ["payload"], {"payload"}, set()),
+        ([("sensor_fault", {})], [], set(), set()),
+        ([("sensor_fault", {})], ["sensor"], {"sensor"}, set()),
+    ],
+)
+def test_an_encoder_that_sticks_takes_back_what_was_told_since(
+    told: list[tuple[str, dict[str, Any]]], still: list[str], held: set[str], pending: set[str]
+) -> None:
+    arms = Arms(None, None)  # type: ignore[arg-type]
+    arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
+    for kind, data in told:
+        arms.on_event(Event(10_000_000_000, kind, "", "lab", data=data))
+    arms.on_event(Event(11_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": still}))
+    assert set(trigger.held) == held
+    assert set(trigger.pending) == pending
+
+
+def test_but_not_what_was_told_of_a_sensor_before() -> None:
+    """Nobody has said that it is over: an ambiguous change is none that the watch remembers."""
+    arms = Arms(None, None)  # type: ignore[arg-type]
+    arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
+    candidates = [{"cause": "sensor_gain", "explained": 0.9}]
+    arms.on_event(Event(10_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))
+    arms.on_event(Event(60_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": []}))
+    assert set(trigger.held) == {"sensor"}
+
+
 def test_a_schedule_goes_on_over_a_restart(tmp_path: Path) -> None:
     """Also where nothing has been identified by it yet; a schedule that was changed begins anew."""
 
@@ -102,3 +136,22 @@ def test_no_model_comes_of_a_faulty_sensor(tmp_path: Path, arm2: Path, motion: P
         found = await_jobs(process, 6)
         assert [job["id"] for job in found[3:]] == asked
         assert found[3]["state"] == "succeeded"
+
+
+def test_no_model_comes_of_an_encoder_that_stuck(tmp_path: Path, arm2: Path, motion: Path) -> None:
+    """What was queued while it was not known yet is called off, and nothing else."""
+    estimator = Estimator(motion)
+    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
+        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        asked = process.request("reidentify")["ids"]
+        process.event("drift", "fc1 20 % up")
+        while len(jobs(process)) < len(asked) + 3:
+            process.pause(0.05)
+        process.event("encoder_stuck", "the position of joint_1 stays the same", back_s=60.0, still=[])
+        found = await_jobs(process, len(asked) + 3)
+        assert found[-1]["kind"] == "promote"
+        assert found[-1]["state"] == "cancelled"
+        assert [job["state"] for job in found[: len(asked)]].count("cancelled") == 0
+        process.pause(2.5)
+        assert len(jobs(process)) == len(asked) + 3

@@ -85,11 +85,11 @@ def test_frames_go_on_while_a_window_is_written() -> None:
     margin = round(MARGIN_S * RATE)
     for k in range(1200, 1200 + margin - 1):
         window.push(frame(k))
-    copies = window.copy(frames)
+    copies = window.copy(frames, 0)
     np.testing.assert_array_equal(copies["stamps"][:, 2], np.arange(1000, 1200))
     window.push(frame(1200 + margin - 1))
     with pytest.raises(ControlError, match="faster than they could be set aside"):
-        window.copy(frames)
+        window.copy(frames, 0)
 
 
 def test_a_thread_copies_what_another_fills() -> None:
@@ -108,7 +108,7 @@ def test_a_thread_copies_what_another_fills() -> None:
         copied = 0
         for _ in range(200):
             try:
-                copies = window.copy(window.ask(2.0))
+                copies = window.copy(window.ask(2.0), 0)
             except ControlError:
                 continue
             copied += 1
@@ -293,3 +293,35 @@ def test_frames_from_some_time_on_are_forgotten() -> None:
     assert len(window) == 0
     window.push(frame(0))
     assert len(window) == 1
+
+
+@pytest.mark.parametrize("count", [1200, 5003])
+def test_they_are_forgotten_from_a_ring_that_is_full_too(count: int) -> None:
+    window = filled(count)
+    window.drop_since(frame(count - 120).t_bus_ns)
+    assert window.end == count - 120
+    window.push(frame(count))
+    with pytest.raises(ControlError, match=r"only 0\.0 s of frames are there"):
+        window.ask(0.5)
+
+
+def test_of_a_ring_no_more_is_left_than_has_not_been_overwritten() -> None:
+    """It holds 1200 frames, so that of 5003 the last 1150 are given up, and 50 are left."""
+    window = filled(5003)
+    window.drop_since(frame(5003 - 1150).t_bus_ns)
+    assert len(window) == 50
+    copies = window.copy(window.ask(0.5), window.cuts)
+    np.testing.assert_array_equal(copies["stamps"][:, 0], [frame(k).t_bus_ns for k in range(5003 - 1200, 5003 - 1150)])
+
+
+def test_frames_that_are_given_up_while_they_are_copied_are_not_written(state_dir: Path) -> None:
+    window = filled(300)
+    request = request_of({"seconds": 1.5, "path": f"{FOLDER}/c.window"}, window, state_dir, META)
+    window.drop_since(frame(280).t_bus_ns)
+    for k in range(300, 340):
+        window.push(frame(k))
+    with pytest.raises(ControlError, match="given up"):
+        request.write(window)
+    assert not request.path.exists()
+    again = request_of({"seconds": 1.5, "path": f"{FOLDER}/c.window"}, window, state_dir, META)
+    assert again.write(window)["frames"] >= 100
