@@ -317,7 +317,7 @@ def test_of_a_ring_no_more_is_left_than_has_not_been_overwritten() -> None:
 def test_frames_that_are_given_up_while_they_are_copied_are_not_written(state_dir: Path) -> None:
     window = filled(300)
     request = request_of({"seconds": 1.5, "path": f"{FOLDER}/c.window"}, window, state_dir, META)
-    window.drop_since(frame(280).t_bus_ns)
+    window.drop_since(frame(290).t_bus_ns)
     for k in range(300, 340):
         window.push(frame(k))
     with pytest.raises(ControlError, match="given up"):
