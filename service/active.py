@@ -314,7 +314,7 @@ class ActiveModel:
 
     def watched(self) -> dict[str, Any]:
         """Return what the watch for drift and changes has seen, to go back to with `watch_again`."""
-        return {"model": self._digest, "drift": self.detector.state(), "change": self.change.state()}
+        return {"model": self._digest, "drift": self.detector.state(), "change": self.change.checkpoint()}
 
     def watch_again(self, watched: Mapping[str, Any]) -> None:
         """Have seen what was `watched` then, and nothing since; nothing changes if another model was active."""

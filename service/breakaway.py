@@ -138,6 +138,16 @@ class BreakawayTracking:
         self._waiting.clear()
         self.tracker.reset()
 
+    def watched(self) -> dict[str, Any]:
+        """Return what starts have told, to go back to."""
+        return {"now_s": self._now_s, **self.tracker.state(self._now_s)}
+
+    def go_back(self, watched: Mapping[str, Any]) -> None:
+        """Know again what was `watched` by the same clock; starts that wait are not believed."""
+        self._waiting.clear()
+        self.tracker.restore(watched)
+        self.tracker.restart(-watched["now_s"])
+
     def state(self) -> dict[str, Any]:
         """Return what the state file keeps."""
         return {_PREFIX + key: value for key, value in self.tracker.state(self._now_s).items()}

@@ -21,13 +21,14 @@ TakeAgain = Callable[[Mapping[str, Any], int], Mapping[str, Any]]
 LOOK_S = 0.02
 _KEEP_EVERY_S = 1.0
 _KEPT = 10
+_OLDEST_S = 60.0  # of the newest that is kept, where something speaks against an encoder for long
 _BEFORE_S = 0.2  # of the time at which a joint began to stand: its last frames were good
 
 
 class EncoderTracking:
     """Watches the encoders of an arm beside its estimate; see `rt_core.online.encoder_watch`.
 
-    That one sticks is known a second or two later.  What the estimate has learned since is given up: it goes back to
+    That one sticks is known some seconds later.  What the estimate has learned since is given up: it goes back to
     what it was before.
 
     Parameters
@@ -53,7 +54,7 @@ class EncoderTracking:
         self.names = [joint.name for joint in estimator.model.joints]
         self._watch = EncoderWatch(estimator.model.n, estimator.bank.delay / estimator.rate_hz)
         self._kept: deque[tuple[float, Checkpoint, Mapping[str, Any]]] = deque(maxlen=_KEPT)
-        self._next_look_s = self._next_keep_s = -np.inf
+        self._next_look_s = -np.inf
         self._origin_ns: int | None = None
         #: Whether any encoder sticks, so that nothing can be learned from a frame.
         self.stuck = False
@@ -84,9 +85,11 @@ class EncoderTracking:
         """Keep what the estimate is, once a second while nothing speaks against an encoder."""
         if self._kept and self._kept[-1][1].generation != self.estimator.generation:
             self._kept.clear()  # it has begun from something else
-        if not self._kept or (t >= self._next_keep_s and not self._watch.doubts):
-            self._next_keep_s = t + _KEEP_EVERY_S
-            self._kept.append((t, self.estimator.checkpoint(), self._keep()))
+        if self._kept:
+            age_s = t - self._kept[-1][0]
+            if age_s < _KEEP_EVERY_S or (self._watch.doubts and age_s < _OLDEST_S):
+                return
+        self._kept.append((t, self.estimator.checkpoint(), self._keep()))
 
     def _stop(self, t: float, stands_s: float) -> None:
         joints = self.names_of_stuck
@@ -101,7 +104,7 @@ class EncoderTracking:
             "the encoder sticks, or it holds what is not known; nothing is learned meanwhile"
         )
         since = 1e-9 * origin_ns + stands_s
-        self._tell("encoder_stuck", text, {"joints": joints, "since": since, "back_s": t - from_s, **more})
+        self._tell("encoder_stuck", text, {"joints": joints, "since": since, "back_s": t - kept_s, **more})
 
     def _go_on(self, joints: list[str]) -> None:
         self._tell("encoder_moves", f"the position of {', '.join(joints)} changes again", {"joints": joints})
@@ -109,7 +112,7 @@ class EncoderTracking:
     def mark_gap(self) -> None:
         """Begin with another clock."""
         self._origin_ns = None
-        self._next_look_s = self._next_keep_s = -np.inf
+        self._next_look_s = -np.inf
         self._kept.clear()
         self._watch.restart()
 

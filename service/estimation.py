@@ -292,12 +292,17 @@ class Estimation:
 
     def _watched(self) -> dict[str, Any]:
         """Return what else frames have told than the estimate, to go back to."""
-        return {"active": self.active.watched(), "elastic": self.elastic.state()}
+        return {
+            "active": self.active.watched(),
+            "elastic": self.elastic.state(),
+            "breakaway": self.breakaway.watched(),
+        }
 
     def _on_stuck(self, watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
         """Take back what frames have told since an encoder stuck; returns what was told before and holds."""
         self.active.watch_again(watched["active"])
         self.elastic.go_back(watched["elastic"])
+        self.breakaway.go_back(watched["breakaway"])
         self.window.drop_since(since_ns)
         self._renewed = False
         self._next_save_ns = 0  # or a restart would bring back what was taken back

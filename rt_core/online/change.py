@@ -396,8 +396,11 @@ class ChangeDetector:
         if load_ns >= 0:
             self._carried = self._now()
 
-    def go_back(self, state: Mapping[str, Any]) -> None:
-        """Be again what `state` returned; what was told last stays to be looked up."""
-        told = self._told
-        self.restore(state)
-        self._told = told
+    def checkpoint(self) -> dict[str, Any]:
+        """Return what `go_back` takes: the state, and what was told last."""
+        return {**self.state(), "told": self._told}
+
+    def go_back(self, checkpoint: Mapping[str, Any]) -> None:
+        """Be again what it was, but for a change that was being classified."""
+        self.restore(checkpoint)
+        self._told = checkpoint["told"]

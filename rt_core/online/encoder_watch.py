@@ -5,7 +5,7 @@ whose encoder sticks goes on turning: its torque changes as that of a moving joi
 stand, does not explain it.  A brake is told from that by a torque that stays the same: its motor does nothing.
 
 Where one encoder sticks, the torques of all joints are judged at a position that the arm does not have.  So a joint
-that was found to stand where it stands is blamed only if no other one is.
+that was found to stand where it stands is blamed only if no other one is, and of several the one that has stopped last.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ CONFIRM_S = 1.0
 _FORGIVEN = 0.25
 #: A joint was found to stand after so long in which nothing spoke against it [s].
 PROVEN_S = 1.0
-#: Of such a joint it takes so many times `CONFIRM_S`: that of the encoder which sticks is known by then.
+#: Of such a joint it takes so many times `CONFIRM_S`.
 _PROVEN_CONFIRM = 3.0
+#: Joints that have stopped as close together as that have stopped at once [s].
+_TOGETHER_S = 0.1
 #: An encoder works again when its position has been another for this long [s].
 AGAIN_S = 0.3
 
@@ -125,22 +127,36 @@ class EncoderWatch:
             return found
         swing = np.ptp([torque for _, torque in self._torques], axis=0)
         against = rests & (np.abs(said.residual) > said.limit) & (swing > said.noise)
-        proven = self._stood >= PROVEN_S
         self._doubted = np.maximum(self._doubted + np.where(against, ASK_S, -_FORGIVEN * ASK_S), 0.0)
+        proven = self._stood >= PROVEN_S
+        self._stood[against & ~proven] = 0.0
         self._stood[rests & (self._doubted == 0.0) & np.isfinite(said.limit)] += ASK_S
-        found = (self._doubted >= CONFIRM_S) & ~proven
-        if not found.any():
-            found = self._doubted >= _PROVEN_CONFIRM * CONFIRM_S
+        found = self._blamed(t, rests, proven)
         self.stuck = found.copy()
         self._away[:] = np.inf
         return found
+
+    def _blamed(self, t: float, rests: BoolArray, proven: BoolArray) -> BoolArray:
+        """Return (n,) whose encoders stick; none while one that has stopped later may be the cause of all."""
+        enough = np.where(proven, _PROVEN_CONFIRM, 1.0) * CONFIRM_S
+        found = np.asarray(self._doubted >= enough)
+        if not found.any():
+            return found
+        last_s = self._since[found].max()
+        stops = (t - self._since > LATELY_S) & ~rests  # since a moment ago, so that nothing can be said of it yet
+        later = (self._since > last_s + _TOGETHER_S) & (stops | ((self._doubted > 0.0) & ~proven))
+        longest_s = (self._doubted - enough)[found].max()
+        if later.any() and longest_s < CONFIRM_S + REST_S + self._delay_s:
+            return np.zeros_like(found)
+        return np.asarray(found & (self._since >= last_s - _TOGETHER_S))
 
     def _see_again(self, t: float, q: FloatArray) -> None:
         other = self.stuck & (q != self._held)
         self._away = np.where(other, np.minimum(self._away, t), np.inf)
         self.back = t - self._away >= AGAIN_S
         if self.back.any():  # what else seemed to stick was judged beside one that did
+            self._stood[self.stuck] = 0.0
             self.stuck = np.zeros_like(self.stuck)
-            self._doubted[:] = self._stood[:] = 0.0
+            self._doubted[:] = 0.0
             self._torques.clear()
             self._held[self.back] = np.nan  # begins anew

@@ -65,7 +65,8 @@ class Arms:
         self._to_note: list[Event] = []
         self._windows = 0
         self._next_call_off: dict[str, float] = {}
-        self._sensor_ns: dict[str, int] = {}  # when a sensor was told faulty, or that it may be
+        self._sensor_ns: dict[str, int] = {}  # when a sensor was told faulty first, or that it may be
+        self._stuck_s: dict[str, float] = {}  # when it was last told that an encoder sticks
         self._spoiled: dict[str, tuple[int, int]] = {}  # jobs of this time are of frames from an encoder that stuck
 
     def open(self, holdings: Holdings) -> None:
@@ -204,22 +205,28 @@ class Arms:
         elif event.kind == "encoder_stuck":
             self._take_back(trigger, event)
         else:
+            before = "sensor" in trigger.held
             _hold(trigger, event)
-            if event.kind in ("sensor_fault", "ambiguous"):
+            if not before and "sensor" in trigger.held:
                 self._sensor_ns[event.arm or ""] = event.t_ns
 
     def _take_back(self, trigger: Trigger, event: Event) -> None:
         """Take word that the watch of an arm has gone back: what it has reported since was of wrong frames."""
-        arm, still = event.arm or "", event.data.get("still", ())
+        arm, still, now = event.arm or "", event.data.get("still", ()), time.monotonic()
         since_ns = event.t_ns - round(1e9 * float(event.data.get("back_s", 0.0)))
         for what in ("drift", "invalid"):
-            if what not in still:
+            if what in still:
+                trigger.report(what, now)
+            else:
                 trigger.clear(what)
         trigger.release("change")
-        if "payload" not in still:
-            trigger.release("payload")
-        if "sensor" not in still and self._sensor_ns.get(arm, 0) >= since_ns:
-            trigger.release("sensor")
+        for what, told_since in (("payload", True), ("sensor", self._sensor_ns.get(arm, 0) >= since_ns)):
+            if what in still:
+                trigger.hold(what)
+            elif told_since:
+                trigger.release(what)
+        self._stuck_s[arm] = now
+        since_ns = min(since_ns, self._spoiled.get(arm, (since_ns, 0))[0])
         self._spoiled[arm] = since_ns, event.t_ns
 
     def step(self, holdings: Holdings) -> None:
@@ -233,8 +240,9 @@ class Arms:
             if "sensor" in trigger.held and now >= self._next_call_off.get(name, 0.0):
                 self._next_call_off[name] = now + _CALL_OFF_S
                 self._call_off(name, holdings)
-            if (spoiled := self._spoiled.pop(name, None)) is not None:
+            if (spoiled := self._spoiled.get(name)) is not None:
                 self._call_off(name, holdings, *spoiled)
+                del self._spoiled[name]
             why = trigger.due(now)
             if why is None:
                 continue
@@ -278,8 +286,11 @@ class Arms:
     def reidentify(self, arm: str, origin: str, promote: bool, holdings: Holdings, then: Answer) -> None:
         """Queue what identifies an arm from its last frames, validates and promotes; `then` gets the jobs' numbers."""
         settings = self.config.find(arm).reidentify or ReidentifyConfig()
+        asked_s = time.monotonic()
 
         def window(given: dict[str, str] | None, error: ControlError | None) -> None:
+            if error is None and origin != "request" and self._stuck_s.get(arm, -1.0) >= asked_s:
+                error = ControlError("failed", "an encoder stuck while the frames were set aside")
             if given is None or error is not None:
                 then(None, error)
                 return

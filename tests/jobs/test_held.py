@@ -64,6 +64,9 @@ def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: se
         ([("payload_attached", {"payload": PAYLOAD})], ["payload"], {"payload"}, set()),
         ([("sensor_fault", {})], [], set(), set()),
         ([("sensor_fault", {})], ["sensor"], {"sensor"}, set()),
+        ([("payload_attached", {"payload": PAYLOAD}), ("payload_released", {})], ["payload"], {"payload"}, set()),
+        ([("sensor_fault", {}), ("sensor_recovered", {})], ["sensor"], {"sensor"}, set()),
+        ([("invalid", {}), ("valid_again", {})], ["invalid"], set(), {"invalid"}),
     ],
 )
 def test_an_encoder_that_sticks_takes_back_what_was_told_since(
@@ -84,6 +87,7 @@ def test_but_not_what_was_told_of_a_sensor_before() -> None:
     arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
     candidates = [{"cause": "sensor_gain", "explained": 0.9}]
     arms.on_event(Event(10_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))
+    arms.on_event(Event(59_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))  # of wrong frames
     arms.on_event(Event(60_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": []}))
     assert set(trigger.held) == {"sensor"}
 

@@ -21,7 +21,7 @@ def always(_t: float) -> bool:
 
 @dataclass
 class Scene:
-    """Three joints; 0 moves, 1 sticks from 2 s on, 2 rests all the time unless its position is changed.
+    """Three joints; 0 moves, 1 sticks from 2 s on, 2 rests from `stops_s` on.
 
     Attributes
     ----------
@@ -36,20 +36,21 @@ class Scene:
     blames: Callable[[float], tuple[int, ...]]
     moves: Callable[[float], bool] = always
     filled: Callable[[float], bool] = always
+    stops_s: float = -1.0
     watch: EncoderWatch = field(default_factory=lambda: EncoderWatch(3))
     told: list[tuple[float, list[int]]] = field(default_factory=list)
     back: list[tuple[float, list[int]]] = field(default_factory=list)
     asked: list[list[bool]] = field(default_factory=list)
     q: FloatArray = field(default_factory=lambda: np.zeros(3))
 
-    def run(self, begin: float, end: float, *, stuck: bool = True, rests: bool = True) -> None:
-        """Let time go on; `stuck` and `rests` hold joint 1 from 2 s on, and joint 2."""
+    def run(self, begin: float, end: float, *, stuck: bool = True) -> None:
+        """Let time go on; unless it is `stuck` joint 1 moves."""
         for t in np.arange(begin, end, LOOK_S).tolist():
             if self.moves(t):
                 self.q[0] = np.sin(t)
             if t < 2.0 or not stuck:
                 self.q[1] = np.cos(t)
-            if not rests:
+            if t < self.stops_s:
                 self.q[2] = np.sin(2.0 * t)
             found = self.watch.take(t, self.q.copy(), self.torque(t), lambda rests, t=t: self.standing(t, rests))
             if found.any():
@@ -92,6 +93,29 @@ def test_a_joint_that_was_found_to_stand_is_not_blamed_beside_one_that_was_not()
     assert [joints for _, joints in scene.told] == [[1]]
 
 
+@pytest.mark.parametrize("stops_s", [0.6, 0.9, 1.2, 1.5, 1.8])
+def test_nor_is_one_that_has_stopped_a_little_before(stops_s: float) -> None:
+    """It rests already, so that what speaks against it does so before anything can be said of the other."""
+    scene = Scene(both, stops_s=stops_s)
+    scene.run(0.0, 6.0)
+    assert [joints for _, joints in scene.told] == [[1]]
+
+
+def test_nor_where_less_speaks_against_the_other() -> None:
+    """Half of the time, and against the joint that rests always."""
+    scene = Scene(lambda t: () if t < 2.0 else (1, 2) if t % 0.8 < 0.4 else (2,))
+    scene.run(0.0, 12.0)
+    assert [joints for _, joints in scene.told] == [[1]]
+
+
+def test_what_was_found_to_stand_is_remembered_when_another_one_sticks_again() -> None:
+    scene = Scene(both)
+    scene.run(0.0, 6.0)
+    scene.run(6.0, 7.0, stuck=False)
+    scene.run(7.0, 11.0)
+    assert [joints for _, joints in scene.told] == [[1], [1]]
+
+
 def test_but_it_is_where_there_is_no_other() -> None:
     """Its encoder failed while the joint stood."""
     scene = Scene(lambda t: (2,) if t > 4.0 else ())
@@ -102,9 +126,8 @@ def test_but_it_is_where_there_is_no_other() -> None:
 
 
 def test_when_one_moves_again_all_are_watched_anew() -> None:
-    scene = Scene(lambda t: (1, 2) if 2.0 < t < 6.0 else ())
-    scene.run(0.0, 2.0, rests=False)
-    scene.run(2.0, 6.0)  # nothing has shown joint 2 to stand, so both are blamed
+    scene = Scene(lambda t: (1, 2) if 2.0 < t < 6.0 else (), stops_s=2.0)
+    scene.run(0.0, 6.0)  # nothing has shown joint 2 to stand, so both are blamed
     assert scene.watch.stuck.tolist() == [False, True, True]
     began = len(scene.told)
     scene.q[2] = 2.0
@@ -117,9 +140,8 @@ def test_when_one_moves_again_all_are_watched_anew() -> None:
 
 
 def test_one_that_really_sticks_is_told_again() -> None:
-    scene = Scene(lambda t: (1, 2) if t < 6.0 else one(t))
-    scene.run(0.0, 2.0, rests=False)
-    scene.run(2.0, 6.0)
+    scene = Scene(lambda t: (1, 2) if t < 6.0 else one(t), stops_s=2.0)
+    scene.run(0.0, 6.0)
     scene.q[2] = 2.0
     scene.run(6.0, 9.0)
     assert scene.told[-1][1] == [1]

@@ -61,6 +61,33 @@ def test_a_change_is_told_once() -> None:
     assert found["lower"] < truth < found["upper"]
 
 
+def test_what_starts_have_told_is_gone_back_to_by_the_same_clock() -> None:
+    model = robot("microgravity").model
+    recording = started("microgravity", changes=True)
+    frames = list(recording.frames())
+    events: list[Any] = []
+    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
+    tracking = BreakawayTracking(estimator, lambda: True, lambda *event: events.append(event))
+    kept: dict[str, Any] = {}
+    before: dict[str, Any] = {}
+    for k, frame in enumerate(frames):
+        assert frame.q is not None
+        assert frame.tau is not None
+        if k == len(frames) // 2:
+            kept, before = tracking.watched(), tracking.document()
+        estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
+        tracking.push(frame, frame.q, frame.tau, masked=False)
+    assert events
+    tracking.go_back(kept)
+    after = tracking.document()
+    for name in tracking.names:
+        own = {"status", "reason", "last_t"}  # it may be stale by now
+        assert after[name]["last_t"] == pytest.approx(before[name]["last_t"])
+        assert {k: v for k, v in after[name].items() if k not in own} == {
+            k: v for k, v in before[name].items() if k not in own
+        }
+
+
 def test_nothing_is_learned_while_the_arm_is_not_what_its_model_says() -> None:
     model = robot("microgravity").model
     tracking, _ = followed(started("microgravity"), model, trusted=False)

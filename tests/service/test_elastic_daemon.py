@@ -11,12 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.elastic_tracking import DROP, dropping
-from drivers.recording import write_recording
+from drivers.recording import read_recording, write_recording
+from drivers.robot_file import load_robot
 from service.client import BodyMessage, Control, Subscriber
 from service.config import ConfigError, parse_config
+from service.elastic_tracking import elastic_tracking
 from tests.elastic.harmonic_drive import TRUTH, measured, one_after_the_other, record
 from tests.elastic.rig import ROBOT, recording_of
 from tests.service.command_line import thetad
@@ -61,6 +64,31 @@ def held(said: dict[str, Any], softer: float) -> None:
         true = TRUTH[name] * (softer if name in ("k1", "k2") else 1.0)
         assert p["lower"] < true < p["upper"], (name, p)
         assert p["upper"] - p["lower"] < 0.5 * true, (name, p)
+
+
+def test_an_estimate_goes_back_to_what_it_was_and_goes_on(rig: Path, tmp_path: Path) -> None:
+    """As where an encoder stuck: the joint's position stays the same for two seconds, and its motor turns."""
+    settings = config(tmp_path, arm(rig, "known.mcap", forgetting=FORGETTING)).arm[0]
+    recording = read_recording(rig / "known.mcap")
+    model = load_robot(str(rig / "rig.toml")).model
+    tracking = elastic_tracking(settings, model, tuple(recording.channels), recording.meta.rate_hz, "")
+    (tracker,) = tracking.trackers
+    frames = list(recording.frames())
+    stick = round(0.6 * len(frames))
+    again = stick + round(2.0 * recording.meta.rate_hz)
+    for frame in frames[:stick]:
+        tracking.push(frame, masked=False)
+    kept, before = tracking.state(), tracker.estimator.theta
+    for frame in frames[stick:again]:
+        tracking.push(replace(frame, q=frames[stick].q), masked=False)
+    assert not np.allclose(tracker.estimator.theta, before, rtol=0.05)
+    tracking.go_back(kept)
+    np.testing.assert_array_equal(tracker.estimator.theta, before)
+    assert tracking.documents()["elbow"]["row_t"] is None
+    for frame in frames[again:]:
+        tracking.push(frame, masked=False)
+    assert tracking.documents()["elbow"]["row_t"] > 1e-9 * frames[again].t_bus_ns
+    assert not np.array_equal(tracker.estimator.theta, before)
 
 
 def test_a_drop_of_stiffness_is_followed_through_a_restart(rig: Path, tmp_path: Path) -> None:

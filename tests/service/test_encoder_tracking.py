@@ -80,7 +80,7 @@ def test_one_that_sticks_is_told_and_nothing_is_learned_from_it() -> None:
     at_s, _, data = arm.told[0]
     assert STICK_S < at_s < STICK_S + SOON_S
     assert data["since"] == pytest.approx(STICK_S, abs=0.05)
-    assert data["back_s"] == pytest.approx(at_s - STICK_S, abs=0.3)
+    assert data["back_s"] == pytest.approx(at_s - STICK_S, abs=1.3)
     report = arm.estimator.report()
     assert set(report.status) <= {"frozen", "unestimated"}
     known = np.array(before.status) == "estimated"
