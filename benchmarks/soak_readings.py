@@ -73,8 +73,8 @@ def describe(lives: Sequence[Life]) -> dict[str, Any]:
     """Memory, files, threads and share of a core of a process that may have been restarted.
 
     The slope of the memory is the median of the slopes between all pairs of readings of the same life (Theil-Sen, which
-    a single step hardly moves but in the middle of a life), None if the lives are too short to tell.  Files and threads are those after the first
-    warm-up and at the end; None where no life has outlasted its warm-up.
+    a single step hardly moves but in the middle of a life), None if the lives are too short to tell.  Files and threads
+    are those after the first warm-up and at the end; None where no life has outlasted its warm-up.
     """
     slopes: list[FloatArray] = []
     told_s = 0.0
