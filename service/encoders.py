@@ -93,7 +93,9 @@ class EncoderTracking:
 
     def _stop(self, t: float, stands_s: float) -> None:
         joints = self.names_of_stuck
-        good = [kept for kept in self._kept if kept[0] < stands_s - _BEFORE_S] or [self._kept[0]]
+        good = [kept for kept in self._kept if kept[0] < stands_s - _BEFORE_S]
+        if not good:  # it has stood for longer: as far back as is kept, but not by minutes
+            good = [kept for kept in self._kept if t - kept[0] <= _OLDEST_S][:1] or [self._kept[-1]]
         kept_s, checkpoint, others = good[-1]
         self.estimator.go_back(checkpoint)
         origin_ns, from_s = self._origin_ns or 0, max(kept_s, stands_s - _BEFORE_S)

@@ -246,6 +246,18 @@ def test_an_estimate_that_began_anew_just_before_goes_back_no_further() -> None:
     assert moved[0] < 10.0
 
 
+def test_of_a_joint_that_has_stood_for_long_it_goes_back_a_minute_at_most() -> None:
+    """While something speaks against an encoder for minutes one state a minute is kept."""
+    arm = Arm()
+    begun = arm.estimator.checkpoint()
+    arm.encoders._kept.extend((t, begun, {}) for t in (100.0, 161.0, 222.0, 283.0))
+    arm.encoders._stop(300.0, 50.0)
+    assert [data["back_s"] for _, _, data in arm.told] == [17.0]
+    arm.encoders._kept.extend((t, begun, {}) for t in (291.0, 292.0, 299.0))
+    arm.encoders._stop(300.0, 50.0)
+    assert arm.told[1][2]["back_s"] == 9.0
+
+
 def test_where_all_stand_nothing_is_said() -> None:
     t, q, tau = motion()
     q = q.copy()
