@@ -74,6 +74,7 @@ class EthercatDriver(OpenedInWith):
         self._wkc_errors = 0
         self._complete = True  # everyone took part in the last cycle
         self._check_due_ns = 0
+        self._looked = False  # at all states, before the last cycle
         self._mailbox_due_ns = 0
         self._mailbox_turn = 0
         self._ends: set[int] = set()  # of the ring, if it is open: slaves with a cable on one side
@@ -305,7 +306,10 @@ class EthercatDriver(OpenedInWith):
         """At most one look at states or a mailbox, or one step of a recovery."""
         if self._exchange.in_a_row:  # nobody there: such calls would wait for long
             return
-        if self._check_due_ns <= at_ns:
+        looked, self._looked = self._looked, False
+        # A working counter that no state explains asks for a look after each cycle: the way back has its turn between.
+        if self._check_due_ns <= at_ns and not (looked and self._repair.positions):
+            self._looked = True
             self._check_due_ns = at_ns + _CHECK_NS
             self._take_statuses(self._bus.al_statuses(), at_ns)
             if self.config.redundant_interface is not None:

@@ -72,6 +72,7 @@ class SlaveRecovery:
         self._timeout_ns = state_timeout_ns
         self._next_sdo = 0
         self._configured = True  # until it is seen below SAFE-OP
+        self._mailbox_works = True  # as far as is known
         self._wanted = 0  # state asked for, 0 if none
         self._asked_ns = now_ns
         self._not_before_ns = now_ns
@@ -114,17 +115,17 @@ class SlaveRecovery:
         if state == SAFEOP and self._configured:
             self._ask(OP, now_ns)
             return Step.TO_OP
-        if state == PREOP and not self._configured:
+        if state == PREOP and not self._configured and self._mailbox_works:
             if self._next_sdo < self._sdos:
                 return Step.CONFIGURE
             self._configured = True
             self._ask(SAFEOP, now_ns)
             return Step.PROCESS_DATA
         if state == INIT:
-            self._configured, self._next_sdo = False, 0
+            self._configured, self._next_sdo, self._mailbox_works = False, 0, True
             self._ask(PREOP, now_ns)
             return Step.MAILBOX
-        # Its configuration is not known to be ours: from the start.
+        # Neither its configuration nor its mailbox is known to be as we left it: from the start.
         self._configured, self._next_sdo = False, 0
         self._ask(INIT, now_ns)
         return Step.TO_INIT
@@ -139,13 +140,15 @@ class SlaveRecovery:
     def failed(self, now_ns: int, dear: bool = False) -> None:
         """Take note that a step did not succeed: wait, longer each time, and begin again.
 
-        `dear` says that it cost the others cycles; then the pauses are such that they lose few.
+        `dear` says that the mailbox did not answer, which cost the others cycles: the pauses are such that they lose
+        few, and the mailbox is set up anew, as what slave and master take for its state may differ.
         """
         self.failures += 1
         pause = min(self.FIRST_PAUSE_NS << min(self.failures - 1, 10), self.LONGEST_PAUSE_NS)
         if dear:
             pause = min(self.FIRST_DEAR_PAUSE_NS << min(self._dear_failures, 10), self.LONGEST_DEAR_PAUSE_NS)
             self._dear_failures += 1
+            self._mailbox_works = False
         self._not_before_ns = now_ns + pause
         if self._wanted == SAFEOP:  # the configuration itself may be what was refused
             self._configured = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +37,7 @@ from tests.service.ethercat_rig import (
 
 pytestmark = pytest.mark.slow
 ALL, NONE = [True] * N, [False] * N
+IMPATIENT_S = 5.0
 
 
 @dataclass
@@ -50,6 +50,7 @@ class Rig:
     config: Config
     began: int = 0  # frames before the test
     said: int = 0  # statuses before the test
+    patience_s: float = DEADLINE_S  # until the drives follow; where they did not for so long, the next tests wait less
 
     @property
     def frames(self) -> list[JointFrame]:
@@ -87,14 +88,19 @@ class Rig:
 
     def settle(self) -> None:
         """Let the drives follow the motion, whatever has stopped it: the machine may have been elsewhere for long."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + self.patience_s
+        self.patience_s = IMPATIENT_S
         self.drives.tell("heal")
+        refused = ""
         while not following(body := self.watch.ask()):
-            assert time.monotonic() < deadline, body
+            assert time.monotonic() < deadline, f"{refused} {body}"  # a text, which is shown whole
             if operational(body) and body["motion"]["state"] == "stopped":
-                with suppress(ControlError):  # a drive that has just dropped out again
+                try:
                     self.control.request("enable")
+                except ControlError as error:  # a drive that has just dropped out again
+                    refused = error.message
             time.sleep(0.05)
+        self.patience_s = DEADLINE_S
 
     def motion(self, count: int) -> None:
         """Wait for so many more frames."""

@@ -132,6 +132,19 @@ def test_a_lost_slave_masks_its_joint_and_comes_back(driver: EthercatDriver, dri
     accounted(driver, driver.read())
 
 
+def test_a_slave_comes_back_while_a_working_counter_is_unexplained(
+    driver: EthercatDriver, drives: SegmentProcess
+) -> None:
+    """Another slave says that it is in OP, but sends no inputs: no state tells whose values are missing."""
+    drives.tell("poke", 1, 0x0600 + 16 + 12, "00")  # its second FMMU, of the inputs, is off
+    seen = until(driver, lambda report: report["wkc_errors"] > 100)
+    assert seen[-1].valid is not None
+    assert not seen[-1].valid.any()
+    drives.tell("al_error", 0, 0x001B)
+    until(driver, lambda report: report["recoveries"] == 1, limit=1000)
+    assert driver.report()["drives"][0]["al_state"] == "OP"
+
+
 def test_slaves_behind_a_cut_are_lost_and_found(driver: EthercatDriver, drives: SegmentProcess) -> None:
     began = time.monotonic_ns()
     drives.tell("cut", 1)

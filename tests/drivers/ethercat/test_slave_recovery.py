@@ -140,9 +140,10 @@ def test_a_failure_that_costs_the_others_cycles_is_seldom_repeated() -> None:
     now, tries = 0, []
     while now < 60_000 * MS:
         if recovery.due(now):
-            step = recovery.step(AlStatus(PREOP if tries else INIT), now)
-            recovery.step(AlStatus(PREOP), now)
-            assert step in (Step.MAILBOX, Step.CONFIGURE)
+            if tries:
+                assert recovery.step(AlStatus(PREOP), now) is Step.TO_INIT
+            assert recovery.step(AlStatus(INIT), now) is Step.MAILBOX
+            assert recovery.step(AlStatus(PREOP), now) is Step.CONFIGURE
             tries.append(now)
             recovery.failed(now, dear=True)
         now += MS
@@ -151,6 +152,21 @@ def test_a_failure_that_costs_the_others_cycles_is_seldom_repeated() -> None:
     assert all(after >= before for before, after in pairwise(pauses))
     assert len(tries) < 12
     assert pauses[-1] <= 20_000 * MS  # but not given up
+
+
+def test_a_mailbox_that_does_not_answer_is_set_up_anew() -> None:
+    recovery = SlaveRecovery(5, 0, TIMEOUT)
+    assert recovery.step(AlStatus(INIT), 0) is Step.MAILBOX
+    assert recovery.step(AlStatus(PREOP), MS) is Step.CONFIGURE
+    recovery.failed(MS, dear=True)
+    assert not recovery.due(2 * MS)
+    later = MS + SlaveRecovery.FIRST_DEAR_PAUSE_NS
+    assert recovery.due(later)
+    assert recovery.step(AlStatus(PREOP), later) is Step.TO_INIT
+    assert recovery.step(AlStatus(INIT), later + MS) is Step.MAILBOX
+    assert recovery.step(AlStatus(PREOP), later + 2 * MS) is Step.CONFIGURE
+    recovery.failed(later + 2 * MS)  # refused, so it does answer
+    assert recovery.step(AlStatus(PREOP), later + 2_000 * MS) is Step.CONFIGURE
 
 
 def test_status_text() -> None:
