@@ -7,14 +7,13 @@ import os
 import random
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import psutil
 
 from benchmarks.soak_clients import Client
 from service.client import Subscriber
@@ -107,7 +106,7 @@ class Faults:
         self.spared: tuple[str, ...] = ()  # roles whose processes are not ended for the time being
         self._left: list[str] = []  # kinds that are still to come in this round
         self._next_s = time.monotonic() + self._wait()
-        self._wake: tuple[float, int] | None = None  # when to continue which process
+        self._sleep: tuple[threading.Timer, int] | None = None  # which process stands, and what lets it go on
         self._gone = 0  # process that has to be replaced by another
 
     def explained(self, reader: str, since_s: float, t_s: float) -> bool:
@@ -122,10 +121,8 @@ class Faults:
     def step(self, processes: Processes, *, more: bool = True) -> None:
         """Look at the present fault, and bring the next about when its time has come and `more` are wanted."""
         now = time.monotonic()
-        if self._wake is not None and now >= self._wake[0]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._wake[1], signal.SIGCONT)
-            self._wake = None
+        if self._sleep is not None and not self._sleep[0].is_alive():
+            self._sleep = None
         fault = self.under_way
         if fault is not None:
             self._look(fault, processes, now)
@@ -138,14 +135,14 @@ class Faults:
 
     def release(self) -> None:
         """Let everything go on that still stands."""
-        if self._wake is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._wake[1], signal.SIGCONT)
-            self._wake = None
+        if self._sleep is not None:
+            self._sleep[0].cancel()
+            _signal(self._sleep[1], signal.SIGCONT)
+            self._sleep = None
 
     def _look(self, fault: Fault, processes: Processes, now: float) -> None:
         replaced = not self._gone or processes.get(fault.target, {}).get("pid") != self._gone
-        if self._wake is None and replaced and _all_ready(processes):
+        if self._sleep is None and replaced and _all_ready(processes):
             fault.until_s = now
             self._gone = 0
             self._next_s = now + self._wait()
@@ -175,8 +172,7 @@ class Faults:
     def _pause(self, processes: Processes) -> Fault:
         """Too short to be taken for a hang, and for anything to be lost: what comes meanwhile waits."""
         name, pid = self._draw(processes, spare=False)
-        _signal(pid, signal.SIGSTOP)
-        self._wake = time.monotonic() + self._random.uniform(0.2, 2.0), pid
+        self._let_stand(pid, self._random.uniform(0.2, 2.0))
         return Fault("pause", name, (), time.monotonic())
 
     def _hang(self, processes: Processes) -> Fault:
@@ -193,6 +189,14 @@ class Faults:
             os.truncate(path, self._random.randrange(path.stat().st_size + 1))
         _signal(self._gone, signal.SIGKILL)
         return Fault("torn state", name, _touched(name, processes), time.monotonic(), pid=self._gone)
+
+    def _let_stand(self, pid: int, for_s: float) -> None:
+        """Stop a process for a while: a turn of the soak's loop may take longer, as when it recovers a recording."""
+        timer = threading.Timer(for_s, _signal, (pid, signal.SIGCONT))
+        timer.daemon = True
+        self._sleep = timer, pid
+        _signal(pid, signal.SIGSTOP)
+        timer.start()
 
     def _visit(self, processes: Processes) -> Fault:  # noqa: ARG002
         lane = self._random.choice(("frames", "estimates"))
@@ -214,8 +218,7 @@ class Faults:
 
     def _let_sleep(self, processes: Processes) -> Fault:  # noqa: ARG002
         client = self._clients["sleeper"]
-        psutil.Process(client.process.pid).suspend()
-        self._wake = time.monotonic() + self._random.uniform(5.0, 15.0), client.process.pid
+        self._let_stand(client.process.pid, self._random.uniform(5.0, 15.0))
         return Fault("sleeping subscriber", client.name, ("sleeper",), time.monotonic(), after_s=DRAIN_S)
 
 

@@ -39,6 +39,7 @@ class Managed:
     ready_ns: int = 0
     beat_ns: int = 0
     beat_starved_ns: int = 0  # `starved_ns` then
+    asked_ns: int = 0  # when it was asked where it stands, since it is silent; 0 if it is not
     next_start_ns: int = 0
     restarts: int = 0
     failures: int = 0  # without a steady time between
@@ -95,6 +96,7 @@ class Managed:
     def on_beat(self, now_ns: int) -> None:
         """Note a sign of life."""
         self.beat_ns, self.beat_starved_ns = now_ns, starved_ns(self.pid)
+        self.asked_ns = 0
 
     def hangs(self, now_ns: int, limit_ns: int) -> bool:
         """Tell whether the process has been silent for longer than `limit_ns`.

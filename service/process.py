@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,7 @@ from service.log import Log, configure, get_log
 from service.passing import may_pass
 from service.plain import shortened
 from service.scheduling import place
-from service.usage import usage
+from service.usage import give_back, usage
 from service.wire import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 
 ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs", "web")
@@ -45,10 +47,14 @@ MODULES = {
 MESSAGES_A_TURN = 16
 BEAT_NS = 250_000_000
 USAGE_NS = 1_000_000_000  # between two looks at what the process uses, which take 50 us each
+GIVE_BACK_NS = 60_000_000_000  # between two times that free memory is given back
 POLL_MS = 100  # longest wait of a child's loop; how soon it notices that it is to stop
 
 #: Frames that a consumer may be behind before any is lost.
 FRAME_QUEUE = 20_000
+
+#: Lets a process write to the log where each of its threads stands; it then goes on.
+WHERE = signal.SIGUSR1
 
 _OWN = ("service.", "sim_backend.", "drivers.", "rt_core.")
 _PR_SET_PDEATHSIG = 1
@@ -130,6 +136,7 @@ class Child:
         self.socket.setsockopt(zmq.LINGER, 500)
         self.socket.connect(self.runtime.supervisor)
         self._next_beat_ns = self._next_usage_ns = 0
+        self._next_give_back_ns = time.monotonic_ns() + GIVE_BACK_NS
         #: Of the request that a handler is at work on; a handler that answers later keeps it.
         self.request_id = 0
         self._asked: dict[int, Answer] = {}
@@ -159,12 +166,18 @@ class Child:
         return now_ns >= self._next_beat_ns
 
     def beat(self, now_ns: int, info: Mapping[str, Any]) -> None:
-        """Send a heartbeat with the process's state and counters, and now and then with what the process uses."""
+        """Send a heartbeat with the process's state and counters, and now and then with what the process uses.
+
+        Once a minute free memory is given back.
+        """
         self._next_beat_ns = now_ns + BEAT_NS
         told = dict(info)
         if now_ns >= self._next_usage_ns:
             self._next_usage_ns = now_ns + USAGE_NS
             told["usage"] = usage()
+        if now_ns >= self._next_give_back_ns and self.role != "acquisition":  # which must not miss a cycle
+            self._next_give_back_ns = now_ns + GIVE_BACK_NS
+            give_back()
         self._send({"type": "beat", "info": told})
 
     def serve(self, handlers: Mapping[str, Handler], on_told: Callable[[dict[str, Any]], None] | None = None) -> None:
@@ -266,6 +279,15 @@ def resident_mb(pid: int) -> float:
         return 0.0
 
 
+def kernel_state(pid: int) -> str:
+    """Return what the kernel says that a process does, such as "sleeping" or "disk sleep"; empty if it has gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return next((line.partition("(")[2].rstrip(")") for line in status.splitlines() if line.startswith("State:")), "")
+
+
 def is_own(error: Exception) -> bool:
     """Tell whether an error's class is the project's own, and its message thus made for users."""
     return f"{type(error).__module__}.".startswith(_OWN)
@@ -296,6 +318,7 @@ def run_child() -> None:
     arguments = parser.parse_args()
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
+    faulthandler.register(WHERE)
     place(arguments.role)  # before there are threads, which inherit it
     child = Child(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
     code = 0

@@ -31,7 +31,7 @@ from service.control_socket import ControlSocket
 from service.directories import StateLock, make_runtime
 from service.epochs import Epochs
 from service.log import configure, get_log
-from service.process import readable, resident_mb
+from service.process import WHERE, kernel_state, readable, resident_mb
 from service.reachability import check_reachable
 from service.rights import Rights, capability_names
 from service.routing import Routing
@@ -41,6 +41,7 @@ from service.wire import MAX_REPLY, WireError, pack_map
 
 POLL_MS = 100
 LAST_WORDS_S = 0.5
+ASKED_NS = 200_000_000  # for a process that hangs to write where it stands
 MEMORY_NS = 500_000_000  # between two looks at the memory
 STATUS_NS = 500_000_000  # between two messages to the web process, which answers for the daemon by them
 #: Who stops after whom, and how long each may take [s].  An arm has to come to rest first, and its drives then.
@@ -262,8 +263,7 @@ class Supervisor:
                     process.start(self.runtime.directory, self._epochs.next(), now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and process.hangs(now_ns, round(limits.hang_s * 1e9)):
-                why = f"; its last message that could not be read: {process.unreadable_why}"
-                self._kill(process, f"silent for more than {limits.hang_s:g} s{why if process.unreadable_why else ''}")
+                self._on_silence(process, now_ns)
             elif process.promised_ns is not None and now_ns > process.promised_ns:
                 process.promised_ns = None
                 self._kill(process, process.otherwise)
@@ -285,6 +285,16 @@ class Supervisor:
         for process in self.processes:
             if process.role in ("gateway", "web") and process.state == "ready" and resident_mb(process.pid) > limit_mb:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
+
+    def _on_silence(self, process: Managed, now_ns: int) -> None:
+        """Let a process that hangs write to the log where it stands, if it still can, and kill it."""
+        if not process.asked_ns:
+            process.asked_ns = now_ns
+            process.send_signal(WHERE)
+        elif now_ns - process.asked_ns >= ASKED_NS:
+            why = f"; its last message that could not be read: {process.unreadable_why}"
+            reason = f"silent for more than {self.config.daemon.hang_s:g} s ({kernel_state(process.pid)})"
+            self._kill(process, reason + (why if process.unreadable_why else ""))
 
     def _kill(self, process: Managed, reason: str) -> None:
         if process.killed:  # on a busy machine its end takes many turns of the loop

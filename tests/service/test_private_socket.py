@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import zmq
 from service.child_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, read_said
 from service.control import VERBS, ControlError, Request, decode_reply, encode_request, encode_result
 from service.process import Child
-from service.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
+from service.supervisor import ASKED_NS, MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
 from service.wire import MAX_REPLY, MAX_TEXT, WireError, pack_map, unpack_map
 from tests.service.daemons import config
 
@@ -312,9 +313,13 @@ def test_a_hang_is_blamed_on_a_message_of_this_run_alone(supervisor: Supervisor,
         if late:
             managed.count_unreadable(0, "it is odder")
         managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+        supervisor._keep_running()  # which asks where it stands
+        assert not managed.words
+        time.sleep(ASKED_NS * 1e-9)
         supervisor._keep_running()
         said = "; its last message that could not be read: it is odder" if late else ""
-        assert managed.words == f"silent for more than {supervisor.config.daemon.hang_s:g} s{said}"
+        silent = f"silent for more than {supervisor.config.daemon.hang_s:g} s"
+        assert re.fullmatch(rf"{silent} \([a-z ]+\){said}", managed.words)
         assert managed.unreadable == 1 + late
     finally:
         managed.send_signal(signal.SIGKILL)

@@ -15,7 +15,9 @@ import pytest
 from drivers.recording import read_recording, recover
 from service.client import Control, EstimateMessage, FrameMessage, Subscriber, TorqueMessage
 from service.launch import DaemonProcess
+from service.process import WHERE
 from tests.service.daemons import (
+    DEADLINE_S,
     await_message,
     await_status,
     config,
@@ -151,12 +153,18 @@ def test_a_process_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
     try:
         with Control(daemon.endpoints["control"]) as control:
             pid = processes(control)["axis/estimator"]["pid"]
+            os.kill(pid, WHERE)  # as it is asked first; here it can answer, and goes on
+            deadline = time.monotonic() + DEADLINE_S
+            while "service/estimation.py" not in log_lines(tmp_path):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert processes(control)["axis/estimator"]["pid"] == pid
             os.kill(pid, signal.SIGSTOP)
             found = await_status(
                 control,
                 lambda found: found["axis/estimator"]["restarts"] == 1 and found["axis/estimator"]["state"] == "ready",
             )
-            assert "silent" in found["axis/estimator"]["last_error"]
+            assert found["axis/estimator"]["last_error"] == "silent for more than 1 s (stopped)"
     finally:
         daemon.stop()
 
