@@ -7,7 +7,6 @@ this socket grow; `limit_memory` opens the socket anew then, which hangs up on a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from service.security.authenticator import Authenticator, protect
 from service.security.files import risk
 from service.security.keys import KeyPair, server_pair
 from service.security.registry import Registry
+from service.usage import give_back
 from service.wire import MAX_REQUEST, WireError
 
 MESSAGES_A_TURN = 64
@@ -182,12 +182,15 @@ class ControlSocket:
         self._next_memory_ns = now_ns + MEMORY_NS
         if resident_mb(os.getpid()) <= self._memory_mb:
             return
+        give_back()  # nobody is hung up on for memory that is free
+        if resident_mb(os.getpid()) <= self._memory_mb:
+            return
         limit_mb = self._daemon.memory_mb
         self.reopened += 1
         self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
         self._socket.close(linger=0)
         self._socket = self._open(REOPEN_S)
-        ctypes.CDLL(None).malloc_trim(0)
+        give_back()
         self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
 
     def describe(self) -> dict[str, Any]:

@@ -81,6 +81,7 @@ class Supervisor:
         if self._rights.withheld:
             self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._rights.withheld))
         self._next_memory_ns = 0
+        self._hang_ns = round(config.daemon.hang_s * 1e9)
         self._stop_reason = ""
         self._failure = ""
         self._again = True
@@ -262,7 +263,7 @@ class Supervisor:
                 with self._rights.lent() if process.role == "acquisition" else contextlib.nullcontext():
                     process.start(self.runtime.directory, self._epochs.next(), now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
-            elif process.state == "ready" and process.hangs(now_ns, round(limits.hang_s * 1e9)):
+            elif process.state == "ready" and process.hangs(now_ns, self._hang_ns):
                 self._on_silence(process, now_ns)
             elif process.promised_ns is not None and now_ns > process.promised_ns:
                 process.promised_ns = None
@@ -289,7 +290,11 @@ class Supervisor:
     def _on_silence(self, process: Managed, now_ns: int) -> None:
         """Let a process that hangs write to the log where it stands, if it still can, and kill it."""
         if not process.asked_ns:
+            self._receive_private()  # where the supervisor itself has stood, beats are waiting
+            if not process.hangs(now_ns, self._hang_ns):
+                return
             process.asked_ns = now_ns
+            self.log.warning("process_silent", name=process.name, pid=process.pid)
             process.send_signal(WHERE)
         elif now_ns - process.asked_ns >= ASKED_NS:
             why = f"; its last message that could not be read: {process.unreadable_why}"

@@ -95,6 +95,7 @@ class SlaveRecovery:
             self._not_before_ns = now_ns + self.FIND_EVERY_NS
             return Step.FIND
         if al.error:
+            self._not_before_ns = now_ns + self.POLL_EVERY_NS
             if self._wanted:  # it refused; tried again after a while
                 self.failed(now_ns)
             return Step.ACKNOWLEDGE

@@ -116,10 +116,14 @@ class Repair:
         if step is Step.TO_INIT:
             return bus.request_state(position, INIT, acknowledge=True)
         if step is Step.MAILBOX:
-            every = self._images[position].sync_managers
-            managers = b"".join(every[:2])
-            return (  # an enabled sync manager would keep its settings: all are cleared first
+            image = self._images[position]
+            every = image.sync_managers
+            managers, no_fmmus = b"".join(every[:2]), bytes(sum(map(len, image.fmmus)))
+            # FMMUs first: on memory that no sync manager guards the slave would count in the working counter, with
+            # values of before.  An enabled sync manager would keep its settings: all are cleared.
+            return (
                 bus.write_register(position, _REG_EEPROM_OWNER, _EEPROM_TO_DRIVE)
+                and (not no_fmmus or bus.write_register(position, _REG_FMMU, no_fmmus))
                 and bus.write_register(position, _REG_SYNC_MANAGER, bytes(_SYNC_MANAGER_BYTES * len(every)))
                 and (not managers or bus.write_register(position, _REG_SYNC_MANAGER, managers))
                 and bus.request_state(position, PREOP)

@@ -23,7 +23,7 @@ import zmq
 
 from service.child_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, read_said
 from service.control import VERBS, ControlError, Request, decode_reply, encode_request, encode_result
-from service.process import Child
+from service.process import WHERE, Child
 from service.supervisor import ASKED_NS, MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
 from service.wire import MAX_REPLY, MAX_TEXT, WireError, pack_map, unpack_map
 from tests.service.daemons import config
@@ -303,7 +303,9 @@ def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, 
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_hang_is_blamed_on_a_message_of_this_run_alone(supervisor: Supervisor, late: bool) -> None:
+def test_a_hang_is_blamed_on_a_message_of_this_run_alone(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
     for process in supervisor.processes:
         process.next_start_ns = sys.maxsize
     managed = next(process for process in supervisor.processes if process.role == "jobs")
@@ -313,14 +315,18 @@ def test_a_hang_is_blamed_on_a_message_of_this_run_alone(supervisor: Supervisor,
         if late:
             managed.count_unreadable(0, "it is odder")
         managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
-        supervisor._keep_running()  # which asks where it stands
-        assert not managed.words
+        sent: list[int] = []
+        monkeypatch.setattr(managed, "send_signal", sent.append)
+        supervisor._keep_running()
+        assert (sent, managed.words) == ([WHERE], "")
         time.sleep(ASKED_NS * 1e-9)
         supervisor._keep_running()
         said = "; its last message that could not be read: it is odder" if late else ""
         silent = f"silent for more than {supervisor.config.daemon.hang_s:g} s"
         assert re.fullmatch(rf"{silent} \([a-z ]+\){said}", managed.words)
+        assert sent == [WHERE, signal.SIGKILL]
         assert managed.unreadable == 1 + late
+        monkeypatch.undo()
     finally:
         managed.send_signal(signal.SIGKILL)
         managed.on_exit(0)

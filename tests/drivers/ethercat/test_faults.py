@@ -145,6 +145,22 @@ def test_a_slave_comes_back_while_a_working_counter_is_unexplained(
     assert driver.report()["drives"][0]["al_state"] == "OP"
 
 
+def test_a_slave_that_is_configured_again_has_no_valid_values_meanwhile(
+    driver: EthercatDriver, drives: SegmentProcess
+) -> None:
+    """In PRE-OP it must not count in the working counter: the memory that its FMMUs point to is not kept any more."""
+    drives.tell("mute", 1, True)  # so that it stays there
+    drives.tell("al_error", 1, 0x0011, 2)
+    seen = run(driver, 1500)
+    masks = [all_valid(frame) for frame in seen]
+    assert not any(masks[masks.index(False) :])
+    assert seen[-1].valid is not None
+    assert seen[-1].valid.tolist() == [True, False, True]
+    drives.tell("mute", 1, False)
+    back(driver)
+    assert all_valid(run(driver, 50)[-1])
+
+
 def test_slaves_behind_a_cut_are_lost_and_found(driver: EthercatDriver, drives: SegmentProcess) -> None:
     began = time.monotonic_ns()
     drives.tell("cut", 1)
