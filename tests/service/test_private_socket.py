@@ -332,6 +332,20 @@ def test_a_hang_is_blamed_on_a_message_of_this_run_alone(
         managed.on_exit(0)
 
 
+def test_who_has_spoken_while_the_supervisor_stood_is_not_silent(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for process in supervisor.processes:
+        process.next_start_ns = sys.maxsize
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+    sent: list[int] = []
+    monkeypatch.setattr(managed, "send_signal", sent.append)
+    monkeypatch.setattr(supervisor, "_receive_private", lambda: managed.on_beat(time.monotonic_ns()))
+    supervisor._keep_running()
+    assert (sent, managed.asked_ns) == ([], 0)
+
+
 def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
     for number in range(MAX_EVENT_KINDS + 50):
         jobs.send(pack_map({"type": "event", "event": f"kind_{number}", "text": "", "data": {}, "ids": {}}))

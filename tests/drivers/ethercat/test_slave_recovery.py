@@ -169,6 +169,13 @@ def test_a_mailbox_that_does_not_answer_is_set_up_anew() -> None:
     assert recovery.step(AlStatus(PREOP), later + 2_000 * MS) is Step.CONFIGURE
 
 
+def test_an_error_that_stays_leaves_others_their_turn() -> None:
+    recovery = SlaveRecovery(0, 0, TIMEOUT)
+    assert recovery.step(AlStatus(SAFEOP, True, 0x1B), 0) is Step.ACKNOWLEDGE
+    assert not recovery.due(MS)
+    assert recovery.due(SlaveRecovery.POLL_EVERY_NS)
+
+
 def test_status_text() -> None:
     assert AlStatus(OP).text(str) == "OP"
     assert AlStatus(SAFEOP, True, 0x1B).text(lambda code: "watchdog") == "SAFE-OP, AL status 0x001B (watchdog)"
