@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -161,6 +162,10 @@ SOAK = re.compile(
 for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+
+# Where a shell runs the tests in the background it has Ctrl-C ignored, by their processes too; some are sent one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the first example may compile a kernel.  In CI the examples are the same on every run.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])

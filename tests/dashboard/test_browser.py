@@ -84,6 +84,38 @@ def view(browser: Browser, daemon: DaemonProcess) -> Iterator[View]:
     assert found.complaints == []
 
 
+def test_whoever_may_only_read_sees_everything_and_can_stop_the_arm(browser: Browser, tmp_path: Path) -> None:
+    """The role `read`, which is the default: what it may not do is disabled and says why, and refused if asked."""
+    recorder = {"enabled": False, "directory": str(tmp_path / "rec")}
+    with start(config(tmp_path, arm(tmp_path, "good", recorder=recorder), http=True, http_port=0), tmp_path) as running:
+        view = View(browser, running.endpoints["http"])
+        try:
+            buttons: dict[str, set[tuple[bool, str]]] = {}
+            for route in ("", "arm/good", "arm/good/bus", "jobs", "models", "recordings", "events"):
+                page = view.open(route)
+                view.until("document.querySelector('main h1') && document.querySelectorAll('main > *').length > 1")
+                if route in ("", "arm/good", "jobs", "recordings"):
+                    page.locator("main button[data-verb]").first.wait_for()
+                for verb, disabled, title in page.evaluate(BUTTONS):
+                    buttons.setdefault(verb, set()).add((disabled, title))
+            refusal = (True, "your role does not allow this (daemon.http_role)")
+            assert buttons.pop("abort") == buttons.pop("disarm") == {(False, "")}
+            assert {"arm", "record", "submit"} <= buttons.keys()
+            assert all(found == {refusal} for found in buttons.values()), buttons
+            assert "connected, read" in view.text("#link")
+            page = view.open("arm/good")
+            with Client(running.endpoints, "good") as client:
+                client.arm()
+                view.until("document.querySelector('main').textContent.includes('movement: armed')")
+                page.get_by_role("button", name="Disarm").click()
+                client.until("disarmed")
+            assert view.complaints == []
+            for action in ({"do": "arm", "arm": "good"}, {"do": "record", "arm": "good", "action": "start"}):
+                assert page.evaluate(ASKED, action) == 403
+        finally:
+            view.close()
+
+
 def test_every_view_opens_and_shows_what_it_is_for(view: View) -> None:
     for route, title in VIEWS.items():
         page = view.open(route)
@@ -263,38 +295,6 @@ def test_no_state_is_told_by_colour_alone(view: View) -> None:
     lines = page.evaluate(chart)
     assert len(lines) > 1
     assert len({style for _, style in lines}) > 1
-
-
-def test_whoever_may_only_read_sees_everything_and_can_stop_the_arm(browser: Browser, tmp_path: Path) -> None:
-    """The role `read`, which is the default: what it may not do is disabled and says why, and refused if asked."""
-    recorder = {"enabled": False, "directory": str(tmp_path / "rec")}
-    with start(config(tmp_path, arm(tmp_path, "good", recorder=recorder), http=True, http_port=0), tmp_path) as running:
-        view = View(browser, running.endpoints["http"])
-        try:
-            buttons: dict[str, set[tuple[bool, str]]] = {}
-            for route in ("", "arm/good", "arm/good/bus", "jobs", "models", "recordings", "events"):
-                page = view.open(route)
-                view.until("document.querySelector('main h1') && document.querySelectorAll('main > *').length > 1")
-                if route in ("", "arm/good", "jobs", "recordings"):
-                    page.locator("main button[data-verb]").first.wait_for()
-                for verb, disabled, title in page.evaluate(BUTTONS):
-                    buttons.setdefault(verb, set()).add((disabled, title))
-            refusal = (True, "your role does not allow this (daemon.http_role)")
-            assert buttons.pop("abort") == buttons.pop("disarm") == {(False, "")}
-            assert {"arm", "record", "submit"} <= buttons.keys()
-            assert all(found == {refusal} for found in buttons.values()), buttons
-            assert "connected, read" in view.text("#link")
-            page = view.open("arm/good")
-            with Client(running.endpoints, "good") as client:
-                client.arm()
-                view.until("document.querySelector('main').textContent.includes('movement: armed')")
-                page.get_by_role("button", name="Disarm").click()
-                client.until("disarmed")
-            assert view.complaints == []
-            for action in ({"do": "arm", "arm": "good"}, {"do": "record", "arm": "good", "action": "start"}):
-                assert page.evaluate(ASKED, action) == 403
-        finally:
-            view.close()
 
 
 def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon: DaemonProcess) -> None:

@@ -24,12 +24,13 @@ def make_recording(path: Path, n: int = 1, rate_hz: float = 1000.0, seconds: flo
     omega = 2.0 * np.pi * rng.uniform(0.4, 1.6, n)
     unit = "m" if n == 1 else "rad"
     meta = RecordingMeta("arm", tuple(f"joint_{i + 1}" for i in range(n)), (unit,) * n, rate_hz)
+    t = np.arange(round(rate_hz * seconds))[:, np.newaxis] / rate_hz
+    noise = 0.01 * rng.normal(size=(t.size, n))
+    q, dq = np.sin(omega * t), omega * np.cos(omega * t)
+    tau = -3.0 * omega**2 * q + 2.0 * dq + np.sign(dq) + 0.5 + noise
     with RecordingWriter(path, meta) as writer:
-        for k in range(round(rate_hz * seconds)):
-            t = k / rate_hz
-            dq = omega * np.cos(omega * t)
-            tau = -3.0 * omega**2 * np.sin(omega * t) + 2.0 * dq + np.sign(dq) + 0.5 + 0.01 * rng.normal(size=n)
-            writer.write(JointFrame(k, round(t * 1e9), 0, q=np.sin(omega * t), tau=tau))
+        for k in range(t.size):
+            writer.write(JointFrame(k, round(t[k, 0] * 1e9), 0, q=q[k], tau=tau[k]))
     return path
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from drivers.frame import JointFrame
 from drivers.robot_file import load_robot
@@ -162,3 +163,20 @@ def stands(frames: list[JointFrame]) -> bool:
     """Whether nothing moves."""
     q = np.array([frame.q for frame in frames])
     return bool(np.abs(np.diff(q, axis=0)).max() < 1e-5)
+
+
+def refused(client: Client, kind: str, verb: str, **args: Any) -> str:
+    with pytest.raises(ControlError) as error:
+        client.ask(verb, **args)
+    assert error.value.type == kind, error.value
+    return str(error.value)
+
+
+def never_again(client: Client) -> None:
+    """Nothing moves the arm by itself, and the old permit is worth nothing."""
+    assert "arm it first" in refused(
+        client, "unavailable", "run_trajectory", permit=client.permit, trajectory=trajectory().as_message()
+    )
+    frames = client.next_frames(200)
+    assert stands(frames[50:])
+    assert not setpoints(frames[50:]).size

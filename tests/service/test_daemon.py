@@ -66,6 +66,87 @@ def estimates(running: tuple[DaemonProcess, Path]) -> str:
     return running[0].endpoints["estimates"]
 
 
+def failure(tmp_path: Path, settings: object) -> str:
+    with pytest.raises(LaunchError) as caught:
+        DaemonProcess(settings, tmp_path / "log").start(240.0)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"robot": "no_such_robot"}, "no_such_robot"),
+        ({"robot": "arm7"}, "7"),
+        ({"driver": {"kind": "replay", "recording": "none.mcap"}}, "none.mcap"),
+        ({"estimator": {"memry_s": 1.0}}, "did you mean 'memory_s'"),
+        ({"driver": {"kind": "replay", "recording": "rec.mcap", "span": "0.9:0.1"}}, "span"),
+    ],
+)
+def test_what_only_a_process_can_notice_stops_the_start(tmp_path: Path, change: dict[str, object], word: str) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap", seconds=0.1)) | change
+    assert word in failure(tmp_path, config(tmp_path, arm, runtime_dir=str(tmp_path / "r")))
+    assert list((tmp_path / "r").iterdir()) == []
+
+
+def test_sigterm_ends_all_in_order(tmp_path: Path) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, recorder={"directory": "recordings"})
+    daemon = start(config(tmp_path, arm, runtime_dir=str(tmp_path / "r")), tmp_path)
+    with Control(daemon.endpoints["control"]) as control:
+        await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
+        children = [psutil.Process(process["pid"]) for process in processes(control).values()]
+    began = time.monotonic()
+    assert daemon.stop() == 0
+    assert time.monotonic() - began < 5.0
+    assert not any(child.is_running() for child in children)
+    assert (tmp_path / "state" / "axis" / "estimator.state").is_file()
+    (path,) = (tmp_path / "recordings").glob("*.mcap")
+    assert read_recording(path).samples > 200
+    assert list((tmp_path / "r").iterdir()) == []
+    assert "process_killed" not in log_lines(tmp_path)
+
+
+def test_a_daemon_ends_when_all_is_played_and_loses_nothing(tmp_path: Path) -> None:
+    source = make_recording(tmp_path / "rec.mcap", seconds=5.0)
+    arms = [
+        replayed(source, name, speed="max", recorder={"directory": f"{name}-recordings"}) for name in ("left", "right")
+    ]
+    daemon = start(config(tmp_path, *arms, exit_at_end=True), tmp_path)
+    try:
+        assert daemon.wait(120.0) == 0
+    finally:
+        daemon.stop()
+    original = read_recording(source)
+    for name in ("left", "right"):
+        (path,) = (tmp_path / f"{name}-recordings").glob("*.mcap")
+        recorded = read_recording(path)
+        np.testing.assert_array_equal(recorded.channels["q"], original.channels["q"])
+        np.testing.assert_array_equal(recorded.t_ns, original.t_ns)
+    drained = [line for line in log_lines(tmp_path).splitlines() if '"drained"' in line]
+    assert len(drained) == 2
+    assert all('"received": 5000, "lost": 0' in line for line in drained)
+
+
+def test_a_held_arm_waits_for_the_request(tmp_path: Path) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap", seconds=0.5), hold=True)
+    daemon = start(config(tmp_path, arm), tmp_path)
+    try:
+        with (
+            Control(daemon.endpoints["control"]) as control,
+            Subscriber(daemon.endpoints["frames"], ["axis/frame", "axis/status"]) as stream,
+        ):
+            status = await_message(stream)
+            assert isinstance(status, BodyMessage)
+            assert status.body["state"] == "held"
+            control.request("start")
+            frame = await_message(stream, lambda message: isinstance(message, FrameMessage))
+            assert frame.envelope.seq == 0
+            await_message(stream, lambda m: isinstance(m, BodyMessage) and m.body.get("state") == "ended")
+            assert stream.counts["axis/frame", "acquisition"].received == 500
+            assert stream.lost == 0
+    finally:
+        daemon.stop()
+
+
 def test_frames_reach_a_subscriber_in_order_and_whole(running: tuple[DaemonProcess, Path]) -> None:
     recording = read_recording(running[1] / "rec.mcap")
     with Subscriber(running[0].endpoints["frames"], ["axis/frame"]) as stream:
@@ -278,71 +359,6 @@ def test_the_examples_print_estimates(estimates: str, example: str) -> None:
 # ---------------------------------------------------------------- start and end
 
 
-def test_sigterm_ends_all_in_order(tmp_path: Path) -> None:
-    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, recorder={"directory": "recordings"})
-    daemon = start(config(tmp_path, arm, runtime_dir=str(tmp_path / "r")), tmp_path)
-    with Control(daemon.endpoints["control"]) as control:
-        await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
-        children = [psutil.Process(process["pid"]) for process in processes(control).values()]
-    began = time.monotonic()
-    assert daemon.stop() == 0
-    assert time.monotonic() - began < 5.0
-    assert not any(child.is_running() for child in children)
-    assert (tmp_path / "state" / "axis" / "estimator.state").is_file()
-    (path,) = (tmp_path / "recordings").glob("*.mcap")
-    assert read_recording(path).samples > 200
-    assert list((tmp_path / "r").iterdir()) == []
-    assert "process_killed" not in log_lines(tmp_path)
-
-
-def test_a_daemon_ends_when_all_is_played_and_loses_nothing(tmp_path: Path) -> None:
-    source = make_recording(tmp_path / "rec.mcap", seconds=5.0)
-    arms = [
-        replayed(source, name, speed="max", recorder={"directory": f"{name}-recordings"}) for name in ("left", "right")
-    ]
-    daemon = start(config(tmp_path, *arms, exit_at_end=True), tmp_path)
-    try:
-        assert daemon.wait(120.0) == 0
-    finally:
-        daemon.stop()
-    original = read_recording(source)
-    for name in ("left", "right"):
-        (path,) = (tmp_path / f"{name}-recordings").glob("*.mcap")
-        recorded = read_recording(path)
-        np.testing.assert_array_equal(recorded.channels["q"], original.channels["q"])
-        np.testing.assert_array_equal(recorded.t_ns, original.t_ns)
-    drained = [line for line in log_lines(tmp_path).splitlines() if '"drained"' in line]
-    assert len(drained) == 2
-    assert all('"received": 5000, "lost": 0' in line for line in drained)
-
-
-def test_a_held_arm_waits_for_the_request(tmp_path: Path) -> None:
-    arm = replayed(make_recording(tmp_path / "rec.mcap", seconds=0.5), hold=True)
-    daemon = start(config(tmp_path, arm), tmp_path)
-    try:
-        with (
-            Control(daemon.endpoints["control"]) as control,
-            Subscriber(daemon.endpoints["frames"], ["axis/frame", "axis/status"]) as stream,
-        ):
-            status = await_message(stream)
-            assert isinstance(status, BodyMessage)
-            assert status.body["state"] == "held"
-            control.request("start")
-            frame = await_message(stream, lambda message: isinstance(message, FrameMessage))
-            assert frame.envelope.seq == 0
-            await_message(stream, lambda m: isinstance(m, BodyMessage) and m.body.get("state") == "ended")
-            assert stream.counts["axis/frame", "acquisition"].received == 500
-            assert stream.lost == 0
-    finally:
-        daemon.stop()
-
-
-def failure(tmp_path: Path, settings: object) -> str:
-    with pytest.raises(LaunchError) as caught:
-        DaemonProcess(settings, tmp_path / "log").start(240.0)  # type: ignore[arg-type]
-    return str(caught.value)
-
-
 def test_a_taken_port_and_a_second_instance_are_refused(
     running: tuple[DaemonProcess, Path], tmp_path: Path, control: Control
 ) -> None:
@@ -356,19 +372,3 @@ def test_a_taken_port_and_a_second_instance_are_refused(
     assert "already running" in message
     assert str(running[0].pid) in message
     assert control.request("ping")["pong"] is True
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"robot": "no_such_robot"}, "no_such_robot"),
-        ({"robot": "arm7"}, "7"),
-        ({"driver": {"kind": "replay", "recording": "none.mcap"}}, "none.mcap"),
-        ({"estimator": {"memry_s": 1.0}}, "did you mean 'memory_s'"),
-        ({"driver": {"kind": "replay", "recording": "rec.mcap", "span": "0.9:0.1"}}, "span"),
-    ],
-)
-def test_what_only_a_process_can_notice_stops_the_start(tmp_path: Path, change: dict[str, object], word: str) -> None:
-    arm = replayed(make_recording(tmp_path / "rec.mcap", seconds=0.1)) | change
-    assert word in failure(tmp_path, config(tmp_path, arm, runtime_dir=str(tmp_path / "r")))
-    assert list((tmp_path / "r").iterdir()) == []

@@ -68,6 +68,18 @@ def events(control: Control, arm: str = "good") -> list[str]:
     return [e["kind"] for e in control.request("events", arm=arm)["events"] if e["kind"].startswith("guiding")]
 
 
+def test_the_end_of_the_daemon_ends_guiding_first(tmp_path: Path) -> None:
+    write_truth(tmp_path)
+    recorder = {"directory": str(tmp_path / "rec")}
+    settings = config(tmp_path, guided_arm(tmp_path, "good", recorder=recorder))
+    with start(settings, tmp_path) as daemon, Guide(daemon.endpoints, "good") as client:
+        await_status(client.control, lambda found: found["good/recorder"]["info"].get("state") == "recording")
+        client.guide()
+    log = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "the daemon stops" in log
+    assert '"guiding_stopped"' in log
+
+
 def test_it_hovers_a_hand_moves_it_and_it_rests(client: Guide) -> None:
     client.frames()
     said = client.guide(for_s=5.0)
@@ -346,15 +358,3 @@ def test_a_configuration_that_cannot_be_is_refused_by_its_path(folder: Path) -> 
     ):
         with pytest.raises(ValueError, match=words):
             config(folder, guided_arm(folder, "good") | table)
-
-
-def test_the_end_of_the_daemon_ends_guiding_first(tmp_path: Path) -> None:
-    write_truth(tmp_path)
-    recorder = {"directory": str(tmp_path / "rec")}
-    settings = config(tmp_path, guided_arm(tmp_path, "good", recorder=recorder))
-    with start(settings, tmp_path) as daemon, Guide(daemon.endpoints, "good") as client:
-        await_status(client.control, lambda found: found["good/recorder"]["info"].get("state") == "recording")
-        client.guide()
-    log = (tmp_path / "log").read_text(encoding="utf-8")
-    assert "the daemon stops" in log
-    assert '"guiding_stopped"' in log

@@ -216,7 +216,6 @@ def test_ctrl_c_leaves_the_job_running(daemon: DaemonProcess, waiting: int, jobs
     process = subprocess.Popen(
         [*command, "--control", daemon.endpoints["control"]],
         env=environment, stdin=slave, stdout=subprocess.PIPE, stderr=slave, start_new_session=True, cwd=ROOT,
-        preexec_fn=_take_interrupts,
     )  # fmt: skip
     os.close(slave)
     seen = _read_until(master, f"job {waiting} identify (axis): queued, waits until ")
@@ -228,11 +227,6 @@ def test_ctrl_c_leaves_the_job_running(daemon: DaemonProcess, waiting: int, jobs
     assert (process.returncode, out) == (130, b"")
     assert "Traceback" not in seen
     assert jobs.job(waiting)["state"] == "queued"
-
-
-def _take_interrupts() -> None:
-    """Let Ctrl-C be noticed also where the tests run in the background, where a shell has it ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _read_until(terminal: int, text: str) -> str:
@@ -338,7 +332,6 @@ def test_events_are_followed(daemon: DaemonProcess, jobs: Jobs, recording: Path)
     process = subprocess.Popen(
         [*command, "--control", daemon.endpoints["control"]],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=_take_interrupts,
     )  # fmt: skip
     assert process.stdout is not None
     try:

@@ -48,6 +48,26 @@ def send_without_end(endpoint: str, kind: str, part: bytes) -> int:
     return sent
 
 
+def test_a_long_recording_goes_on_in_a_new_file_and_lacks_no_frame(tmp_path: Path) -> None:
+    source = make_recording(tmp_path / "rec.mcap", seconds=5.0)
+    arm = replayed(source, speed="max", recorder={"directory": "recordings", "max_minutes": 1.25 / 60.0})
+    daemon = start(config(tmp_path, arm, exit_at_end=True), tmp_path)
+    try:
+        assert daemon.wait(120.0) == 0
+    finally:
+        daemon.stop()
+    parts = [read_recording(path) for path in (tmp_path / "recordings").glob("*.mcap")]
+    parts.sort(key=lambda part: int(part.seq[0]))
+    original = read_recording(source)
+    assert [part.samples for part in parts] == [1250] * 4
+    assert [part.metadata["part"] for part in parts] == ["0", "1", "2", "3"]
+    for name in ("t_ns", "seq"):
+        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(original, name))
+    np.testing.assert_array_equal(np.concatenate([part.channels["q"] for part in parts]), original.channels["q"])
+    closed = re.findall(r'"frames": (\d+), "lost": (\d+), "event": "recording_closed"', log_lines(tmp_path))
+    assert closed == [("1250", "0")] * 4
+
+
 def test_an_endless_subscription_ends_with_the_gateway(running: tuple[DaemonProcess, Path]) -> None:
     """The gateway is started again within its limit, subscribers come back, and nobody else notices."""
     endpoints = running[0].endpoints
@@ -78,23 +98,3 @@ def test_an_endless_request_is_hung_up_on(running: tuple[DaemonProcess, Path]) -
         assert control.request("ping", timeout_s=30.0)["pong"] is True
     assert psutil.Process(running[0].pid).memory_info().rss < LIMIT_MB * 1e6
     assert "control_reopened" in log_lines(running[1])
-
-
-def test_a_long_recording_goes_on_in_a_new_file_and_lacks_no_frame(tmp_path: Path) -> None:
-    source = make_recording(tmp_path / "rec.mcap", seconds=5.0)
-    arm = replayed(source, speed="max", recorder={"directory": "recordings", "max_minutes": 1.25 / 60.0})
-    daemon = start(config(tmp_path, arm, exit_at_end=True), tmp_path)
-    try:
-        assert daemon.wait(120.0) == 0
-    finally:
-        daemon.stop()
-    parts = [read_recording(path) for path in (tmp_path / "recordings").glob("*.mcap")]
-    parts.sort(key=lambda part: int(part.seq[0]))
-    original = read_recording(source)
-    assert [part.samples for part in parts] == [1250] * 4
-    assert [part.metadata["part"] for part in parts] == ["0", "1", "2", "3"]
-    for name in ("t_ns", "seq"):
-        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(original, name))
-    np.testing.assert_array_equal(np.concatenate([part.channels["q"] for part in parts]), original.channels["q"])
-    closed = re.findall(r'"frames": (\d+), "lost": (\d+), "event": "recording_closed"', log_lines(tmp_path))
-    assert closed == [("1250", "0")] * 4

@@ -63,6 +63,72 @@ def kill(control: Control, name: str) -> dict[str, Any]:
     return before
 
 
+def test_a_process_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True)
+    daemon = start(config(tmp_path, arm, hang_s=1.0), tmp_path)
+    try:
+        with Control(daemon.endpoints["control"]) as control:
+            pid = processes(control)["axis/estimator"]["pid"]
+            os.kill(pid, WHERE)  # as it is asked first; here it can answer, and goes on
+            deadline = time.monotonic() + DEADLINE_S
+            while "service/estimation.py" not in log_lines(tmp_path):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert processes(control)["axis/estimator"]["pid"] == pid
+            os.kill(pid, signal.SIGSTOP)
+            found = await_status(
+                control,
+                lambda found: found["axis/estimator"]["restarts"] == 1 and found["axis/estimator"]["state"] == "ready",
+            )
+            assert found["axis/estimator"]["last_error"] == "silent for more than 1 s (stopped)"
+    finally:
+        daemon.stop()
+
+
+def test_what_was_requested_holds_after_a_restart(tmp_path: Path) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, hold=True, recorder={"enabled": False})
+    daemon = start(config(tmp_path, arm), tmp_path)
+    try:
+        with (
+            Control(daemon.endpoints["control"]) as control,
+            Subscriber(daemon.endpoints["estimates"], ["axis/torque"]) as torques,
+        ):
+            control.request("start")
+            control.request("record", action="start")
+            control.request("activate", theta=[0.0] * len(control.request("snapshot")["theta"]))
+            for role in ("acquisition", "recorder", "estimator"):
+                kill(control, f"axis/{role}")
+            await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 100)
+            epoch = processes(control)["axis/estimator"]["info"]["epoch"]
+            await_message(
+                torques,
+                lambda m: isinstance(m, TorqueMessage) and m.envelope.epoch == epoch and not m.predicted.any(),
+            )
+    finally:
+        daemon.stop()
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    """Its processes end in order, and the next daemon starts at once with what they saved."""
+    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, recorder={"directory": "recordings"})
+    settings = config(tmp_path, arm)
+    daemon = start(settings, tmp_path)
+    with Control(daemon.endpoints["control"]) as control:
+        await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
+        children = [psutil.Process(process["pid"]) for process in processes(control).values()]
+    os.kill(daemon.pid, signal.SIGKILL)
+    gone, alive = psutil.wait_procs(children, timeout=5.0)
+    assert not alive
+    assert len(gone) == 5
+    daemon.stop()
+    (path,) = (tmp_path / "recordings").glob("*.mcap")
+    assert read_recording(path).samples > 200
+    began = time.monotonic()
+    with start(settings, tmp_path) as again, Control(again.endpoints["control"]) as control:
+        assert time.monotonic() - began < 60.0
+        assert processes(control)["axis/estimator"]["info"]["resumed"] is True
+
+
 def test_gateway(running: tuple[DaemonProcess, Path], control: Control) -> None:
     """The ports stay the same, subscribers come back by themselves, and count what they missed."""
     endpoints = running[0].endpoints
@@ -145,69 +211,3 @@ def test_recorder(running: tuple[DaemonProcess, Path], control: Control) -> None
     assert (rescued.seq[1:] - rescued.seq[:-1] == 1).all()
     original = read_recording(running[1] / "rec.mcap")
     assert (rescued.channels["q"] == original.channels["q"][rescued.seq]).all()
-
-
-def test_a_process_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
-    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True)
-    daemon = start(config(tmp_path, arm, hang_s=1.0), tmp_path)
-    try:
-        with Control(daemon.endpoints["control"]) as control:
-            pid = processes(control)["axis/estimator"]["pid"]
-            os.kill(pid, WHERE)  # as it is asked first; here it can answer, and goes on
-            deadline = time.monotonic() + DEADLINE_S
-            while "service/estimation.py" not in log_lines(tmp_path):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            assert processes(control)["axis/estimator"]["pid"] == pid
-            os.kill(pid, signal.SIGSTOP)
-            found = await_status(
-                control,
-                lambda found: found["axis/estimator"]["restarts"] == 1 and found["axis/estimator"]["state"] == "ready",
-            )
-            assert found["axis/estimator"]["last_error"] == "silent for more than 1 s (stopped)"
-    finally:
-        daemon.stop()
-
-
-def test_what_was_requested_holds_after_a_restart(tmp_path: Path) -> None:
-    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, hold=True, recorder={"enabled": False})
-    daemon = start(config(tmp_path, arm), tmp_path)
-    try:
-        with (
-            Control(daemon.endpoints["control"]) as control,
-            Subscriber(daemon.endpoints["estimates"], ["axis/torque"]) as torques,
-        ):
-            control.request("start")
-            control.request("record", action="start")
-            control.request("activate", theta=[0.0] * len(control.request("snapshot")["theta"]))
-            for role in ("acquisition", "recorder", "estimator"):
-                kill(control, f"axis/{role}")
-            await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 100)
-            epoch = processes(control)["axis/estimator"]["info"]["epoch"]
-            await_message(
-                torques,
-                lambda m: isinstance(m, TorqueMessage) and m.envelope.epoch == epoch and not m.predicted.any(),
-            )
-    finally:
-        daemon.stop()
-
-
-def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    """Its processes end in order, and the next daemon starts at once with what they saved."""
-    arm = replayed(make_recording(tmp_path / "rec.mcap"), loop=True, recorder={"directory": "recordings"})
-    settings = config(tmp_path, arm)
-    daemon = start(settings, tmp_path)
-    with Control(daemon.endpoints["control"]) as control:
-        await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
-        children = [psutil.Process(process["pid"]) for process in processes(control).values()]
-    os.kill(daemon.pid, signal.SIGKILL)
-    gone, alive = psutil.wait_procs(children, timeout=5.0)
-    assert not alive
-    assert len(gone) == 5
-    daemon.stop()
-    (path,) = (tmp_path / "recordings").glob("*.mcap")
-    assert read_recording(path).samples > 200
-    began = time.monotonic()
-    with start(settings, tmp_path) as again, Control(again.endpoints["control"]) as control:
-        assert time.monotonic() - began < 60.0
-        assert processes(control)["axis/estimator"]["info"]["resumed"] is True

@@ -145,7 +145,6 @@ def test_an_interrupted_command_stops_the_arm(
         with subprocess.Popen(
             [*command, "--periods", "20", "--control", daemon.endpoints["control"]],
             cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         ) as process:  # fmt: skip
             assert process.stderr is not None
             assert any("period 1" in line for line in iter(process.stderr.readline, ""))
