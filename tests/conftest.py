@@ -154,6 +154,7 @@ SOAK = re.compile(
     r"|service/test_payload_command.py::test_intervals_(of_poor_motions_hold|hold)_the_truth"
     r"|service/test_real_replay.py::.*staubli"
     r"|service/test_identify_commands.py::test_wrong_mounting_direction\[.*-space6\]"
+    r"|service/test_identify_commands.py::test_torque_channel_without_signal\[arm7-"
     r"|service/test_real_data_commands.py::test_wrong_mounting_direction\[(staubli_tx40-\+y|kuka_lwr4-ceiling|franka_panda--x)\]"
     r"|service/test_real_data_commands.py::test_torque_channel_without_signal\[noise-"
 )
