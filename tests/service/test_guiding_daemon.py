@@ -26,7 +26,7 @@ from service.model_file import load_model
 from tests.service.command_line import ROOT, thetad
 from tests.service.daemons import await_status, config, start
 from tests.service.guiding_arms import PUSH, Guide, guided_arm, loaded, write_truth
-from tests.service.runs import DEADLINE_S, stands
+from tests.service.runs import DEADLINE_S, refused, stands
 
 pytestmark = pytest.mark.slow
 
@@ -55,13 +55,6 @@ def client(daemon: DaemonProcess) -> Iterator[Guide]:
         yield one
         one.ask("disarm")
         one.until("disarmed")
-
-
-def refused(client: Guide, kind: str, **args: Any) -> str:
-    with pytest.raises(ControlError) as error:
-        client.ask("zero_force", **args)
-    assert error.value.type == kind, error.value
-    return str(error.value)
 
 
 def events(control: Control, arm: str = "good") -> list[str]:
@@ -150,27 +143,27 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
 def test_nonsense_is_refused_and_leaves_the_permit(client: Guide, folder: Path) -> None:
     client.arm()
     for args, words in NONSENSE:
-        assert words in refused(client, "bad_argument", **{"permit": client.permit} | args), args
+        assert words in refused(client, "bad_argument", "zero_force", **{"permit": client.permit} | args), args
     robot = load_model(folder / "truth.yaml").robot.sha256
     for theta in ([1.0], "many", [float("nan")] * 30):
         model = {"theta": theta, "constants": [1.0], "robot": robot, "name": "m"}
-        said = refused(client, "bad_argument", permit=client.permit, model=model)
+        said = refused(client, "bad_argument", "zero_force", permit=client.permit, model=model)
         assert "theta of the model" in said
-    assert "not the permit" in refused(client, "unavailable", permit="0123456789abcdef")
-    assert "arm for longer" in refused(client, "unavailable", permit=client.permit, for_s=500.0)
+    assert "not the permit" in refused(client, "unavailable", "zero_force", permit="0123456789abcdef")
+    assert "arm for longer" in refused(client, "unavailable", "zero_force", permit=client.permit, for_s=500.0)
     assert client.safety()["state"] == "armed"
     assert stands(client.next_frames(100))
 
 
 def test_who_may_not_guide(client: Guide, daemon: DaemonProcess) -> None:
-    assert "arm it first" in refused(client, "unavailable", permit="x")
+    assert "arm it first" in refused(client, "unavailable", "zero_force", permit="x")
     with Guide(daemon.endpoints, "fixed") as fixed:
         fixed.arm()
-        assert "add the table [arm.guiding]" in refused(fixed, "bad_argument", permit=fixed.permit)
+        assert "add the table [arm.guiding]" in refused(fixed, "bad_argument", "zero_force", permit=fixed.permit)
         fixed.ask("disarm")
     with Guide(daemon.endpoints, "bare") as bare:
         bare.arm()
-        said = refused(bare, "unavailable", permit=bare.permit)
+        said = refused(bare, "unavailable", "zero_force", permit=bare.permit)
         assert "no model of arm bare is active" in said
         assert "thetad jobs reidentify" in said
         bare.ask("disarm")
