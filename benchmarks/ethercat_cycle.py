@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from drivers.driver import DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
-from service.realtime import RealtimeConfig, apply_realtime
+from service.realtime import apply_realtime
+from service.realtime_config import RealtimeConfig
 from service.rehearsal import RehearsalError, empty_loop, own_network, simulated_drives
 from sim_backend.ethercat.link import MASTER_END
 

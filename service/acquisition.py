@@ -26,15 +26,18 @@ from drivers.driver import (
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
+from service.arm_robot import load_arm_robot
 from service.config import ArmConfig, BusConfig, ReplayConfig
 from service.control import ControlError
 from service.feed import marker
 from service.loop_statistics import LoopStatistics
 from service.motion import MotionPlayer
-from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, SourceError, readable
-from service.realtime import RealtimeConfig, apply_realtime
+from service.process import FRAME_QUEUE, POLL_MS, Child, FatalError, SourceError
+from service.realtime import apply_realtime
+from service.realtime_config import RealtimeConfig
 from service.run_requests import RunRequests, make_runs, refusing
-from service.sources import check_source, load_arm_robot, make_driver
+from service.sockets import readable
+from service.sources import check_source, make_driver
 from service.torque_range import Clipped, TorqueRange
 from service.wire import BodyMessage, Envelope, encode, encode_frame, topic
 

@@ -32,7 +32,7 @@ from service.daemon_config import DaemonConfig
 from service.elastic_config import ElasticConfig
 from service.guiding_config import UNABLE, GuidingConfig
 from service.jobs.config import JobsConfig, ReidentifyConfig
-from service.realtime import RealtimeConfig
+from service.realtime_config import RealtimeConfig
 from service.safety_config import SafetyConfig
 from service.security.files import SecretFileError
 from service.security.keys import server_pair

@@ -14,16 +14,17 @@ from typing import Any, TypeAlias
 
 import zmq
 
+from service.bind import bind_tcp
 from service.config import Config
 from service.control import ControlError, Request, check_request, decode_request, encode_error
-from service.lane import bind_tcp
 from service.log import Log
-from service.process import readable, resident_mb
+from service.process import resident_mb
 from service.security.access import Access
 from service.security.authenticator import Authenticator, protect
 from service.security.files import risk
 from service.security.keys import KeyPair, server_pair
 from service.security.registry import Registry
+from service.sockets import readable
 from service.usage import give_back
 from service.wire import MAX_REQUEST, WireError
 

@@ -29,7 +29,7 @@ from service.identification import Validation, identify_recording, signal_settin
 from service.launch import DaemonProcess
 from service.listener import Listener
 from service.model_file import batch_document, limits_of, online_document, write_model, write_text
-from service.realtime import RealtimeConfig
+from service.realtime_config import RealtimeConfig
 from service.rehearsal import Bus, bus_configuration, empty_loop, own_network, simulated_drives, simulated_plc
 from service.report import html_report
 

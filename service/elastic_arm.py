@@ -29,12 +29,10 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
 from service.elastic_joint import ElasticJointError, identify_joint
-from service.identification import check_recording, nominal_rate_of, span_bounds
-from service.identification_report import band_text, span_text
-from service.jobs.kinds.elastic_joint import KIND
+from service.elastic_parameters import read_elastic_joint
+from service.identification import band_text, check_recording, nominal_rate_of, span_bounds, span_text
 from service.jobs.workspace import JobError
 from service.model_file import parameter_table
-from service.report import html_report
 
 FORMAT = "thetad-elastic-arm/1"
 Joints = Literal["rigid", "elastic", "auto"]
@@ -123,21 +121,6 @@ class ElasticArm:
             for s, joint in zip(self.stiffness, model.joints, strict=True)
         ]
         return facts
-
-    def html(self) -> str:
-        """Self-contained page."""
-        name = self.recording.file_name or "a recording"
-        return html_report(
-            f"{self.robot.model.name}: elastic joints from {name}",
-            self.robot.model,
-            self.fit.rows,
-            self.fit.rows.predict(self.fit.solution.theta),
-            self.fit.metrics,
-            self.verdict,
-            self.reasons,
-            self.facts(),
-            self.document["parameters"] if self.accepted else (),
-        )
 
 
 def why_not_elastic(recording: Recording, model: RobotModel) -> str | None:
@@ -309,7 +292,7 @@ def _stiffness(
     if span is not None:
         table["span"] = str(span)
     try:
-        found = identify_joint(KIND.read(table), recording, None, created="").answer
+        found = identify_joint(read_elastic_joint(table), recording, None, created="").answer
     except ElasticJointError as error:
         return Stiffness(name, None, "undetermined", error.message)
     except JobError as error:

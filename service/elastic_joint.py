@@ -19,7 +19,7 @@ from rt_core.types import FloatArray
 from service.elastic_start import NoStartError, online_start, top_velocity
 
 if TYPE_CHECKING:
-    from service.jobs.kinds.elastic_joint import ElasticJointJob
+    from service.elastic_parameters import ElasticJointJob
 
 FORMAT = "thetad-elastic-joint/1"
 VERDICT_TEXT = {

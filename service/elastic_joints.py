@@ -16,7 +16,7 @@ from rt_core.batch.preprocess import DataError
 from rt_core.model.robot import RobotModel
 from rt_core.validation import Metrics, torque_metrics
 from service.elastic_joint import ElasticJointError, fit_document, joint_fit, joint_rows, joint_signals
-from service.jobs.kinds.elastic_joint import KIND
+from service.elastic_parameters import read_elastic_joint
 
 FORMAT = "thetad-elastic-joints/1"
 
@@ -105,7 +105,7 @@ def identify_joints(
     span = parameters.get("span")
     parts = [r.span(None if span is None else Span.parse(span)) for r in recordings]
     outcomes = tuple(_outcome(parts, j, parameters, model) for j in joints)
-    stage = KIND.read({"recording": str(first.path), "joint": 1, **parameters}).stage
+    stage = read_elastic_joint({"recording": str(first.path), "joint": 1, **parameters}).stage
     lags = [joint.lag for joint in outcomes if joint.lag is not None]
     return ElasticJoints(tuple(recordings), stage, outcomes, common_lag(lags))
 
@@ -117,7 +117,7 @@ def _outcome(
     try:
         rows = []
         for recording in parts:
-            p = KIND.read({"recording": str(recording.path), "joint": j + 1, **parameters})
+            p = read_elastic_joint({"recording": str(recording.path), "joint": j + 1, **parameters})
             rows.append(joint_rows(p, joint_signals(p, recording, model)))
         try:
             lag = deflection_lag(rows, cubic=p.cubic)

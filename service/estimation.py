@@ -21,6 +21,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
 from rt_core.types import BoolArray, FloatArray
 from service.active import ActiveModel, SavedModel
+from service.arm_robot import load_arm_robot, online_settings
 from service.breakaway import BreakawayTracking
 from service.control import ControlError
 from service.elastic_tracking import elastic_tracking
@@ -30,7 +31,6 @@ from service.guiding_source import GuidingSource
 from service.loop_statistics import LATENCY_NS, Durations
 from service.prior_source import PriorSource
 from service.process import Child, Handler, resident_mb
-from service.sources import load_arm_robot, online_settings
 from service.state import FILE_NAME, StateError, StateWriter, load_state, set_aside
 from service.window import LEAST_SHARE, FrameWindow, request_of
 from service.wire import BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage, encode

@@ -7,7 +7,8 @@ from typing import Any
 
 import zmq
 
-from service.process import FRAME_QUEUE, POLL_MS, Child, readable
+from service.process import FRAME_QUEUE, POLL_MS, Child
+from service.sockets import readable
 from service.wire import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
 
 LOG_NS = 1_000_000_000

@@ -5,14 +5,42 @@ The controller knows nothing but the samples.  The same ones give the same resid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from drivers.recording import Recording
 from rt_core.control import GuidingModel, GuidingState, ZeroForceController, ZeroForceSettings
-from service.figures.guiding import GuidingRecord
+from rt_core.types import FloatArray
+
+
+@dataclass(frozen=True)
+class GuidingRecord:
+    """A session of zero-force control, one row a cycle; joint arrays are (N, n).
+
+    Attributes
+    ----------
+    t : (N,) float64
+        Time [s].
+    q, dq, tau : float64
+        Positions, velocities and motor torques, on the joint side.
+    outside, margin : float64
+        Torque from outside that the model sees, and what it may be [N*m or N].
+    states : sequence of GuidingState
+    force : (N, 3) float64 or None
+        Force on the flange in the base frame [N], where it is known.
+    """
+
+    t: FloatArray
+    q: FloatArray
+    dq: FloatArray
+    tau: FloatArray
+    outside: FloatArray
+    margin: FloatArray
+    states: Sequence[GuidingState]
+    force: FloatArray | None = None
 
 
 class GuidingRecordError(ValueError):

@@ -284,3 +284,23 @@ def validate_recording(
         )
     outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
     return Validation(rows, predicted, metrics, verdict, (*reasons, *colder), outside)
+
+
+def span_text(span: Span | None) -> str:
+    """Which part of a recording was used."""
+    return "0:1" if span is None else str(span)
+
+
+def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
+    """How signals were filtered, in words."""
+    return (
+        f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
+        f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
+    )
+
+
+def selection_text(settings: SignalSettings) -> str:
+    """Which samples were left out for being slow, in words."""
+    if settings.min_velocity is None or not settings.min_velocity.any():
+        return ", all samples"
+    return ", samples with |dq| of at least " + " ".join(f"{v:g}" for v in settings.min_velocity)

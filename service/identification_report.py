@@ -14,7 +14,7 @@ from rt_core.batch.preprocess import SignalSettings
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
-from service.identification import identify_recording
+from service.identification import band_text, identify_recording, selection_text, span_text
 from service.model_file import batch_document
 from service.report import html_report
 
@@ -140,23 +140,3 @@ def report_identification(
         for row in document["joints"]:
             row.update(counts={})
     return IdentificationReport(result, robot, recording, settings, span, document)
-
-
-def span_text(span: Span | None) -> str:
-    """Which part of a recording was used."""
-    return "0:1" if span is None else str(span)
-
-
-def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
-    """How signals were filtered, in words."""
-    return (
-        f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
-        f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
-    )
-
-
-def selection_text(settings: SignalSettings) -> str:
-    """Which samples were left out for being slow, in words."""
-    if settings.min_velocity is None or not settings.min_velocity.any():
-        return ", all samples"
-    return ", samples with |dq| of at least " + " ".join(f"{v:g}" for v in settings.min_velocity)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import struct
-import time
 from dataclasses import dataclass, field
 
 import zmq
 
-from service.config import ConfigError
-from service.process import readable
+from service.bind import BIND_S, bind_tcp
 from service.security.authenticator import protect
 from service.security.keys import KeyPair
+from service.sockets import readable
 from service.wire import MAX_MESSAGE
 
 MAX_SUBSCRIPTION = 512  # bytes of what a subscriber may send
-BIND_S = 3.0  # a predecessor that was killed may still hold the port for a moment
-
-
-class PortTakenError(ConfigError):
-    """A port that the configuration names is in use."""
-
-    again = True
 
 
 @dataclass
@@ -78,21 +70,3 @@ class Lane:
         except zmq.ContextTerminated:
             self.inner.close()
             self.outer.close()
-
-
-def bind_tcp(socket: zmq.Socket[bytes], address: str, port: int, key: str, patience_s: float = 0.0) -> int:
-    """Bind and return the real port; raises `PortTakenError` if it stays in use for `patience_s`."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            socket.bind(f"tcp://{address}:{port or '*'}")
-        except zmq.ZMQError as error:
-            if error.errno == zmq.EADDRINUSE and time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            raise PortTakenError(
-                f"daemon.{key}: cannot bind {address}:{port}: {error.strerror}; "
-                "is another daemon running? Choose another port, or 0 for any free one"
-            ) from error
-        endpoint = socket.getsockopt(zmq.LAST_ENDPOINT)
-        return int(bytes(endpoint).rstrip(b"\x00").rpartition(b":")[2])

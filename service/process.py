@@ -30,6 +30,7 @@ from service.log import Log, configure, get_log
 from service.passing import may_pass
 from service.plain import shortened
 from service.scheduling import place
+from service.sockets import readable
 from service.usage import give_back, usage
 from service.wire import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 
@@ -296,11 +297,6 @@ def is_own(error: Exception) -> bool:
 def is_fatal(error: Exception) -> bool:
     """Tell whether an error lies in the configuration or the files it names: a restart would not help."""
     return is_own(error) and isinstance(error, (FatalError, ValueError, FileNotFoundError))
-
-
-def readable(socket: zmq.Socket[bytes]) -> bool:
-    """Tell whether a message waits; cheaper than a poll."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
 def run_child() -> None:

@@ -12,24 +12,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from service.realtime_config import RealtimeConfig
 
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
 #: What is written here, the longest time that a processor may take to wake [us], holds while the file is open:
 #: https://docs.kernel.org/power/pm_qos_interface.html
 _LATENCY = Path("/dev/cpu_dma_latency")
 _held: list[int] = []  # open until the process ends
-
-
-class RealtimeConfig(BaseModel):
-    """`[arm.realtime]`: of the acquisition process of a source that keeps a cycle."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    priority: int = Field(0, ge=0, le=98)  # of SCHED_FIFO; 0: ordinary scheduling
-    processors: tuple[int, ...] | None = None  # numbers of the processors it may use; None: all
-    lock_memory: bool = True  # no page of the process is ever swapped out
-    stay_awake: bool = False  # no processor of the machine sleeps between two cycles, while this process lives
 
 
 def apply_realtime(config: RealtimeConfig) -> list[str]:

@@ -22,7 +22,8 @@ from typing import Any, Literal, Self
 
 from drivers.ethercat.cycle import Histogram, sleep_until
 from service.config import ConfigError
-from service.realtime import RealtimeConfig, apply_realtime
+from service.realtime import apply_realtime
+from service.realtime_config import RealtimeConfig
 from sim_backend.ethercat.link import Link, enable_loopback
 
 Bus = Literal["ethercat", "ads"]

@@ -31,11 +31,12 @@ from service.control_socket import ControlSocket
 from service.directories import StateLock, make_runtime
 from service.epochs import Epochs
 from service.log import configure, get_log
-from service.process import WHERE, kernel_state, readable, resident_mb
+from service.process import WHERE, kernel_state, resident_mb
 from service.reachability import check_reachable
 from service.rights import Rights, capability_names
 from service.routing import Routing
 from service.service_manager import ServiceManager
+from service.sockets import readable
 from service.usage import usage
 from service.wire import MAX_REPLY, WireError, pack_map
 

@@ -14,7 +14,7 @@ import numpy as np
 from drivers.robot_file import RobotFile
 from rt_core.model.urdf_writer import urdf_from_model
 from rt_core.types import FloatArray
-from service.commission.rehearsal import toml_text
+from service.toml_text import toml_text
 from sim_backend.errors import SimulationConfigError
 from sim_backend.tracker import TrackedArm
 

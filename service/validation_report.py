@@ -7,8 +7,7 @@ from typing import Any
 
 from drivers.recording import Recording, Span
 from rt_core.batch.temperature import temperatures_of
-from service.identification import Validation, validate_recording
-from service.identification_report import band_text, selection_text, span_text
+from service.identification import Validation, band_text, selection_text, span_text, validate_recording
 from service.model_file import ModelFile, settings_document
 from service.report import html_report
 

@@ -87,6 +87,7 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
     """Report and write an arm with elastic joints."""
     import json
 
+    from service.elastic_arm_report import elastic_arm_html
     from service.files import write_text
     from service.plain import plain
 
@@ -98,7 +99,7 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
         else:
             fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
     if args.report is not None:
-        write_text(args.report, arm.html())
+        write_text(args.report, elastic_arm_html(arm))
     if args.json:
         print_json(arm.document | {"joint_model": choice.document(), "model": written})
     else:

@@ -26,8 +26,8 @@ from service.cli.job_wait import connected, wait_and_report
 from service.cli.remote import add_control_flag, add_control_flags, is_wrong
 from service.endpoints import ANSWER_S
 from service.files import write_bytes
+from service.job_state import FINISHED
 from service.jobs.answers import MOST_JOBS
-from service.jobs.state import FINISHED
 
 if TYPE_CHECKING:
     from service.client import Jobs

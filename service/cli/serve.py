@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise CliError(str(error), EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT) from error
     if arguments.check:
         return check(config, str(arguments.config))
+    from service.bind import PortTakenError
     from service.daemon import RunError, exit_code, serve
     from service.directories import AlreadyRunningError
-    from service.lane import PortTakenError
     from service.security.files import SecretFileError
     from service.supervisor import StartError
 
@@ -64,10 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
 def check(config: Any, origin: str) -> int:
     """Read the token, load every robot, open every source, make every estimator's settings; raises what is wrong."""
     from drivers.robot_file import RobotError
+    from service.arm_robot import load_arm_robot, online_settings
     from service.config import BusConfig, ConfigError
     from service.elastic_tracking import elastic_tracking
     from service.security.files import SecretFileError
-    from service.sources import check_source, load_arm_robot, make_driver, online_settings
+    from service.sources import check_source, make_driver
     from service.web.guard import read_tokens
 
     if config.daemon.serves_http:

@@ -25,6 +25,7 @@ from service.commission.site import Site
 from service.config import Config, parse_config
 from service.files import write_text
 from service.launch import DaemonProcess, LaunchError
+from service.toml_text import toml_text
 
 ARM = "rehearsal"
 #: How far the simulated arm's masses and its other values are from the description, at most.
@@ -203,24 +204,4 @@ def _drive(model: RobotModel, k: int, factors: list[float]) -> dict[str, float]:
     return found | ({"armature": factors[2] * armature} if model.armature else {})
 
 
-def toml_text(source: dict[str, Any]) -> str:
-    """Write the source of a robot as a robot file."""
-    scalars = {key: value for key, value in source.items() if not isinstance(value, dict) and key != "joint"}
-    lines = [f"{key} = {_value(value)}" for key, value in scalars.items()]
-    for joint in source.get("joint", ()):
-        lines += ["", "[[joint]]", *(f"{key} = {_value(value)}" for key, value in joint.items())]
-    for name, table in source.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(f"{key} = {_value(value)}" for key, value in table.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    if isinstance(value, float):
-        return repr(float(value))
-    return json.dumps(value, ensure_ascii=True)
-
-
-__all__ = ["ARM", "LaunchError", "Rehearsal", "disturbed", "toml_text"]
+__all__ = ["ARM", "LaunchError", "Rehearsal", "disturbed"]

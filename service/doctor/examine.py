@@ -21,7 +21,7 @@ from service.doctor.finding import Finding
 from service.doctor.host_checks import check_host
 from service.doctor.needs import Loop, Needs, needs_of
 from service.doctor.site_checks import check_cache, check_site
-from service.realtime import RealtimeConfig
+from service.realtime_config import RealtimeConfig
 
 _TIME_ERROR = 5
 _STA_UNSYNC = 0x40

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from drivers.ethercat.config import EthercatConfig
 from service.config import BusConfig, Config
-from service.realtime import RealtimeConfig
+from service.realtime_config import RealtimeConfig
 
 
 @dataclass(frozen=True)

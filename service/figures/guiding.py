@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import matplotlib as mpl
@@ -12,7 +11,6 @@ from matplotlib.figure import Figure
 
 from rt_core.control import GuidingState
 from rt_core.model.robot import RobotModel
-from rt_core.types import FloatArray
 from service.figures.panels import (
     AXIS,
     MEASURED,
@@ -26,38 +24,12 @@ from service.figures.panels import (
     thin,
     torque_unit,
 )
+from service.guiding_record import GuidingRecord
 
 _DASHES = ("-", "--", ":")
 _FORCE_COLOURS = (RESIDUAL, PREDICTED, MEASURED)
 _SHADES = {GuidingState.ALARM: (RESIDUAL, 0.3), GuidingState.HOLD_REQUESTED: (RESIDUAL, 0.12)}
 _TAKEOVER = (AXIS, 0.2)
-
-
-@dataclass(frozen=True)
-class GuidingRecord:
-    """A session of zero-force control, one row a cycle; joint arrays are (N, n).
-
-    Attributes
-    ----------
-    t : (N,) float64
-        Time [s].
-    q, dq, tau : float64
-        Positions, velocities and motor torques, on the joint side.
-    outside, margin : float64
-        Torque from outside that the model sees, and what it may be [N*m or N].
-    states : sequence of GuidingState
-    force : (N, 3) float64 or None
-        Force on the flange in the base frame [N], where it is known.
-    """
-
-    t: FloatArray
-    q: FloatArray
-    dq: FloatArray
-    tau: FloatArray
-    outside: FloatArray
-    margin: FloatArray
-    states: Sequence[GuidingState]
-    force: FloatArray | None = None
 
 
 def _mark_states(axis: Axes, record: GuidingRecord) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from service.jobs.state import State
+from service.job_state import State
 
 #: Most jobs and most events that one request gives.
 MOST_JOBS = 1000

@@ -352,7 +352,7 @@ def _hold(trigger: Trigger, event: Event) -> None:
 
 def robot_text(arm: ArmConfig, config: Config) -> str:
     """Return the whole description of an arm's robot, so that a job does not depend on what becomes of its file."""
-    from service.sources import load_arm_robot
+    from service.arm_robot import load_arm_robot
 
     return json.dumps(load_arm_robot(arm, config.base).source)
 

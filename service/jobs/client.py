@@ -10,8 +10,8 @@ from typing import Any, cast
 from service.control import VERBS, ControlError
 from service.control_client import ClientTimeoutError, Control, UnreachableError, passes
 from service.endpoints import ANSWER_S, PATIENCE_S
+from service.job_state import FINISHED
 from service.jobs.answers import ArmModels, EventEntry, JobDetail, JobSummary, Rollback, Submitted
-from service.jobs.state import FINISHED
 
 
 class Jobs:

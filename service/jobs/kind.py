@@ -93,19 +93,20 @@ class Kind(Generic[P]):
         JobError
             Naming every field that is wrong.
         """
-        try:
-            return self.parameters.model_validate_json(json.dumps(dict(values)))
-        except ValidationError as error:
-            wrong = [_explained(e["loc"], e["type"], str(e["msg"]), e["input"]) for e in error.errors()]
-            known = ", ".join(self.parameters.model_fields)
-            hint = (
-                f"; parameters of {self.name}: {known}"
-                if any(e["type"] == "extra_forbidden" for e in error.errors())
-                else ""
-            )
-            raise JobError(f"{self.name}: {'; '.join(wrong)}{hint}") from None
-        except TypeError as error:
-            raise JobError(f"{self.name}: parameters are plain JSON values: {error}") from None
+        return read_parameters(self.name, self.parameters, values)
+
+
+def read_parameters(name: str, parameters: type[P], values: Mapping[str, Any]) -> P:
+    """Check the parameters of the kind `name`, plain JSON as they were submitted; raises `JobError`."""
+    try:
+        return parameters.model_validate_json(json.dumps(dict(values)))
+    except ValidationError as error:
+        wrong = [_explained(e["loc"], e["type"], str(e["msg"]), e["input"]) for e in error.errors()]
+        known = ", ".join(parameters.model_fields)
+        hint = f"; parameters of {name}: {known}" if any(e["type"] == "extra_forbidden" for e in error.errors()) else ""
+        raise JobError(f"{name}: {'; '.join(wrong)}{hint}") from None
+    except TypeError as error:
+        raise JobError(f"{name}: parameters are plain JSON values: {error}") from None
 
 
 def _explained(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.config import Config, describe
 from service.control import ControlError
+from service.job_state import State
 from service.jobs.arms import Arms, robot_text
 from service.jobs.backup import back_up
 from service.jobs.execution import Execution
@@ -24,7 +25,7 @@ from service.jobs.kinds import find_kind
 from service.jobs.places import Places
 from service.jobs.queue import QueueFullError, Submission
 from service.jobs.references import MODEL_WORDS, RECORDING_WORDS, References, Resolved, file_input, is_large
-from service.jobs.state import JobStateError, Limits, State
+from service.jobs.state import JobStateError, Limits
 from service.jobs.store import Model, Promotion, StoreCorruptError, StoreError
 from service.jobs.summary import details, iso, summary
 from service.jobs.workspace import JobError

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
+from service.job_state import FINISHED, State
 
 MAX_ATTEMPTS = 3
 MAX_INTERRUPTIONS = 20

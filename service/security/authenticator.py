@@ -14,9 +14,9 @@ import zmq
 from zmq.utils import z85
 
 from service.log import Log
-from service.process import readable
 from service.security.keys import KeyPair
 from service.security.registry import Registry, RegistryError
+from service.sockets import readable
 
 ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"thetad"

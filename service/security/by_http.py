@@ -7,10 +7,23 @@ no verb and no kind of job that is not listed here, and nothing above `daemon.ht
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from service.control import STOPPING, VERBS, ControlError
-from service.daemon_config import DaemonConfig
-from service.security.roles import ROLES, allows
+from service.security.roles import ROLES, HttpRole, allows
+
+
+class HttpAccess(Protocol):
+    """What the configuration grants those who ask by HTTP; `service.daemon_config.DaemonConfig` has it."""
+
+    @property
+    def http_role(self) -> HttpRole:
+        """The highest role that may be used."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether clients need keys."""
+
 
 #: All verbs that are passed on for those who ask by HTTP.  None of them starts a motion.
 BY_HTTP = frozenset(
@@ -23,7 +36,7 @@ BY_HTTP = frozenset(
 KINDS = frozenset(("identify", "validate", "promote"))
 
 
-def check_by_http(verb: str, role: str, daemon: DaemonConfig) -> None:
+def check_by_http(verb: str, role: str, daemon: HttpAccess) -> None:
     """Raise `ControlError` of type "denied" unless who has `role` by HTTP may ask for `verb`.
 
     Where nobody needs a key, whoever is on this computer may stop an arm: it could by the control socket, too.
@@ -46,7 +59,7 @@ def check_submitted(args: Mapping[str, object]) -> None:
         raise ControlError("denied", f"submit: jobs of kind {kind[:80]!r} are not to be had by HTTP")
 
 
-def allowed_by_http(role: str, daemon: DaemonConfig) -> list[str]:
+def allowed_by_http(role: str, daemon: HttpAccess) -> list[str]:
     """Return the verbs that who has `role` may ask for, sorted."""
     found = []
     for verb in sorted(BY_HTTP):

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from service.jobs.state import State
+from service.job_state import State
 from service.web.families import FAMILIES
 from service.web.health import arm_states, estimate_age_s, unready
 from service.web.latest import Arm, Latest

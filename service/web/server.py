@@ -16,9 +16,10 @@ from collections.abc import Iterator
 import uvicorn
 import zmq
 
-from service.lane import BIND_S, PortTakenError
+from service.bind import BIND_S, PortTakenError
 from service.log import Log
-from service.process import Child, readable
+from service.process import Child
+from service.sockets import readable
 from service.web.app import make_app
 from service.web.asking import Asking
 from service.web.connection import MOST_HEADERS, Connection

@@ -9,7 +9,7 @@ import pytest
 
 from service.doctor.cycle import CycleError, CycleResult, judge_cycle, try_cycle, try_in_process
 from service.doctor.needs import Loop
-from service.realtime import RealtimeConfig
+from service.realtime_config import RealtimeConfig
 
 WELL = CycleResult(5000, 1000.0, 5.0, 20.0, 90.0, 450.0, 0, ())
 

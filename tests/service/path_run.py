@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from drivers.driver import Commandable, DriverConnectionError, DriverTimeoutError
+from service.arm_robot import load_arm_robot
 from service.config import load_config
 from service.motion import MotionPlayer
-from service.realtime import RealtimeConfig, apply_realtime
-from service.sources import load_arm_robot, make_driver
+from service.realtime import apply_realtime
+from service.realtime_config import RealtimeConfig
+from service.sources import make_driver
 
 STOPPED = 75
 CYCLE_S = 2e-3

@@ -15,10 +15,11 @@ from rt_core.model.urdf_writer import urdf_from_model
 from service.cli.commission import _STEPS
 from service.commission.commissioning import STEP_NAMES
 from service.commission.folder import simulated_seed
-from service.commission.rehearsal import disturbed, loaded, toml_text
+from service.commission.rehearsal import disturbed, loaded
 from service.commission.settings import Payload
 from service.config import ConfigError, parse_config
 from service.sources import make_driver
+from service.toml_text import toml_text
 from tests.service.command_line import ROOT, thetad
 
 NOBODY = "tcp://127.0.0.1:9"

@@ -15,10 +15,10 @@ import pytest
 from drivers.frame import JointFrame
 from drivers.robot_file import load_robot
 from rt_core.online import OnlineEstimator
+from service.arm_robot import online_settings
 from service.client import Control, ControlError
 from service.config import Config
 from service.estimation import Inputs
-from service.sources import online_settings
 from tests.service.daemons import config, processes, start
 from tests.service.ethercat_rig import (
     ARM,

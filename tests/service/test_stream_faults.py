@@ -17,8 +17,8 @@ import pytest
 from drivers.recording import read_recording
 from drivers.robot_file import load_robot
 from rt_core.online import OnlineEstimator
+from service.arm_robot import online_settings
 from service.config import Config
-from service.sources import online_settings
 from service.wire import WireError, decode
 from tests.service.daemons import config, replayed
 from tests.service.lone_process import LoneProcess

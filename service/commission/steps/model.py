@@ -11,8 +11,8 @@ from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.commission.site import fetch
 from service.commission.steps.run import measured_robot
+from service.job_state import FINISHED
 from service.jobs.answers import JobDetail
-from service.jobs.state import FINISHED
 
 _IDENTIFY_S, _VALIDATE_S = 20.0, 12.0
 
