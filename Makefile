@@ -59,10 +59,10 @@ bench: $(BENCH) ## Speed and accuracy beside peers, percentiles, statistical cov
 
 soak: $(DEV) ## More arms and seeds, 100 kills of what runs jobs, a million messages of random bytes, hours of a running daemon (DURATION=seconds)
 	@THETAD_SOAK=1 $(BIN)/python -m pytest -q -m soak
-	@THETAD_KILLS=100 $(BIN)/python -m pytest -q -s tests/jobs/test_kills.py tests/jobs/test_daemon_kills.py
-	@THETAD_FUZZ=1000000 $(BIN)/python -m pytest -q --timeout 7200 tests/service/test_fuzz_daemon.py \
-	    tests/service/test_stream_faults.py tests/drivers/ethercat/test_frame_filter.py \
-	    tests/drivers/ethercat/test_damaged_frames.py tests/drivers/ads/test_ads_damage.py
+	@THETAD_KILLS=100 $(BIN)/python -m pytest -q -s tests/process/jobs/test_kills.py tests/process/jobs/test_daemon_kills.py
+	@THETAD_FUZZ=1000000 $(BIN)/python -m pytest -q --timeout 7200 tests/daemon/test_fuzz_daemon.py \
+	    tests/process/test_stream_faults.py tests/bus/ethercat/test_frame_filter.py \
+	    tests/bus/ethercat/test_damaged_frames.py tests/bus/ads/test_ads_damage.py
 	@$(BIN)/python benchmarks/soak.py $(SOAK_ARGS)
 
 hooks: $(DEV) ## Let git run the checks before each commit

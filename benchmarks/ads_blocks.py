@@ -30,13 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pyads
 
 from drivers.ads.config import AdsConfig
-from drivers.ads.connection import Attached, attach
 from drivers.ads.driver import AdsDriver
-from drivers.ads.link import VALUE_BY_HANDLE, Link
-from drivers.ads.program import Head
+from drivers.ads.link.connection import Attached, attach
+from drivers.ads.link.link import VALUE_BY_HANDLE, Link
+from drivers.ads.link.program import Head
 from drivers.driver import DriverError
 from drivers.frame import CHANNELS, JointFrame
-from service.rehearsal import Hardware, RehearsalError, bus_configuration
+from service.demo.hardware import Hardware, RehearsalError, bus_configuration
 
 ROBOT = "arm9"
 ADDRESS = "127.0.0.9"  # not that of a demonstration

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks import kin
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.calibration.calibrate import calibrate
 from rt_core.calibration.error_model import error_model
 from rt_core.calibration.fit import Objective, minimise
@@ -28,7 +28,7 @@ from rt_core.calibration.settings import CalibrationSettings
 from rt_core.model.dh import DhRow
 from rt_core.optimise.settings import KIN
 from rt_core.types import FloatArray, IntArray
-from service.nominal_geometry import nominal_geometry
+from service.operations.calibration.nominal_geometry import nominal_geometry
 
 TARGETS = {"swarm": 200.0, "lm_ms": 5.0, "pybotics": 500.0}
 ROUNDS = 20

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from drivers.robot_file import load_robot
-from rt_core.batch.estimate import EstimatorOptions, LinearMethod, estimate
-from rt_core.batch.preprocess import SignalSettings, prepare
+from drivers.files.robots.file import load_robot
+from rt_core.identification.estimate import EstimatorOptions, LinearMethod, estimate
+from rt_core.identification.preprocess import SignalSettings, prepare
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import friction_constants, standard_parameters, with_constants
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.types import FloatArray
-from sim_backend.robot import SimulatedArm
-from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.arm.robot import SimulatedArm
+from sim_backend.arm.settings import MotionSettings, SimSettings
 
 QUANTILE_95 = 1.959964
 TARGET = (0.90, 0.98)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.dashboard_page import AGAIN_S, Page
 from benchmarks.latency import ROBOT, configuration
 from service.client import Control
-from service.launch import DaemonProcess
+from service.supervisor.launch import DaemonProcess
 
 TARGET = 0.10  # of one core, of the web process
 RATE_HZ = 20.0

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import drift_streams
 from benchmarks.detector_cases import CAPACITY, WATCH_S, Alteration, Outcome, arm, run
-from rt_core.online.residual_watch import ResidualWatch
+from rt_core.online.monitors.residual_cusum import ResidualWatch
 
 STREAM_HZ = 10.0
 JOINTS = 6

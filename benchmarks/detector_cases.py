@@ -15,18 +15,18 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.coverage import correlated_noise
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.model.base import BaseParameters, base_parameters, payload_columns
 from rt_core.model.inertia import inertial_vector, transform_inertial
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
-from rt_core.online.carried import payload_information
-from rt_core.online.change import ChangeDetector, ChangeSettings
-from rt_core.online.change_report import ArmChange
+from rt_core.online.monitors.change import ChangeDetector, ChangeSettings
+from rt_core.online.monitors.change_report import ArmChange
+from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.types import FloatArray
-from sim_backend.packed import torque_scale
-from sim_backend.settings import MotionSettings
-from sim_backend.trajectory import motor_torque, plan_motion
+from sim_backend.arm.packed import torque_scale
+from sim_backend.arm.settings import MotionSettings
+from sim_backend.arm.trajectory import motor_torque, plan_motion
 
 RATE_HZ = 250.0
 SETTINGS = OnlineSettings(update_hz=50.0)

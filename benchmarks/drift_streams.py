@@ -15,8 +15,8 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.model.friction import LAW_COULOMB
-from rt_core.online.drift import DriftDetector, DriftSettings
-from rt_core.online.drift_looks import look, take_block
+from rt_core.online.monitors.drift import DriftDetector, DriftSettings
+from rt_core.online.monitors.drift_kernels import look, take_block
 from rt_core.types import FloatArray
 
 MEMORY_S, UPDATE_S, MODEL_S = 120.0, 0.01, 3600.0

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from drivers.robot_file import load_robot
-from service.comparison import Comparison, Conditions, compare
+from drivers.files.robots.file import load_robot
+from service.operations.compare import Comparison, Conditions, compare
 
 #: The paper's RMSE on its validation trajectory [N*m].
 PAPER_RMSE = np.array([3.9462, 5.0670, 3.2432, 1.4322, 1.0583, 1.1699])

@@ -9,9 +9,9 @@ import statistics
 import time
 from typing import Any
 
-from drivers.robot_file import load_robot
-from sim_backend.robot import SimulatedArm
-from sim_backend.settings import MotionSettings, SimSettings
+from drivers.files.robots.file import load_robot
+from sim_backend.arm.robot import SimulatedArm
+from sim_backend.arm.settings import MotionSettings, SimSettings
 
 ROBOTS = ("arm7", "arm7_elastic")
 SECONDS, ROUNDS = 4.0, 9

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.elastic_tracking import FAST, plan
-from rt_core.batch.elastic.rows import Drive
+from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import ElasticJointEstimator, ElasticOnlineSettings
-from tests.elastic.harmonic_drive import J_IN, RATE, TRUTH, N
+from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N
 
 UPDATE_HZ = 100.0
 REPORT_HZ = 10.0

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.batch.elastic.rows import Drive
+from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import ElasticJointEstimator, ElasticOnlineSettings
-from tests.elastic.harmonic_drive import J_IN, RATE, TRUTH, N, measured, one_after_the_other, record
-from tests.elastic.poor_motion import Frames, one_speed, standing
+from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, measured, one_after_the_other, record
+from tests.lab.arms.poor_motion import Frames, one_speed, standing
 
 CHUNK = 50_000
 AT_REST, AT_ONE_SPEED = 2_000_000, 3_000_000  # frames

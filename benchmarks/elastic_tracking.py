@@ -30,8 +30,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rt_core.batch.elastic.identify import identify_elastic_joint
-from rt_core.batch.elastic.rows import Drive
+from rt_core.elastic.identify import identify_elastic_joint
+from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import (
     DeflectionErrors,
     ElasticHistory,
@@ -40,9 +40,9 @@ from rt_core.online.elastic import (
     follow,
 )
 from rt_core.types import FloatArray
-from service.figures.elastic import elastic_history_figure
-from service.files import write_bytes
-from tests.elastic.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
+from service.io.atomic_files import write_bytes
+from service.reports.figures.elastic import elastic_history_figure
+from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
 
 DROP = 0.8
 PLANS_AFTER = 2

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.model.base import BaseParameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
-from sim_backend.packed import torque_scale
-from sim_backend.robot import SimulatedArm, SimulatedData
-from sim_backend.settings import EventSettings, MotionSettings, SegmentSettings, SimSettings
+from sim_backend.arm.packed import torque_scale
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import EventSettings, MotionSettings, SegmentSettings, SimSettings
 
 RATE_HZ = 1000.0
 TORQUE_NOISE = 0.002  # of each joint's effort limit

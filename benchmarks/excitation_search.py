@@ -30,12 +30,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import mannwhitneyu
 
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.excitation.design import Designer, ExcitationDesign, Optimiser
 from rt_core.excitation.search import Search
 from rt_core.excitation.settings import ExcitationSettings
 from rt_core.types import FloatArray
-from service.plain import plain
+from service.protocol.json_values import plain
 
 #: Zhang et al. 2025 (HYP): 9 joints, 70 particles, 200 iterations, c1 = c2 = 2; a period of 20 s.
 HYP = ExcitationSettings(scaled=False, f0_hz=0.05, harmonics=5, particles=70, iterations=200)

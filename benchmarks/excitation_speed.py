@@ -10,12 +10,12 @@ import numpy as np
 import pinocchio as pin
 
 from benchmarks.regressor_speed import twin
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.excitation.constraints import TORQUE_RESERVE
 from rt_core.excitation.design import Designer
 from rt_core.excitation.gradient import GradientSearch
-from rt_core.excitation.places import Capsule, segment_distance
 from rt_core.excitation.settings import ExcitationSettings
+from rt_core.excitation.workspace_regions import Capsule, segment_distance
 from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel

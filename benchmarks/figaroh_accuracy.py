@@ -25,17 +25,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figaroh_peer import FigarohPeer, Recipe
-from drivers.robot_file import load_robot
-from rt_core.batch.essential import essential_parameters
-from rt_core.batch.least_squares import compress, solve
-from rt_core.batch.preprocess import SignalPiece, Signals, SignalSettings, prepare
-from rt_core.batch.rows import build_rows
-from rt_core.batch.uncertainty import estimate_covariance
+from drivers.files.robots.file import load_robot
+from rt_core.identification.essential import essential_parameters
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings, prepare
+from rt_core.identification.rows import build_rows
+from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
-from sim_backend.settings import MotionSettings
-from sim_backend.trajectory import motor_torque, plan_motion
+from sim_backend.arm.settings import MotionSettings
+from sim_backend.arm.trajectory import motor_torque, plan_motion
 
 ROBOT = "ur10"
 SAMPLES, RATE_HZ = 10_000, 500.0

@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.figaroh_accuracy import RATE_HZ, ROBOT, SAMPLES, simulate
 from benchmarks.figaroh_peer import FigarohPeer, Recipe
-from drivers.robot_file import load_robot
-from rt_core.batch.least_squares import compress, solve
+from drivers.files.robots.file import load_robot
+from rt_core.identification.least_squares import compress, solve
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_layout
 from rt_core.model.regressor import regressor

@@ -22,8 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from service.client import Control, Jobs
-from service.config import Config, parse_config
-from service.launch import DaemonProcess
+from service.config.load import Config, parse_config
+from service.supervisor.launch import DaemonProcess
 
 DASK = [str(Path(sys.executable).with_name("dask"))]
 METHODS = ["ols", "wls", "iwls"]

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.latency import configuration, percentiles
 from service.client import ClientTimeoutError, Control, Subscriber
-from service.launch import DaemonProcess
+from service.supervisor.launch import DaemonProcess
 
 ROBOT = "space6"
 RATIO = 1.5  # of p50 and p99 with jobs over those without

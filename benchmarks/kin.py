@@ -24,7 +24,7 @@ from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
 from rt_core.model.dh import DhRow
 from rt_core.types import FloatArray
-from service.comparators import bp_nn, kan
+from service.operations.comparators import bp_nn, kan
 
 RIGHT = np.pi / 2.0
 NOISE = 0.25e-3

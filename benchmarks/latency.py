@@ -24,8 +24,8 @@ import numpy as np
 import psutil
 
 from service.client import ClientTimeoutError, Control, Subscriber
-from service.config import Config, parse_config
-from service.launch import DaemonProcess
+from service.config.load import Config, parse_config
+from service.supervisor.launch import DaemonProcess
 
 ROBOT = "arm9"
 RATE_HZ = 1000.0

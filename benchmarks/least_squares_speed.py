@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg as la
 
-from drivers.robot_file import load_robot
-from rt_core.batch.least_squares import Compressor, compress, solve
+from drivers.files.robots.file import load_robot
+from rt_core.identification.least_squares import Compressor, compress, solve
 from rt_core.model.base import base_parameters, random_states
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel

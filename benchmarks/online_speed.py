@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import padasip
 
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.online.filters import filter_bank
-from sim_backend.robot import SimulatedArm, SimulatedData
-from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import MotionSettings, SimSettings
 
 RATE_HZ = 1000.0
 ROUNDS = 101  # short and in turn: what else the machine does meets both alike

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from drivers.robot_file import load_robot
-from rt_core.batch.least_squares import compress, solve
-from rt_core.batch.preprocess import SignalSettings, prepare
-from rt_core.batch.robust import solve_robust
-from rt_core.batch.rows import Rows, build_rows
+from drivers.files.robots.file import load_robot
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.preprocess import SignalSettings, prepare
+from rt_core.identification.robust import solve_robust
+from rt_core.identification.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.types import BoolArray, FloatArray
-from sim_backend.robot import SimulatedArm, SimulatedData
-from sim_backend.settings import MotionSettings, SimSettings
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import MotionSettings, SimSettings
 
 PEERS = ("wls", "vff_rls", "online")
 #: Least reduction of the torque error that is published, and against which peers it is asked here.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
-from drivers.robot_file import load_robot
+from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel

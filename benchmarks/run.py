@@ -51,9 +51,9 @@ from benchmarks.elastic_frames import elastic_frame_times
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
 from drivers.driver import DriverError
-from service.methods import NETWORKS
-from service.plain import plain
-from service.rehearsal import RehearsalError
+from service.config.methods import NETWORKS
+from service.demo.hardware import RehearsalError
+from service.protocol.json_values import plain
 
 MEMORY_GROWTH = 1.2  # of the streamed triangles' peak, for four times the samples
 COST_AGREEMENT = 1e-8

@@ -40,8 +40,8 @@ from benchmarks.soak_readings import EVERY_S, Readings, draw, not_flat
 from benchmarks.soak_recordings import Recordings
 from rt_core.types import FloatArray
 from service.client import Control
-from service.config import Config, parse_config
-from service.launch import DaemonProcess
+from service.config.load import Config, parse_config
+from service.supervisor.launch import DaemonProcess
 
 ARMS = ("space6", "arm7")
 RATE_HZ = 1000.0

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.dashboard_page import AGAIN_S, Page
 from service.client import ClientTimeoutError, EstimateMessage, FrameMessage, Subscriber
-from service.usage import give_back
+from service.worker.resources import give_back
 
 #: What the browser asks for in turn.
 PATHS = ("/healthz", "/readyz", "/metrics")

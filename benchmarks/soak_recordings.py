@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivers.mcap_scan import Scan
-from drivers.recording import RecordingError, RecordingNotFoundError, recording_info, recover
+from drivers.files.recordings.mcap_scan import Scan
+from drivers.files.recordings.recording import RecordingError, RecordingNotFoundError, recording_info, recover
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from drivers.robot_file import load_robot
-from rt_core.batch.identify import identify
-from rt_core.batch.preprocess import Signals, SignalSettings, prepare
-from rt_core.batch.rows import build_rows
-from rt_core.batch.temperature import share_outside
+from drivers.files.robots.file import load_robot
+from rt_core.identification.identify import identify
+from rt_core.identification.preprocess import Signals, SignalSettings, prepare
+from rt_core.identification.rows import build_rows
+from rt_core.identification.temperature import share_outside
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.validation import torque_metrics
-from sim_backend.robot import SimulatedArm
-from sim_backend.settings import AmbientSettings, MotionSettings, SimSettings
+from sim_backend.arm.robot import SimulatedArm
+from sim_backend.arm.settings import AmbientSettings, MotionSettings, SimSettings
 
 ROBOT = "space6_temperature"
 COLD, HOT = -40.0, 60.0

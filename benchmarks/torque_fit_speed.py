@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from drivers.robot_file import load_robot
-from rt_core.batch.nonlinear.compressed import CompressedTorque, compress_torque
-from rt_core.batch.nonlinear.full import FullObjective
-from rt_core.batch.nonlinear.search import search_separable
-from rt_core.batch.nonlinear.separable import SeparableObjective
-from rt_core.batch.preprocess import SignalPiece, Signals, SignalSettings
+from drivers.files.robots.file import load_robot
+from rt_core.identification.nonlinear.compressed import CompressedTorque, compress_torque
+from rt_core.identification.nonlinear.full import FullObjective
+from rt_core.identification.nonlinear.search import search_separable
+from rt_core.identification.nonlinear.separable import SeparableObjective
+from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, Friction
 from rt_core.model.parameters import standard_parameters

@@ -19,11 +19,12 @@ import pinocchio as pin
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rt_core.control import GuidingState, ZeroForceController, ZeroForceSettings
-from rt_core.control import rows as c
-from service.figures import GuidingRecord, guiding_figure, guiding_torque_figure
-from tests.control.frames import MS
-from tests.control.guiding_rig import (
+from rt_core.hand_guiding import GuidingState, ZeroForceController, ZeroForceSettings
+from rt_core.hand_guiding import rows as c
+from service.reports.figures import GuidingRecord, guiding_figure, guiding_torque_figure
+from tests.lab.arms.simulated import twin
+from tests.lab.hand_guiding.frames import MS
+from tests.lab.hand_guiding.rig import (
     SENSORS,
     Rig,
     T,
@@ -35,7 +36,6 @@ from tests.control.guiding_rig import (
     tip_jacobian,
     with_payload,
 )
-from tests.sim.sim_arms import twin
 
 HAND_N = 20.0
 DRIFT_DEG = 1.0

@@ -23,18 +23,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from drivers.robot_file import RobotFile, load_robot
-from rt_core.batch.preprocess import SignalSettings
+from drivers.files.robots.file import RobotFile, load_robot
+from rt_core.identification.preprocess import SignalSettings
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from service.client import ClientTimeoutError, Control, ControlError, FrameMessage, Runs, Subscriber
-from service.config import parse_config
-from service.guiding_report import draw_session
-from service.launch import DaemonProcess
-from service.model_file import load_model, online_document, write_model
-from service.trajectory_file import Trajectory
-from tests.control.guiding_rig import random_poses, with_payload
+from service.config.load import parse_config
+from service.io.trajectory_file import Trajectory
+from service.models.document import load_model, online_document, write_model
+from service.reports.hand_guiding import draw_session
+from service.supervisor.launch import DaemonProcess
+from tests.lab.hand_guiding.rig import random_poses, with_payload
 
 ARM, RATE_HZ, HAND_N = "arm9", 1000.0, 20.0
 PAYLOAD_KG, SHARE = 3.0, 0.2

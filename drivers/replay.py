@@ -18,9 +18,9 @@ from drivers.driver import (
     EndOfStream,
     OpenedInWith,
 )
+from drivers.files.recordings.recording import Recording, RecordingError, SpanError, read_recording
+from drivers.files.recordings.span import Span
 from drivers.frame import JointFrame
-from drivers.recording import Recording, RecordingError, SpanError, read_recording
-from drivers.span import Span
 from rt_core.types import IntArray
 
 #: Pause between two passes of a looped recording: its end and its start do not fit together.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from drivers.ads.arm import Arm
+from drivers.ads._errors import MOVED, AdsError
+from drivers.ads.axes.arm import Arm
 from drivers.ads.config import AdsConfig
-from drivers.ads.connection import Attached, attach
-from drivers.ads.errors import MOVED, AdsError
-from drivers.ads.layout import REASONS
-from drivers.ads.link import RUN, STATES, Link
-from drivers.ads.stream import SampleStream
+from drivers.ads.link.connection import Attached, attach
+from drivers.ads.link.layout import REASONS
+from drivers.ads.link.link import RUN, STATES, Link
+from drivers.ads.ring.stream import SampleStream
 from drivers.driver import (
     DriverClosedError,
     DriverConfigError,
@@ -20,7 +20,7 @@ from drivers.driver import (
     DriverTimeoutError,
     OpenedInWith,
 )
-from drivers.ethercat.cycle import now_ns, sleep_until
+from drivers.ethercat.bus.cycle import now_ns, sleep_until
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
 

@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from drivers.ethercat.pdo import LayoutError, PdoLayout, parse_layout
-from drivers.table import Table
+from drivers.ethercat.drive.pdo import LayoutError, PdoLayout, parse_layout
+from drivers.files.table import Table
 
 Side = Literal["motor", "joint"]
 Mode = Literal["csp", "csv", "cst", "none"]
@@ -71,7 +71,7 @@ class DeviceTable(Table):
     vendor_id: Identity
     product_code: Identity
     revision: Identity | None = None  # any if left out
-    # process data: PDO index -> entries "INDEX:SUB:BITS MEANING", in order; see drivers.ethercat.pdo
+    # process data: PDO index -> entries "INDEX:SUB:BITS MEANING", in order; see drivers.ethercat.drive.pdo
     rx: dict[Annotated[str, Field(pattern=r"^1[67][0-9A-Fa-f]{2}$")], list[str]]
     tx: dict[Annotated[str, Field(pattern=r"^1[AB][0-9A-Fa-f]{2}$")], list[str]]
     remap: bool = True  # false: the drive's PDOs are fixed; they are compared with rx and tx, not written

@@ -14,19 +14,19 @@ from drivers.driver import (
     DriverTimeoutError,
     OpenedInWith,
 )
-from drivers.ethercat.arm import Arm
-from drivers.ethercat.bus import Bus
-from drivers.ethercat.cia402 import DriveState
+from drivers.ethercat.bus.bus import Bus
+from drivers.ethercat.bus.cycle import now_ns, sleep_until
+from drivers.ethercat.bus.exchange import Exchange
+from drivers.ethercat.bus.master import status_text
+from drivers.ethercat.bus.slave_recovery import INIT, OP, SAFEOP, AlStatus
+from drivers.ethercat.bus.slave_repair import Repair, Repaired
+from drivers.ethercat.bus.startup import StartedBus, start, state_problems
+from drivers.ethercat.bus.validity import valid_joints
 from drivers.ethercat.config import EthercatConfig
-from drivers.ethercat.cycle import now_ns, sleep_until
+from drivers.ethercat.drive.arm import Arm
+from drivers.ethercat.drive.cia402 import DriveState
+from drivers.ethercat.drive.process_data import ProcessData
 from drivers.ethercat.errors import BusStateError
-from drivers.ethercat.exchange import Exchange
-from drivers.ethercat.master import status_text
-from drivers.ethercat.process_data import ProcessData
-from drivers.ethercat.recovery import INIT, OP, SAFEOP, AlStatus
-from drivers.ethercat.repair import Repair, Repaired
-from drivers.ethercat.startup import StartedBus, start, state_problems
-from drivers.ethercat.validity import valid_joints
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
 

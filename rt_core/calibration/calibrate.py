@@ -18,9 +18,17 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from rt_core.calibration import robust
-from rt_core.calibration.alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
-from rt_core.calibration.diagnosis import doubtful_poses, likely_unit
+from rt_core.calibration import _robust as robust
+from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
+from rt_core.calibration._diagnosis import doubtful_poses, likely_unit
+from rt_core.calibration._verdict import (
+    MOST_OUTLYING,
+    SIGNIFICANCE,
+    SIZE_UNKNOWN,
+    given_up_reason,
+    judged,
+    outliers_reason,
+)
 from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.fit import Objective, minimise
@@ -59,14 +67,6 @@ from rt_core.calibration.settings import (
     prior_deviations,
 )
 from rt_core.calibration.uncertainty import Dependence, Statistics, noise_std, prior_share, statistics, with_held
-from rt_core.calibration.verdict import (
-    MOST_OUTLYING,
-    SIGNIFICANCE,
-    SIZE_UNKNOWN,
-    given_up_reason,
-    judged,
-    outliers_reason,
-)
 from rt_core.optimise.run import Outcome
 from rt_core.types import BoolArray, FloatArray, IntArray
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.calibration._inverse import inverse_kinematics, limits_of
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.geometry import Geometry
-from rt_core.calibration.inverse import inverse_kinematics, limits_of
 from rt_core.types import BoolArray, FloatArray
 
 #: A target counts as reached when this much is left [m].

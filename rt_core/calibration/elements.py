@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rt_core.calibration.chain import RX, RY, RZ, TURN, TX, TY, TZ
+from rt_core.calibration._chain import RX, RY, RZ, TURN, TX, TY, TZ
 from rt_core.calibration.geometry import Geometry
 from rt_core.model.dh import DhRow
 from rt_core.types import FloatArray

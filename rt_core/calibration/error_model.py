@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rt_core.calibration.chain import assemble, jacobian, poses, residuals
+from rt_core.calibration._chain import assemble, jacobian, poses, residuals
 from rt_core.calibration.elements import ALONG, FRAME, ZERO, Builder, add_joints, add_rows
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Sample, Spacing
@@ -36,7 +36,7 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class ErrorModel:
-    """Parameters of a chain, and the chain itself as elements (see `rt_core.calibration.chain`).
+    """Parameters of a chain, and the chain itself as elements (see `rt_core.calibration._chain`).
 
     Attributes
     ----------

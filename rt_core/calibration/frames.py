@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from rt_core.calibration import robust
-from rt_core.calibration.alignment import aligned, aligned_points
+from rt_core.calibration import _robust as robust
+from rt_core.calibration._alignment import aligned, aligned_points
+from rt_core.calibration._verdict import NOTHING
 from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Objective, minimise
 from rt_core.calibration.identifiability import identifiability
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
-from rt_core.calibration.verdict import NOTHING
 from rt_core.types import FloatArray
 
 _SCALE_ROUNDS = 20

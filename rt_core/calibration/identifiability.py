@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 import scipy.linalg as la
 
+from rt_core.calibration._inverse import postures_at
 from rt_core.calibration.error_model import ErrorModel
-from rt_core.calibration.inverse import postures_at
 from rt_core.calibration.sample import Sample
 from rt_core.types import BoolArray, FloatArray, IntArray
 

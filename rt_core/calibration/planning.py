@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rt_core.calibration.chain import walk
+from rt_core.calibration._chain import walk
+from rt_core.calibration._inverse import dexterity, inverse_kinematics, limits_of
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.fibonacci import DECAY, layer_counts, layer_radii, spiral
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.identifiability import Identifiability, identifiability, triangle
-from rt_core.calibration.inverse import dexterity, inverse_kinematics, limits_of
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.selection import Observability
 from rt_core.types import BoolArray, FloatArray, IntArray

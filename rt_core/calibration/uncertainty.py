@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg as la
 from scipy import stats
 
-from rt_core.calibration import robust
+from rt_core.calibration import _robust as robust
 from rt_core.calibration.fit import Objective, gauss_newton_step
 from rt_core.calibration.identifiability import triangle
 from rt_core.types import FloatArray, IntArray

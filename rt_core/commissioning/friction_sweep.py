@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.commissioning._hysteresis import Passes, mean_with_std, passes, slope_std, turning_time
 from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.hysteresis import Passes, mean_with_std, passes, slope_std, turning_time
 from rt_core.commissioning.joint_check import DELAY_S
 from rt_core.commissioning.profiles import Sweep
 from rt_core.types import FloatArray

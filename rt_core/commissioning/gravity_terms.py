@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.commissioning._hysteresis import Passes, slope_std
 from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.hysteresis import Passes, slope_std
 from rt_core.commissioning.joint_check import SURE
 from rt_core.linear_algebra import lstsq
 from rt_core.types import FloatArray

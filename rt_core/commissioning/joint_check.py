@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.commissioning._hysteresis import Passes, mean_with_std, passes, turning_time
 from rt_core.commissioning.errors import CommissioningError
 from rt_core.commissioning.findings import Finding, factor_text
-from rt_core.commissioning.hysteresis import Passes, mean_with_std, passes, turning_time
 from rt_core.types import FloatArray
 
 #: A factor is 1 within this, and another joint stands still below it.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.commissioning._hysteresis import slope_std
 from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.hysteresis import slope_std
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.inertia import inertial_vector, transform_inertial
 from rt_core.model.robot import RobotModel

@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rt_core.excitation._reversals import reversal_states, reversal_times
+from rt_core.excitation._workspace_kernels import always_touching, place_shares_at
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import Basis, Motion, States
 from rt_core.excitation.limits import Limits, Quantity
-from rt_core.excitation.places import Box, Places
-from rt_core.excitation.placing import always_touching, place_shares_at
-from rt_core.excitation.reversals import reversal_states, reversal_times
 from rt_core.excitation.settings import SAME, ExcitationSettings
 from rt_core.excitation.unchecked import collision_gaps, coupled_motors, torque_gaps, unbounded_tip
+from rt_core.excitation.workspace_regions import Box, Places
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_DECAYING_VISCOUS, LAW_LOAD, LAW_TANH
 from rt_core.model.parameters import standard_layout, standard_parameters

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from rt_core.excitation._space import SearchSpace
 from rt_core.excitation.constraints import Beat, Constraints, Margin
 from rt_core.excitation.errors import ExcitationError, InfeasibleError
 from rt_core.excitation.fourier import Basis, FourierSeries
@@ -18,7 +19,6 @@ from rt_core.excitation.limits import Limits
 from rt_core.excitation.objective import Excitation, Spectrum, WeakParameter
 from rt_core.excitation.search import EvaluationProgress, Pulse, Search
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.space import SearchSpace
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise

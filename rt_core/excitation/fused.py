@@ -5,7 +5,7 @@ some ten times sooner, and the derivatives of all of them by all coefficients at
 
 Coefficients are `C` (n, 1 + 2H): mean position, then `a`, then `b`.  The shares of the limits, positive where beyond,
 are (rows, N): for each joint eight (position below, above; velocity, acceleration, torque, each up and down), then the
-rows of `rt_core.excitation.places.Places`.  The share of time at low speed has one number a joint.
+rows of `rt_core.excitation.workspace_regions.Places`.  The share of time at low speed has one number a joint.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rt_core.excitation.columns import Columns, columns_adjoint, fill_columns, gram
+from rt_core.excitation._columns import Columns, columns_adjoint, fill_columns, gram
+from rt_core.excitation._measure import measure, measure_gradient
+from rt_core.excitation._reversals import reversal_states
+from rt_core.excitation._workspace_kernels import place_points, place_shares, place_shares_adjoint, points_adjoint
 from rt_core.excitation.constraints import SLOW_POWER, TORQUE_RESERVE, Constraints
 from rt_core.excitation.fourier import Basis
-from rt_core.excitation.measure import measure, measure_gradient
 from rt_core.excitation.objective import Excitation
-from rt_core.excitation.placing import place_points, place_shares, place_shares_adjoint, points_adjoint
-from rt_core.excitation.reversals import reversal_states
 from rt_core.jit import jit, kernel
 from rt_core.model.regressor import BLOCK
 from rt_core.model.regressor_adjoint import adjoint_work

@@ -3,7 +3,7 @@
 Every sample of every limit is an inequality `g <= 0` with a multiplier of its own (Powell, Hestenes, Rockafellar;
 Nocedal and Wright 2006, section 17.4), and the adjoint gives the derivative of them all together with that of the
 measure (`rt_core.excitation.fused`).  Measures with corners are smooth ones whose order doubles from stage to stage
-(`rt_core.excitation.measure`).  What the grid of the search does not see of torque and places, the check of the whole
+(`rt_core.excitation._measure`).  What the grid of the search does not see of torque and places, the check of the whole
 period does: a limit that it finds broken is tightened by that much, and the last stage repeated.
 """
 
@@ -16,12 +16,12 @@ from functools import partial
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from rt_core.excitation._measure import measure_gradient
+from rt_core.excitation._space import SearchSpace
 from rt_core.excitation.constraints import Constraints, Margin
 from rt_core.excitation.fourier import Basis, FourierSeries
 from rt_core.excitation.fused import JOINT_ROWS, FusedEvaluation
-from rt_core.excitation.measure import measure_gradient
 from rt_core.excitation.objective import Excitation
-from rt_core.excitation.space import SearchSpace
 from rt_core.optimise.run import Stopped
 from rt_core.types import FloatArray
 

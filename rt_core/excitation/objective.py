@@ -21,9 +21,9 @@ from typing import Literal
 import numpy as np
 import scipy.linalg as la
 
+from rt_core.excitation._measure import from_eigenvalues, scaled_to_unit
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import States
-from rt_core.excitation.measure import from_eigenvalues, scaled_to_unit
 from rt_core.excitation.settings import Columns, Objective
 from rt_core.linear_algebra import svd
 from rt_core.model.base import BaseParameters, base_parameters

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rt_core.excitation.errors import ExcitationError
-from rt_core.excitation.places import Box, Capsule, Region
+from rt_core.excitation.workspace_regions import Box, Capsule, Region
 
 Objective = Literal["condition", "d_optimal", "e_optimal"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
@@ -49,7 +49,7 @@ class ExcitationSettings:
     workspace : tuple of (low, high) for x, y, z, or None
         Box in the base frame [m] that the tip must stay in.
     regions : tuple of Box and Sphere
-        More of that kind, for any point of the arm (`rt_core.excitation.places`).
+        More of that kind, for any point of the arm (`rt_core.excitation.workspace_regions`).
     bodies : tuple of Capsule
         Parts of the arm and its surroundings that must not touch.
     clearance_m : float

@@ -1,7 +1,7 @@
 """Estimation while the robot moves: filters, forgetting least squares, excitation gate."""
 
+from rt_core.online._settings import OnlineSettings
 from rt_core.online.estimator import OnlineEstimator
 from rt_core.online.report import EstimateReport
-from rt_core.online.settings import OnlineSettings
 
 __all__ = ["EstimateReport", "OnlineEstimator", "OnlineSettings"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rt_core.online import memory as m
+from rt_core.online import _state as m
 from rt_core.types import FloatArray, IntArray
 
 

@@ -10,23 +10,23 @@ import numpy as np
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
-from rt_core.online import memory as m
+from rt_core.online import _state as m
+from rt_core.online._initial_state import start_memory
+from rt_core.online._latest_sample import NewestSample, filtered_torque, newest_sample
+from rt_core.online._metadata import describe
+from rt_core.online._pipeline import restart_stream, take_frame
+from rt_core.online._saved_state import STATE_FORMAT, take_saved
+from rt_core.online._settings import OnlineSettings
+from rt_core.online._stationary_torque import standing
 from rt_core.online.checkpoint import Checkpoint
-from rt_core.online.description import describe
-from rt_core.online.encoder_watch import Standing
-from rt_core.online.evidence import Evidence
 from rt_core.online.filters import filter_bank, low_pass
-from rt_core.online.information import root_of_covariance, triangle_inverse
-from rt_core.online.leak import hold_on, root_of, row_inflation
-from rt_core.online.newest import NewestSample, filtered_torque, newest_sample
-from rt_core.online.pipeline import restart_stream, take_frame
+from rt_core.online.monitors.residual_evidence import Evidence
+from rt_core.online.monitors.stuck_encoder import Standing
+from rt_core.online.monitors.temperatures import JointTemperatures
 from rt_core.online.report import EstimateReport
-from rt_core.online.saved_state import STATE_FORMAT, take_saved
-from rt_core.online.settings import OnlineSettings
-from rt_core.online.standing import standing
-from rt_core.online.start import start_memory
+from rt_core.online.rls.information_floor import hold_on, root_of, row_inflation
+from rt_core.online.rls.information_matrix import root_of_covariance, triangle_inverse
 from rt_core.online.status import BELIEVED, EXCITED_LIMIT, FROZEN_S, STATUS, judge, supported
-from rt_core.online.temperatures import JointTemperatures
 from rt_core.types import BoolArray, FloatArray
 
 _ROUNDING = 1e-9  # of the largest parameter: as far apart, and two models are the same

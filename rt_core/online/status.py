@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rt_core.batch.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT
+from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS, Friction
-from rt_core.online import memory as m
-from rt_core.online.memory import Memory
+from rt_core.online import _state as m
+from rt_core.online._state import Memory
+from rt_core.online.monitors.temperatures import JointTemperatures
 from rt_core.online.report import EstimateStatus
-from rt_core.online.temperatures import JointTemperatures
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")

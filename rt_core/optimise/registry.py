@@ -7,14 +7,14 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from rt_core.optimise.genetic import ga
-from rt_core.optimise.levenberg_marquardt import lm
+from rt_core.optimise._genetic import ga
+from rt_core.optimise._levenberg_marquardt import lm
+from rt_core.optimise._pso_lm import pso_lm
+from rt_core.optimise._swarm import pso, pso_linear
+from rt_core.optimise._tcs_pso import tcs_pso
 from rt_core.optimise.problem import Problem
-from rt_core.optimise.pso_lm import pso_lm
 from rt_core.optimise.run import Callback, Outcome, Run
 from rt_core.optimise.settings import Budget, Settings
-from rt_core.optimise.swarm import pso, pso_linear
-from rt_core.optimise.tcs_pso import tcs_pso
 from rt_core.types import FloatArray
 
 Name = Literal["pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"]

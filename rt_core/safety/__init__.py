@@ -5,7 +5,7 @@ back.  `limits` says what each joint may do, `commands` and `feedback` judge wha
 `state` who may move the arm, and whether it still may.
 """
 
-from rt_core.safety.commands import (
+from rt_core.safety._commands import (
     Approach,
     brake,
     check_closed,
@@ -16,9 +16,9 @@ from rt_core.safety.commands import (
     check_torque,
     stopping_distance,
 )
-from rt_core.safety.feedback import FeedbackWatch, check_feedback
-from rt_core.safety.limits import PermitError, SafetyError, SafetyLimits, Violation
-from rt_core.safety.state import MOVING, Permit, Phase, SafetyState
+from rt_core.safety._feedback import FeedbackWatch, check_feedback
+from rt_core.safety._limits import PermitError, SafetyError, SafetyLimits, Violation
+from rt_core.safety._state import MOVING, Permit, Phase, SafetyState
 
 __all__ = [
     "MOVING",

@@ -15,9 +15,9 @@ from typing import Self
 import foxglove
 from foxglove.websocket import ChannelView, Client, ServerListener, StatusLevel
 
-from service.bridge.schemas import Stream
+from service.bridge._schemas import Stream
 from service.bridge.shape import Shaped
-from service.plain import plain
+from service.protocol.json_values import plain
 
 BACKLOG = 256
 _SILENCE = "thetad-silence"

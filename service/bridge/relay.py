@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
-from service.bridge.schemas import Stream
+from service.bridge._schemas import Stream
 from service.bridge.shape import Shaped, Shaper
 from service.client import ClientTimeoutError, Subscriber
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drivers.recording_export import ros_name
-from service.wire import VERSION
+from drivers.files.recordings.export import ros_name
+from service.protocol.messages import VERSION
 
 #: As `rclpy.create_publisher(type, topic, 10)` has it: it fits subscribers of either reliability.
 QOS = {"reliability": "reliable", "durability": "volatile", "history": "keep_last", "depth": 10}

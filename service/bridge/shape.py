@@ -10,13 +10,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from drivers.files.recordings.format import RecordingMeta
+from drivers.files.recordings.joint_states import joint_states_of, timestamp
 from drivers.frame import CHANNELS
-from drivers.joint_states import joint_states_of, timestamp
-from drivers.recording_format import RecordingMeta
-from service.bridge.decimation import Decimation
-from service.bridge.schemas import Stream, arm_streams, frame_streams, plain_stream
-from service.plain import plain
-from service.wire import BELIEVED, BodyMessage, Envelope, EstimateMessage, FrameMessage, Message, TorqueMessage
+from service.bridge._decimation import Decimation
+from service.bridge._schemas import Stream, arm_streams, frame_streams, plain_stream
+from service.protocol.json_values import plain
+from service.protocol.messages import (
+    BELIEVED,
+    BodyMessage,
+    Envelope,
+    EstimateMessage,
+    FrameMessage,
+    Message,
+    TorqueMessage,
+)
 
 #: Half width of a 95 % interval in standard deviations.
 _Z_95 = 1.959964

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from service.cli.common import (
+from service.cli._common import (
     EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -28,35 +28,35 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 #: Modules of `service.cli` in the order of the help; each registers its commands with `add_parser(subparsers)`.
 COMMANDS = (
-    "demo",
-    "commission",
-    "serve",
-    "watch",
-    "replay",
-    "record",
-    "bridge",
-    "control",
-    "keys",
-    "run",
-    "guide",
-    "ethercat",
-    "ads",
-    "sim",
-    "importing",
-    "recordings",
-    "excite",
-    "identify",
-    "validate",
-    "compare",
-    "payload",
-    "poses",
-    "calibrate",
-    "compensate",
-    "models",
-    "jobs",
-    "events",
-    "doctor",
-    "deploy",
+    "daemon.demo",
+    "motion.commission",
+    "daemon.serve",
+    "daemon.watch",
+    "data.replay",
+    "daemon.record",
+    "daemon.bridge",
+    "daemon.control",
+    "daemon.keys",
+    "motion.run",
+    "motion.guide",
+    "hardware.ethercat",
+    "hardware.ads",
+    "hardware.sim",
+    "data.importing",
+    "data.recordings",
+    "motion.excite",
+    "models.identify",
+    "models.validate",
+    "models.compare",
+    "models.payload",
+    "calibration.poses",
+    "calibration.calibrate",
+    "calibration.compensate",
+    "models.models",
+    "jobs.jobs",
+    "daemon.events",
+    "daemon.doctor",
+    "daemon.deploy",
 )
 
 DESCRIPTION = """\
@@ -92,7 +92,7 @@ def _version() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the returned exit code is documented in `service.cli.common`."""
+    """Run one command; the returned exit code is documented in `service.cli._common`."""
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))

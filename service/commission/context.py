@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drivers.robot_file import RobotFile
+from drivers.files.robots.file import RobotFile
 from rt_core.commissioning.at_rest import set_position_text
 from rt_core.types import FloatArray
+from service.commission._site import Follow, Move, Site
 from service.commission.errors import DeclinedError, StepFailedError
 from service.commission.folder import Folder
 from service.commission.settings import CommissionSettings, Payload
-from service.commission.site import Follow, Move, Site
-from service.trajectory_file import MOST_NUMBERS, Trajectory
+from service.io.trajectory_file import MOST_NUMBERS, Trajectory
 
 #: Rows of a table a second at most: they are joined by cubics.
 _ROW_RATE_HZ = 50.0

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from service.commission.errors import CommissionError
-from service.files import write_text
-from service.plain import plain
+from service.io.atomic_files import write_text
+from service.protocol.json_values import plain
 
 FORMAT = "thetad-commission/1"
 #: Settings by which a step does what it does; a step that is kept has to have had them.

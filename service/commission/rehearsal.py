@@ -14,18 +14,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from drivers.robot_file import RobotFile, robot_from_source
+from drivers.files.robots.file import RobotFile, robot_from_source
 from rt_core.commissioning.torque_constant import payload_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.client import Control
+from service.commission._site import Site
 from service.commission.errors import CommissionError
 from service.commission.settings import Payload
-from service.commission.site import Site
-from service.config import Config, parse_config
-from service.files import write_text
-from service.launch import DaemonProcess, LaunchError
-from service.toml_text import toml_text
+from service.config.load import Config, parse_config
+from service.io.atomic_files import write_text
+from service.io.toml_text import toml_text
+from service.supervisor.launch import DaemonProcess, LaunchError
 
 ARM = "rehearsal"
 #: How far the simulated arm's masses and its other values are from the description, at most.

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from drivers.recording import read_recording
-from drivers.robot_file import RobotFile
+from drivers.files.recordings.recording import read_recording
+from drivers.files.robots.file import RobotFile
 from rt_core.commissioning.friction_law import FrictionFit
 from service.commission.commissioning import Commissioned
-from service.figures import torque_figure
-from service.figures.sweep import SweepCurve, sweep_figure
-from service.model_file import load_model
-from service.report import certain, number, parameter_row, percent
-from service.validation_report import report_validation
+from service.models.document import load_model
+from service.reports.figures import torque_figure
+from service.reports.figures.sweep import SweepCurve, sweep_figure
+from service.reports.identification import certain, number, parameter_row, percent
+from service.reports.validation import report_validation
 
 FRICTION_CAPTION = (
     "Friction against speed, without a model: half the difference of torque between the way there and the way back. "
@@ -37,7 +37,7 @@ def commission_html(robot: RobotFile, result: Commissioned, *, rehearsal: bool) 
     """Render the report of what has been found so far."""
     where = "rehearsal with a simulated arm" if rehearsal else "commissioning"
     friction, payload, validate = (result.find(name) for name in ("friction", "payload", "validate"))
-    environment = Environment(loader=PackageLoader("service"), autoescape=select_autoescape(default=True))
+    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
     return environment.get_template("commission.html.j2").render(
         title=f"{robot.model.name}: {where}",
         verdict="ok" if result.validated else "wrong" if result.failed else "open",

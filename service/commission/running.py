@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from service.client import Control
+from service.commission._site import Site
 from service.commission.context import Ask
 from service.commission.errors import DeclinedError, StepFailedError
 from service.commission.settings import Payload
-from service.commission.site import Site
 
 
 class Running:

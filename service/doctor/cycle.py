@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from drivers.ethercat.cycle import sleep_until
+from drivers.ethercat.bus.cycle import sleep_until
+from service.config.realtime import RealtimeConfig
+from service.doctor._needs import Loop
 from service.doctor.finding import Finding, Verdict, failed_or_warning
-from service.doctor.needs import Loop
-from service.realtime import apply_realtime
-from service.realtime_config import RealtimeConfig
+from service.worker.realtime import apply_realtime
 
 #: Limits, as shares of a cycle.  What a loop does after it has woken takes up to 0.4 of a cycle of 1 ms with nine
 #: drives (docs/decisions/0017): one that wakes more than half a cycle late does not get its frame back in time.

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import rt_core
-from service.config import Config
-from service.doctor.card_checks import check_card
+from service.config.load import Config
+from service.config.realtime import RealtimeConfig
+from service.doctor._card_checks import check_card
+from service.doctor._host_checks import check_host
+from service.doctor._needs import Loop, Needs, needs_of
+from service.doctor._site_checks import check_cache, check_site
 from service.doctor.cycle import CycleError, judge_cycle, try_in_process
 from service.doctor.facts import card_names, read_card, read_facts
 from service.doctor.finding import Finding
-from service.doctor.host_checks import check_host
-from service.doctor.needs import Loop, Needs, needs_of
-from service.doctor.site_checks import check_cache, check_site
-from service.realtime_config import RealtimeConfig
 
 _TIME_ERROR = 5
 _STA_UNSYNC = 0x40

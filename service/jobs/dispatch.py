@@ -12,18 +12,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from service.config import Config
-from service.jobs.arms import Arms
-from service.jobs.backend import Backend, LocalBackend
+from service.config.load import Config
+from service.jobs._auto_identification import Arms
+from service.jobs._job_storage import Holdings
+from service.jobs._path_policy import Places
+from service.jobs._requests import Requests
 from service.jobs.budget import recordings_of, to_delete
-from service.jobs.execution import Execution
-from service.jobs.holdings import Holdings
-from service.jobs.places import Places
-from service.jobs.requests import Requests
-from service.jobs.retention import needed_files
-from service.jobs.salvage import Salvaged
-from service.jobs.store import Event, Promotion, StoreCorruptError, StoreError
-from service.process import Child
+from service.jobs.execution.backend import Backend, LocalBackend
+from service.jobs.execution.executor import Execution
+from service.jobs.queue.retention import needed_files
+from service.jobs.queue.salvage import Salvaged
+from service.jobs.queue.store import Event, Promotion, StoreCorruptError, StoreError
+from service.worker.worker import Child
 
 POLL_MS = 50
 REOPEN_S = 2.0
@@ -237,7 +237,7 @@ def make_backend(config: Config) -> Backend:
     """Make the place for runs that the configuration names."""
     jobs = config.jobs
     if jobs.backend == "dask" and jobs.scheduler is not None and jobs.workers > 0:
-        from service.jobs.dask_backend import DaskBackend
+        from service.jobs.dask.backend import DaskBackend
 
         return DaskBackend(jobs.scheduler)
     return LocalBackend(jobs.workers, processors_for(config), jobs.priority)

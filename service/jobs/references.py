@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.jobs.artifacts import ArtifactError, Artifacts
-from service.jobs.aside import SOON_BYTES
-from service.jobs.places import Places
-from service.jobs.queue import Queue
-from service.jobs.state import Job, JobStateError
-from service.jobs.workspace import JobError
+from service.jobs._background import SOON_BYTES
+from service.jobs._path_policy import Places
+from service.jobs.queue.artifacts import ArtifactError, Artifacts
+from service.jobs.queue.queue import Queue
+from service.jobs.queue.state import Job, JobStateError
+from service.operations.workspace import JobError
 
 ACTIVE = "active"
 #: What a text begins with that names no file.

@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from service.control import STOPPING, UNLIMITED, VERBS, ControlError
-from service.log import Log
+from service.io.log import Log
+from service.protocol.control import STOPPING, UNLIMITED, VERBS, ControlError
+from service.protocol.roles import allows
 from service.security.registry import Client, Registry, RegistryError
-from service.security.roles import allows
 
 
 class Access:

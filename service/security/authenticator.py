@@ -13,10 +13,10 @@ from typing import Any
 import zmq
 from zmq.utils import z85
 
-from service.log import Log
+from service.io.log import Log
+from service.io.sockets import readable
 from service.security.keys import KeyPair
 from service.security.registry import Registry, RegistryError
-from service.sockets import readable
 
 ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"thetad"

@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from service.files import sync_folder
-from service.security.way import Step, invoking_user, user_name, way
+from service.io.atomic_files import sync_folder
+from service.security.path_ownership import Step, invoking_user, user_name, way
 
 MOST_BYTES = 1 << 20
 _OTHERS = 0o077

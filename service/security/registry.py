@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from service.files import sync_folder, write_bytes
+from service.io.atomic_files import sync_folder, write_bytes
+from service.protocol.roles import Role
 from service.security.files import SecretFileError, check_directory, read_secret
 from service.security.keys import is_key
-from service.security.roles import Role
 
 CLIENTS = "clients.json"
 MOST_CLIENTS = 10_000  # those that were revoked included: they stay, so that their keys are not let in again

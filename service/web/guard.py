@@ -16,10 +16,10 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.protocol.roles import ROLES, Role, allows
 from service.security.files import SecretFileError, read_secret
-from service.security.roles import ROLES, Role, allows
-from service.web.answers import refusal
-from service.web.connection import MOST_HEADERS
+from service.web._answers import refusal
+from service.web._connection import MOST_HEADERS
 
 LEAST_TOKEN = 16
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?")

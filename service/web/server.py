@@ -16,17 +16,17 @@ from collections.abc import Iterator
 import uvicorn
 import zmq
 
-from service.bind import BIND_S, PortTakenError
-from service.log import Log
-from service.process import Child
-from service.sockets import readable
-from service.web.app import make_app
-from service.web.asking import Asking
-from service.web.connection import MOST_HEADERS, Connection
+from service.io.log import Log
+from service.io.sockets import readable
+from service.protocol.messages import MAX_MESSAGE, topic
+from service.web._app import make_app
+from service.web._cache import Latest
+from service.web._connection import MOST_HEADERS, Connection
+from service.web._live import TURN_S, Live
+from service.web._request_proxy import Asking
 from service.web.guard import read_tokens
-from service.web.latest import Latest
-from service.web.live import TURN_S, Live
-from service.wire import MAX_MESSAGE, topic
+from service.worker.bind import BIND_S, PortTakenError
+from service.worker.worker import Child
 
 MESSAGES_A_TURN = 256  # of one socket
 QUEUE = 1000

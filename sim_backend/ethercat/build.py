@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from drivers.robot_file import RobotError, load_robot
+from drivers.files.robots.file import RobotError, load_robot
 from rt_core.model.robot import RobotModel
-from sim_backend.drive import DriveOptions
-from sim_backend.driven import DRIVEN
+from sim_backend.canopen.dictionary import ObjectDictionary
+from sim_backend.drive.drive import DriveOptions
+from sim_backend.drive.drive_arm import DRIVEN
 from sim_backend.errors import SimulationConfigError
-from sim_backend.ethercat.axis import Mounting
-from sim_backend.ethercat.clock import ClockSettings
-from sim_backend.ethercat.communication import build_dictionary
-from sim_backend.ethercat.controller import SlaveController
-from sim_backend.ethercat.dictionary import ObjectDictionary
-from sim_backend.ethercat.machine import DriveFitting, Machine
-from sim_backend.ethercat.profile import load_profile
+from sim_backend.ethercat._axis import Mounting
+from sim_backend.ethercat._clock import ClockSettings
+from sim_backend.ethercat._communication import build_dictionary
+from sim_backend.ethercat._controller import SlaveController
+from sim_backend.ethercat._faults import FaultSchedule, FaultScript
+from sim_backend.ethercat._machine import DriveFitting, Machine
+from sim_backend.ethercat._profile import load_profile
+from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.registers import AL_OP, UInt8Array
-from sim_backend.ethercat.segment import Segment
 from sim_backend.ethercat.settings import DriveSettings, SegmentFileError, SegmentSettings
-from sim_backend.faults import FaultSchedule, FaultScript
 
 RATED_TORQUE, RATED_CURRENT = 0x6076, 0x6075
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from sim_backend.errors import SimulationError
-from sim_backend.ethercat.segment import Segment
+from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.wire import ETHERTYPE
 
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC, _PACKET_IGNORE_OUTGOING = 263, 1, 1, 23

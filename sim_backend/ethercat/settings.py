@@ -20,9 +20,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from sim_backend.arm.settings import Finite, NonNegative, Positive, Table
 from sim_backend.errors import SimulationConfigError
-from sim_backend.faults import Fault
-from sim_backend.settings import Finite, NonNegative, Positive, Table
+from sim_backend.ethercat._faults import Fault
 
 _LARGEST_CLOCK_START_NS = 10**15
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from drivers.robot_file import RobotError, load_robot
-from sim_backend.driven import DRIVEN
+from drivers.files.robots.file import RobotError, load_robot
+from sim_backend.drive.drive_arm import DRIVEN
 from sim_backend.errors import SimulationConfigError
-from sim_backend.plc.faults import FaultSchedule
-from sim_backend.plc.machine import Machine
-from sim_backend.plc.plc import SimulatedPlc
+from sim_backend.plc._faults import FaultSchedule
+from sim_backend.plc._machine import Machine
+from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc.settings import PlcFileError, PlcSettings
 
 

@@ -18,9 +18,9 @@ from types import FrameType
 from typing import TypeVar
 
 from sim_backend.errors import SimulationError
-from sim_backend.plc.plc import SimulatedPlc
-from sim_backend.plc.route import RouteService
-from sim_backend.plc.session import Session
+from sim_backend.plc._plc import SimulatedPlc
+from sim_backend.plc._route import RouteService
+from sim_backend.plc._session import Session
 
 _LONGEST_WAIT_S = 0.05
 _LARGEST_STEP_NS = 5_000_000

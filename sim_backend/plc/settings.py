@@ -22,10 +22,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from drivers.ads.layout import NAME_CHARS, VARIABLES, Sizes, structure
+from drivers.ads.link.layout import NAME_CHARS, VARIABLES, Sizes, structure
 from sim_backend.errors import SimulationConfigError
-from sim_backend.plc import ams
-from sim_backend.plc.faults import Fault
+from sim_backend.plc import _ams as ams
+from sim_backend.plc._faults import Fault
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]

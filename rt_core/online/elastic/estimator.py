@@ -1,6 +1,6 @@
 """The online estimator of one elastic joint: frames in, spring and friction with honest uncertainties out.
 
-The two rows of the last off-line stage (`rt_core.batch.elastic`), of motor and torque sensor, with the spring in
+The two rows of the last off-line stage (`rt_core.elastic`), of motor and torque sensor, with the spring in
 common; or the motor's alone.  Recursive least squares with the variable forgetting of Sun et al., in square-root
 information form (`rt_core.online.elastic.update`).  Lag and zero of the encoders are given: off-line fits find them.
 """
@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.batch.elastic.fit import COLLINEAR
-from rt_core.batch.elastic.identify import CERTAIN_SHARE, UNITS, ElasticParameter
-from rt_core.batch.elastic.rows import CONSTANT_SHARE, LARGEST_LAG_S, LARGEST_ZERO, Drive
-from rt_core.batch.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT, ParameterStatus
-from rt_core.online.elastic import layout as m
-from rt_core.online.elastic.errors import DeflectionErrors
-from rt_core.online.elastic.evidence import Evidence, evidence
-from rt_core.online.elastic.filters import elastic_taps
-from rt_core.online.elastic.report import ElasticEstimate
-from rt_core.online.elastic.saved_state import owner_of, saved, take_saved
-from rt_core.online.elastic.settings import ElasticOnlineSettings
-from rt_core.online.elastic.stream import CHANNELS, restart, take_frames
+from rt_core.elastic.fit import COLLINEAR
+from rt_core.elastic.identify import CERTAIN_SHARE, UNITS, ElasticParameter
+from rt_core.elastic.rows import CONSTANT_SHARE, LARGEST_LAG_S, LARGEST_ZERO, Drive
+from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT, ParameterStatus
+from rt_core.online._initial_state import theoretical_inflation
+from rt_core.online.elastic import _layout as m
+from rt_core.online.elastic._errors import DeflectionErrors
+from rt_core.online.elastic._evidence import Evidence, evidence
+from rt_core.online.elastic._filters import elastic_taps
+from rt_core.online.elastic._report import ElasticEstimate
+from rt_core.online.elastic._saved_state import owner_of, saved, take_saved
+from rt_core.online.elastic._settings import ElasticOnlineSettings
+from rt_core.online.elastic._stream import CHANNELS, restart, take_frames
 from rt_core.online.filters import low_pass
-from rt_core.online.information import triangle_inverse
-from rt_core.online.square_root import padded
-from rt_core.online.start import theoretical_inflation
+from rt_core.online.rls.information_matrix import triangle_inverse
+from rt_core.online.rls.square_root import padded
 from rt_core.types import BoolArray, FloatArray
 
 #: Parameters in the order of the estimate.
@@ -68,7 +68,7 @@ class ElasticJointEstimator:
         Gear ratio; with the rotor's inertia all motion counts, without it only constant speed.
     start : mapping of str to float
         Values to start from, of an off-line fit or a data sheet: `k1`, `b_in`, `b_inD`; with `k2` the spring is cubic,
-        with `b_out` and `b_outC` there is a torque sensor.  Signs and units of `rt_core.batch.elastic.problem`.
+        with `b_out` and `b_outC` there is a torque sensor.  Signs and units of `rt_core.elastic.problem`.
     rate_hz : float
         Nominal rate of the frames.
     settings : ElasticOnlineSettings

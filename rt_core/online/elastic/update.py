@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.online.elastic import layout as m
-from rt_core.online.square_root import back_substitute, dot, triangularise
+from rt_core.online.elastic import _layout as m
+from rt_core.online.rls.square_root import back_substitute, dot, triangularise
 from rt_core.types import FloatArray, IntArray
 
 _CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate

@@ -26,11 +26,11 @@ from rt_core.commissioning.mirror_images import mirror_images
 from rt_core.commissioning.profiles import EASE_PEAK, aligned, there_and_back
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.types import FloatArray
+from service.commission._signals import torque, torque_source
+from service.commission._site import Move
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
-from service.commission.signals import torque, torque_source
-from service.commission.site import Move
-from service.trajectory_file import Trajectory
+from service.io.trajectory_file import Trajectory
 
 #: Share of the velocity limit, and of the joint's range, that a first motion may use.
 _SPEED, _RANGE = 0.05, 0.2

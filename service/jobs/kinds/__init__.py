@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from service.jobs.kind import Kind
-from service.jobs.workspace import JobError
+from service.operations.kind import Kind
+from service.operations.workspace import JobError
 
 #: Module of `service.jobs.kinds` by the name of the kind; each has one `KIND`.
 KINDS = {

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from service.jobs.fields import Positive, Reference, RobotText, Seed
-from service.jobs.kind import Kind, Outcome, Parameters
-from service.jobs.workspace import JobError, Workspace
+from service.operations.kind import Kind, Outcome, Parameters
+from service.operations.parameter_types import Positive, Reference, RobotText, Seed
+from service.operations.workspace import JobError, Workspace
 
 if TYPE_CHECKING:
     from rt_core.calibration.result import Calibration
     from rt_core.calibration.sample import Contacts, Distances
     from rt_core.calibration.settings import CalibrationSettings
     from rt_core.types import BoolArray, FloatArray
-    from service.calibration_table import MeasurementTable
+    from service.operations.calibration.table import MeasurementTable
 
 Socket = Annotated[int, Field(ge=0, le=1_000_000)]
 
@@ -99,13 +99,13 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     """
     from rt_core.calibration.calibrate import calibrate
     from rt_core.calibration.settings import CalibrationError
-    from service.calibration_document import calibration_document, residual_table, summary
-    from service.calibration_export import calibrated_dh, calibrated_urdf
-    from service.calibration_report import calibration_html
-    from service.calibration_table import read_table
-    from service.jobs.inputs import open_robot
-    from service.nominal_geometry import gravity_load, nominal_geometry
-    from service.plain import plain
+    from service.operations.calibration.document import calibration_document, residual_table, summary
+    from service.operations.calibration.export import calibrated_dh, calibrated_urdf
+    from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
+    from service.operations.calibration.table import read_table
+    from service.operations.inputs import open_robot
+    from service.protocol.json_values import plain
+    from service.reports.calibration import calibration_html
 
     robot = open_robot(p.robot)
     clear(ws.folder)

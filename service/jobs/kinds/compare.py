@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from service.jobs.fields import Positive, RobotText, Seed
-from service.jobs.kind import FanOut, Kind, Outcome, Parameters
-from service.jobs.workspace import Workspace
-from service.methods import COMPARABLE, COMPARED
+from service.config.methods import COMPARABLE, COMPARED
+from service.operations.kind import FanOut, Kind, Outcome, Parameters
+from service.operations.parameter_types import Positive, RobotText, Seed
+from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from rt_core.model.robot import RobotModel
-    from service.comparison import Conditions, SeedTrials
+    from service.operations.compare import Conditions, SeedTrials
 
 
 def _known(name: str) -> str:
@@ -42,8 +42,8 @@ class Compare(Parameters):
 def _truth(p: Compare) -> tuple[RobotModel, Conditions]:
     import numpy as np
 
-    from service.comparison import Conditions, check_conditions
-    from service.jobs.inputs import open_robot
+    from service.operations.compare import Conditions, check_conditions
+    from service.operations.inputs import open_robot
 
     model = open_robot(p.robot).model
     noise = None if p.noise is None else np.asarray(p.noise, dtype=np.float64)
@@ -62,7 +62,7 @@ def _part(p: Compare, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
 
 def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> dict[str, Any]:
     """All methods on one seed; its progress goes from `start` on over `length` of the whole."""
-    from service.comparison import compare_seed
+    from service.operations.compare import compare_seed
 
     model, conditions = _truth(p)
 
@@ -99,7 +99,7 @@ def _exact(value: Any) -> Any:
 def _decoded(part: dict[str, Any]) -> SeedTrials:
     import numpy as np
 
-    from service.comparison import SeedTrials, Trial
+    from service.operations.compare import SeedTrials, Trial
 
     trials = []
     for row in part["trials"]:
@@ -110,9 +110,9 @@ def _decoded(part: dict[str, Any]) -> SeedTrials:
 
 
 def _gather(p: Compare, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
-    from service.comparison import comparison_document, gather
-    from service.comparison_report import comparison_html, ordered
-    from service.plain import plain
+    from service.operations.compare import comparison_document, gather
+    from service.protocol.json_values import plain
+    from service.reports.comparison import comparison_html, ordered
 
     model, conditions = _truth(p)
     result = gather(model, conditions, [_decoded(part) for part in parts])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from service.elastic_parameters import ElasticJointJob
-from service.jobs.kind import Kind, Outcome
-from service.jobs.workspace import JobError, Workspace
+from service.operations.elastic.parameters import ElasticJointJob
+from service.operations.kind import Kind, Outcome
+from service.operations.workspace import JobError, Workspace
 
 
 def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
-    from service.elastic_joint import ElasticJointError, identify_joint
-    from service.elastic_report import elastic_page
-    from service.jobs.inputs import open_robot
+    from service.operations.elastic.joint import ElasticJointError, identify_joint
+    from service.operations.inputs import open_robot
+    from service.reports.elastic import elastic_page
 
     ws.progress(0.05, "reading the recording")
     recording = ws.recording()

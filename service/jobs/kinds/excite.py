@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from service.jobs.fields import Positive, RobotText, Seed
-from service.jobs.kind import FanOut, Kind, Outcome, Parameters
 from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import EarlierMotion, check_earlier, earlier_information
-from service.jobs.kinds.excite_places import Body, BoxRegion, SphereRegion, not_compared, urdf_capsules
-from service.jobs.workspace import JobCancelledError, JobError, Workspace
+from service.jobs.kinds.excite_regions import Body, BoxRegion, SphereRegion, not_compared, urdf_capsules
+from service.operations.kind import FanOut, Kind, Outcome, Parameters
+from service.operations.parameter_types import Positive, RobotText, Seed
+from service.operations.workspace import JobCancelledError, JobError, Workspace
 
 if TYPE_CHECKING:
-    from drivers.robot_file import RobotFile
+    from drivers.files.robots.file import RobotFile
     from rt_core.excitation.design import Designer, ExcitationDesign
     from rt_core.excitation.search import Pulse
     from rt_core.excitation.settings import ExcitationSettings
@@ -147,7 +147,7 @@ class Excite(Parameters):
 def _designer(p: Excite) -> tuple[RobotFile, Designer]:
     from rt_core.excitation.design import Designer
     from rt_core.excitation.errors import ExcitationError
-    from service.jobs.inputs import open_robot
+    from service.operations.inputs import open_robot
 
     robot = open_robot(p.robot)
     try:
@@ -227,7 +227,7 @@ def _finish(
     from rt_core.excitation.fourier import FourierSeries
     from rt_core.excitation.search import Search
     from rt_core.excitation.validation import Validation
-    from service.excitation_report import excitation_html, point_table
+    from service.reports.excitation import excitation_html, point_table
 
     unseen = not_compared(robot, wanted=p.urdf_bodies)
     designs = []
@@ -290,7 +290,7 @@ def _validation(p: Excite, robot: RobotFile, best: ExcitationDesign, ws: Workspa
 
 def _known(second: Validation) -> dict[str, Any]:
     """Return what is known of the trajectory to validate on."""
-    from service.plain import plain
+    from service.protocol.json_values import plain
 
     design = second.design
     known: dict[str, Any] = plain(
@@ -353,8 +353,8 @@ def _earlier(p: Excite) -> list[tuple[str, str]]:
 def _metrics(
     p: Excite, designer: Designer, design: ExcitationDesign, verdict: str, reasons: Sequence[str]
 ) -> dict[str, Any]:
-    from service.excitation_report import excitation_facts, verdict_text
-    from service.plain import plain
+    from service.protocol.json_values import plain
+    from service.reports.excitation import excitation_facts, verdict_text
 
     spectrum = design.spectrum
     found: dict[str, Any] = plain(

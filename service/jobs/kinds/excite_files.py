@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.jobs.workspace import Workspace
+from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from drivers.robot_file import RobotFile
+    from drivers.files.robots.file import RobotFile
     from rt_core.excitation.design import ExcitationDesign
     from rt_core.excitation.fourier import FourierSeries
 
@@ -37,7 +37,7 @@ def write_motion(
 
 def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, created: str) -> dict[str, Any]:
     """Everything that the trajectory can be evaluated from."""
-    from service.trajectory_file import FORMAT
+    from service.io.trajectory_file import FORMAT
 
     series = design.series
     return {
@@ -58,11 +58,11 @@ def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, create
 def trajectory_table(series: FourierSeries, rate_hz: float, joints: Sequence[str], units: Sequence[str]) -> str:
     """One period of `series` as CSV with both its ends: `t`, and `q`, `dq`, `ddq` of each joint, in SI units.
 
-    The first line names joints and units, as `service.trajectory_file` reads them.
+    The first line names joints and units, as `service.io.trajectory_file` reads them.
     """
     import numpy as np
 
-    from service.trajectory_file import column
+    from service.io.trajectory_file import column
 
     count = round(series.period_s * rate_hz)
     times = np.arange(count + 1) / rate_hz

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from service.jobs.kind import Parameters
-from service.jobs.workspace import JobError
+from service.operations.kind import Parameters
+from service.operations.workspace import JobError
 
 if TYPE_CHECKING:
-    from drivers.robot_file import RobotFile
+    from drivers.files.robots.file import RobotFile
     from rt_core.excitation.fourier import FourierSeries
     from rt_core.excitation.settings import ExcitationSettings
     from rt_core.model.robot import RobotModel

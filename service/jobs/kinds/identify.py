@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from service.jobs.fields import NotNegative, Positive, Reference, RobotText, Seed, SpanText
-from service.jobs.kind import FanOut, Kind, Outcome, Parameters
-from service.jobs.workspace import JobError, Workspace
-from service.methods import SEARCHES, Method
+from service.config.methods import SEARCHES, Method
+from service.operations.kind import FanOut, Kind, Outcome, Parameters
+from service.operations.parameter_types import NotNegative, Positive, Reference, RobotText, Seed, SpanText
+from service.operations.workspace import JobError, Workspace
 
 if TYPE_CHECKING:
     from rt_core.optimise.run import Progress
-    from service.identification_report import IdentificationReport
+    from service.reports.identification_document import IdentificationReport
 
 
 class Identify(Parameters):
@@ -52,10 +52,10 @@ class Identify(Parameters):
 
 def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     """Identify with one seed."""
-    from rt_core.batch.estimate import EstimatorOptions
-    from service.identification import prior_model, signal_settings, slowest_velocity
-    from service.identification_report import report_identification
-    from service.jobs.inputs import open_robot, span_of
+    from rt_core.identification.estimate import EstimatorOptions
+    from service.operations.identify import prior_model, signal_settings, slowest_velocity
+    from service.operations.inputs import open_robot, span_of
+    from service.reports.identification_document import report_identification
 
     robot = open_robot(p.robot)
     settings = signal_settings(
@@ -80,7 +80,7 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     ws.progress(0.02, "reading the recording")
     recording = ws.recording()
     if p.period_s is not None:
-        from service.averaging import average_recording
+        from service.operations.averaging import average_recording
 
         recording = average_recording(recording, p.period_s)
     ws.progress(0.1, f"{p.method}, seed {seed}" if p.method in SEARCHES else p.method)
@@ -101,8 +101,8 @@ def _follow(ws: Workspace) -> Callable[[Progress], None]:
 
 def _whole(report: IdentificationReport) -> dict[str, Any]:
     """All that is kept of an identification, as plain JSON."""
-    from service.model_file import model_text
-    from service.plain import plain
+    from service.models.document import model_text
+    from service.protocol.json_values import plain
 
     result, search = report.result, report.result.estimate.search
     found: dict[str, Any] = plain(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.jobs.fields import Reference, SpanText
-from service.jobs.kind import Kind, Outcome, Parameters
-from service.jobs.workspace import Workspace
+from service.operations.kind import Kind, Outcome, Parameters
+from service.operations.parameter_types import Reference, SpanText
+from service.operations.workspace import Workspace
 
 
 class Payload(Parameters):
@@ -17,10 +17,10 @@ class Payload(Parameters):
 
 
 def _run(p: Payload, ws: Workspace) -> Outcome:
-    from service.jobs.inputs import span_of
-    from service.payload import payload_in_recording
-    from service.payload_report import VERDICT_TEXT, payload_page, payload_summary
-    from service.plain import plain
+    from service.operations.inputs import span_of
+    from service.operations.payload import payload_in_recording
+    from service.protocol.json_values import plain
+    from service.reports.payload import VERDICT_TEXT, payload_page, payload_summary
 
     ws.progress(0.05, "reading the model")
     before = ws.model()

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.jobs.fields import Reference, RobotText, SpanText
-from service.jobs.kind import Kind, Outcome, Parameters
-from service.jobs.workspace import JobError, Workspace
+from service.operations.kind import Kind, Outcome, Parameters
+from service.operations.parameter_types import Reference, RobotText, SpanText
+from service.operations.workspace import JobError, Workspace
 
 if TYPE_CHECKING:
-    from drivers.recording import Recording
-    from drivers.robot_file import RobotFile
-    from service.identification import Validation
-    from service.model_file import ModelFile
+    from drivers.files.recordings.recording import Recording
+    from drivers.files.robots.file import RobotFile
+    from service.models.document import ModelFile
+    from service.operations.identify import Validation
 
 #: Rows nearer to the data of the fit than this many periods of the cut-off have seen some of it through the filters.
 _GUARD_PERIODS = 4.0
@@ -37,9 +37,9 @@ class Promote(Parameters):
 
 
 def _run(p: Promote, ws: Workspace) -> Outcome:
-    from rt_core.batch.paired import BLOCK_S, compare_residuals
-    from service.identification import signal_settings, validate_recording
-    from service.jobs.inputs import open_robot, span_of
+    from rt_core.identification.model_comparison import BLOCK_S, compare_residuals
+    from service.operations.identify import signal_settings, validate_recording
+    from service.operations.inputs import open_robot, span_of
 
     ws.progress(0.05, "reading the models")
     candidate = ws.model()
@@ -116,7 +116,7 @@ def _check(model: ModelFile, robot: RobotFile) -> None:
 
 def _check_unseen(candidate: ModelFile, recording: Recording, validation: Validation) -> None:
     """Refuse data that the candidate was fitted to, in this recording or in another that holds the same frames."""
-    from service.model_origin import share_seen
+    from service.models.origin import share_seen
 
     cutoff_hz = candidate.settings.cutoff_hz
     guard = 0.0 if not cutoff_hz else _GUARD_PERIODS / cutoff_hz

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.jobs.fields import Reference, SpanText
-from service.jobs.kind import Kind, Outcome, Parameters
-from service.jobs.workspace import Workspace
+from service.operations.kind import Kind, Outcome, Parameters
+from service.operations.parameter_types import Reference, SpanText
+from service.operations.workspace import Workspace
 
 
 class Validate(Parameters):
@@ -16,9 +16,9 @@ class Validate(Parameters):
 
 
 def _run(p: Validate, ws: Workspace) -> Outcome:
-    from service.jobs.inputs import span_of
-    from service.plain import plain
-    from service.validation_report import report_validation
+    from service.operations.inputs import span_of
+    from service.protocol.json_values import plain
+    from service.reports.validation import report_validation
 
     ws.progress(0.05, "reading the model")
     model = ws.model()

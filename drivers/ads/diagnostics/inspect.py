@@ -1,0 +1,193 @@
+"""What can be found out about an ADS server: its name and state, symbols, values; and whether an arm could be read.
+
+Each function opens a connection of its own, returns plain data and raises `DriverError`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from drivers.ads._errors import AdsError, AdsReplyError
+from drivers.ads.config import AdsConfig, Target
+from drivers.ads.link import layout
+from drivers.ads.link.data_types import Shape, Symbol, decode, encode, shape_of
+from drivers.ads.link.link import STATES, VALUE_BY_HANDLE, Link
+from drivers.ads.link.symbols import SymbolTable
+from drivers.ads.ring.clock import PlcClock, filetime_to_ns
+from drivers.ethercat.bus.cycle import Histogram, now_ns, sleep_until
+
+_LARGEST = 16 * 1024 * 1024
+_ROUND_TRIPS = 200
+
+
+@contextmanager
+def _connected(target: Target) -> Iterator[tuple[Link, int]]:
+    link = Link(target)
+    state = link.open()[0]
+    try:
+        yield link, state
+    finally:
+        link.close()
+
+
+def device_info(target: Target) -> dict[str, Any]:
+    """Name, version and state of the server, and the addresses of both ends."""
+    with _connected(target) as (link, state):
+        try:
+            name, version = link.device_info()
+        except AdsError:  # a server need not have a name
+            if link.broken:
+                raise
+            name, version = "", ""
+        return {
+            "net_id": target.net_id,
+            "port": target.port,
+            "host": target.address,
+            "local_net_id": link.local_net_id(),
+            "name": name,
+            "version": version,
+            "state": STATES.get(state, str(state)),
+        }
+
+
+def symbols(target: Target, pattern: str = "") -> list[dict[str, Any]]:
+    """List name, type, size and comment of symbols, those that `pattern` matches: a part of the name, or with `*`."""
+    wanted = pattern.casefold()
+    with _connected(target) as (link, _):
+        found = SymbolTable(link).all().values()
+    wild = any(c in wanted for c in "*?[")
+    return [
+        {"name": s.name, "type": s.type, "size": s.size, "comment": s.comment, "group": s.group, "offset": s.offset}
+        for s in found
+        if not wanted or (fnmatch.fnmatchcase(s.name.casefold(), wanted) if wild else wanted in s.name.casefold())
+    ]
+
+
+def read_symbol(target: Target, name: str) -> dict[str, Any]:
+    """Read a variable: `name`, `type`, `size`, `value`; `known` is false where its bytes are given in hexadecimal."""
+    with _connected(target) as (link, _):
+        symbol, shape = _described(link, name)
+        return _facts(symbol, shape, _bytes(link, symbol))
+
+
+def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
+    """Write a variable, and return what it is then, as `read_symbol`.
+
+    Of a structure, members that `value` leaves out stay as they are.
+
+    Raises
+    ------
+    AdsSymbolError
+        There is no such variable, or the value does not fit its type; nothing is written then.
+    """
+    with _connected(target) as (link, _):
+        symbol, shape = _described(link, name)
+        data = bytearray(_bytes(link, symbol))
+        encode(shape, value, data, where=symbol.name)
+        with _handle(link, symbol.name) as handle:
+            link.write(VALUE_BY_HANDLE, handle, data, symbol.name)
+        return _facts(symbol, shape, _bytes(link, symbol))
+
+
+def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
+    """See whether an arm could be read: route, state, layout, ring, rate, clock, round trips.  Nothing is written.
+
+    Returns
+    -------
+    dict
+        `state`, `compared` (how the layout was), `rate_hz` found and `nominal_hz`, `drift_ppm` (coarse after
+        seconds), `round_trip_us`, `axes`, and what the program says of itself.
+
+    Raises
+    ------
+    DriverError
+        The first thing that is wrong, and its remedy.
+    """
+    from drivers.ads.link.connection import attach, check_running  # here, for the compiled decoder that it brings
+
+    link = Link(config.target)
+    program = None
+    try:
+        attached = attach(link, config)
+        program, info = attached.program, attached.info
+        clock, trips = PlcClock(), Histogram()
+        began_ns = now_ns()
+        first = head = program.read([])[0]
+        due_ns = began_ns
+        while due_ns < began_ns + duration_s * 1e9:
+            due_ns += round(duration_s * 1e9 / _ROUND_TRIPS)
+            sleep_until(due_ns)
+            sent_ns = now_ns()
+            head = program.read([])[0]
+            received_ns = now_ns()
+            trips.add(received_ns - sent_ns)
+            clock.add(filetime_to_ns(head.time), received_ns)
+        passed_s = (head.time - first.time) * 1e-7
+        check_running(link, link.state()[0])
+        return {
+            "net_id": config.net_id,
+            "local_net_id": link.local_net_id(),
+            "state": "run",
+            "compared": program.matched.compared,
+            "sum_commands": link.sum_commands,
+            "by_address": program.by_address,
+            "axes": list(info.names),
+            "channels": list(attached.decoder.channels),
+            "clock": "dc" if attached.dc else "plc",
+            "nominal_hz": 1e9 / info.cycle_ns,
+            "rate_hz": (head.samples - first.samples) / passed_s if passed_s > 0.0 else 0.0,
+            "drift_ppm": clock.drift_ppm,
+            "block_samples": program.sizes.block_samples,
+            "blocks": program.sizes.blocks,
+            "ring_s": program.sizes.blocks * attached.block_ns * 1e-9,
+            "heartbeat_ms": info.heartbeat_ms,
+            "axes_state": layout.STATES.get(head.state, str(head.state)),
+            "axes_reason": layout.REASONS.get(head.reason, str(head.reason)),
+            "exceeded_cycles": head.exceeded,
+            "round_trip_us": {
+                "p50": trips.quantile_ns(0.5) * 1e-3,
+                "p99": trips.quantile_ns(0.99) * 1e-3,
+                "max": trips.highest_ns * 1e-3,
+            },
+        }
+    finally:
+        if program is not None:
+            program.close()
+        link.close()
+
+
+def _described(link: Link, name: str) -> tuple[Symbol, Shape]:
+    table = SymbolTable(link)
+    symbol = table.find(name)
+    if symbol.size > _LARGEST:
+        raise AdsReplyError(f"symbol {name}: {symbol.size} bytes are not believed")
+    shape = shape_of(symbol.type, symbol.size, symbol.code, table.type)
+    return symbol, shape
+
+
+@contextmanager
+def _handle(link: Link, name: str) -> Iterator[int]:
+    handle = link.handle(name)
+    try:
+        yield handle
+    finally:
+        link.release(handle)
+
+
+def _bytes(link: Link, symbol: Symbol) -> bytes:
+    with _handle(link, symbol.name) as handle:
+        return bytes(link.read(VALUE_BY_HANDLE, handle, symbol.size, symbol.name))
+
+
+def _facts(symbol: Symbol, shape: Shape, raw: bytes) -> dict[str, Any]:
+    return {
+        "name": symbol.name,
+        "type": symbol.type,
+        "size": symbol.size,
+        "comment": symbol.comment,
+        "known": shape.known,
+        "value": decode(shape, raw),
+    }

@@ -1,0 +1,336 @@
+"""The one place, with `master.py`, that knows pysoem, and keeps its sharp edges in.
+
+pysoem is a thin layer over SOEM, written in C: a wrong call overwrites memory, closes files of others, or surfaces in
+an unrelated call.  `Bus` takes only calls that make sense at the moment and turns what goes wrong into drivers' errors.
+What it guards against is described where it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pysoem
+
+from drivers.driver import DriverClosedError, DriverConfigError, DriverError
+from drivers.ethercat.bus._frame_filter import ONE_FRAME_BYTES
+from drivers.ethercat.bus.master import TRIES, Master
+from drivers.ethercat.bus.objects import ObjectEntry, ObjectInfo
+from drivers.ethercat.diagnostics.network import FoundSlave
+from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
+
+#: Size that is fixed in pysoem.
+IO_MAP_BYTES = 4096
+#: Bytes that an SDO may have; pysoem's default is 256, and a longer object fails there.
+SDO_BYTES = 1 << 16
+T = TypeVar("T")
+
+
+def patiently(transfer: Callable[[], T]) -> T:
+    """Try an SDO transfer again that was lost on the way; what the slave refuses is refused."""
+    for _ in range(TRIES - 1):
+        try:
+            return transfer()
+        except SdoError as error:
+            if error.abort:
+                raise
+    return transfer()
+
+
+class Bus(Master):
+    """A master with mailboxes, distributed clocks and process data; attributes as `Master`."""
+
+    def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
+        super().__init__(interface, redundant_interface)
+        self._mapped = False
+        self._output_bytes: list[int] = []
+        self._objects: dict[int, dict[int, Any]] = {}
+
+    def close(self) -> None:
+        """Close the interfaces; may be called more than once."""
+        self._mapped = False
+        self._output_bytes = []
+        self._objects.clear()
+        super().close()
+
+    def scan(self) -> list[FoundSlave]:
+        """Find the slaves; see `Master.scan`."""
+        self._mapped = False
+        self._objects.clear()
+        return super().scan()
+
+    # --- mailbox
+
+    def sdo_read(self, position: int, index: int, subindex: int, timeout_ms: float = 500.0) -> bytes:
+        """Read an object, of up to 65,536 bytes.
+
+        Raises
+        ------
+        StreamingError
+            Process data is running.
+        SdoError, SdoTimeoutError
+            The drive refuses, with its abort code, or does not answer.
+        """
+        slave = self._for_sdo(f"SDO {index:04X}:{subindex:02X}", position)
+        self._opened().sdo_read_timeout = round(timeout_ms * 1e3)
+        try:
+            return bytes(slave.sdo_read(index, subindex, SDO_BYTES, release_gil=True))
+        except _SDO_FAILURES as error:
+            raise self._sdo_failure(error, "reading", position, index, subindex) from error
+
+    def sdo_write(
+        self, position: int, index: int, subindex: int, data: bytes, timeout_ms: float = 500.0, *, forced: bool = False
+    ) -> None:
+        """Write an object; errors as `sdo_read`.
+
+        `forced` writes while process data runs, at the price of some cycles: for a slave on its way back.  The time-out
+        then holds for sending too, for which SOEM takes another.
+        """
+        slave = self._for_sdo(f"SDO {index:04X}:{subindex:02X}", position, forced)
+        timeout_us = round(timeout_ms * 1e3)
+        self._opened().sdo_write_timeout = timeout_us
+        timeouts = pysoem.settings.timeouts
+        sending_us = timeouts.tx_mailbox
+        if forced:
+            timeouts.tx_mailbox = min(sending_us, timeout_us)
+        try:
+            slave.sdo_write(index, subindex, data, release_gil=True)
+        except _SDO_FAILURES as error:
+            raise self._sdo_failure(error, "writing", position, index, subindex) from error
+        finally:
+            timeouts.tx_mailbox = sending_us
+
+    def object_indices(self, position: int) -> list[int]:
+        """List the indices of the slave's object dictionary.
+
+        Raises
+        ------
+        StreamingError
+            Process data is running.
+        SdoError
+            The slave has no SDO information, or does not answer.
+        """
+        return list(self._listed(position))
+
+    def _listed(self, position: int) -> dict[int, Any]:
+        if position not in self._objects:
+            slave = self._for_sdo("SDO information", position)
+            try:
+                self._objects[position] = {item.index: item for item in slave.od}
+            except pysoem.SdoInfoError as error:
+                raise SdoError(f"the slave at position {position} has no list of its objects") from error
+            finally:
+                self.drain()
+        return self._objects[position]
+
+    def describe(self, position: int, index: int) -> ObjectInfo:
+        """Name, type and access of an object; errors as `object_indices`, also for one that is not listed."""
+        item = self._listed(position).get(index)
+        if item is None:
+            raise SdoError(f"the slave at position {position} has no object {index:04X}")
+        self._for_sdo("SDO information", position)
+        errors = self.mailbox_errors
+        try:
+            name, code, kind = _text(item.name), int(item.object_code), int(item.data_type)
+            # pysoem's entries point into `item`: everything is copied while it is held.
+            parts = [(_text(e.name), int(e.data_type), int(e.bit_length), int(e.obj_access)) for e in item.entries]
+            if not parts:
+                parts = [(name, kind, int(item.bit_length), int(item.obj_access))]
+        except pysoem.SdoInfoError as error:
+            raise SdoError(f"the slave at position {position} does not describe its object {index:04X}") from error
+        finally:
+            self.drain()
+        # A subindex that does not exist has no type, and the slave said so; SOEM passes over one whose answer was lost.
+        if sum(not part[1] for part in parts) > self.mailbox_errors - errors:
+            del self._objects[position]  # what was read of them is kept there
+            raise SdoError(f"the slave at position {position} does not describe all of its object {index:04X}")
+        entries = tuple(ObjectEntry(index, k, *part) for k, part in enumerate(parts) if part[1])
+        return ObjectInfo(index, name, code, entries)
+
+    def _for_sdo(self, what: str, position: int, forced: bool = False) -> Any:
+        slave = self._slave(position)
+        if self.streaming and not forced:
+            raise StreamingError(
+                f"{what} of the slave at position {position}: refused while process data runs (it would tear gaps of "
+                "5 ms and more into them): read it before the start"
+            )
+        self.drain()  # an error of another slave would be raised by this call
+        return slave
+
+    def _sdo_failure(self, error: Exception, doing: str, position: int, index: int, subindex: int) -> SdoError:
+        self.drain()
+        where = f"{doing} {index:04X}:{subindex:02X} of the slave at position {position}"
+        if isinstance(error, pysoem.SdoError):
+            return SdoError(f"{where}: refused with 0x{error.abort_code:08X}: {error.desc}", error.abort_code)
+        if isinstance(error, pysoem.WkcError):
+            return SdoTimeoutError(f"{where}: no answer")
+        if isinstance(error, pysoem.MailboxError):
+            return SdoError(f"{where}: mailbox error 0x{error.error_code:04X}: {error.desc}")
+        if isinstance(error, pysoem.PacketError) and error.error_code == 3:
+            return SdoError(f"{where}: the object has more than {SDO_BYTES} bytes")
+        return SdoError(f"{where}: the answer does not fit the question")
+
+    def drain(self) -> None:
+        """Take every error from the list that SOEM keeps for all slaves together."""
+        for error in self._opened()._collect_mailbox_errors():
+            del error
+            self.mailbox_errors += 1
+
+    def poll_mailbox(self, position: int) -> None:
+        """Take one message from a slave's mailbox: the only way by which emergencies arrive without an SDO."""
+        slave = self._slave(position)
+        try:
+            slave.mbx_receive()
+        except _SDO_FAILURES:
+            self.mailbox_errors += 1
+        self.drain()
+
+    # --- distributed clocks
+
+    def configure_dc(self) -> bool:
+        """Measure delays and set the clocks' offsets; False if no slave has a distributed clock."""
+        return bool(self._opened().config_dc())
+
+    def set_sync0(self, position: int, cycle_ns: int, shift_ns: int) -> None:
+        """Let a slave fire SYNC0 at `shift_ns` after each multiple of the cycle, 100 ms from now; cycle 0 stops it."""
+        self._slave(position).dc_sync(cycle_ns > 0, cycle_ns, shift_ns)
+
+    @property
+    def dc_time_ns(self) -> int:
+        """DC time at which the last frame passed the reference slave [ns since 2000-01-01]."""
+        return int(self._opened().dc_time)
+
+    # --- process data
+
+    def map_process_data(self, expected: dict[int, tuple[int, int]]) -> None:
+        """Map process data and ask all slaves for SAFE-OP.
+
+        Parameters
+        ----------
+        expected : position -> (bytes out, bytes in)
+            What the slaves should have; others are not looked at.
+
+        Raises
+        ------
+        DriverConfigError
+            The image would not fit, or a slave has other lengths than expected.
+        SdoError
+            A slave refused to tell its mapping.
+        """
+        master = self._opened()
+        total = sum(out + in_ for out, in_ in expected.values())
+        if total > IO_MAP_BYTES:
+            raise DriverConfigError(f"{total} bytes of process data do not fit into SOEM's {IO_MAP_BYTES}")
+        self.drain()
+        try:
+            size = master.config_map()
+        except pysoem.ConfigMapError as error:
+            refusals = [self._map_failure(cause) for cause in error.error_list]
+            texts = [text for text in refusals if text]
+            if texts:
+                raise SdoError("mapping the process data: " + "; ".join(texts)) from error
+            size = 0  # emergencies only; they have been counted
+        if size > IO_MAP_BYTES:  # it has been overrun: nothing after this can be trusted
+            raise DriverConfigError(f"{size} bytes of process data overran SOEM's {IO_MAP_BYTES}")
+        self._output_bytes = [len(slave.output) for slave in self._slaves]
+        self._mapped = True
+        for position, (out, in_) in expected.items():
+            slave = self._slaves[position]
+            if (len(slave.output), len(slave.input)) != (out, in_):
+                raise DriverConfigError(
+                    f"the slave at position {position} has {len(slave.output)} bytes out and {len(slave.input)} in, "
+                    f"configured are {out} and {in_}: compare rx and tx of its device with what it maps"
+                )
+        if self._sockets is not None:
+            self._sockets.admit(size if 0 < size <= ONE_FRAME_BYTES else None)
+
+    def _map_failure(self, cause: Exception) -> str:
+        if isinstance(cause, pysoem.SdoError):
+            where = f"{cause.index:04X}:{cause.subindex:02X} of the slave at position {cause.slave_pos - 1}"
+            return f"{where} refused with 0x{cause.abort_code:08X}: {cause.desc}"
+        if isinstance(cause, (pysoem.MailboxError, pysoem.PacketError)):
+            return f"mailbox error of the slave at position {cause.slave_pos - 1}"
+        self.mailbox_errors += 1
+        return ""
+
+    @property
+    def stale_frames(self) -> int:
+        """Answers that came after they had been given up."""
+        return 0 if self._sockets is None else self._sockets.stale
+
+    @property
+    def frames_filtered(self) -> bool:
+        """Whether the kernel drops frames that are not what they say."""
+        return self._sockets is not None and self._sockets.filtered
+
+    @property
+    def expected_wkc(self) -> int:
+        """Working counter of a cycle that every slave took part in: twice the outputs, once the inputs."""
+        return int(self._opened().expected_wkc)
+
+    def wkc_weight(self, position: int) -> tuple[int, int]:
+        """Return what a slave adds to the working counter by its outputs and by its inputs."""
+        slave = self._slave(position)
+        return 2 * bool(len(slave.output)), int(bool(len(slave.input)))
+
+    def set_output(self, position: int, image: bytes) -> None:
+        """Set what a slave gets with the next exchange.
+
+        Raises
+        ------
+        DriverError
+            Before the mapping (SOEM would write to address 0), or of another length than mapped (a longer one would
+            go to the next slave).
+        """
+        slave = self._slave(position)
+        if not self._mapped:
+            raise DriverError(f"output of the slave at position {position} before the process data is mapped")
+        if len(image) != self._output_bytes[position]:
+            raise DriverError(
+                f"output of {len(image)} bytes for the slave at position {position}, which has "
+                f"{self._output_bytes[position]}"
+            )
+        slave.output = image
+
+    def input(self, position: int) -> bytes:
+        """Return what a slave sent with the last exchange."""
+        return bytes(self._slave(position).input)
+
+    def send(self) -> None:
+        """Send the process data."""
+        master = self._opened()
+        if not self._mapped or self._sockets is None:
+            raise DriverError("process data is sent before it is mapped")
+        self._sockets.flush()
+        master.send_processdata(release_gil=True)
+
+    def receive(self, deadline_ns: int) -> int:
+        """Wait for the answer; return its working counter, or -1 if none came until `deadline_ns`.
+
+        Must follow each `send`.
+        """
+        master = self._opened()
+        if self._sockets is None:
+            raise DriverClosedError(f"EtherCAT on {self.interface}: not open")
+        left_us = self._sockets.wait(deadline_ns)
+        # Without blocking: what arrived may have been an older frame, and SOEM goes on waiting.
+        self._sockets.set_blocking(False)
+        try:
+            return int(master.receive_processdata(left_us, release_gil=True))
+        finally:
+            self._sockets.set_blocking(True)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("latin-1").strip("\0 ")
+
+
+#: What SDO and mailbox calls raise; AssertionError comes from an error of another slave.
+_SDO_FAILURES = (
+    pysoem.SdoError,
+    pysoem.MailboxError,
+    pysoem.PacketError,
+    pysoem.WkcError,
+    pysoem.Emergency,
+    AssertionError,
+)

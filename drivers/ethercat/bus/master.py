@@ -1,0 +1,288 @@
+"""A master on an interface: opening and closing, the slaves, their AL states and registers.
+
+`Bus` adds mailboxes, distributed clocks and process data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import pysoem
+
+from drivers.driver import DriverClosedError, DriverConnectionError, DriverError
+from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
+from drivers.ethercat.bus._soem_deadline import hurried
+from drivers.ethercat.bus.interface import InterfaceClaim, check_link, check_name, permission_text
+from drivers.ethercat.bus.slave_recovery import AlStatus
+from drivers.ethercat.diagnostics.network import FoundSlave
+
+#: Size that is fixed in pysoem.
+MAX_SLAVES = 199
+#: Longest scan; so short that a start which meets its end is over within ten seconds.
+SCAN_S = 3.0
+#: How often a transfer is tried whose answer was lost, while nothing else waits.
+TRIES = 3
+
+_REG_ALIAS, _REG_AL_CONTROL, _REG_AL_STATUS = 0x0012, 0x0120, 0x0130
+_SII_SERIAL = 0x000E  # word address
+_ACKNOWLEDGE = 0x10
+#: What SOEM's scan returns for an answer to somebody else's frame, after which it is tried again, and for too many.
+_EC_OTHERFRAME, _EC_SLAVECOUNTEXCEEDED = -2, -4
+_SCANS = 3
+#: One try, between two cycles; and three, while nothing else waits.
+_FRAME_TIMEOUT_US, _PATIENT_TIMEOUT_US = 2000, 6000
+
+
+@dataclass(frozen=True)
+class Emergency:
+    """An emergency message of a drive."""
+
+    position: int
+    code: int
+    register: int
+    data: bytes
+    t_host_ns: int
+
+
+def al_code_text(code: int) -> str:
+    """Text of an AL status code."""
+    return str(pysoem.al_status_code_to_string(code))
+
+
+def status_text(status: AlStatus | None) -> str:
+    """Return what a slave says of its state, readable; None: nothing."""
+    return "not answering" if status is None else status.text(al_code_text)
+
+
+class Master:
+    """A master on one interface, or on both ends of a ring.
+
+    Attributes
+    ----------
+    emergencies : deque of Emergency
+        Received and not yet taken away by the user of the class.
+    mailbox_errors : int
+        Errors of slaves' mailboxes that belonged to no call.
+    streaming : bool
+        Set while process data runs: SDOs are refused then.
+    """
+
+    def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
+        self.interface = interface
+        self.redundant_interface = redundant_interface
+        self.emergencies: deque[Emergency] = deque(maxlen=1000)
+        self.mailbox_errors = 0
+        self.streaming = False
+        self._master: Any = None
+        self._slaves: list[Any] = []
+        self._sockets: FrameSockets | None = None
+        self._claims: list[InterfaceClaim] = []
+
+    # --- opening and closing
+
+    def open(self) -> None:
+        """Open the interfaces; no frame is sent.
+
+        Raises
+        ------
+        DriverConfigError
+            A name that no interface can have.
+        DriverConnectionError
+            An interface is not there, down, without link, taken, or not permitted.
+        """
+        if self._master is not None:
+            raise DriverError(f"EtherCAT on {self.interface}: already open")
+        names = [self.interface] + ([self.redundant_interface] if self.redundant_interface else [])
+        for name in names:
+            check_name(name)  # SOEM copies a longer name over its stack
+        for name in names:
+            check_link(name)  # with the link down SOEM opens, and finds no slave
+        try:
+            for name in names:
+                self._claims.append(InterfaceClaim(name))
+            self._open_master(names)
+        except DriverError:
+            self.close()
+            raise
+
+    def _open_master(self, names: list[str]) -> None:
+        before = open_sockets()
+        master = pysoem.Master()
+        try:
+            master.open(*names)
+        except ConnectionError as error:
+            master.close()  # SOEM leaves the socket open
+            raise DriverConnectionError(permission_text(" and ".join(names))) from error
+        self._master = master
+        self._sockets = FrameSockets(before)
+        if len(self._sockets) != len(names):
+            raise DriverConnectionError(f"EtherCAT on {self.interface}: {len(self._sockets)} sockets were opened")
+        self._sockets.admit()
+        self._sockets.flush()  # of what came before it
+
+    def close(self) -> None:
+        """Close the interfaces; may be called more than once.
+
+        A master is closed exactly once: SOEM closes the number of the socket again, whoever has it by then, and
+        that of a master that was never opened is 0.
+        """
+        if self._sockets is not None:
+            self._sockets.close()
+        self._sockets = None
+        master, self._master = self._master, None
+        self._slaves = []
+        self.streaming = False
+        if master is not None:
+            master.close()
+        for claim in self._claims:
+            claim.release()
+        self._claims.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the interfaces are open."""
+        return self._master is not None
+
+    @property
+    def scanned(self) -> bool:
+        """Whether the slaves were found, and so taken from whatever they did before."""
+        return bool(self._slaves)
+
+    def _opened(self) -> Any:
+        if self._master is None:
+            raise DriverClosedError(f"EtherCAT on {self.interface}: not open")
+        return self._master
+
+    @property
+    def _frame_timeout_us(self) -> int:
+        return _FRAME_TIMEOUT_US if self.streaming else _PATIENT_TIMEOUT_US
+
+    def _slave(self, position: int) -> Any:
+        self._opened()
+        if not 0 <= position < len(self._slaves):
+            raise DriverError(
+                f"EtherCAT on {self.interface}: no slave at position {position}; {len(self._slaves)} were found"
+            )
+        return self._slaves[position]
+
+    # --- the slaves
+
+    def scan(self) -> list[FoundSlave]:
+        """Count the slaves, give them addresses, ask them for PRE-OP, and return who they are.
+
+        Raises
+        ------
+        DriverConnectionError
+            None answers, or more than SOEM can hold, or it does not come to an end.
+        """
+        master = self._opened()
+        assert self._sockets is not None  # as long as the master is
+        self._slaves = []  # those of a scan before are no longer what SOEM has
+        with hurried(self._sockets, SCAN_S) as over:
+            for _ in range(_SCANS):
+                found = master.config_init(release_gil=True)
+                if found != _EC_OTHERFRAME:
+                    break
+        if over.is_set():
+            raise DriverConnectionError(
+                f"the scan of {self.interface} does not end within {SCAN_S:g} s: slaves went away meanwhile; look at "
+                "the cable and the drives' power"
+            )
+        if found <= 0 or not master.slaves:
+            raise DriverConnectionError(
+                f"no slave answers on {self.interface}: is it the right interface, and are the drives powered?"
+                if found != _EC_SLAVECOUNTEXCEEDED
+                else f"more than {MAX_SLAVES} slaves on {self.interface}"
+            )
+        self._slaves = list(master.slaves)
+        for slave in self._slaves:
+            slave.add_emergency_callback(self._on_emergency)
+        return [self._identity(position, slave) for position, slave in enumerate(self._slaves)]
+
+    def _identity(self, position: int, slave: Any) -> FoundSlave:
+        alias = int.from_bytes(self.registers(position, _REG_ALIAS, 2), "little")
+        serial = int.from_bytes(slave.eeprom_read(_SII_SERIAL), "little")
+        try:
+            name = slave.name
+        except UnicodeDecodeError:
+            name = ""
+        return FoundSlave(position, name, slave.man, slave.id, slave.rev, alias, serial)
+
+    def _on_emergency(self, message: Any) -> None:
+        data = bytes([message.b1]) + message.w1.to_bytes(2, "little") + message.w2.to_bytes(2, "little")
+        self.emergencies.append(
+            Emergency(message.slave_pos - 1, message.error_code, message.error_reg, data, time.monotonic_ns())
+        )
+
+    def al_status(self, position: int) -> AlStatus | None:
+        """AL status of a slave; None if it does not answer."""
+        raw = self.read_register(position, _REG_AL_STATUS, 6)
+        if raw is None:
+            return None
+        return AlStatus(raw[0] & 0x0F, bool(raw[0] & 0x10), raw[4] | raw[5] << 8)
+
+    def request_state(self, position: int, state: int, acknowledge: bool = False) -> bool:
+        """Ask a slave for an AL state; False if it does not answer."""
+        word = state | (_ACKNOWLEDGE if acknowledge else 0)
+        return self.write_register(position, _REG_AL_CONTROL, word.to_bytes(2, "little"))
+
+    def request_all(self, state: int) -> bool:
+        """Ask all slaves for an AL state with one frame; False without an answer."""
+        master = self._opened()
+        master.state = state
+        return bool(master.write_state() > 0)
+
+    def al_statuses(self) -> list[AlStatus | None]:
+        """AL status of all slaves, with one or two frames; None for those that do not answer."""
+        self._opened().read_state()
+        return [
+            AlStatus(slave.state & 0x0F, bool(slave.state & 0x10), slave.al_status) if slave.state else None
+            for slave in self._slaves
+        ]
+
+    def wait_state(self, state: int, positions: range, until_ns: int) -> dict[int, AlStatus | None]:
+        """Wait until the slaves are in `state`; return those that are not, at the latest at `until_ns`."""
+        left: dict[int, AlStatus | None] = dict.fromkeys(positions)
+        while True:
+            for position in list(left):
+                status = self.al_status(position)
+                if status is not None and status.state == state and not status.error:
+                    del left[position]
+                else:
+                    left[position] = status
+            refused = any(status is not None and status.error for status in left.values())
+            if not left or refused or time.monotonic_ns() > until_ns:
+                return left
+            time.sleep(0.002)
+
+    def read_register(self, position: int, address: int, size: int) -> bytes | None:
+        """Read registers of a slave's controller; None if it does not answer."""
+        slave = self._slave(position)  # these calls themselves do not look whether the master is open
+        try:
+            return bytes(slave._fprd(address, size, self._frame_timeout_us))
+        except pysoem.WkcError:
+            return None
+
+    def registers(self, position: int, address: int, size: int) -> bytes:
+        """Read registers, with patience; raises `DriverConnectionError` if the slave does not answer."""
+        for _ in range(TRIES):
+            raw = self.read_register(position, address, size)
+            if raw is not None:
+                return raw
+        raise DriverConnectionError(f"the slave at position {position} went away: it does not answer any more")
+
+    def write_register(self, position: int, address: int, data: bytes) -> bool:
+        """Write registers of a slave's controller; False if it does not answer."""
+        slave = self._slave(position)
+        try:
+            slave._fpwr(address, data, self._frame_timeout_us)
+        except pysoem.WkcError:
+            return False
+        return True
+
+    def find_again(self, position: int) -> bool:
+        """Look for a slave at its place and give it its address back; False if it is not there, or another."""
+        return bool(self._slave(position).recover(_FRAME_TIMEOUT_US) > 0)

@@ -1,0 +1,129 @@
+"""A visit to a bus: look whether it may be touched, ask its slaves in PRE-OP, leave them in the states they were in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from drivers.driver import DriverConnectionError
+from drivers.ethercat.bus.bus import Bus, patiently
+from drivers.ethercat.bus.bus_probe import look, refuse_operation
+from drivers.ethercat.bus.interface import refuse_other_master
+from drivers.ethercat.bus.master import TRIES
+from drivers.ethercat.bus.objects import ObjectInfo
+from drivers.ethercat.bus.slave_recovery import INIT, PREOP, AlStatus
+from drivers.ethercat.diagnostics.network import FoundSlave
+
+_STATE_S = 2.0
+
+
+class Visit(Bus):
+    """A bus that is only looked at; a context manager.
+
+    Attributes
+    ----------
+    slaves : list of FoundSlave
+        Who is there.
+    found : list of AlStatus or None
+        By position, the state before the visit; None: it did not say.
+    refusing : dict of int to AlStatus or None
+        Slaves that did not reach PRE-OP, and so have no mailbox, with their AL status.
+    unrestored : tuple of int
+        After the visit: slaves that did not go back.
+    """
+
+    def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
+        super().__init__(interface, redundant_interface)
+        self.slaves: list[FoundSlave] = []
+        self.found: list[AlStatus | None] = []
+        self.refusing: dict[int, AlStatus | None] = {}
+        self.unrestored: tuple[int, ...] = ()
+
+    def __enter__(self) -> Self:
+        """Open and scan.
+
+        Raises
+        ------
+        DriverConfigError, DriverConnectionError
+            The interface cannot be used, no slave answers, or another master has the bus.
+        """
+        self.open()
+        try:
+            names = [name for name in (self.interface, self.redundant_interface) if name is not None]
+            for name in names:
+                refuse_other_master(name)
+            self.found = look(names)
+            refuse_operation(names, self.found)
+            self.slaves = self._scan()
+            self.found += [None] * (len(self.slaves) - len(self.found))
+            self.refusing = self._wait_each(PREOP, range(len(self.slaves)))
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _scan(self) -> list[FoundSlave]:
+        for _ in range(TRIES - 1):
+            try:
+                return self.scan()
+            except DriverConnectionError:
+                if not self.scanned:  # nobody, or too many; else an answer was lost
+                    raise
+        return self.scan()
+
+    def _leave(self) -> None:
+        """Let each slave go back to where it was, or to INIT if that was a state after a failure; then close."""
+        try:
+            if self.scanned:
+                self._restore()
+        finally:
+            self.close()
+
+    def _restore(self) -> None:
+        to_init = [
+            position
+            for position, status in enumerate(self.found)
+            if status is None or status.state != PREOP or status.error
+        ]
+        for position in to_init:
+            self.request_state(position, INIT, acknowledge=True)
+        self.unrestored = tuple(self._wait_each(INIT, to_init))
+
+    def _wait_each(self, state: int, positions: Iterable[int]) -> dict[int, AlStatus | None]:
+        """Wait for slaves one at a time: one that refuses does not end the wait for the others."""
+        until_ns = time.monotonic_ns() + round(_STATE_S * 1e9)
+        left: dict[int, AlStatus | None] = {}
+        for position in positions:
+            left |= self.wait_state(state, range(position, position + 1), until_ns)
+        return left
+
+    # --- lost answers are asked for again: nothing here is in a hurry
+
+    def read_register(self, position: int, address: int, size: int) -> bytes | None:
+        """Read registers of a slave's controller; None if it does not answer."""
+        for _ in range(TRIES - 1):
+            if (raw := super().read_register(position, address, size)) is not None:
+                return raw
+        return super().read_register(position, address, size)
+
+    def sdo_read(self, position: int, index: int, subindex: int, timeout_ms: float = 500.0) -> bytes:
+        """Read an object; errors as `Bus.sdo_read`."""
+        read = super().sdo_read
+        return patiently(lambda: read(position, index, subindex, timeout_ms))
+
+    def object_indices(self, position: int) -> list[int]:
+        """List the indices of the slave's object dictionary; errors as `Bus.object_indices`."""
+        list_ = super().object_indices
+        return patiently(lambda: list_(position))
+
+    def describe(self, position: int, index: int) -> ObjectInfo:
+        """Name, type and access of an object; errors as `Bus.describe`."""
+        describe = super().describe
+        return patiently(lambda: describe(position, index))

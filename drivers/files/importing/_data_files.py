@@ -1,0 +1,221 @@
+"""Open somebody's log: CSV and other text, NPZ, NPY, MATLAB, or a recording of our own.
+
+Values come as float64 or, for counted time stamps, as the integers they are.
+"""
+
+from __future__ import annotations
+
+import struct
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+
+from drivers.files.importing._mapping import CsvTable, Ref
+from drivers.files.importing._text_files import TextSource
+from drivers.files.importing.data_source import INDEXED, DataError, DataNotFoundError, DataSource, Progress
+from drivers.files.recordings.recording import RecordingError, read_recording
+from rt_core.types import FloatArray, IntArray
+
+#: What the parsers of NumPy, SciPy and zipfile raise on files that were cut off or damaged.
+_DAMAGE = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".dat")
+SUFFIXES = (*TEXT_SUFFIXES, ".npz", ".npy", ".mat", ".mcap")
+
+
+class ArraySource(DataSource):
+    """Named arrays: NPZ, NPY with fields, MATLAB, a recording."""
+
+    def __init__(self, path: Path, names: list[str], read: Callable[[str], Any]) -> None:
+        super().__init__(path)
+        self._names = names
+        self._read = read
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays."""
+        return self._names
+
+    def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
+        """Values of the arrays; raises `DataError` for text, complex numbers, objects."""
+        found: dict[Ref, FloatArray | IntArray] = {}
+        for ref in refs:
+            name = str(ref)
+            match = INDEXED.fullmatch(name)
+            if name in self._names or match is None:
+                found[ref] = self._numbers(name)
+                continue
+            array = self._numbers(match[1])
+            index = int(match[2])
+            if array.ndim != 2 or index >= array.shape[1]:
+                raise DataError(
+                    f"{self.path}: {name}: array {match[1]!r} has shape {array.shape}, no column {index} (from 0)"
+                )
+            found[ref] = array[:, index]
+        return found
+
+    def _numbers(self, name: str) -> FloatArray | IntArray:
+        array = np.asarray(self._read(name))
+        if array.dtype.kind in "iu":
+            return array.astype(np.int64)
+        if array.dtype.kind in "fb":
+            return array.astype(np.float64)
+        raise DataError(f"{self.path}: array {name!r} holds {array.dtype}, not real numbers")
+
+
+class MatrixSource(DataSource):
+    """One array without names, (N, k): its columns are numbered from 0."""
+
+    def __init__(self, path: Path, array: FloatArray) -> None:
+        super().__init__(path)
+        self._array = array
+
+    @property
+    def names(self) -> list[str]:
+        """Numbers of the columns."""
+        return [str(i) for i in range(self._array.shape[1])]
+
+    def has(self, ref: Ref) -> bool:
+        """Whether the array has a column of that number."""
+        return isinstance(ref, int) and 0 <= ref < self._array.shape[1]
+
+    def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
+        """Values of the columns."""
+        return {ref: self._array[:, int(ref)] for ref in refs}
+
+
+def open_data(path: Path, csv: CsvTable, masking: bool = False, progress: Progress | None = None) -> DataSource:
+    """Open a log by its suffix.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    csv : CsvTable
+        How a text file is laid out.
+    masking : bool
+        Empty fields of a text file become NaN instead of an error.
+    progress : callable, optional
+        Called while a text file is read.
+
+    Raises
+    ------
+    DataNotFoundError
+        There is no such file.
+    DataError
+        It is empty, of an unknown format, cut off, or damaged.
+    """
+    if path.is_dir():
+        raise DataError(f"{path}: a directory; name one file of it")
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise DataNotFoundError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if size == 0:
+        raise DataError(f"{path}: the file is empty")
+    suffix = path.suffix.lower()
+    try:
+        if suffix in TEXT_SUFFIXES:
+            return TextSource(path, csv, masking=masking, progress=progress)
+        if suffix == ".npz":
+            return _open_npz(path)
+        if suffix == ".npy":
+            return _open_npy(path)
+        if suffix == ".mat":
+            return _open_mat(path)
+        if suffix == ".mcap":
+            return _open_recording(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    raise DataError(f"{path}: format {suffix or 'without suffix'!r} is not known; known are {', '.join(SUFFIXES)}")
+
+
+def _open_npz(path: Path) -> DataSource:
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: not a complete NPZ file; it was cut off, or is of another format")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = list(archive.files)
+    except _DAMAGE as error:
+        raise DataError(f"{path}: the NPZ file is damaged: {error}") from error
+
+    def read(name: str) -> Any:
+        try:
+            with warnings.catch_warnings(action="ignore"), np.load(path, allow_pickle=False) as archive:
+                return archive[name]
+        except _DAMAGE as error:
+            if "allow_pickle" in str(error):
+                raise DataError(f"{path}: array {name!r} cannot be read without running its pickle") from error
+            raise DataError(f"{path}: array {name!r} is damaged: {error}") from error
+
+    return ArraySource(path, names, read)
+
+
+def _open_npy(path: Path) -> DataSource:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            array = np.load(path, allow_pickle=False)
+    except _DAMAGE as error:
+        raise DataError(f"{path}: not a complete NPY file of numbers: {error}") from error
+    if array.dtype.names:
+        return ArraySource(path, list(array.dtype.names), lambda name: array[name])
+    if array.ndim != 2 or array.dtype.kind not in "iufb":
+        raise DataError(
+            f"{path}: holds {array.dtype} of shape {array.shape}; a table of numbers (N, columns) is needed"
+        )
+    return MatrixSource(path, array.astype(np.float64))
+
+
+def _open_mat(path: Path) -> DataSource:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            content = scipy.io.loadmat(path, simplify_cells=True)
+    except NotImplementedError as error:
+        raise DataError(f"{path}: a MATLAB 7.3 file; save it again with `save -v7`") from error
+    except (*_DAMAGE, scipy.io.matlab.MatReadError) as error:
+        raise DataError(f"{path}: not a complete MATLAB file (up to v7): {error}") from error
+    arrays: dict[str, Any] = {}
+
+    def flatten(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                flatten(f"{prefix}.{key}" if prefix else key, item)
+        else:
+            arrays[prefix] = value
+
+    flatten("", {key: value for key, value in content.items() if not key.startswith("__")})
+    return ArraySource(path, list(arrays), lambda name: arrays[name])
+
+
+def _open_recording(path: Path) -> DataSource:
+    try:
+        recording = read_recording(path)
+    except RecordingError as error:
+        raise DataError(str(error)) from error
+    arrays: dict[str, Any] = {"t": recording.t, "t_ns": recording.t_ns, "seq": recording.seq, **recording.channels}
+    return ArraySource(path, list(arrays), lambda name: arrays[name])

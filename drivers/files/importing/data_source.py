@@ -1,0 +1,64 @@
+"""What an opened log offers, whatever its format, and the errors of reading one.
+
+A column is named by a name, by `name[k]` for column k of an array, or by its number from 0.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from drivers.files.importing._mapping import ImportFailedError, Ref
+from rt_core.types import FloatArray, IntArray
+
+#: Called with the fraction of the data that has been read or written, 0 to 1.
+Progress = Callable[[float], None]
+
+INDEXED = re.compile(r"(.+)\[(\d+)\]")
+
+
+class DataError(ImportFailedError, ValueError):
+    """The data cannot be read, or contradict the mapping."""
+
+
+class DataNotFoundError(ImportFailedError, FileNotFoundError):
+    """There is no such data file."""
+
+
+class DataSource(ABC):
+    """An opened log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Names of the columns or arrays."""
+
+    @abstractmethod
+    def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
+        """Values of the columns; each (N,) or, of an array, its own shape."""
+
+    def has(self, ref: Ref) -> bool:
+        """Whether there is such a column."""
+        if isinstance(ref, int):
+            return False
+        match = INDEXED.fullmatch(ref)
+        return ref in self.names or (match is not None and match[1] in self.names)
+
+    def check(self, ref: Ref, where: str) -> None:
+        """Raise `DataError` naming the columns there are if `ref` is none of them; `where` is the mapping's key."""
+        if not self.has(ref):
+            raise DataError(f"{self.path}: {where} names column {ref!r}, which is absent; {self._present(ref)}")
+
+    def _present(self, ref: Ref) -> str:
+        names = self.names
+        lower = {name.lower(): name for name in names}
+        close = difflib.get_close_matches(str(ref).lower(), list(lower), 1)
+        hint = f"did you mean {lower[close[0]]!r}? " if close else ""
+        shown = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
+        return f"{hint}present are: {shown or 'none'}"

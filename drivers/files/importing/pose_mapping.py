@@ -1,0 +1,214 @@
+"""Mapping files of measured poses: how the columns of somebody's log become a table for a calibration.
+
+`docs/calibration.md` explains every key.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
+
+from drivers.files.importing._data_files import open_data
+from drivers.files.importing._mapping import CsvTable, ImportFailedError, MappingError, Ref
+from drivers.files.importing.data_source import DataError, DataSource
+from drivers.files.importing.units import UnitError, find_unit
+from drivers.files.table import Table
+from rt_core.calibration.sample import Contacts, Distances
+from rt_core.types import FloatArray
+
+Columns = Ref | Annotated[list[Ref], Field(min_length=1)]
+
+
+class JointColumns(Table):
+    """Joint positions: one array, or a column each."""
+
+    columns: Columns | None = None
+    unit: str | list[str]
+    sign: Literal[1, -1] | list[Literal[1, -1]] = 1
+    offset: float | list[float] = 0.0
+
+
+class LengthColumns(Table):
+    """Lengths: one array, or a column each."""
+
+    columns: Columns
+    unit: str
+    sign: Literal[1, -1] = 1
+
+
+class QuaternionColumns(Table):
+    """Unit quaternions: one array (N, 4), or four columns."""
+
+    columns: Columns
+    order: Literal["xyzw", "wxyz"]
+
+
+class NumberColumn(Table):
+    """Whole numbers."""
+
+    column: Ref
+
+
+class SocketArrays(Table):
+    """One array of joint positions for each socket, by the socket's number."""
+
+    arrays: Annotated[list[str], Field(min_length=1)]
+
+
+class PoseMappingFile(Table):
+    """A whole mapping file."""
+
+    format: Literal[1]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    description: str = ""
+    robot: str | None = None
+    q: JointColumns
+    position: LengthColumns | None = None
+    deviation: LengthColumns | None = None
+    orientation: QuaternionColumns | None = None
+    distance: LengthColumns | None = None
+    centre: NumberColumn | None = None
+    socket: NumberColumn | None = None
+    sockets: SocketArrays | None = None
+    csv: CsvTable = CsvTable()
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [name for name in ("position", "distance", "socket", "sockets") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("give one of [position], [distance], [socket] and [sockets]: what was measured")
+        for name, needs in (("orientation", "position"), ("deviation", "position"), ("centre", "distance")):
+            if getattr(self, name) is not None and needs not in given:
+                raise ValueError(f"[{name}] needs [{needs}]")
+        if (self.q.columns is None) != (self.sockets is not None):
+            raise ValueError("q.columns is missing, or [sockets] names the joint positions too: give one of them")
+        return self
+
+
+@dataclass(frozen=True)
+class PoseMapping:
+    """A mapping file and its place."""
+
+    content: PoseMappingFile
+    path: Path
+
+
+def load_pose_mapping(path: Path) -> PoseMapping:
+    """Read a mapping file of poses.
+
+    Raises
+    ------
+    MappingError
+        With the path and the key that is wrong.
+    """
+    try:
+        content = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise MappingError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MappingError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return PoseMapping(PoseMappingFile.model_validate(content), path)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        what = first["msg"].removeprefix("Value error, ")
+        raise MappingError(f"{path}: {where}: {what}" if where else f"{path}: {what}") from None
+
+
+def read_poses(path: Path, mapping: PoseMapping, n: int) -> tuple[FloatArray, FloatArray | Contacts | Distances]:
+    """Joint positions (N, n) and what was measured, in SI units, as `rt_core.calibration.calibrate` takes them.
+
+    Sockets and centres keep the numbers of the file.
+
+    Raises
+    ------
+    ImportFailedError
+        If the data cannot be read, or contradict the mapping.
+    """
+    content = mapping.content
+    source = open_data(path, content.csv)
+    if content.sockets is not None:
+        parts = [_array(source, "sockets.arrays", name, n) for name in content.sockets.arrays]
+        numbers = np.concatenate([np.full(len(part), k + 1) for k, part in enumerate(parts)])
+        return _joints(mapping, np.vstack(parts), n), Contacts(numbers)
+    assert content.q.columns is not None
+    q = _joints(mapping, _array(source, "q.columns", content.q.columns, n), n)
+    measured: FloatArray | Contacts | Distances
+    if content.socket is not None:
+        measured = Contacts(_whole(source, "socket.column", content.socket.column))
+        rows = len(measured.socket)
+    elif content.distance is not None:
+        length = _lengths(mapping, source, "distance", content.distance, 1)[:, 0]
+        numbers = np.ones(len(length), dtype=np.int64)
+        if content.centre is not None:
+            numbers = _whole(source, "centre.column", content.centre.column)
+        measured = Distances(length, numbers)
+        rows = min(len(length), len(numbers))
+    else:
+        assert content.position is not None
+        measured = _lengths(mapping, source, "position", content.position, 3)
+        if content.deviation is not None:
+            measured = measured + _lengths(mapping, source, "deviation", content.deviation, 3)
+        if content.orientation is not None:
+            turns = _array(source, "orientation.columns", content.orientation.columns, 4)
+            measured = np.hstack((measured, turns[:, [1, 2, 3, 0]] if content.orientation.order == "wxyz" else turns))
+        rows = len(measured)
+    if rows != len(q):
+        raise DataError(f"{path}: {len(q)} joint positions, but {rows} measurements")
+    return q, measured
+
+
+def _array(source: DataSource, where: str, columns: Ref | list[Ref], width: int) -> FloatArray:
+    """(N, width) values of an array, or of as many columns."""
+    refs = columns if isinstance(columns, list) else [columns]
+    for ref in refs:
+        source.check(ref, where)
+    loaded = source.load(refs)
+    parts = [np.asarray(loaded[ref], dtype=np.float64) for ref in refs]
+    parts = [part[:, None] if part.ndim == 1 else part for part in parts]
+    if any(part.ndim != 2 or len(part) != len(parts[0]) for part in parts):
+        shapes = ", ".join(str(part.shape) for part in parts)
+        raise DataError(f"{source.path}: {where}: arrays of shapes {shapes} do not make rows of poses")
+    found = np.hstack(parts)
+    if found.shape[1] != width:
+        raise DataError(f"{source.path}: {where}: {found.shape[1]} columns where {width} are needed")
+    return found
+
+
+def _whole(source: DataSource, where: str, column: Ref) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    values = _array(source, where, column, 1)[:, 0]
+    if not (values == np.round(values)).all() or (values < 0.0).any():
+        raise DataError(f"{source.path}: {where}: {column!r} has values that are no whole numbers from 0")
+    return values.astype(np.int64)
+
+
+def _lengths(mapping: PoseMapping, source: DataSource, name: str, table: LengthColumns, width: int) -> FloatArray:
+    try:
+        unit = find_unit(table.unit, ("length",))
+    except UnitError as error:
+        raise MappingError(f"{mapping.path}: {name}.unit: {error}") from None
+    return table.sign * unit.factor * _array(source, f"{name}.columns", table.columns, width)
+
+
+def _joints(mapping: PoseMapping, raw: FloatArray, n: int) -> FloatArray:
+    table = mapping.content.q
+    names = table.unit if isinstance(table.unit, list) else [table.unit] * n
+    try:
+        factors = [find_unit(name, ("angle", "length")).factor for name in names]
+    except UnitError as error:
+        raise MappingError(f"{mapping.path}: q.unit: {error}") from None
+    signs = np.atleast_1d(np.asarray(table.sign, dtype=np.float64))
+    offsets = np.atleast_1d(np.asarray(table.offset, dtype=np.float64))
+    for key, values in (("unit", factors), ("sign", signs), ("offset", offsets)):
+        if len(values) not in (1, n):
+            raise MappingError(f"{mapping.path}: q.{key} has {len(values)} values for {n} joints")
+    return np.asarray(signs * np.array(factors) * raw + offsets)
+
+
+__all__ = ["ImportFailedError", "PoseMapping", "load_pose_mapping", "read_poses"]

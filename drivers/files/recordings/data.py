@@ -1,0 +1,181 @@
+"""A recording in memory: arrays, spans, a hash of the content, frames."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from drivers.files.recordings.format import RecordingMeta
+from drivers.files.recordings.span import Span, SpanError
+from drivers.frame import JointFrame
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Frames of one robot as arrays: N samples, n joints, joint side, SI units.
+
+    Attributes
+    ----------
+    t : (N,) float64
+        Seconds since the first sample of the whole recording, strictly increasing.
+    t_ns : (N,) int64
+        The same on the clock of the source [ns].
+    seq : (N,) int64
+        Cycle count of the source.
+    channels : dict of (N, n) float64
+        By name, see `drivers.frame.CHANNELS`; a value that was not measured is NaN.
+    valid : (N, n) bool or None
+        False where a joint's values must not be used; None: all may be.
+    status_word : (N, n) int64 or None
+        The drives' own status.
+    meta : RecordingMeta
+        Robot, joints, units, rate, origin.
+    parts : tuple of Recording
+        Those that this one was joined from, see `drivers.files.recordings.join`; empty for a recording of its own.
+    """
+
+    t: FloatArray
+    t_ns: IntArray
+    seq: IntArray
+    channels: Mapping[str, FloatArray]
+    meta: RecordingMeta
+    valid: BoolArray | None = None
+    status_word: IntArray | None = None
+    path: Path | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[Recording, ...] = ()
+
+    @property
+    def file_name(self) -> str | None:
+        """Name of the file, or of the files that it was joined from; None for a recording without one."""
+        paths = [r.path for r in self.parts or (self,)]
+        known = [path.name for path in paths if path is not None]
+        return " + ".join(known) or None
+
+    @property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """First and last time [s] of each recording in this one."""
+        last = np.cumsum([r.samples for r in self.parts or (self,)])
+        first = np.concatenate(([0], last[:-1]))
+        return tuple((float(self.t[a]), float(self.t[b - 1])) for a, b in zip(first, last, strict=True))
+
+    @property
+    def robot(self) -> str:
+        """Name of the arm."""
+        return self.meta.robot
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the n joints."""
+        return self.meta.joint_names
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Unit of each joint's position: "rad" or "m"."""
+        return self.meta.units
+
+    @property
+    def rate_hz(self) -> float:
+        """Nominal sample rate [Hz]."""
+        return self.meta.rate_hz
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return self.meta.n
+
+    @property
+    def samples(self) -> int:
+        """Number of samples N."""
+        return len(self.t)
+
+    @property
+    def duration_s(self) -> float:
+        """Time from the first to the last sample [s]."""
+        return float(self.t[-1] - self.t[0])
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the robot, its joints and all samples: of the content, however the file stores it."""
+        digest = hashlib.sha256()
+        head = {"robot": self.robot, "joints": list(self.joint_names), "units": list(self.units)}
+        digest.update(json.dumps(head, sort_keys=True).encode())
+        columns: dict[str, FloatArray | IntArray | BoolArray | None] = {
+            "t_ns": self.t_ns,
+            "seq": self.seq,
+            "valid": self.valid,
+            "status_word": self.status_word,
+            **self.channels,
+        }
+        for name in sorted(columns):
+            array = columns[name]
+            if array is None:
+                continue
+            if array.dtype == np.float64:
+                # One bit pattern for each value: -0.0 reads back as itself, NaN has many forms.
+                array = np.where(np.isnan(array), np.nan, array)
+            digest.update(f"\0{name}{array.shape}{array.dtype.str}\0".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def span(self, span: Span | None) -> Recording:
+        """Select the samples with `start <= t < stop`; a span up to the recording's end has its last sample too.
+
+        Times keep counting from the first sample of the whole recording.
+
+        Raises
+        ------
+        SpanError
+            The span lies outside the recording or holds fewer than two samples.
+        """
+        if span is None:
+            return self
+        period = 1.0 / self.rate_hz
+        start, stop = span.bounds(float(self.t[0]), float(self.t[-1]), period)
+        first, last = (int(i) for i in np.searchsorted(self.t, [start - 1e-10, stop - 1e-10], side="left"))
+        if last - first < 2:
+            raise SpanError(f"span {span}: holds {max(last - first, 0)} of the recording's {self.samples} samples")
+        part = slice(first, last)
+        return Recording(
+            t=self.t[part],
+            t_ns=self.t_ns[part],
+            seq=self.seq[part],
+            channels={name: array[part] for name, array in self.channels.items()},
+            meta=self.meta,
+            valid=None if self.valid is None else self.valid[part],
+            status_word=None if self.status_word is None else self.status_word[part],
+            path=self.path,
+            metadata=self.metadata,
+        )
+
+    def frame(self, index: int) -> JointFrame:
+        """Return sample `index` as a frame of its own, with no host time; a channel without any value is None."""
+        values = {name: array[index].copy() for name, array in self.channels.items()}
+        for name in self._incomplete:
+            if np.isnan(values[name]).all():
+                del values[name]
+        return JointFrame(
+            seq=int(self.seq[index]),
+            t_bus_ns=int(self.t_ns[index]),
+            t_host_ns=0,
+            status_word=None if self.status_word is None else self.status_word[index].copy(),
+            valid=None if self.valid is None else self.valid[index].copy(),
+            **values,
+        )
+
+    @cached_property
+    def _incomplete(self) -> tuple[str, ...]:
+        """Channels in which a value is missing somewhere."""
+        return tuple(name for name, array in self.channels.items() if np.isnan(array).any())
+
+    def frames(self) -> Iterator[JointFrame]:
+        """Yield all samples as frames, in order."""
+        for index in range(self.samples):
+            yield self.frame(index)

@@ -1,0 +1,168 @@
+"""Recordings in the forms that other programs take: joint states for ROS 2 and Foxglove, a table.
+
+`ros2` is an MCAP file of `sensor_msgs/msg/JointState` in CDR (OMG DDS-XTypes 1.3, section 7.4, little endian, plain
+CDR version 1), as `ros2 bag` writes and reads it.  `foxglove` is an MCAP file of `foxglove.JointStates` in JSON.  `csv`
+is one line a sample, with all channels.
+
+What was not measured is not there: an array without elements (`ros2`), a missing key (`foxglove`), an empty field
+(`csv`).  A single value that is missing or must not be used is NaN in `ros2`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from mcap.writer import CompressionType, Writer
+
+from drivers.files.atomic_write import whole_file
+from drivers.files.recordings.data import Recording
+from drivers.files.recordings.format import RecordingExistsError, RecordingFormatError, RecordingWriteError
+from drivers.files.recordings.joint_states import JOINT_STATES, JOINT_STATES_SCHEMA, STATE_FIELDS, joint_states
+from drivers.frame import CHANNELS
+from rt_core.types import FloatArray
+
+Form = Literal["ros2", "foxglove", "csv"]
+
+#: How files of each form usually end.
+SUFFIXES: dict[Form, str] = {"ros2": ".ros2.mcap", "foxglove": ".foxglove.mcap", "csv": ".csv"}
+
+_LIBRARY = "thetad"
+_BILLION = 1_000_000_000
+_ROS2_DEFINITION = """\
+std_msgs/Header header
+string[] name
+float64[] position
+float64[] velocity
+float64[] effort
+================================================================================
+MSG: std_msgs/Header
+builtin_interfaces/Time stamp
+string frame_id
+================================================================================
+MSG: builtin_interfaces/Time
+int32 sec
+uint32 nanosec
+"""
+
+
+def export_recording(recording: Recording, path: Path, form: Form, replace: bool = False) -> None:
+    """Write `recording` to `path`, which appears whole or not at all.
+
+    Raises
+    ------
+    RecordingFormatError
+        A time does not fit into the 32 bits that ROS 2 has for seconds.
+    RecordingExistsError, RecordingWriteError
+        `path` is there already, and not to be replaced; it cannot be written.
+    """
+    if path.exists() and not replace:
+        raise RecordingExistsError(f"{path}: already there; choose another name or remove it")
+    write: dict[Form, Callable[[Recording, BinaryIO], None]] = {"ros2": _ros2, "foxglove": _foxglove, "csv": _csv}
+    try:
+        with whole_file(path) as stream:
+            write[form](recording, stream)
+    except OSError as error:
+        raise RecordingWriteError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def usable(recording: Recording, channel: str) -> FloatArray | None:
+    """Return a channel (N, n), NaN where a value must not be used; None if it was not measured."""
+    values = recording.channels.get(channel)
+    if values is None or recording.valid is None:
+        return values
+    return np.where(recording.valid, values, np.nan)
+
+
+def ros_name(robot: str) -> str:
+    """Return an arm's name as a part of a ROS name: `_` for what that may not hold, and a letter at the beginning."""
+    token = re.sub(r"[^A-Za-z0-9_]", "_", robot)
+    return token if token[0].isalpha() else f"arm_{token}"
+
+
+def joint_state_cdr(t_ns: int, frame_id: str, names: tuple[str, ...], fields: tuple[FloatArray, ...]) -> bytes:
+    """Encode one `sensor_msgs/msg/JointState`; `fields` are position, velocity and effort, each (n,) or (0,)."""
+    out = bytearray(struct.pack("<iI", *divmod(t_ns, _BILLION)))
+    _string(out, frame_id)
+    _align(out, 4)
+    out += struct.pack("<I", len(names))
+    for name in names:
+        _string(out, name)
+    for values in fields:
+        _align(out, 4)
+        out += struct.pack("<I", len(values))
+        if len(values):
+            _align(out, 8)
+            out += np.ascontiguousarray(values, dtype="<f8").tobytes()
+    return b"\x00\x01\x00\x00" + bytes(out)  # the encapsulation does not count in alignment
+
+
+def _align(out: bytearray, size: int) -> None:
+    out += bytes(-len(out) % size)
+
+
+def _string(out: bytearray, text: str) -> None:
+    _align(out, 4)
+    data = text.encode() + b"\0"
+    out += struct.pack("<I", len(data)) + data
+
+
+def _messages(recording: Recording) -> Iterator[tuple[int, int, list[FloatArray]]]:
+    """Yield time [ns], count, and position, velocity and effort of each sample; (0,) for what was not measured."""
+    none = np.empty((recording.samples, 0))
+    fields = [none if (values := usable(recording, name)) is None else values for name in STATE_FIELDS.values()]
+    for k, (t_ns, seq) in enumerate(zip(recording.t_ns.tolist(), recording.seq.tolist(), strict=True)):
+        yield t_ns, seq, [of_joints[k] for of_joints in fields]
+
+
+def _ros2(recording: Recording, stream: BinaryIO) -> None:
+    last = int(recording.t_ns[-1])
+    if last // _BILLION >= 2**31:
+        raise RecordingFormatError(
+            f"{recording.path}: {last} ns is later than ROS 2 can tell; export as foxglove or csv"
+        )
+    topic = f"/{ros_name(recording.robot)}/joint_states"
+    writer = _writer(stream, "ros2")
+    schema = writer.register_schema("sensor_msgs/msg/JointState", "ros2msg", _ROS2_DEFINITION.encode())
+    channel = writer.register_channel(topic, "cdr", schema)
+    for t_ns, seq, values in _messages(recording):
+        data = joint_state_cdr(t_ns, "", recording.joint_names, tuple(values))
+        writer.add_message(channel, t_ns, data, t_ns, seq & 0xFFFFFFFF)
+    writer.finish()
+
+
+def _foxglove(recording: Recording, stream: BinaryIO) -> None:
+    writer = _writer(stream, "")
+    definition = json.dumps(JOINT_STATES_SCHEMA).encode()
+    schema = writer.register_schema(JOINT_STATES, "jsonschema", definition)
+    channel = writer.register_channel(f"{recording.robot}/joint_states", "json", schema)
+    for t_ns, seq, values in _messages(recording):
+        message = joint_states(t_ns, recording.joint_names, [field.tolist() for field in values])
+        writer.add_message(channel, t_ns, json.dumps(message).encode(), t_ns, seq & 0xFFFFFFFF)
+    writer.finish()
+
+
+def _csv(recording: Recording, stream: BinaryIO) -> None:
+    """Columns `t` [s], `seq`, then a channel after another, `q_NAME` for each joint."""
+    channels = [name for name in CHANNELS if name in recording.channels]
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["t", "seq", *(f"{channel}_{joint}" for channel in channels for joint in recording.joint_names)])
+    fields = [usable(recording, channel) for channel in channels]
+    values = np.hstack([field for field in fields if field is not None])
+    for t, seq, row in zip(recording.t.tolist(), recording.seq.tolist(), values.tolist(), strict=True):
+        table.writerow([repr(t), seq, *("" if value != value else repr(value) for value in row)])
+    text.detach()
+
+
+def _writer(stream: BinaryIO, profile: str) -> Any:  # its methods are not all typed
+    writer = Writer(stream, compression=CompressionType.ZSTD)
+    writer.start(profile=profile, library=_LIBRARY)
+    return writer

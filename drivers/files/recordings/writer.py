@@ -1,0 +1,286 @@
+"""Write recordings so that a killed process loses at most the chunk in progress, and recover what it left."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from mcap.writer import CompressionType, Writer
+
+from drivers.files.atomic_write import whole_file
+from drivers.files.recordings.format import (
+    METADATA_NAME,
+    SCHEMA_NAME,
+    RecordingError,
+    RecordingExistsError,
+    RecordingFormatError,
+    RecordingMeta,
+    RecordingWriteError,
+    frame_schema,
+)
+from drivers.files.recordings.mcap_scan import Scan
+from drivers.frame import CHANNELS, JointFrame
+from rt_core.types import FloatArray
+
+#: A missing value of one of these does not make the joint's other values of the frame unusable.
+SLOW_CHANNELS = ("temperature", "setpoint")
+
+_LIBRARY = "thetad"
+_UNLIMITED = 2**62  # chunks are closed here, not by the mcap package, so that each reaches the operating system
+
+
+class RecordingWriter:
+    """Writes one robot's frames to a new file.
+
+    A chunk is compressed and handed to the operating system as soon as its frames span `chunk_s` or
+    `chunk_bytes`.  A source that pauses leaves a chunk open: call `flush` then.
+
+    Parameters
+    ----------
+    path : path
+        The file; it must not exist.
+    meta : RecordingMeta
+        Robot, joints, units, rate.
+    chunk_s : float
+        Span of a chunk on the frames' own clock [s].
+    chunk_bytes : int
+        Size of a chunk before compression.
+
+    Raises
+    ------
+    RecordingExistsError
+        The file is already there.
+    RecordingWriteError
+        The file cannot be created.
+    """
+
+    def __init__(
+        self, path: str | Path, meta: RecordingMeta, chunk_s: float = 0.5, chunk_bytes: int = 1024 * 1024
+    ) -> None:
+        if not (math.isfinite(chunk_s) and chunk_s > 0.0) or chunk_bytes < 1:
+            raise RecordingFormatError(f"chunk of {chunk_s} s and {chunk_bytes} bytes: both must be positive")
+        self.path = Path(path)
+        self.meta = meta
+        self.frames = 0
+        self._bytes = 0
+        self._chunk_ns = int(chunk_s * 1e9)
+        self._chunk_bytes = chunk_bytes
+        self._first_ns = 0
+        self._chunk_start_ns = 0
+        self._pending_bytes = 0
+        self._stream: BinaryIO | None = _create(self.path)
+        self._writer = _mcap_writer(self._stream)
+        try:
+            self._writer.start(profile="", library=_LIBRARY)
+            self._writer.add_metadata(METADATA_NAME, meta.to_metadata())
+            schema = self._writer.register_schema(SCHEMA_NAME, "jsonschema", frame_schema(meta))
+            self._channel = self._writer.register_channel(meta.topic, "json", schema, {"robot": meta.robot})
+            self._writer.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def write(self, frame: JointFrame) -> None:
+        """Add a frame; raises `RecordingWriteError` (disk full, closed) or `RecordingFormatError` (wrong shape)."""
+        if self._stream is None:
+            raise RecordingWriteError(f"{self.path}: written to after it was closed")
+        t_ns = frame.t_bus_ns
+        if self.frames == 0:
+            self._first_ns = self._chunk_start_ns = t_ns
+        if self._pending_bytes >= self._chunk_bytes or abs(t_ns - self._chunk_start_ns) >= self._chunk_ns:
+            self.flush()
+            self._chunk_start_ns = t_ns
+        data = self._encode(frame)
+        self._writer.add_message(
+            self._channel, log_time=t_ns, data=data, publish_time=t_ns, sequence=frame.seq & 0xFFFFFFFF
+        )
+        self._pending_bytes += len(data)
+        self.frames += 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file so far; a chunk in progress is no part of it."""
+        if self._stream is not None:
+            self._bytes = self._stream.tell()
+        return self._bytes
+
+    def flush(self) -> None:
+        """Close the chunk in progress and hand it to the operating system; raises `RecordingWriteError`."""
+        if self._stream is None:
+            return
+        try:
+            self._writer.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._pending_bytes = 0
+
+    def close(self) -> None:
+        """Write the index and close the file; may be called more than once; raises `RecordingWriteError`."""
+        if self._stream is None:
+            return
+        stream = self._stream
+        try:
+            self._writer.finish()
+            self._bytes = stream.tell()
+            stream.close()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._stream = None
+
+    def abandon(self) -> None:
+        """Close the file as it is, without an index, as if the process had been killed."""
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.close()
+            self._stream = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _failed(self, error: OSError) -> RecordingWriteError:
+        self.abandon()
+        return RecordingWriteError(
+            f"{self.path}: cannot be written: {error.strerror or error}; "
+            f"complete chunks are kept, see `thetad recordings recover`"
+        )
+
+    def _encode(self, frame: JointFrame) -> bytes:
+        n = self.meta.n
+        t_ns = frame.t_bus_ns
+        if not 0 <= t_ns < 2**63:
+            raise RecordingFormatError(f"{self.path}: frame {frame.seq}: time {t_ns} ns is negative or too large")
+        parts = [f'{{"t":{round((t_ns - self._first_ns) * 1e-9, 9)!r},"t_ns":{t_ns},"seq":{frame.seq}']
+        if frame.t_host_ns:
+            parts.append(f',"t_host_ns":{frame.t_host_ns}')
+        valid: list[bool] | None = None
+        if frame.valid is not None:
+            valid = frame.valid.tolist()
+        for name in CHANNELS:
+            array: FloatArray | None = getattr(frame, name)
+            if array is None:
+                continue
+            values = array.tolist()
+            self._check(name, values, frame.seq)
+            text = repr(values)
+            if "n" in text:  # nan or inf
+                present = [math.isfinite(value) for value in values]
+                text = f"[{', '.join(repr(v) if ok else 'null' for v, ok in zip(values, present, strict=True))}]"
+                if name not in SLOW_CHANNELS:
+                    valid = [a and b for a, b in zip(valid or [True] * n, present, strict=True)]
+            parts.append(f',"{name}":{text}')
+        if frame.status_word is not None:
+            words = frame.status_word.tolist()
+            self._check("status_word", words, frame.seq)
+            parts.append(f',"status_word":{words!r}')
+        if valid is not None:
+            self._check("valid", valid, frame.seq)
+            parts.append(f',"valid":[{",".join("true" if ok else "false" for ok in valid)}]')
+        parts.append("}")
+        return "".join(parts).encode("ascii")
+
+    def _check(self, name: str, values: Sequence[object], seq: int) -> None:
+        if len(values) != self.meta.n or isinstance(values[0], list):
+            raise RecordingFormatError(
+                f"{self.path}: frame {seq}: {name} has {len(values)} values for "
+                f"{self.meta.n} joints of {self.meta.robot}"
+            )
+
+
+@dataclass(frozen=True)
+class RecoveryResult:
+    """What `recover` found."""
+
+    frames: int
+    chunks: int
+    bytes_read: int
+    bytes_dropped: int
+    was_complete: bool
+    damage: str
+
+
+def recover(src: str | Path, dst: str | Path, replace: bool = False) -> RecoveryResult:
+    """Copy every complete, undamaged chunk of `src` to `dst`, which appears complete or not at all.
+
+    `dst` must not exist unless `replace`.
+
+    Raises
+    ------
+    RecordingFormatError
+        `src` is no MCAP file, or not one chunk of it is complete.
+    RecordingNotFoundError, RecordingExistsError, RecordingWriteError
+        `src` is not there; `dst` is; `dst` cannot be written.
+    """
+    target = Path(dst)
+    if target.exists() and not replace:
+        raise RecordingExistsError(f"{target}: already there; choose another name or remove it")
+    channels = Scan(Path(src))
+    for _ in channels.contents():
+        pass  # a file that was closed repeats its channels at the end, which helps if its first chunk is damaged
+    scan = Scan(Path(src), schemas=channels.schemas, channels=channels.channels)
+    frames = 0
+    try:
+        # What the recorder has closed to others stays closed.
+        with whole_file(target, stat.S_IMODE(Path(src).stat().st_mode) & 0o666) as stream:
+            writer = _mcap_writer(stream)
+            writer.start(profile="", library=_LIBRARY)
+            copied = 0
+            ids: dict[int, int] = {}
+            for content in scan.contents():
+                for record in scan.metadata[copied:]:
+                    writer.add_metadata(record.name, record.metadata)
+                copied = len(scan.metadata)
+                for channel_id, sequence, log_time, publish_time, data in content.messages:
+                    if channel_id not in ids:
+                        if channel_id not in scan.channels:
+                            continue
+                        ids[channel_id] = _copy_channel(writer, scan, channel_id)
+                    writer.add_message(ids[channel_id], log_time, data, publish_time, sequence)
+                    frames += 1
+                writer.flush()
+            for record in scan.metadata[copied:]:
+                writer.add_metadata(record.name, record.metadata)
+            writer.finish()
+            if frames == 0:
+                raise RecordingFormatError(f"{src}: nothing to recover: {scan.damage or 'no chunk holds a frame'}")
+    except RecordingError:
+        raise
+    except OSError as error:
+        raise RecordingWriteError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return RecoveryResult(
+        frames=frames,
+        chunks=scan.chunks,
+        bytes_read=scan.size,
+        bytes_dropped=scan.dropped,
+        was_complete=scan.whole and not scan.corrupt,
+        damage=scan.damage,
+    )
+
+
+def _copy_channel(writer: Any, scan: Scan, channel_id: int) -> int:
+    channel = scan.channels[channel_id]
+    schema = scan.schemas.get(channel.schema_id)
+    schema_id = 0 if schema is None else writer.register_schema(schema.name, schema.encoding, schema.data)
+    return int(writer.register_channel(channel.topic, channel.message_encoding, schema_id, channel.metadata))
+
+
+def _mcap_writer(stream: BinaryIO) -> Any:  # its methods are not all typed
+    return Writer(stream, chunk_size=_UNLIMITED, compression=CompressionType.ZSTD)
+
+
+def _create(path: Path) -> BinaryIO:
+    try:
+        return path.open("xb")
+    except FileExistsError:
+        raise RecordingExistsError(f"{path}: already there; choose another name or remove it") from None
+    except OSError as error:
+        raise RecordingWriteError(f"{path}: cannot be created: {error.strerror or error}") from error

@@ -1,0 +1,200 @@
+"""Inverse kinematics of a chain by damped least squares, within the joints' limits.
+
+The damping `lam = w |r|^2 + eps` falls with the square of the residual, so that steps are bounded near singularities
+and convergence at the end is quadratic (Sugihara, IEEE Transactions on Robotics 2011, 27(5), eq. 21).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rt_core.calibration._chain import difference, walk
+from rt_core.calibration.error_model import ErrorModel
+from rt_core.jit import jit
+from rt_core.model.dh import DhRow
+from rt_core.model.robot import Joint
+from rt_core.types import BoolArray, FloatArray
+
+_ITERATIONS = 200
+#: Damping at the target, and what it grows by with the squared residual.
+_LEAST_DAMPING = 1e-10
+_DAMPING = 0.1
+#: Longest step of a joint [rad or m].
+_LONGEST = 0.5
+_EXACT = 1e-12  # [m]
+
+
+@jit
+def joint_jacobian(frames: FloatArray, revolute: BoolArray, J: FloatArray) -> None:
+    """Fill `J` (6, n): velocity and angular velocity of the measured frame for each joint, in the chain's base.
+
+    `frames` (n + 2, 12) as `rt_core.calibration._chain.walk` leaves them.
+    """
+    n = revolute.shape[0]
+    end = frames[n + 1]
+    for k in range(n):
+        F = frames[k + 1]
+        z0, z1, z2 = F[2], F[5], F[8]
+        if revolute[k]:
+            d0, d1, d2 = end[9] - F[9], end[10] - F[10], end[11] - F[11]
+            J[0, k], J[1, k], J[2, k] = z1 * d2 - z2 * d1, z2 * d0 - z0 * d2, z0 * d1 - z1 * d0
+            J[3, k], J[4, k], J[5, k] = z0, z1, z2
+        else:
+            J[0, k], J[1, k], J[2, k] = z0, z1, z2
+            J[3, k] = J[4, k] = J[5, k] = 0.0
+
+
+@jit
+def descend(
+    placements: FloatArray,
+    revolute: BoolArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    target: FloatArray,
+    width: int,
+    length: float,
+    iterations: int,
+    tolerance: float,
+    q: FloatArray,
+) -> float:
+    """Move `q` (n,) until the measured frame is at `target` (12,); returns the residual's norm, rotations in `length`.
+
+    `width` 3: position only; 6: with orientation.
+    """
+    n = q.shape[0]
+    frames = np.empty((n + 2, 12))
+    turn = np.empty(9)
+    r = np.empty(width)
+    J = np.empty((6, n))
+    A = np.empty((n, n))
+    g = np.empty(n)
+    cosine, sine = np.empty(n), np.empty(n)
+    norm = math.inf
+    for step in range(iterations + 1):
+        for k in range(n):
+            cosine[k], sine[k] = math.cos(q[k]), math.sin(q[k])
+        walk(placements, revolute, q, cosine, sine, frames)
+        difference(frames[n + 1], target, width, turn, r)
+        joint_jacobian(frames, revolute, J)
+        square = 0.0
+        for i in range(width):
+            factor = 1.0 if i < 3 else length
+            r[i] *= factor
+            square += r[i] * r[i]
+            for k in range(n):
+                J[i, k] *= factor
+        norm = math.sqrt(square)
+        if norm < tolerance or step == iterations:
+            return norm
+        for a in range(n):
+            g[a] = 0.0
+            for i in range(width):
+                g[a] -= J[i, a] * r[i]
+            for b in range(a + 1):
+                total = 0.0
+                for i in range(width):
+                    total += J[i, a] * J[i, b]
+                A[a, b] = total
+            A[a, a] += _DAMPING * square + _LEAST_DAMPING
+        for a in range(n):  # Cholesky, in place
+            for b in range(a + 1):
+                total = A[a, b]
+                for c in range(b):
+                    total -= A[a, c] * A[b, c]
+                A[a, b] = math.sqrt(max(total, 1e-300)) if a == b else total / A[b, b]
+        for a in range(n):
+            for c in range(a):
+                g[a] -= A[a, c] * g[c]
+            g[a] /= A[a, a]
+        for a in range(n - 1, -1, -1):
+            for c in range(a + 1, n):
+                g[a] -= A[c, a] * g[c]
+            g[a] /= A[a, a]
+        largest = 0.0
+        for a in range(n):
+            largest = max(largest, abs(g[a]))
+        shrink = min(1.0, _LONGEST / largest) if largest > 0.0 else 1.0
+        for a in range(n):
+            q[a] = min(max(q[a] + shrink * g[a], lower[a]), upper[a])
+    return norm
+
+
+def limits_of(model: ErrorModel) -> tuple[FloatArray, FloatArray]:
+    """Joint limits (n,) each; a turn to either side, or a metre, where a description gives none."""
+    given: Sequence[DhRow | Joint] = model.geometry.rows or model.geometry.joints
+    wide = [np.pi if joint.kind == "revolute" else 1.0 for joint in given]
+    lower = [j.lower if np.isfinite(j.lower) else -w for j, w in zip(given, wide, strict=True)]
+    upper = [j.upper if np.isfinite(j.upper) else w for j, w in zip(given, wide, strict=True)]
+    return np.array(lower), np.array(upper)
+
+
+def inverse_kinematics(
+    model: ErrorModel,
+    x: FloatArray,
+    position: FloatArray,
+    rotation: FloatArray | None,
+    start: FloatArray,
+    *,
+    length: float = 0.2,
+    tolerance: float = 1e-10,
+) -> tuple[FloatArray, float]:
+    """Joint positions (n,) near `start` that bring the measured frame to a target, within the joints' limits.
+
+    Parameters
+    ----------
+    model, x : ErrorModel, (P,) float64
+        The arm and its errors.
+    position : (3,) float64
+        [m].
+    rotation : (3, 3) float64 or None
+        None leaves the orientation free.
+    start : (n,) float64
+    length : float
+        A turn by an angle counts as this much [m] times the angle.
+    tolerance : float
+        Residual at which the search ends [m].
+
+    Returns
+    -------
+    q : (n,) float64
+    residual : float
+        What is left [m]; far above `tolerance` where the target is out of reach from there.
+    """
+    target = np.append(np.eye(3).ravel() if rotation is None else np.ravel(rotation), position)
+    lower, upper = limits_of(model)
+    q = np.clip(np.array(start, dtype=np.float64), lower, upper)
+    placements, _ = model.assembled(x)
+    width = 3 if rotation is None else 6
+    left = descend(placements, model.revolute, lower, upper, target, width, length, _ITERATIONS, tolerance, q)
+    return q, float(left)
+
+
+def postures_at(model: ErrorModel, x: FloatArray, q: FloatArray, points: FloatArray) -> FloatArray:
+    """Postures (N, n) near `q` (N, n) with the measured frame at `points` (N, 3) [m], whatever the joints' limits."""
+    placements, _ = model.assembled(x)
+    wide = np.full(q.shape[1], np.inf)
+    found = np.array(q, dtype=np.float64)
+    for posture, point in zip(found, points, strict=True):
+        target = np.append(np.eye(3).ravel(), point)
+        descend(placements, model.revolute, -wide, wide, target, 3, 1.0, _ITERATIONS, _EXACT, posture)
+    return found
+
+
+def dexterity(model: ErrorModel, x: FloatArray, q: FloatArray, length: float) -> FloatArray:
+    """Reciprocal condition number (N,) of the joint Jacobian at postures `q` (N, n): 0 at a singularity, at most 1.
+
+    Positions are divided by `length` [m] (Salisbury and Craig 1982).
+    """
+    placements, _ = model.assembled(x)
+    frames = np.empty((model.revolute.size + 2, 12))
+    J = np.empty((6, model.revolute.size))
+    found = np.empty(len(q))
+    for i, posture in enumerate(np.asarray(q, dtype=np.float64)):
+        walk(placements, model.revolute, posture, np.cos(posture), np.sin(posture), frames)
+        joint_jacobian(frames, model.revolute, J)
+        s = np.linalg.svd(np.vstack((J[:3] / length, J[3:])), compute_uv=False)
+        found[i] = s[-1] / s[0] if s[0] > 0.0 else 0.0
+    return found

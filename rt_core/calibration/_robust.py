@@ -1,0 +1,108 @@
+"""Poses that do not fit lose weight: M-estimation with one weight for a whole pose.
+
+A bad pose is bad in all its coordinates, so the standardised length `u` of its residual decides.  Below a limit `c` a
+residual counts as it is.  The limits give 95 % efficiency where the `k` coordinates of a pose are normal,
+`(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95`, with `u` chi-distributed with `k` degrees of freedom
+(Maronna et al. 2019, section 6.4, for the location of a vector).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from scipy import optimize, stats
+
+from rt_core.calibration._chain import BISQUARE, HUBER, SQUARES
+from rt_core.types import FloatArray
+
+Loss = Literal["squares", "huber", "bisquare"]
+LOSSES: dict[str, int] = {"squares": SQUARES, "huber": HUBER, "bisquare": BISQUARE}
+EFFICIENCY = 0.95
+#: A pose with less weight than this counts as an outlier.
+OUTLYING_WEIGHT = 0.25
+
+
+def weights(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
+    """`psi(u) / u` of standardised lengths `u` (N,)."""
+    if loss == "squares":
+        return np.ones_like(u)
+    if loss == "huber":
+        return limit / np.maximum(u, limit)
+    return np.where(u < limit, (1.0 - (u / limit) ** 2) ** 2, 0.0)
+
+
+def losses(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
+    """`rho(u)` of standardised lengths `u` (N,), `u^2` near zero."""
+    if loss == "squares":
+        return u * u
+    if loss == "huber":
+        return np.where(u <= limit, u * u, 2.0 * limit * u - limit * limit)
+    return limit * limit / 3.0 * (1.0 - np.maximum(1.0 - (u / limit) ** 2, 0.0) ** 3)
+
+
+def slopes(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
+    """`psi'(u)` of standardised lengths `u` (N,)."""
+    if loss == "squares":
+        return np.ones_like(u)
+    if loss == "huber":
+        return (u <= limit).astype(np.float64)
+    y = (u / limit) ** 2
+    return np.where(u < limit, (1.0 - y) * (1.0 - 5.0 * y), 0.0)
+
+
+def efficiency(loss: Loss, limit: float, width: int) -> float:
+    """Efficiency at the normal distribution in `width` coordinates, by quadrature over the chi distribution."""
+    u = np.linspace(0.0, 12.0, 4001)
+    density = stats.chi.pdf(u, width)
+    w = weights(u, loss, limit)
+    slope = np.trapezoid((slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w) * density, u)
+    power = np.trapezoid((w * u) ** 2 * density, u) / width
+    return float(slope**2 / power)
+
+
+@lru_cache
+def tuning(loss: Loss, width: int) -> float:
+    """Limit `c` of a loss for residuals of `width` coordinates."""
+    if loss == "squares":
+        return float("inf")
+    lower, upper = (0.1, 8.0) if loss == "huber" else (2.0, 12.0)
+    return float(optimize.brentq(lambda c: efficiency(loss, c, width) - EFFICIENCY, lower, upper, xtol=1e-6))
+
+
+def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> float:
+    """Estimate the standard deviation of one coordinate from lengths (N,) of residuals of `width` coordinates.
+
+    The root-mean-square for "squares"; otherwise from the median, which outliers hardly move.  `spent` is the share of
+    the data's degrees of freedom that a fit has taken up.
+    """
+    if loss == "squares":
+        found = float(np.sqrt(np.mean(lengths**2) / width))
+    else:
+        found = float(np.median(lengths) / stats.chi.median(width))
+    return found / float(np.sqrt(max(1.0 - spent, 0.1)))
+
+
+def scale_efficiency(width: int, loss: Loss) -> float:
+    """Share of the data that `scale` makes use of where all is normal: 1, or that of the median of chi."""
+    if loss == "squares":
+        return 1.0
+    median = float(stats.chi.median(width))
+    return 2.0 * float(stats.chi.pdf(median, width) * median) ** 2 / width
+
+
+def mean_slope(u: FloatArray, loss: Loss, limit: float, width: int) -> float:
+    """Mean of the derivative of `psi` in a coordinate, at standardised lengths `u` (N,); 0.1 at least."""
+    w = weights(u, loss, limit)
+    return max(float(np.mean(slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w)), 0.1)
+
+
+def variance_factor(u: FloatArray, loss: Loss, limit: float, width: int, parameters: float) -> float:
+    """Factor of `(J'J)^-1`, of standardised rows, that gives the covariance (Huber 1981, section 7.6).
+
+    `u` (N,) standardised lengths, `parameters` estimated.
+    """
+    w = weights(u, loss, limit)
+    rows = u.size * width
+    return float(np.sum((w * u) ** 2)) / max(rows - parameters, 1) / mean_slope(u, loss, limit, width) ** 2

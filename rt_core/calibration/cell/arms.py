@@ -1,0 +1,219 @@
+"""Several arms measured by one instrument: how they stand to each other, and whether the instrument stood still.
+
+Each arm has its own geometry and tool, and is calibrated by itself (`rt_core.calibration.calibrate`).  What arms share
+is where the instrument stood: `rt_core.calibration.cell._base_network` adjusts the bases that the calibrations found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rt_core.calibration.cell._base_network import (
+    Network,
+    Placement,
+    Sighting,
+    Suspect,
+    adjusted,
+    groups,
+    suspects,
+    with_error_of_turns,
+)
+from rt_core.calibration.result import Calibration
+from rt_core.calibration.settings import CalibrationError
+from rt_core.types import FloatArray
+
+CellVerdict = Literal["ok", "arms", "moved"]
+_AXES = ("x", "y", "z", "rx", "ry", "rz")
+
+
+@dataclass(frozen=True, eq=False)
+class CellArm:
+    """One of several arms.
+
+    Attributes
+    ----------
+    name : str
+    found : Calibration
+    stations : tuple of int
+        Numbers of the instrument's places, in the order in which `found` counts them from 0.
+    """
+
+    name: str
+    found: Calibration
+    stations: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """Base of one arm in that of another.
+
+    Attributes
+    ----------
+    arm, of : str
+        Names: the base of `arm`, in the base of `of`.
+    placement : Placement
+    translation_std, rotation_std : (3,) float64
+        [m] along the axes of the base of `of`, and [rad] about those of the base of `arm`.
+    """
+
+    arm: str
+    of: str
+    placement: Placement
+    translation_std: FloatArray
+    rotation_std: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What the calibrations of several arms say together.
+
+    Attributes
+    ----------
+    verdict : str
+        "ok"; "arms": some arm could not be calibrated, or its base is not determined; "moved": the arms disagree about
+        where the instrument stood.
+    reasons : tuple of str
+        One sentence each.
+    left_out : dict of str to str
+        Arms that the rest is without, and why.
+    agreement : Network or None
+        None if there are no two arms to compare.
+    bases : tuple of Between
+        Of all pairs of arms; empty where the places disagree.
+    suspects : tuple of (str, int, float, float)
+        Arm and station, of which either one may be what disagrees, and how far it does [m] and [rad].
+    """
+
+    verdict: CellVerdict
+    reasons: tuple[str, ...]
+    left_out: dict[str, str]
+    agreement: Network | None
+    bases: tuple[Between, ...]
+    suspects: tuple[tuple[str, int, float, float], ...]
+
+    @property
+    def checked(self) -> bool:
+        """Whether there was anything to compare: two arms that were measured from the same two places."""
+        return self.agreement is not None and self.agreement.loops > 0
+
+
+def check_shared(names: Sequence[str], stations: Sequence[Sequence[int]]) -> None:
+    """Check that stations connect all arms, of those (numbers) that each was measured from.
+
+    Raises
+    ------
+    CalibrationError
+        If they do not; nothing says then how the arms stand to each other.
+    """
+    found = groups(stations)
+    if len(found) > 1:
+        parts = [
+            " and ".join(f"{names[i]} (station {', '.join(map(str, sorted(set(stations[i]))))})" for i in group)
+            for group in found
+        ]
+        raise CalibrationError(
+            f"no place of the instrument is shared by {' and by '.join(parts)}: measure the arms from a place in "
+            "common, give places that are the same the same number, or calibrate the arms one by one"
+        )
+
+
+def together(arms: Sequence[CellArm]) -> Cell:
+    """Say how arms that were calibrated one by one stand to each other, and whether the instrument stood still.
+
+    Raises
+    ------
+    CalibrationError
+        If stations do not connect all arms.
+    """
+    check_shared([arm.name for arm in arms], [arm.stations for arm in arms])
+    left_out = {arm.name: why for arm in arms if (why := _unusable(arm))}
+    usable = [arm for arm in arms if arm.name not in left_out]
+    reasons = [f"{name}: {why}" for name, why in left_out.items()]
+    if len(usable) > 1 and len(groups([arm.stations for arm in usable])) > 1:
+        reasons.append(f"without {' and '.join(left_out)} no place of the instrument is shared by the others")
+        usable = []
+    network, moved = None, list[tuple[str, int, float, float]]()
+    bases: tuple[Between, ...] = ()
+    if len(usable) > 1:
+        sightings = [sighting(arm) for arm in usable]
+        network = adjusted(sightings)
+        if network.agrees:
+            bases = tuple(
+                _between(network, usable, one, other)
+                for one in range(len(usable))
+                for other in range(one + 1, len(usable))
+            )
+        else:
+            found = suspects(sightings)
+            moved = [(usable[s.arm].name, s.station, s.distance, s.angle) for s in found]
+            reasons.append(moved_reason(found, [arm.name for arm in usable]))
+    disagree = network is not None and not network.agrees
+    verdict: CellVerdict = "arms" if left_out else "moved" if disagree else "ok"
+    return Cell(verdict, tuple(reasons), left_out, network, bases, tuple(moved))
+
+
+def sighting(arm: CellArm) -> Sighting:
+    """Bases of a calibrated arm at its stations, with their covariance."""
+    found, model = arm.found, arm.found.model
+    rows = [found.free.index(f"{which}_{axis}") for which in model.base_names for axis in _AXES]
+    bases = tuple(Placement(*model.frame(which, found.x)) for which in model.base_names)
+    turns = [found.x[model.belongs_to(which)[3:]] for which in model.base_names]
+    plain = Sighting(arm.stations, bases, found.covariance[np.ix_(rows, rows)], found.freedom)
+    return with_error_of_turns(plain, turns)
+
+
+def moved_reason(found: Sequence[Suspect], names: Sequence[str]) -> str:
+    """Sentence of the verdict "moved"."""
+    places = sorted({s.station for s in found})
+    if not found:
+        return (
+            "the arms disagree about where the instrument stood, and no single place explains it: it stood elsewhere "
+            "more than once; measure the arms again from each place without moving it in between"
+        )
+    size = max(found, key=lambda s: s.distance)
+    by = f"by up to {1e3 * size.distance:.3g} mm and {1e3 * max(s.angle for s in found):.3g} mrad"
+    told = "station " + " or station ".join(map(str, places))
+    those = [names[i] for i in sorted({s.arm for s in found})]
+    if len(those) == 1:
+        when = f"not where it was for the others while {those[0]} was measured"
+    else:
+        when = f"moved between {' and '.join(those)}"
+    base = f"or the base of {' or '.join(those)} was moved from one place of the instrument to the next"
+    if len(places) == 1:
+        what = ": give what was measured from there for one of the arms another station's number, or measure it again"
+    else:
+        what = ", and a third place would tell which of them: measure again from there"
+    return f"the instrument at {told} was {when}, {by}, {base}{what}"
+
+
+def held_in_base(arm: CellArm) -> tuple[str, ...]:
+    """Parameters of the arm whose errors its base holds, for measurements do not tell them apart: joint 1's zero."""
+    frames = {f"{which}_{axis}" for which in arm.found.model.base_names for axis in _AXES}
+    return tuple(
+        item.name for item in arm.found.fixed if item.reason == "dependent" and frames & {name for name, _ in item.on}
+    )
+
+
+def _unusable(arm: CellArm) -> str:
+    """Say why an arm's bases are of no use; "" if they are."""
+    found = arm.found
+    if found.verdict != "ok":
+        return f"{found.verdict}: {found.reasons[0]}" if found.reasons else found.verdict
+    for which, number in zip(found.model.base_names, arm.stations, strict=True):
+        open_ = [axis for axis in _AXES if f"{which}_{axis}" not in found.free]
+        if open_:
+            return (
+                f"undetermined: these poses do not show the base at station {number} ({', '.join(open_)}): measure "
+                "more poses from there, moving all joints"
+            )
+    return ""
+
+
+def _between(network: Network, arms: Sequence[CellArm], one: int, other: int) -> Between:
+    placement, covariance = network.between(one, other)
+    std = np.sqrt(np.diag(covariance))
+    return Between(arms[other].name, arms[one].name, placement, std[:3], std[3:])

@@ -1,0 +1,384 @@
+r"""Zero-force control: an arm in torque mode that hovers, and that a hand can guide.
+
+Torque is gravity, Coriolis and centrifugal torque and part of the friction of an identified model, with damping, soft
+walls and limits (`rt_core.hand_guiding._cycle`).  The controller is fed with samples, one a cycle, and knows no clock:
+time is the samples' own.  Zhang et al. (hyper-redundant manipulators, IWLS-TCS), section 4.4.
+
+    waiting -> ramping -> guiding -> ramping -> hold_requested -> ended
+                                 \-> alarm ----/
+
+When a hold is requested the arm is held by torque, as long as samples come, until the caller has closed the brakes or
+made the drives hold their positions, and says so by `end`.  Every sample is judged, in every state: a hold that turns
+out to be none loosens, first to the model's torque, then to no torque.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from rt_core.hand_guiding import rows as c
+from rt_core.hand_guiding._checks import judge
+from rt_core.hand_guiding._cycle import cycle, put
+from rt_core.hand_guiding._limits import limits_of
+from rt_core.hand_guiding._settings import ZeroForceSettings
+from rt_core.hand_guiding.model import GuidingModel
+from rt_core.types import BoolArray, FloatArray
+
+_SOFT_SPEED = 0.7  # share of the speed limit from which braking begins
+_SHORT = 0.02  # of the torque limit: what a torque may lack without counting as short
+_LEAST_STEP = 0.1  # of the period: samples closer than this are one and the same
+_UNFOLLOWED = 0.1  # of the torque limit: a drive whose torque is further from what it was told does something else
+
+_RUNAWAY = 2.0  # times the speed limit: a hold that is faster is none
+
+_UNUSABLE = {
+    c.UNUSABLE: "no finite sample",
+    c.ABSURD: "velocity or torque that no joint has",
+    c.JUMPED: "position jumps",
+    c.FROZEN: "measured torque stands still in all joints",
+}
+
+
+class Sample(Protocol):
+    """What a cycle needs of `drivers.frame.JointFrame`."""
+
+    t_bus_ns: int
+    q: FloatArray | None
+    dq: FloatArray | None
+    tau: FloatArray | None
+    valid: BoolArray | None
+
+
+class GuidingState(StrEnum):
+    """Where a session stands."""
+
+    WAITING = "waiting"
+    """For the first sample, without torque."""
+    RAMPING = "ramping"
+    """From the hold to guiding, or back because it was asked for."""
+    GUIDING = "guiding"
+    ALARM = "alarm"
+    """On the way to the hold because something is wrong."""
+    HOLD_REQUESTED = "hold_requested"
+    """Brakes or drives should hold the arm now."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class ZeroForceStatus:
+    """How a session stands; arrays are (n,).
+
+    Attributes
+    ----------
+    state : GuidingState
+    reason : str
+        Why the state is not `guiding`; empty where nothing needs saying.
+    later : tuple of str
+        What was found after that, each thing once.
+    joint : str or None
+        Joint that an alarm is about.
+    value, limit : float
+        What an alarm found, and what is allowed; NaN without one.
+    share : float
+        0 while holding, 1 while guiding.
+    velocity : float64
+        Velocity that the controller goes by [rad/s or m/s].
+    torque, residual : float64
+        Torque of the last cycle, and torque from outside that the model sees [N*m or N].
+    margin : float64
+        Residual from which the model counts as not valid, if it lasts: while a joint stands, what friction hides too.
+    residual_time_s : float64
+        How long the residual has been above it [s].
+    """
+
+    state: GuidingState
+    reason: str
+    later: tuple[str, ...]
+    joint: str | None
+    value: float
+    limit: float
+    share: float
+    velocity: FloatArray
+    torque: FloatArray
+    residual: FloatArray
+    margin: FloatArray
+    residual_time_s: FloatArray
+
+
+class ZeroForceController:
+    """Torque for each sample of an arm that is guided by hand; made, it is compiled, and the first cycle is not late.
+
+    Parameters
+    ----------
+    model : GuidingModel
+    settings : ZeroForceSettings, optional
+    period_s : float, optional
+        Time between samples [s]: what a cycle without a sample counts as.
+
+    Raises
+    ------
+    ValueError
+        A list of the wrong length, a joint without a torque, speed or position limit, a period that is too long, or
+        damping that is too strong for the delay.
+    """
+
+    def __init__(self, model: GuidingModel, settings: ZeroForceSettings | None = None, period_s: float = 1e-3) -> None:
+        self.model = model
+        self.settings = s = ZeroForceSettings() if settings is None else settings
+        if not 0.0 < period_s <= 0.5 * s.braking_time_s:
+            raise ValueError(f"period_s must be positive and at most half of braking_time_s, not {period_s}")
+        self.period_s = period_s
+        n = model.n
+        self._limits = limits_of(model, s, period_s)
+        self._gravity = np.array(model.model.gravity, dtype=np.float64)
+        self._scalars = np.zeros(c.SCALARS)
+        self._scalars[c.FRICTION_SHARE] = s.compensated_share
+        self._scalars[c.RESIDUAL_FILTER] = s.residual_filter_s
+        self._scalars[c.DISCOUNT] = math.exp(-2.0 * math.pi * s.observer_hz * period_s)
+        self._scalars[c.DELAY] = s.delay_cycles
+        self._scalars[c.SOFT_SPEED], self._scalars[c.SHORT] = _SOFT_SPEED, _SHORT
+        self._scalars[c.UNFOLLOWED], self._scalars[c.FROZEN_AFTER] = _UNFOLLOWED, s.frozen_s
+        self._sample = np.zeros((c.SAMPLE_ROWS, n))
+        self._state = np.zeros((c.STATE_ROWS, n))
+        self._scratch = np.zeros((2 * n + c.SCRATCH_ROWS, max(n, 37)))
+        self._finding = np.zeros(3)
+        self._wanted = np.zeros(n)
+        self._state_name, self._grip, self._refused = GuidingState.WAITING, c.HOLD, False
+        self._later: dict[str, str] = {}
+        self._kind = ""  # of the reason
+        self._reason, self._joint, self._value, self._limit = "no sample yet", -1, math.nan, math.nan
+        self._phase = 0.0  # of the ramp into guiding
+        self._watched_s = 0.0
+        self._share, self._before, self._down_s = 0.0, 1.0, 0.0
+        self._last_ns: int | None = None
+        self._missing_s = 0.0
+        self._doubted = False  # of a series of samples: one said something that cannot be
+        self._velocity_trusted = True
+        self._warm_up()
+
+    @property
+    def state(self) -> GuidingState:
+        """Where the session stands."""
+        return self._state_name
+
+    @property
+    def status(self) -> ZeroForceStatus:
+        """How the session stands after the last cycle."""
+        state = self._state
+        return ZeroForceStatus(
+            self._state_name,
+            self._reason,
+            tuple(self._later.values()),
+            None if self._joint < 0 else self.model.model.joints[self._joint].name,
+            self._value,
+            self._limit,
+            self._share,
+            state[c.V].copy(),
+            state[c.OUT].copy(),
+            state[c.RESIDUAL].copy(),
+            state[c.THRESHOLD].copy(),
+            state[c.RESIDUAL_TIME].copy(),
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether torque has held the arm in its place up to now, so that its position is one to be held by others.
+
+        Not where positions jump, or come with values that are old or cannot be: nobody knows then how old they are.
+        """
+        return self._grip == c.HOLD and not (self._refused or self._doubted) and self._last_ns is not None
+
+    def stop(self, reason: str = "stopped", *, at_once: bool = False) -> None:
+        """Go from guiding to the hold: slowly, or `at_once` as after an alarm."""
+        if self._state_name is GuidingState.WAITING:
+            self._leave(GuidingState.HOLD_REQUESTED, "stop", reason)
+        elif self._state_name in (GuidingState.RAMPING, GuidingState.GUIDING):
+            if self._down_s == 0.0:
+                self._state_name, self._reason, self._down_s = GuidingState.RAMPING, reason, self.settings.ramp_s
+            if at_once:
+                self._down_s = min(self._down_s, self.settings.alarm_ramp_s)
+
+    def end(self) -> None:
+        """Give no torque any more: something else holds the arm."""
+        self._state_name = GuidingState.ENDED
+        self._state[c.OUT] = 0.0
+
+    def step(self, sample: Sample | None) -> FloatArray:
+        """Return the joint torque (n,) [N*m or N] for the next cycle; None stands for a sample that did not come.
+
+        Before the first sample it is zero, and stays so if that cannot be used or anything is wrong with it: the drives
+        may be in torque mode from the time when the state is `ramping`.
+
+        Raises
+        ------
+        ValueError
+            A channel of the wrong length.
+        """
+        if self._state_name is GuidingState.ENDED or self._refused:
+            return np.zeros(self.model.n)
+        if sample is None or not self._take(sample):
+            return self._miss("no sample")
+        s, scalars, first = self.settings, self._scalars, self._last_ns is None
+        if first and self._missing_s > 0.0:  # its torque would be a step from the zero that was given up to now
+            self._leave(GuidingState.HOLD_REQUESTED, "missing", "samples before the first usable one were none")
+            return self._torque()
+        since = self.period_s if self._last_ns is None else 1e-9 * (sample.t_bus_ns - self._last_ns)
+        if since < 0.0 and self._missing_s >= s.missing_s:  # a clock that was set back: go on from its time
+            since = self._missing_s + self.period_s
+        elif since <= _LEAST_STEP * self.period_s:
+            return self._miss("samples whose time does not go on", doubted=True)
+        late = since > s.missing_s
+        scalars[c.SINCE], scalars[c.DT] = since, min(since, s.missing_s)
+        # Late may mean a clock that was set: torque then gets the time of one cycle.
+        scalars[c.STEP] = self.period_s if late else max(since - self._missing_s, 0.0)
+        scalars[c.FIRST], scalars[c.LATE], scalars[c.GRIP] = float(first), float(late), self._grip
+        scalars[c.GUIDING_SHARE], scalars[c.BEFORE_SHARE] = self._share, self._before
+        m = self.model
+        found = cycle(
+            m.arm, self._gravity, m.rotor, m.effects, m.coordinates, self._limits, scalars, self._sample, self._state,
+            self._scratch, self._finding,
+        )  # fmt: skip
+        if found != c.GOOD:
+            where = "" if found == c.FROZEN else f"{m.model.joints[int(self._finding[0])].name}: "
+            return self._miss(where + _UNUSABLE[found], doubted=found != c.UNUSABLE, jumped=found == c.JUMPED)
+        self._last_ns, self._missing_s = sample.t_bus_ns, 0.0
+        self._doubted &= self._state_name is GuidingState.HOLD_REQUESTED
+        if late:
+            self._leave(GuidingState.ALARM, "late", f"no sample for {1e3 * since:.3g} ms")
+        if not first:
+            self._ramp(float(scalars[c.DT]))
+        self._judge(first)
+        return self._torque()
+
+    def _warm_up(self) -> None:
+        """Compile, or read from the cache, on copies."""
+        m, state, finding = self.model, self._state.copy(), self._finding.copy()
+        scalars = self._scalars.copy()
+        scalars[[c.SINCE, c.DT, c.STEP, c.FIRST]] = self.period_s, self.period_s, self.period_s, 1.0
+        cycle(
+            m.arm, self._gravity, m.rotor, m.effects, m.coordinates, self._limits, scalars, self._sample, state,
+            self._scratch, finding,
+        )  # fmt: skip
+        judge(self._limits, state, self.settings.residual_time_s, self.settings.limited_s, finding)
+        put(self._limits, state, self._wanted, self.period_s)
+
+    def _torque(self) -> FloatArray:
+        out: FloatArray = self._state[c.OUT].copy()
+        return out
+
+    def _take(self, sample: Sample) -> bool:
+        """Copy the channels; says whether the sample can be used."""
+        if sample.q is None or (sample.valid is not None and not sample.valid.all()):
+            return False
+        scalars, n = self._scalars, self.model.n
+        scalars[c.HAS_DQ] = float(sample.dq is not None and self._velocity_trusted)
+        scalars[c.HAS_TAU] = float(sample.tau is not None)
+        for row, values in enumerate((sample.q, sample.dq, sample.tau)):
+            if values is not None:
+                if values.shape != (n,):
+                    raise ValueError(f"a sample has a channel of shape {values.shape}, the model has {n} joints")
+                self._sample[row] = values
+        return True
+
+    def _miss(self, why: str, doubted: bool = False, jumped: bool = False) -> FloatArray:
+        """Count a cycle without a usable sample: what depends on velocity fades, then a hold is requested."""
+        self._doubted |= doubted
+        missing = self.settings.missing_s
+        before = 1.0 - self._missing_s / missing
+        self._missing_s += self.period_s
+        left = 1.0 - self._missing_s / missing
+        over = left < 1e-9
+        model, out = self._state[c.MODEL], self._state[c.OUT]
+        self._wanted[:] = 0.0 if self._grip == c.NOTHING else model + (0.0 if over else left / before) * (out - model)
+        put(self._limits, self._state, self._wanted, self.period_s)
+        if over:
+            if jumped:  # where the arm is, nobody knows any more
+                self._grip = max(self._grip, c.WEIGHT)
+            self._leave(GuidingState.HOLD_REQUESTED, "missing", f"{why} for {1e3 * self._missing_s:.3g} ms")
+        return self._torque()
+
+    def _ramp(self, dt: float) -> None:
+        """Move the shares of guiding and of the torque before by one cycle."""
+        if self._down_s > 0.0:
+            self._share = max(0.0, self._share - dt / self._down_s)
+            self._before = max(0.0, self._before - dt / self._down_s)
+            if self._share == 0.0:
+                self._state_name = GuidingState.HOLD_REQUESTED
+        elif self._phase < 1.0:
+            self._phase = min(1.0, self._phase + dt / self.settings.ramp_s)
+            self._share = self._phase * self._phase * (3.0 - 2.0 * self._phase)
+            self._before = 1.0 - self._share
+        elif self._state_name is GuidingState.RAMPING:
+            self._watched_s += dt
+            if self._watched_s >= self.settings.takeover_watch_s:
+                self._state_name, self._reason = GuidingState.GUIDING, ""
+
+    def _leave(self, state: GuidingState, kind: str, reason: str) -> bool:
+        """Go on towards the hold, never back; says whether `reason` is the first, which stays beside all others."""
+        first = self._state_name not in (GuidingState.ALARM, GuidingState.HOLD_REQUESTED)
+        if first:
+            self._kind, self._reason = kind, reason
+        elif kind != self._kind:
+            self._later.setdefault(kind, reason)
+        if self._state_name is GuidingState.WAITING:
+            self._state_name, self._grip, self._refused = GuidingState.HOLD_REQUESTED, c.NOTHING, True
+            self._state[c.OUT] = 0.0
+        elif state is GuidingState.HOLD_REQUESTED:
+            self._state_name, self._share, self._before = state, 0.0, 0.0
+        elif first:
+            self._state_name, self._down_s = state, self.settings.alarm_ramp_s
+        return first
+
+    def _judge(self, first: bool) -> None:
+        """Judge a cycle; the first sample at once, while the drives still hold the arm."""
+        s = self.settings
+        if self._grip == c.NOTHING:  # nothing can be let go any more
+            return
+        taking_over = self._phase < 1.0 or self._watched_s < s.takeover_watch_s
+        residual_s, limited_s = s.takeover_residual_s if taking_over else s.residual_time_s, s.limited_s
+        if first:
+            residual_s = limited_s = 0.5 * self.period_s
+        found = judge(self._limits, self._state, residual_s, limited_s, self._finding)
+        if found != c.GOOD:
+            self._find(found)
+        elif first:
+            self._state_name, self._reason = GuidingState.RAMPING, "taking over"
+
+    def _find(self, found: int) -> None:
+        runaway = found == c.TOO_FAST and self._finding[1] > _RUNAWAY * self._finding[2]
+        lost = found == c.NOT_FOLLOWED or (runaway and self._state_name is GuidingState.HOLD_REQUESTED)
+        reason = self._describe(found) + ("; torque goes to zero, brake at once" if lost else "")
+        if self._leave(GuidingState.HOLD_REQUESTED if lost else GuidingState.ALARM, f"{found} {lost}", reason):
+            self._joint, self._value, self._limit = (int(self._finding[0]), *map(float, self._finding[1:]))
+        if lost:
+            self._grip = c.NOTHING
+        if found == c.DISAGREEING:  # from now on velocity is that of the positions
+            self._velocity_trusted = False
+            self._state[[c.V, c.ACCELERATION, c.APART]] = 0.0
+
+    def _describe(self, found: int) -> str:
+        joint, value, limit = int(self._finding[0]), float(self._finding[1]), float(self._finding[2])
+        model = self.model.model.joints[joint]
+        angle, torque = ("rad", "N*m") if model.kind == "revolute" else ("m", "N")
+        return {
+            c.TOO_FAST: f"{model.name} moves at {value:.3g} {angle}/s, its limit is {limit:.3g}",
+            c.BEYOND: f"{model.name} is at {value:.4g} {angle}, beyond its limit of {limit:.4g}",
+            c.UNEXPLAINED: (
+                f"model not valid: for {self._state[c.RESIDUAL_TIME, joint]:.3g} s the torque residual of "
+                f"{model.name} was above its friction margin, at last {abs(value):.3g} against {limit:.3g} {torque}"
+            ),
+            c.DISAGREEING: (
+                f"measured velocity of {model.name} is not that of its position: {value:.3g} and {limit:.3g} "
+                f"{angle}/s; check its sign and scale"
+            ),
+            c.NOT_FOLLOWED: (
+                f"{model.name} gives {value:.4g} {torque} where {limit:.4g} was asked for: check the sign and "
+                "scale of its torque, and that its drive is in torque mode"
+            ),
+            c.LIMITED: f"{model.name} needs more torque than it may have: {value:.4g} of {limit:.4g} {torque}",
+        }[found]

@@ -1,0 +1,198 @@
+"""Essential parameters: leave out what the data do not support (Khalil and Dombre 2002, section 12.5).
+
+Backward elimination.  Khalil and Gautier drop the parameter with the largest relative standard deviation, one at a
+time, and stop by a bound on how much the error may grow; here both steps are statistical tests that know the residuals'
+correlation in time, because they use the covariance `Cov` of the full fit (`rt_core.identification.uncertainty`):
+
+- a parameter may go only while its own interval, in the full and in the reduced model, holds the value it would be
+  fixed at;
+- all parameters dropped, together, must pass a Wald test in the full model: `d' Cov_dd^-1 d / k` is
+  F-distributed with k and the effective number of residuals' degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg as la
+from scipy import special
+
+from rt_core.identification.least_squares import JointTriangle, Solution, Stack
+from rt_core.identification.uncertainty import Uncertainty
+from rt_core.linear_algebra import lstsq
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+LEVEL = 0.05
+_INDEPENDENT = 1e-6
+_NO_RESIDUAL = 1e-9  # as a share of the torque
+
+
+@dataclass(frozen=True)
+class EssentialFit:
+    """A fit reduced to the parameters that the data support.
+
+    Attributes
+    ----------
+    kept : (p,) bool
+    dropped : (d,) int64
+        The others, in the order in which they went; first those without data.
+    solution : Solution
+        Fit of the parameters kept, the others at the prior; all of it in the base parameters of the full model.
+    covariance : (p, p) float64
+        Of the reduced fit; zero for what was dropped.  It takes the choice of parameters as given.
+    p_value : float
+        Of the joint test that all tested parameters dropped equal the prior; 1 if none was.
+    torque_cost : (n,) float64
+        By what share each joint's residual standard deviation grew.
+    """
+
+    kept: BoolArray
+    dropped: IntArray
+    solution: Solution
+    covariance: FloatArray
+    p_value: float
+    torque_cost: FloatArray
+
+
+def essential_parameters(
+    triangles: Sequence[JointTriangle],
+    solution: Solution,
+    uncertainty: Uncertainty,
+    *,
+    level: float = LEVEL,
+    prior: FloatArray | None = None,
+    keep: BoolArray | None = None,
+) -> EssentialFit:
+    """Reduce a weighted fit of all base parameters to the essential ones.
+
+    Parameters
+    ----------
+    triangles : sequence of JointTriangle
+        The data of the fit.
+    solution, uncertainty : Solution, Uncertainty
+        The full fit (OLS, WLS or IWLS), made with the same `prior`, and its covariance.
+    level : float
+        Level of the tests.
+    prior : (p,) float64, optional
+        Values at which parameters are fixed when they are dropped; zero if there is none.
+    keep : (p,) bool, optional
+        Parameters that are not to be dropped: those of which the data say nothing may be large.
+
+    Raises
+    ------
+    ValueError
+        If `level` is not between 0 and 1, the covariance is not finite, none of the parameters has data, or a joint is
+        fitted without any residual.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level:g}: it must be between 0 and 1")
+    full = uncertainty.covariance
+    if not (np.isfinite(full).all() and np.isfinite(solution.theta).all()):
+        raise ValueError("the fit or its covariance is not finite: nothing can be tested")
+    for j, t in enumerate(triangles):
+        torque = float(t.z @ t.z) + t.rest
+        if t.count and t.count * solution.sigma[j] ** 2 <= _NO_RESIDUAL**2 * torque:
+            raise ValueError(
+                f"joint {j + 1}: the fit leaves no residual to judge parameters by: the torque channel is dead, or the "
+                "data hold no noise"
+            )
+    p = solution.theta.size
+    start = np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64)
+    stack = Stack(triangles, p, start)
+    triangle = stack.reduced(solution.weighted_with)
+    R, z = triangle[:p, :p], triangle[:p, p]
+    noise = R @ full @ R.T  # covariance of the torque noise as the parameters see it
+    kept, no_data = _independent(R)
+    if not kept.any():
+        raise ValueError("no parameter has data: the regressor is zero")
+    samples = float((stack.count / uncertainty.inflation).sum())
+    freedom = max(samples - float(solution.rank), 1.0)
+    limit = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
+    whole, whole_covariance = _restricted(R, z, noise, kept)
+    candidate = (
+        kept & (np.ones(p, dtype=bool) if keep is None else ~keep) & (np.abs(whole) <= limit * _std(whole_covariance))
+    )
+    offset, covariance = whole, whole_covariance
+    tested: list[int] = []
+    p_value = 1.0
+    while kept.sum() > 1:
+        ratio = np.full(p, np.inf)
+        left = np.flatnonzero(kept & candidate)
+        ratio[left] = np.abs(offset[left]) / np.maximum(_std(covariance)[left], np.finfo(np.float64).tiny)
+        worst = int(np.argmin(ratio))
+        if not ratio[worst] <= limit:
+            break
+        value = _wald_p_value(whole, whole_covariance, [*tested, worst], freedom)
+        if value < level:
+            break
+        tested.append(worst)
+        p_value = value
+        kept[worst] = False
+        offset, covariance = _restricted(R, z, noise, kept)
+    reduced = _solution(triangles, solution, kept, start)
+    return EssentialFit(
+        kept,
+        np.array([*no_data, *tested], dtype=np.int64),
+        reduced,
+        covariance,
+        p_value,
+        reduced.sigma / solution.sigma - 1.0,
+    )
+
+
+def _std(covariance: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
+def _independent(R: FloatArray) -> tuple[BoolArray, list[int]]:
+    """Columns of `R` (p, p) that are independent of each other, and the rest."""
+    scale = np.linalg.norm(R, axis=0)
+    triangle, order = la.qr(R / np.where(scale > 0.0, scale, 1.0), mode="r", pivoting=True, check_finite=False)
+    diagonal = np.abs(np.diag(triangle))
+    kept = np.zeros(scale.size, dtype=bool)
+    kept[order[diagonal > _INDEPENDENT]] = True
+    return kept, [int(c) for c in np.flatnonzero(~kept)]
+
+
+def _restricted(R: FloatArray, z: FloatArray, noise: FloatArray, kept: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Fit of the columns `kept` alone, and its covariance; zero elsewhere."""
+    Q, S = la.qr(R[:, kept], mode="economic", check_finite=False)
+    inverse = la.solve_triangular(S, Q.T, check_finite=False)
+    offset, covariance = np.zeros(kept.size), np.zeros((kept.size, kept.size))
+    offset[kept] = inverse @ z
+    covariance[np.ix_(kept, kept)] = inverse @ noise @ inverse.T
+    return offset, covariance
+
+
+def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int], freedom: float) -> float:
+    """p-value of the hypothesis that all `members` of `offset` are zero."""
+    d = offset[members]
+    block = covariance[np.ix_(members, members)]
+    scale = np.sqrt(np.maximum(np.diag(block), np.finfo(np.float64).tiny))
+    statistic = float(d / scale @ lstsq(block / np.outer(scale, scale), d / scale))
+    # Rounding can leave a covariance that is not quite definite: F has no value below zero.
+    return float(special.fdtrc(len(members), freedom, max(statistic, 0.0) / len(members)))
+
+
+def _solution(triangles: Sequence[JointTriangle], full: Solution, kept: BoolArray, start: FloatArray) -> Solution:
+    """Solution of the columns `kept`, in the base parameters of the full model."""
+    number = np.cumsum(kept) - 1
+    parts = [
+        JointTriangle(
+            number[t.columns[kept[t.columns]]],
+            t.R[:, kept[t.columns]],
+            t.z - t.R @ start[t.columns],
+            t.rest,
+            t.count,
+        )
+        for t in triangles
+    ]
+    size = int(kept.sum())
+    found = Stack(parts, size, np.zeros(size)).decomposed(full.weighted_with, full.iterations)
+    theta = start.copy()
+    theta[kept] += found.theta
+    root = np.zeros((kept.size, found.inverse_root.shape[1]))
+    root[kept] = found.inverse_root
+    return replace(found, theta=theta, inverse_root=root, supported=kept.copy())

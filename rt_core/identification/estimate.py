@@ -1,0 +1,428 @@
+"""One call for every batch estimator: filtered signals in, parameters with their covariance out.
+
+The torque is linear in everything but the velocity constants of friction.  Where the model has such constants
+they are searched for first; then the linear method that was asked for does the rest:
+
+    ols wls iwls tls iv        least squares with ever fewer assumptions about the noise
+    physical                   every link a possible body, drawn towards a prior
+    pso pso_linear tcs_pso ga lm pso_lm
+                               wls, and how the search is done: over the constants alone (separable), or over all
+                               standard parameters at once (full), as Jing et al. 2025 do
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, cast, get_args
+
+import numpy as np
+
+from rt_core.identification.essential import essential_parameters
+from rt_core.identification.instrumental import smoothed, solve_instrumental
+from rt_core.identification.least_squares import JointTriangle, Solution, compress, solve
+from rt_core.identification.least_squares import Method as Weighting
+from rt_core.identification.nonlinear.fit import ConstantEstimate, Formulation, NonlinearFit, fit_torque
+from rt_core.identification.physical.fit import ConsistentFit, fit_consistent, noise_inflation
+from rt_core.identification.preprocess import DataError, Signals, SignalSettings
+from rt_core.identification.robust import Loss, solve_robust
+from rt_core.identification.rows import Rows, build_rows
+from rt_core.identification.status import parameter_status
+from rt_core.identification.total_least_squares import encoder_noise, noise_covariance, solve_total
+from rt_core.identification.uncertainty import Uncertainty, estimate_covariance
+from rt_core.model.base import BaseParameters
+from rt_core.model.friction import (
+    LAW_BREAKAWAY,
+    LAW_BREAKAWAY_TEMPERATURE,
+    LAW_COULOMB,
+    LAW_COULOMB_TEMPERATURE,
+    LAW_OFFSET,
+)
+from rt_core.model.robot import RobotModel
+from rt_core.optimise.registry import Name
+from rt_core.optimise.run import Callback
+from rt_core.types import BoolArray, FloatArray
+
+LinearMethod = Literal["ols", "wls", "iwls", "tls", "iv", "physical"]
+Method: TypeAlias = LinearMethod | Name
+LINEAR: tuple[LinearMethod, ...] = get_args(LinearMethod)
+SEARCHES: tuple[Name, ...] = get_args(Name)
+METHODS: tuple[Method, ...] = (*LINEAR, *SEARCHES)
+
+# Columns that noise of position and velocity leaves alone, away from reversals.
+_EXACT = (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
+_LEAST_SIGMA = 1e-9  # of the largest: a joint without rows is left without any error
+_LOAD_ROUNDS = 8
+_LOAD_TOLERANCE = 1e-4  # change of a parameter in its standard deviations
+_INSTRUMENT_BAND = 0.5  # cut-off of the states that instruments are built from, in that of the regressor
+
+
+@dataclass(frozen=True)
+class EstimatorOptions:
+    """What to estimate with.
+
+    Attributes
+    ----------
+    method : str
+        One of `METHODS`.
+    formulation : {"separable", "full"}
+        What a search runs over.
+    loss : {"bisquare", "huber"} or None
+        How `iwls` treats outliers; None: it weighs joints only.
+    constants : {"search", "given"}
+        Whether the velocity constants of friction are searched for, or taken from the model.
+    essential : bool
+        Drop what the data do not support (`ols`, `wls`, `iwls` and the searches).
+    seed, starts : int
+        Of the search.
+    bounds : mapping or None
+        Ranges of the search, by parameter name.
+    prior : RobotModel or None
+        Of `physical`, if not the model itself.
+    weight : float or None
+        Of the prior; None: chosen from the data.
+    """
+
+    method: Method = "wls"
+    formulation: Formulation = "separable"
+    loss: Loss | None = "bisquare"
+    constants: Literal["search", "given"] = "search"
+    essential: bool = False
+    seed: int = 0
+    starts: int = 8
+    bounds: Mapping[str, tuple[float, float]] | None = None
+    prior: RobotModel | None = None
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.method not in METHODS:
+            raise DataError(f"unknown method {self.method!r}; known: {', '.join(METHODS)}")
+        if self.formulation == "full" and self.method not in SEARCHES:
+            raise DataError(f"the full formulation is searched: choose one of {', '.join(SEARCHES)}, not {self.method}")
+        if self.essential and (self.method in ("tls", "iv", "physical") or self.formulation == "full"):
+            raise DataError(f"essential parameters are tested on a least-squares fit, not on {self.method}")
+        if self.constants == "given" and self.method in SEARCHES and self.formulation == "separable":
+            raise DataError(f"{self.method} searches for the constants of friction: they cannot be given")
+        if self.starts < 1:
+            raise DataError(f"a search needs at least one start, not {self.starts}")
+        if (self.prior is not None or self.weight is not None) and self.method != "physical":
+            raise DataError(f"a prior and its weight belong to the method physical, not to {self.method}")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Parameters and how well they are known.
+
+    Attributes
+    ----------
+    model, base : RobotModel, BaseParameters
+        With the friction constants that were found.
+    rows : Rows
+        Built with them.
+    solution : Solution
+    uncertainty : Uncertainty
+    std : (p,) float64
+        Standard deviations, infinite where the data leave a parameter open.
+    constants : tuple of ConstantEstimate
+        Velocity constants of friction; empty where none were searched for.
+    search : NonlinearFit or None
+    consistent : ConsistentFit or None
+        The full set of standard parameters, of `physical`.
+    dropped : (p,) bool
+        Held at zero, because the data do not support them.
+    weights : (K, n) float64 or None
+        What `iwls` counted each row with.
+    free : Estimate or None
+        What the same data give without the constraints of `consistent`.
+    full : Estimate or None
+        The fit from which parameters were dropped.
+    settled : bool
+        False if the weights of `iwls`, or load-dependent friction and its load, did not settle.
+    """
+
+    model: RobotModel
+    base: BaseParameters
+    rows: Rows
+    solution: Solution
+    uncertainty: Uncertainty
+    std: FloatArray
+    constants: tuple[ConstantEstimate, ...]
+    search: NonlinearFit | None
+    consistent: ConsistentFit | None
+    dropped: BoolArray
+    weights: FloatArray | None
+    settled: bool = True
+    free: Estimate | None = None
+    full: Estimate | None = None
+
+    @property
+    def theta(self) -> FloatArray:
+        """(p,) base parameters."""
+        return self.solution.theta
+
+
+def estimate(
+    model: RobotModel,
+    base: BaseParameters,
+    signals: Signals,
+    settings: SignalSettings,
+    options: EstimatorOptions | None = None,
+    *,
+    start_s: float = -np.inf,
+    stop_s: float = np.inf,
+    disturbed: Signals | None = None,
+    callback: Callback | None = None,
+) -> Estimate:
+    """Estimate the parameters of `model` from the rows with `start_s <= t < stop_s`.
+
+    Parameters
+    ----------
+    disturbed : Signals or None
+        The same recording with as much noise again on its position; `tls` needs it.
+    callback : callable or None
+        Told of the progress of a search; ends it by returning False.
+
+    Raises
+    ------
+    DataError
+        If the data do not suffice, or lack what the method needs.
+    """
+    options = EstimatorOptions() if options is None else options
+    job = _Job(model, base, signals, settings, options, start_s, stop_s, disturbed, callback)
+    try:
+        found = job.run(None)
+        if base.layout.has_load:
+            found = job.settle_load(found)
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    return found
+
+
+def disturb(x: FloatArray, seed: int = 0) -> FloatArray:
+    """Return channels `x` (N, n) with as much noise of their sensor again: what `tls` compares with."""
+    valid = np.isfinite(x).all(axis=1)
+    out = x.copy()
+    out[valid] += encoder_noise(x[valid], np.random.default_rng(seed))
+    return out
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Everything that stays the same while load and parameters are brought to agree."""
+
+    model: RobotModel
+    base: BaseParameters
+    signals: Signals
+    settings: SignalSettings
+    options: EstimatorOptions
+    start_s: float
+    stop_s: float
+    disturbed: Signals | None
+    callback: Callback | None
+
+    def settle_load(self, found: Estimate) -> Estimate:
+        """Repeat until the load that friction depends on is that of the estimate."""
+        for _ in range(_LOAD_ROUNDS):
+            previous = found.theta
+            found = self.run(previous)
+            if found.search is not None and found.search.stopped == "cancelled":
+                return found
+            known = np.isfinite(found.std) & (found.std > 0.0)
+            if (np.abs(found.theta - previous)[known] <= _LOAD_TOLERANCE * found.std[known]).all():
+                return found
+        return replace(found, settled=False)
+
+    def run(self, load_theta: FloatArray | None) -> Estimate:
+        options = self.options
+        is_search = options.method in SEARCHES
+        if not is_search and (options.constants == "given" or not self.model.friction.constants):
+            if options.bounds:
+                raise DataError(f"bounds for {sorted(options.bounds)[0]!r}: nothing is searched for")
+            rows = self.rows(self.model, self.base, self.signals, load_theta)
+            return self._linear(self.model, self.base, rows, load_theta, None)
+        weighting = cast(Weighting, options.method) if options.method in ("ols", "iwls") else "wls"
+        fit = fit_torque(
+            self.model, self.base, self.signals, self.settings,
+            method=cast(Name, options.method) if is_search else "separable",
+            formulation=options.formulation, weights=weighting, seed=options.seed, starts=options.starts,
+            bounds=options.bounds, callback=self.callback, start_s=self.start_s, stop_s=self.stop_s,
+            load_theta=load_theta,
+        )  # fmt: skip
+        robust = options.method == "iwls" and options.loss is not None
+        if options.method in ("tls", "iv", "physical") or robust:
+            found = self._linear(fit.model, fit.base, fit.rows, load_theta, fit)
+            return _widened(found, fit)
+        p = len(fit.base)
+        uncertainty = Uncertainty(fit.covariance[:p, :p], fit.inflation)
+        found = Estimate(
+            fit.model, fit.base, fit.rows, fit.solution, uncertainty, fit.std, fit.constants, fit, None,
+            np.zeros(p, dtype=bool), None,
+        )  # fmt: skip
+        return _essential(found) if options.essential else found
+
+    def rows(
+        self,
+        model: RobotModel,
+        base: BaseParameters,
+        signals: Signals,
+        load_theta: FloatArray | None,
+        *,
+        slow: bool = True,
+    ) -> Rows:
+        rows = build_rows(model, base, signals, self.settings, load_theta=load_theta, slow=slow)
+        rows = rows.select(self.start_s, self.stop_s)
+        if rows.t.size == 0:
+            raise DataError(
+                f"no rows between {self.start_s:g} s and {self.stop_s:g} s: the span lies outside the recording"
+            )
+        return rows
+
+    def _linear(
+        self,
+        model: RobotModel,
+        base: BaseParameters,
+        rows: Rows,
+        load_theta: FloatArray | None,
+        search: NonlinearFit | None,
+    ) -> Estimate:
+        """Apply the linear method to rows whose friction constants are fixed."""
+        options, p = self.options, len(base)
+        weights: FloatArray | None = None
+        settled = True
+        consistent: ConsistentFit | None = None
+        free: Estimate | None = None
+        if options.method in ("tls", "iv"):
+            # Where noise decides the sign of a velocity, friction is not what any of the two takes it for.
+            rows = self.rows(model, base, self.signals, load_theta, slow=False)
+        if options.method == "iwls" and options.loss is not None:
+            robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
+            solution, weights, settled = robust.solution, robust.weights, robust.converged
+            uncertainty = estimate_covariance(rows, solution, weights=weights)
+        elif options.method == "tls":
+            if self.disturbed is None:
+                raise DataError("tls compares with a recording to which noise was added: give one")
+            # A sample that is masked in one of the two only would pass for noise.
+            whole = replace(self, settings=replace(self.settings, min_velocity=None))
+            plain, other = (whole.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
+            use = rows.use & other.use
+            exact = np.isin(base.layout.law, _EXACT)
+            rows = replace(rows, use=use)
+            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact)).solution
+            uncertainty = estimate_covariance(rows, solution)
+        elif options.method == "iv":
+            calm = smoothed(self.signals, _INSTRUMENT_BAND * self.settings.cutoff_hz, self.settings)
+            other = self.rows(model, base, calm, load_theta, slow=False)
+            rows = replace(rows, use=rows.use & other.use)
+            found = solve_instrumental(rows.Y, rows.tau, rows.use, other.Y)
+            solution = found.solution
+            uncertainty = estimate_covariance(rows, solution, design=found.design(other.Y))
+        else:
+            weighting = cast(Weighting, options.method) if options.method in ("ols", "iwls") else "wls"
+            triangles = compress(rows.Y, rows.tau, rows.use)
+            solution = solve(triangles, p, weighting)
+            uncertainty = estimate_covariance(rows, solution)
+            if options.method == "physical":
+                inflation = noise_inflation(triangles, solution, uncertainty.covariance)
+                consistent = fit_consistent(
+                    base, model, triangles, solution.sigma, inflation=inflation, link_weight=options.weight,
+                    prior=options.prior,
+                )  # fmt: skip
+                nothing = np.zeros(p, dtype=bool)
+                free = _opened(
+                    Estimate(model, base, rows, solution, uncertainty, uncertainty.std, (), search, None, nothing, None)
+                )
+                solution = replace(solution, theta=consistent.theta)
+                solution = replace(solution, sigma=_spread(triangles, solution))
+                uncertainty = Uncertainty(consistent.covariance, uncertainty.inflation)
+        std = uncertainty.std
+        constants = () if search is None else search.constants
+        found_ = Estimate(
+            model, base, rows, solution, uncertainty, std, constants, search, consistent, np.zeros(p, dtype=bool),
+            weights, settled, free,
+        )  # fmt: skip
+        found_ = found_ if consistent is not None else _opened(found_)
+        return _essential(found_) if options.essential else found_
+
+
+def _opened(found: Estimate) -> Estimate:
+    """Make the variance infinite of what the data leave open, in the covariance as in the standard deviations."""
+    open_ = ~(found.solution.supported & np.isfinite(found.std))
+    covariance = found.uncertainty.covariance.copy()
+    covariance[open_] = 0.0
+    covariance[:, open_] = 0.0
+    covariance[open_, open_] = np.inf
+    uncertainty = replace(found.uncertainty, covariance=covariance)
+    return replace(found, uncertainty=uncertainty, std=np.where(open_, np.inf, found.std))
+
+
+def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
+    """Widen a covariance that takes the friction constants as known by as much as it grew in the search's own fit."""
+    p = len(found.base)
+    fixed = estimate_covariance(fit.rows, fit.solution).std
+    free = np.sqrt(np.diag(fit.covariance)[:p])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        grown = np.where((fixed > 0.0) & np.isfinite(free), np.maximum(free / fixed, 1.0), 1.0)
+    covariance = found.uncertainty.covariance * np.outer(grown, grown)
+    covariance[np.isnan(covariance)] = 0.0  # an infinite variance keeps no covariances
+    std = np.where(np.isfinite(fit.std), found.std * grown, np.inf)
+    full = None if found.full is None else _widened(found.full, fit)
+    widened = replace(found, uncertainty=replace(found.uncertainty, covariance=covariance), std=std, full=full)
+    return widened if found.consistent is not None else _opened(widened)
+
+
+def _essential(found: Estimate) -> Estimate:
+    """Drop what is known to be small; what nothing is known of stays, and is called that."""
+    rows, solution = found.rows, found.solution
+    status = parameter_status(rows, solution, found.std)
+    known = np.isfinite(found.std)
+    index = np.flatnonzero(known)
+    number = np.cumsum(known) - 1
+    triangles = compress(rows.Y, rows.tau, rows.use, found.weights)
+    spread = _spread(triangles, solution)
+    parts = [
+        replace(
+            t,
+            columns=number[t.columns[known[t.columns]]],
+            R=t.R[:, known[t.columns]],
+            z=t.z - t.R[:, ~known[t.columns]] @ solution.theta[t.columns[~known[t.columns]]],
+        )
+        for t in triangles
+    ]
+    covariance = found.uncertainty.covariance[np.ix_(known, known)]
+    inner = replace(
+        solution,
+        theta=solution.theta[known],
+        inverse_root=solution.inverse_root[known],
+        supported=solution.supported[known],
+        sigma=spread,
+    )
+    keep = np.array([status[k] == "undetermined" for k in index])
+    reduced = essential_parameters(parts, inner, replace(found.uncertainty, covariance=covariance), keep=keep)
+    theta, std, dropped = solution.theta.copy(), np.full(known.size, np.inf), np.zeros(known.size, dtype=bool)
+    theta[index] = reduced.solution.theta
+    std[index] = np.where(reduced.kept | keep, np.sqrt(np.maximum(np.diag(reduced.covariance), 0.0)), 0.0)
+    std[index[keep & ~reduced.kept]] = np.inf
+    dropped[index[~reduced.kept & ~keep]] = True
+    whole = np.zeros_like(found.uncertainty.covariance)
+    whole[np.ix_(known, known)] = reduced.covariance
+    root = np.zeros((known.size, reduced.solution.inverse_root.shape[1]))
+    root[index] = reduced.solution.inverse_root
+    # conditions and support are those of the full fit: a smaller model does not make the motion richer
+    sigma = solution.sigma * reduced.solution.sigma / spread
+    smaller = replace(solution, theta=theta, sigma=sigma, inverse_root=root, leverage=reduced.solution.leverage)
+    found = replace(
+        found, solution=smaller, uncertainty=replace(found.uncertainty, covariance=whole), std=std, dropped=dropped,
+        full=found,
+    )  # fmt: skip
+    return _opened(found)
+
+
+def _spread(triangles: Sequence[JointTriangle], solution: Solution) -> FloatArray:
+    """(n,) standard deviations of the residuals that `solution` leaves in `triangles`."""
+    pairs = zip(triangles, solution.leverage, strict=True)
+    spread = np.sqrt([t.residual_sum(solution.theta) / max(t.count - h, 1.0) for t, h in pairs])
+    # a joint without rows is left without any error
+    return np.asarray(np.maximum(spread, _LEAST_SIGMA * max(float(spread.max()), _LEAST_SIGMA)))

@@ -1,0 +1,126 @@
+"""How well a recording determines each joint, from the status of its parameters and the torque explained.
+
+A base parameter counts for the joint or link of its leading standard parameter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from rt_core.identification.identify import EXPLAINED_LIMIT, Identification
+from rt_core.identification.status import ParameterStatus
+from rt_core.model.parameters import ParameterLayout
+from rt_core.validation import Metrics
+
+JointWord = Literal["well determined", "weak", "undetermined", "not explained"]
+
+#: A joint whose parameters are called well determined has at least this share of its torque's variance explained.
+WELL_EXPLAINED = 0.9
+#: Share of a joint's parameters that decides between "well determined" and "weak", and "weak" and "undetermined".
+_HALF = 0.5
+_NAMED = 3  # parameters that a reason names
+
+
+@dataclass(frozen=True)
+class JointVerdict:
+    """The verdict on one joint.
+
+    Attributes
+    ----------
+    word : str
+        "well determined": no parameter is left open, at least half have a value that is known well, and the torque is
+        explained to 90 %.  "weak": something of that is missing.  "undetermined": half of the parameters or more are
+        left open, or none is known well.  "not explained": the model does not account for this joint's torque.
+    counts : dict of str to int
+        Parameters of each status that occurs.
+    reason : str
+        What decided it, in one short sentence.
+    """
+
+    word: JointWord
+    counts: dict[str, int]
+    reason: str
+
+
+def verdicts_of(fit: Identification) -> tuple[JointVerdict, ...]:
+    """Verdict on each joint of an identification."""
+    return joint_verdicts(
+        fit.base.layout,
+        fit.status,
+        fit.metrics,
+        accepted=fit.verdict != "not_explained",
+        negative_coulomb=fit.plausibility.negative_coulomb,
+    )
+
+
+def joint_verdicts(
+    layout: ParameterLayout,
+    status: Sequence[ParameterStatus],
+    metrics: Metrics,
+    *,
+    accepted: bool = True,
+    negative_coulomb: Sequence[int] = (),
+) -> tuple[JointVerdict, ...]:
+    """Verdict on each joint of a fit.
+
+    Parameters
+    ----------
+    layout : ParameterLayout
+        Of the base parameters (p,).
+    status : sequence of ParameterStatus
+        Of each of them (p,).
+    metrics : Metrics
+        Torque error of the fit, per joint.
+    accepted : bool
+        False if the fit as a whole does not explain the torque: then no joint is well determined.
+    negative_coulomb : sequence of int
+        Joints whose Coulomb friction came out negative.
+    """
+    out: list[JointVerdict] = []
+    for j in range(metrics.count.size):
+        mine = {layout.names[k]: status[k] for k in range(len(layout)) if layout.joint[k] == j}
+        word, reason = _judge(metrics, j, mine, accepted, j in negative_coulomb)
+        count = Counter(mine.values())
+        out.append(JointVerdict(word, {s: count[s] for s in get_args(ParameterStatus) if count[s]}, reason))
+    return tuple(out)
+
+
+def _judge(
+    metrics: Metrics, j: int, status: Mapping[str, str], accepted: bool, wrong_sign: bool
+) -> tuple[JointWord, str]:
+    """Word and reason for joint `j`, whose parameters have `status` by name."""
+    explained = float(metrics.explained[j])
+    if metrics.count[j] == 0:
+        return "not explained", "it has no rows: it never moves fast enough"
+    if np.isnan(explained):
+        return "not explained", "its torque is constant"
+    if explained < EXPLAINED_LIMIT:
+        return "not explained", f"{100.0 * max(explained, 0.0):.0f} % of its torque's variance is explained"
+    if wrong_sign:
+        return "not explained", "its Coulomb friction comes out negative"
+    if not accepted:
+        return "undetermined", "its torque is explained, but the fit as a whole is rejected"
+    count, total = Counter(status.values()), len(status)
+    if total == 0:
+        return "well determined", "it has no parameters of its own"
+    free = [name for name, word in status.items() if word in ("undetermined", "prior")]
+    if free:
+        names = ", ".join(free[:_NAMED]) + (f" and {len(free) - _NAMED} more" if len(free) > _NAMED else "")
+        most = len(free) >= _HALF * total or count["determined"] + count["doubtful"] == 0
+        taken = ": the prior stands in" if count["prior"] else ""
+        return ("undetermined" if most else "weak"), f"the motion does not determine {names}{taken}"
+    if explained < WELL_EXPLAINED:
+        return "weak", f"only {100.0 * explained:.0f} % of its torque's variance is explained"
+    if count["doubtful"]:
+        return "weak", "something is not modelled: its values are doubtful, see the verdict"
+    small = count["weak"] + count["dropped"]
+    if count["determined"] < _HALF * total:
+        return "weak", f"{small} of {total} parameters are too small to be known well"
+    if small:
+        return "well determined", f"{small} of {total} parameters are small, and known to be small"
+    return "well determined", f"all {total} parameters are known"

@@ -1,0 +1,362 @@
+"""Torque fit with free velocity constants of friction, by the separable or the papers' full formulation.
+
+The weights of the joints belong to the fit: the search is repeated with those of its result until they agree.  A
+term that the data do not show is switched off before the linear parameters are reported, for nothing is known of
+it; a constant that is seen but not bounded on one side stays, and the linear parameters' standard deviations take up
+what its freedom does to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.special import chdtri
+
+from rt_core.identification.least_squares import Method, Solution
+from rt_core.identification.nonlinear._linear import linear_fit, standard_deviations
+from rt_core.identification.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
+from rt_core.identification.nonlinear.profile import SEEN, ConstantStatus, Profile, pool, profile
+from rt_core.identification.nonlinear.search import (
+    TOLERANCE,
+    Search,
+    SearchMethod,
+    refine_weights,
+    search_full,
+    search_separable,
+)  # fmt: skip
+from rt_core.identification.nonlinear.separable import SeparableObjective
+from rt_core.identification.preprocess import DataError, Signals, SignalSettings
+from rt_core.identification.rows import Rows
+from rt_core.model.base import BaseParameters
+from rt_core.model.robot import RobotModel
+from rt_core.optimise.run import Callback
+from rt_core.optimise.settings import Budget, Settings
+from rt_core.types import FloatArray
+
+Formulation = Literal["separable", "full"]
+
+_ROUNDS = 4
+#: A full search is done when it ends in the joint confidence region of this level about the minimum.
+_LEVEL = 0.95
+#: One over the constants alone when its cost is above the minimum by no more than one standard deviation's.
+_NEAR = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantEstimate:
+    """A constant with its 95 % interval; value and bounds are NaN where nothing may be said."""
+
+    name: str
+    unit: str
+    value: float
+    lower: float
+    upper: float
+    status: ConstantStatus
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearFit:
+    """Result of `fit_torque`.
+
+    Attributes
+    ----------
+    model, base : RobotModel, BaseParameters
+        With the fitted constants; zero, which is off, for terms that the data do not show.
+    rows : Rows
+        Built with them.
+    solution : Solution
+        Base parameters at these constants; with formulation "full" those of the search, not the linear solve's.
+    constants : tuple of ConstantEstimate
+    covariance : (p + m, p + m) float64
+        Of base parameters and logarithms of all constants; infinite on the diagonal where nothing is known.
+    std : (p,) float64
+        Of the base parameters, with what the freedom of constants that are not narrowly bounded adds; infinite where
+        undetermined.  The roots of the diagonal of `covariance`, whose correlations are those of the linear fit.
+    inflation : (n,) float64
+        As in `Uncertainty`.
+    sigma : (n,) float64
+        The weights' standard deviations [N*m].
+    cost, excess : float
+        Sum of weighted squared residuals at the result, and how far it lies above the minimum.
+    converged : bool
+        Whether the latter is within the noise: a full search ends in the joint 95 % region about the minimum, one over
+        the constants alone so near that none of them is off by more than its standard deviation; `std` takes up
+        the distance.  If not, nothing is stated about uncertainty.
+    at_bound : tuple of str
+        Parameters that a bound keeps from a significantly lower cost: the bounds exclude the minimum.
+    phi : (P,) float64 or None
+        Standard parameters of the full formulation.
+    history : float64
+        Lowest cost after each iteration (or start), with the weights that the search began with.
+    evaluations : int
+    stopped : str
+        As in `Outcome`; "minimum" for the separable search.
+    """
+
+    model: RobotModel
+    base: BaseParameters
+    rows: Rows
+    solution: Solution
+    constants: tuple[ConstantEstimate, ...]
+    covariance: FloatArray
+    std: FloatArray
+    inflation: FloatArray
+    sigma: FloatArray
+    cost: float
+    excess: float
+    converged: bool
+    at_bound: tuple[str, ...]
+    phi: FloatArray | None
+    history: FloatArray
+    evaluations: int
+    stopped: str
+
+
+def fit_torque(
+    model: RobotModel,
+    base: BaseParameters,
+    signals: Signals,
+    settings: SignalSettings,
+    *,
+    method: SearchMethod = "separable",
+    formulation: Formulation = "separable",
+    weights: Method = "wls",
+    sigma: FloatArray | None = None,
+    seed: int = 0,
+    starts: int = 8,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    search: Settings | None = None,
+    budget: Budget | None = None,
+    callback: Callback | None = None,
+    start_s: float = -np.inf,
+    stop_s: float = np.inf,
+    load_theta: FloatArray | None = None,
+) -> NonlinearFit:
+    """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
+
+    Parameters
+    ----------
+    method : str
+        "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over the
+        constants alone "lm" descends to the minimum of the final weights, "pso_lm" also looks along each constant for
+        a lower one; others end where they end.
+    formulation : {"separable", "full"}
+        What the optimiser searches: the constants, or all standard parameters and the constants (Jing et al. 2025)
+        in a box around the model's own values.
+    weights : {"ols", "wls", "iwls"}
+        Of the joints, as in `least_squares.solve`; the full formulation takes them from the middle of the range.
+    sigma : (n,) float64 or None
+        Standard deviations to divide by instead.
+    seed, search, budget, callback
+        For the optimiser; the defaults are those of Jing et al.
+    bounds : mapping or None
+        By name: constants, and in the full formulation standard parameters.
+    load_theta : (p,) float64 or None
+        As in `build_rows`.
+
+    Raises
+    ------
+    DataError
+        If the signals are not finite, or there are no more rows than unknowns.
+    ValueError
+        For bounds of something that is not searched, an unknown formulation, a method that does not fit it, `sigma`
+        that is not `n` positive values, or no starts.
+    """
+    if formulation not in get_args(Formulation):
+        raise ValueError(f"unknown formulation {formulation!r}: choose from {', '.join(get_args(Formulation))}")
+    if starts < 1:
+        raise ValueError(f"the search needs at least one start, not {starts}")
+    if sigma is not None:
+        sigma = np.asarray(sigma, dtype=np.float64)
+        if sigma.shape != (model.n,) or not ((sigma > 0.0) & np.isfinite(sigma)).all():
+            raise ValueError(f"sigma must be {model.n} finite values above zero, one a joint, not {sigma}")
+    for number, piece in enumerate(signals.pieces):
+        for name in ("q", "dq", "ddq", "tau"):
+            if not np.isfinite(getattr(piece, name)).all():
+                raise DataError(f"stretch {number + 1}, channel {name}: not a number; mark such samples invalid")
+    symbols = {name for name, _, _ in model.friction.constants}
+    own = {k: v for k, v in (bounds or {}).items() if any(k.startswith(s) for s in symbols)}
+    other = {k: v for k, v in (bounds or {}).items() if k not in own}
+    data = compress_torque(
+        model, base, signals, settings, bounds=own, start_s=start_s, stop_s=stop_s, load_theta=load_theta
+    )
+    held: tuple[str, ...] = ()
+    if formulation == "full":
+        if method == "separable":
+            raise ValueError("the full formulation needs an optimiser: choose method lm, pso_lm or another of them")
+        result, held = search_full(
+            data, method=method, weights=weights, sigma=sigma, seed=seed, bounds=other, settings=search,
+            budget=budget, callback=callback,
+        )  # fmt: skip
+    else:
+        if other:
+            raise ValueError(f"bounds for {sorted(other)[0]!r}: the separable formulation searches constants only")
+        result = search_separable(
+            data, method=method, weights=weights, sigma=sigma, starts=starts, seed=seed, settings=search,
+            budget=budget, callback=callback,
+        )  # fmt: skip
+    kept = None if formulation == "full" or sigma is not None else weights
+    return conclude(data, result, signals, settings, weights=kept, bounded=bool(own), held=held, limits=other)
+
+
+def conclude(
+    data: CompressedTorque,
+    search: Search,
+    signals: Signals,
+    settings: SignalSettings,
+    *,
+    weights: Method | None = None,
+    bounded: bool = False,
+    held: tuple[str, ...] = (),
+    limits: Mapping[str, tuple[float, float]] | None = None,
+) -> NonlinearFit:
+    """Fit the linear parameters at the end of a search, and state what is known.
+
+    `weights` renews the weights where the constants still move; None keeps those of the search.  `bounded`: the user
+    gave the range of some constants; `held` are parameters already known to be kept back by a bound, `limits` the
+    bounds of standard parameters.
+    """
+    m, p = len(data.constants), len(data.base)
+    x, sigma = search.x, search.sigma
+    without: tuple[int, ...] = ()
+    profiles: dict[int, Profile] = {}
+    nearest, least = _nearest(data, x, sigma)
+    for _ in range(_ROUNDS):
+        # With the final weights another of several minima may be the lowest.
+        if not search.sweeps or m == 0 or SeparableObjective(data, sigma).costs(x[None])[0] <= least:
+            break
+        x = nearest
+        if weights is not None:
+            x, sigma, _ = refine_weights(data, x, sigma, weights)
+        nearest, least = _nearest(data, x, sigma)
+    state = linear_fit(data, x, sigma, search.phi, without, signals, settings)
+    cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
+    noise = float(np.max(state.solution.sigma**2 / sigma**2))
+    reach = noise * (_NEAR if search.phi is None else float(chdtri(p + m, 1.0 - _LEVEL)))
+    converged = cost - least <= reach and search.stopped != "cancelled"
+    displaced = _distance(data, state.solution.theta, nearest, sigma)
+    if converged:
+        for _ in range(_ROUNDS):
+            objective = SeparableObjective(data, sigma, without)
+            better: FloatArray | None = None
+            for c in range(m):
+                if c not in without:
+                    absent = SeparableObjective(data, sigma, (*without, c))
+                    profiles[c] = profile(objective, absent, nearest, c, state.kappa(data, c))
+                    if _turned(data, state.solution.theta, c):
+                        profiles[c] = replace(profiles[c], seen=False)
+                    better = profiles[c].better if better is None else better
+            unseen = tuple(c for c in range(m) if c not in without and not profiles[c].seen)
+            if search.phi is not None or (better is None and not unseen):
+                break
+            without = without if better is not None else (*without, *unseen)
+            free = np.array([c not in without for c in range(m)], dtype=bool)
+            objective = SeparableObjective(data, sigma, without)
+            nearest, least = objective.descend(nearest if better is None else better, free, TOLERANCE)
+            if search.descends:
+                x = nearest
+                if weights is not None:
+                    x, sigma, _ = refine_weights(data, x, sigma, weights, without)
+                nearest = x
+            state = linear_fit(data, x, sigma, None, without, signals, settings)
+            displaced = _distance(data, state.solution.theta, nearest, sigma, without)
+            if not search.descends and float(objective.costs(x[None])[0]) - least > reach:
+                converged = False
+                profiles.clear()
+                break
+        profiles = pool(data, profiles)
+        triangles = data.triangles(x, without)
+        cost = sum(t.residual_sum(state.solution.theta) / s**2 for t, s in zip(triangles, sigma, strict=True))
+    if not converged:
+        held += tuple(n for n in _excluded(data, nearest, sigma, limits) if n not in held)
+    if bounded:
+        held += tuple(n for n in _outside(data, sigma, without, x, noise) if n not in held)
+    std = np.full(p, np.inf)
+    if converged:
+        std = np.hypot(standard_deviations(data, state, profiles, without, sigma), displaced)
+    constants = []
+    for c, constant in enumerate(data.constants):
+        status: ConstantStatus = profiles[c].status if c in profiles else "doubtful"
+        status = "doubtful" if constant.name in held else status
+        low, high = np.nan, np.nan
+        if c in profiles:
+            seen = profiles[c].seen
+            ends = min(profiles[c].lower, float(x[c])), max(profiles[c].upper, float(x[c]))
+            low, high = (np.exp(ends[0]), np.exp(ends[1])) if seen else (0.0, np.inf)
+        known = status in ("determined", "weak")
+        if status == "doubtful":
+            low = high = np.nan
+            shaped = [k for t in data.terms if t.constant == c for k in (t.plus, t.minus) if k >= 0]
+            std[shaped] = np.inf
+        value = float(np.exp(x[c])) if known else float("nan")
+        constants.append(ConstantEstimate(constant.name, constant.unit, value, float(low), float(high), status))
+    excess = max(float(cost - SeparableObjective(data, sigma, without).costs(nearest[None])[0]), 0.0)
+    covariance = _scaled_to(state.covariance, std)
+    if not converged:
+        covariance[np.diag_indices(p + m)] = np.inf
+    return NonlinearFit(
+        state.model, state.base, state.rows, state.solution, tuple(constants), covariance, std, state.inflation, sigma,
+        float(cost), excess, converged, held, search.phi, search.history, search.evaluations, search.stopped,
+    )  # fmt: skip
+
+
+def _distance(
+    data: CompressedTorque, theta: FloatArray, x: FloatArray, sigma: FloatArray, without: tuple[int, ...] = ()
+) -> FloatArray:
+    """(p,) how far `theta` is from the base parameters at constants `x`."""
+    return np.abs(theta - weighted_solution(data.triangles(x, without), theta.size, sigma).theta)
+
+
+def _scaled_to(covariance: FloatArray, std: FloatArray) -> FloatArray:
+    """Covariance whose first parameters have the standard deviations `std` (p,), the correlations kept."""
+    p = std.size
+    variance = np.diag(covariance)[:p]
+    known = np.isfinite(std) & (variance > 0.0)
+    grown = np.ones(covariance.shape[0])
+    grown[:p][known] = std[known] / np.sqrt(variance[known])
+    scaled = covariance * np.outer(grown, grown)
+    scaled[np.arange(p), np.arange(p)] = std**2
+    return scaled
+
+
+def _nearest(data: CompressedTorque, x: FloatArray, sigma: FloatArray) -> tuple[FloatArray, float]:
+    """Lowest minimum that descent from constants `x` and a sweep from there find, and its cost."""
+    objective = SeparableObjective(data, sigma)
+    everything = np.ones(x.size, dtype=bool)
+    found = [objective.descend(start, everything, TOLERANCE) for start in (x, objective.sweep(x))]
+    return min(found, key=lambda pair: pair[1])
+
+
+def _turned(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
+    """Whether breakaway friction comes out below Coulomb friction: not a Stribeck effect, but an error of the model."""
+    rows = [k for k, term in enumerate(data.terms) if term.constant == c and term.minus >= 0 and not term.warm]
+    return bool(rows) and float((data.amplitude[rows] @ theta).sum()) <= 0.0
+
+
+def _excluded(
+    data: CompressedTorque, x: FloatArray, sigma: FloatArray, limits: Mapping[str, tuple[float, float]] | None
+) -> tuple[str, ...]:
+    """Find the parameters whose value without bounds, at constants `x`, lies outside `limits`."""
+    theta = weighted_solution(data.triangles(x), len(data.base), sigma).theta
+    alone = np.count_nonzero(data.base.mapping, axis=1) == 1
+    values = {name: theta[k] for k, name in enumerate(data.base.names) if alone[k]}
+    return tuple(n for n, (low, high) in (limits or {}).items() if n in values and not low <= values[n] <= high)
+
+
+def _outside(
+    data: CompressedTorque, sigma: FloatArray, without: tuple[int, ...], x: FloatArray, noise: float
+) -> tuple[str, ...]:
+    """Constants that bounds keep from where the cost is significantly lower."""
+    narrowed = (data.box[0] > data.lower) | (data.box[1] < data.upper)
+    off = tuple(c for c in without if not narrowed[c])  # a term may be off for want of a good constant in its bounds
+    inner = SeparableObjective(data, sigma, without)
+    wide = SeparableObjective(data, sigma, off, np.stack((data.lower, data.upper)))
+    free = np.array([c not in off for c in range(x.size)], dtype=bool)
+    far, cost = wide.descend(wide.sweep(x), free, TOLERANCE)
+    if inner.evaluate(x)[0] - cost <= SEEN * noise:
+        return ()
+    out = free & ((far < data.box[0]) | (far > data.box[1]))
+    return tuple(c.name for c, o in zip(data.constants, out, strict=True) if o)

@@ -1,0 +1,238 @@
+"""Mass, centre of mass and inertia of a payload from what it changes.
+
+A rigid payload adds its ten parameters, moved from the flange frame to the last link's, to those of that link.  So
+the base parameters change by `B phi`, with `B = mapping[:, last link] T`.  Known are the base parameters without
+payload, with their covariance `C`, and rows `R theta = z` with it, of unit noise.  Then
+
+    z - R theta_before = R B phi + e,    Cov e = I + R C R'
+
+and `phi` follows by generalised least squares.  The payload that is reported is a real body: the same rows, with its
+pseudo-inertia positive definite, and a weak pull towards a lump of the same mass where the data leave it open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg as la
+
+from rt_core.identification.least_squares import JointTriangle
+from rt_core.identification.physical.coordinates import Reference
+from rt_core.identification.physical.fit import weighted_rows
+from rt_core.identification.physical.newton import descend
+from rt_core.identification.physical.prior import Blocks, ConsistencyError
+from rt_core.identification.physical.whitening import whitening
+from rt_core.linear_algebra import svd
+from rt_core.model.base import BaseParameters, payload_columns
+from rt_core.model.inertia import inertial_vector, mass_com_inertia
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+PayloadStatus = Literal["determined", "weak", "undetermined"]
+
+#: The mass must be this many standard deviations above zero for there to be a payload at all.
+PRESENT = 3.0
+#: A value is determined when its standard deviation is at most this share of it, weak when of its natural size.
+RELATIVE_STD_LIMIT = 0.3
+#: Length that turns a mass into the natural size of moments [m].
+NATURAL_LENGTH = 0.1
+#: Weight of the lump in the consistent estimate, and its density [kg/m^3].
+LUMP_WEIGHT = 0.1
+LUMP_DENSITY = 2000.0
+_RANK = 1e-9
+
+
+@dataclass(frozen=True)
+class Payload:
+    """An estimated payload, about the flange frame, in Pinocchio's order.
+
+    Attributes
+    ----------
+    estimate : (10,) float64
+        Unconstrained estimate; unbiased, but need not be a real body.  Zero in directions without data.
+    covariance : (10, 10) float64
+        Of `estimate`, with the uncertainty of the arm without payload.
+    std : (10,) float64
+        Its standard deviations, infinite where the data leave a parameter open.
+    status : (10,) tuple
+        Whether each parameter is determined, weak (small, and known to be small) or undetermined.
+    present : bool
+        Whether the mass is significantly positive.
+    phi : (10,) float64 or None
+        The nearest real body in the metric of the data; None without payload.
+    phi_covariance : (10, 10) float64 or None
+        Posterior covariance of `phi`; what the data leave open is as wide as the weak prior.
+    scatter : float
+        Rms of what `estimate` leaves of the change, relative to the noise; about 1 if all is well.
+    """
+
+    estimate: FloatArray
+    covariance: FloatArray
+    std: FloatArray
+    status: tuple[PayloadStatus, ...]
+    present: bool
+    phi: FloatArray | None
+    phi_covariance: FloatArray | None
+    scatter: float
+
+    @property
+    def mass_com_inertia(self) -> tuple[float, FloatArray, FloatArray]:
+        """Mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg*m^2], axes of the flange.
+
+        Raises
+        ------
+        ValueError
+            If there is no payload.
+        """
+        if self.phi is None:
+            raise ValueError("no payload: its mass is not significantly above zero")
+        return mass_com_inertia(self.phi)
+
+
+def payload_from_rows(
+    base: BaseParameters,
+    model: RobotModel,
+    theta_before: FloatArray,
+    covariance_before: FloatArray,
+    triangles: Sequence[JointTriangle],
+    sigma: FloatArray,
+    *,
+    inflation: float = 1.0,
+    refit_effects: bool = False,
+) -> Payload:
+    """Payload from the parameters of the arm without it and the compressed rows of a recording with it.
+
+    Parameters
+    ----------
+    theta_before, covariance_before : (p,), (p, p) arrays
+        Of the arm without payload; of `fit_consistent` where its recording left parameters open.
+    triangles, sigma, inflation
+        Of the recording with payload, as in `fit_consistent`.
+    refit_effects : bool
+        Let friction, rotor inertia and offsets differ between the recordings (another temperature, a load that
+        changes the friction).
+
+    Raises
+    ------
+    ConsistencyError
+        If something is missing or not finite.
+    """
+    if sum(t.count for t in triangles) == 0:
+        raise ConsistencyError("the recording with payload has no rows")
+    if not (np.isfinite(sigma).all() and (sigma > 0.0).all() and 0.0 < inflation < np.inf):
+        raise ConsistencyError("standard deviations and inflation must be positive and finite")
+    R, z = weighted_rows(triangles, sigma * np.sqrt(inflation), len(base))
+    return _estimate(base, model, theta_before, covariance_before, R, z, refit_effects)
+
+
+def payload_from_change(
+    base: BaseParameters,
+    model: RobotModel,
+    theta_before: FloatArray,
+    covariance_before: FloatArray,
+    theta_after: FloatArray,
+    covariance_after: FloatArray,
+    *,
+    refit_effects: bool = False,
+) -> Payload:
+    """Payload from two estimates of the base parameters, such as the online ones before and after it is attached.
+
+    The two must be independent: an estimator that carries information over has to forget it at the event.
+
+    Raises
+    ------
+    ConsistencyError
+        If something is missing or not finite.
+    """
+    if theta_after.shape != (len(base),):
+        raise ConsistencyError(f"the arm with payload needs {len(base)} base parameters, not {theta_after.size}")
+    W = whitening(covariance_after, len(base))
+    return _estimate(base, model, theta_before, covariance_before, W, W @ theta_after, refit_effects)
+
+
+def _estimate(
+    base: BaseParameters,
+    model: RobotModel,
+    theta: FloatArray,
+    covariance: FloatArray,
+    R: FloatArray,
+    z: FloatArray,
+    refit_effects: bool,
+) -> Payload:
+    p = len(base)
+    if theta.shape != (p,) or covariance.shape != (p, p):
+        raise ConsistencyError(f"the arm without payload needs {p} base parameters and their covariance")
+    if not all(np.isfinite(x).all() for x in (theta, covariance, R, z)):
+        raise ConsistencyError("the estimates hold NaN or infinity")
+    open_ = np.flatnonzero(np.diag(covariance) <= 0.0)
+    if open_.size:
+        raise ConsistencyError(
+            f"the arm without payload leaves {', '.join(base.names[k] for k in open_[:5])} open: record a richer "
+            "motion without payload, or take a physically consistent fit, which has a variance for all"
+        )
+    noise = np.asarray(np.linalg.cholesky(np.eye(R.shape[0]) + R @ covariance @ R.T), dtype=np.float64)
+    columns = payload_columns(base, model)
+    rows = _solved(noise, np.column_stack((R, z - R @ theta)))
+    A, b = rows[:, :p] @ columns, rows[:, p]
+    if refit_effects:
+        Q = la.orth(rows[:, :p][:, ~np.asarray(base.layout.is_link)])
+        A, b = A - Q @ (Q.T @ A), b - Q @ (Q.T @ b)
+    scale = np.linalg.norm(A, axis=0)
+    safe = np.where(scale > 0.0, scale, 1.0)
+    U, values, Vt = svd(A / safe)
+    kept = values > _RANK * max(float(values[0]), 1e-300)
+    root = (Vt[kept].T / values[kept]) / safe[:, None]
+    estimate, spread = root @ (U[:, kept].T @ b), root @ root.T
+    # a parameter is open if a direction without data has a part in it
+    reached = (Vt[kept] ** 2).sum(axis=0) > 1.0 - 1e-8
+    std = np.where(reached & (scale > 0.0), np.sqrt(np.diag(spread)), np.inf)
+    present = bool(estimate[0] > PRESENT * std[0])
+    status = _status(estimate, std)
+    centre = np.where([s == "undetermined" for s in status[1:4]], 0.0, estimate[1:4] / max(float(estimate[0]), 1e-300))
+    phi, posterior = _body(A, b, float(estimate[0]), centre) if present else (None, None)
+    effects = R[:, ~np.asarray(base.layout.is_link)] if refit_effects else R[:, :0]
+    scatter = _scatter(noise, R @ columns, effects, z - R @ (theta + columns @ estimate))
+    return Payload(estimate, spread, std, status, present, phi, posterior, scatter)
+
+
+def _solved(noise: FloatArray, x: FloatArray) -> FloatArray:
+    """`x` in units of the noise whose covariance has the lower Cholesky factor `noise`."""
+    return np.asarray(la.solve_triangular(noise, x, lower=True, check_finite=False))
+
+
+def _scatter(noise: FloatArray, columns: FloatArray, effects: FloatArray, left: FloatArray) -> float:
+    """Rms, in units of the noise, of what a payload of `columns` leaves; what `effects` explain is left out."""
+    whole = _solved(noise, np.column_stack((columns, effects, left)))
+    fitted, left = whole[:, :-1], whole[:, -1]
+    if effects.shape[1]:
+        Q = la.orth(fitted[:, columns.shape[1] :])
+        left = left - Q @ (Q.T @ left)
+    free = left.size - int(np.linalg.matrix_rank(fitted))
+    return float(np.sqrt(left @ left / free)) if free > 0 else 1.0
+
+
+def _status(estimate: FloatArray, std: FloatArray) -> tuple[PayloadStatus, ...]:
+    natural = abs(estimate[0]) * np.array([1.0] + 3 * [NATURAL_LENGTH] + 6 * [NATURAL_LENGTH**2])
+    out: list[PayloadStatus] = []
+    for value, size, deviation in zip(estimate, natural, std, strict=True):
+        if deviation <= RELATIVE_STD_LIMIT * abs(value):
+            out.append("determined")
+        else:
+            out.append("weak" if deviation <= RELATIVE_STD_LIMIT * size else "undetermined")
+    return tuple(out)
+
+
+def _body(A: FloatArray, b: FloatArray, mass: float, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Real body (10,) nearest in the metric of the rows, and its posterior covariance (10, 10)."""
+    radius = (3.0 * mass / (4.0 * np.pi * LUMP_DENSITY)) ** (1.0 / 3.0)
+    lump = inertial_vector(mass, centre, 0.4 * mass * radius**2 * np.eye(3))
+    none = np.zeros(0)
+    blocks = Blocks(np.arange(10, dtype=np.int64)[None, :], none.astype(np.int64), none.astype(np.int64))
+    reference = Reference.build(blocks, lump[None, :], none, none, none)
+    minimum = descend(A, b, reference, np.full(10, LUMP_WEIGHT))
+    point = minimum.point
+    spread = la.solve_triangular(minimum.root, point.directions(reference).T, trans="T", check_finite=False)
+    return point.phi(reference), spread.T @ spread

@@ -1,0 +1,248 @@
+"""Physically consistent fit: links that could be real bodies, non-negative friction and rotor inertia.
+
+Minimises the weighted squared torque error plus a weighted log-det divergence from the prior, over the standard
+parameters.  The weight comes from the data (`rt_core.identification.physical._evidence`), or is given.  There is a
+unique minimum for every weight above zero: what the data leave free stays at the prior.
+
+Sources: Wensing, Kim, Slotine (2018), "Linear matrix inequalities for physically consistent inertial parameter
+identification"; Lee, Wensing, Park (2020), "Geometric robot dynamic identification: a convex programming approach".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg as la
+
+from rt_core.identification.least_squares import JointTriangle, Solution
+from rt_core.identification.physical._evidence import SMALLEST, UNKNOWN_EFFECT, choose_weights
+from rt_core.identification.physical.coordinates import Reference
+from rt_core.identification.physical.newton import descend
+from rt_core.identification.physical.prior import DENSITY, Blocks, ConsistencyError, Prior, blocks, physical_prior
+from rt_core.linear_algebra import lstsq
+from rt_core.model.base import BaseParameters
+from rt_core.model.friction import LAW_ARMATURE, LAW_OFFSET
+from rt_core.model.inertia import pseudo_inertia
+from rt_core.model.parameters import ParameterLayout
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.types import FloatArray
+
+#: An effect without a prior is expected to cause this share of its joint's torque ...
+EFFECT_SHARE = 0.1
+#: ... and a free one, such as an offset, may cause this many times the torque.
+FREE_SHARE = 10.0
+#: A density found from the data is believed within this factor of the default.
+_DENSITY_FACTOR = 5.0
+
+
+@dataclass(frozen=True)
+class ConsistentFit:
+    """A physically consistent estimate.
+
+    Attributes
+    ----------
+    phi : (P,) float64
+        Standard parameters, in the columns of `base.standard`.
+    theta : (p,) float64
+        Base parameters, `base.mapping @ phi`.
+    inertial : (n, 10) float64
+        The links of `phi`, in Pinocchio's order.
+    dynamics : JointDynamics
+        The effects of `phi` on the joint side; what acts at a coupled motor is in `phi` alone.
+    covariance : (p, p) float64
+        Posterior covariance of `theta`: what noise and the prior's own uncertainty leave open, given the weight.
+    standard_covariance : (P, P) float64
+        The same of `phi`; for directions that torque cannot tell it is the prior's.
+    link_weight, effect_weight : float
+        Weights of the prior of links, and of known effects; `1/sqrt(weight)` is the relative error granted to it.
+    smallest_eigenvalue : (n,) float64
+        Of each link's pseudo-inertia; positive.
+    divergence : (n,) float64
+        Distance of each link from its prior.
+    data_share : (p,) float64
+        Share of each base parameter's information that comes from the data, 0 to 1; the rest is the prior's.
+    iterations : int
+        Newton steps of the last minimisation.
+    prior : Prior
+        What was taken as prior, and where it came from.
+    """
+
+    phi: FloatArray
+    theta: FloatArray
+    inertial: FloatArray
+    dynamics: JointDynamics
+    covariance: FloatArray
+    standard_covariance: FloatArray
+    link_weight: float
+    effect_weight: float
+    smallest_eigenvalue: FloatArray
+    divergence: FloatArray
+    data_share: FloatArray
+    iterations: int
+    prior: Prior
+
+    @property
+    def std(self) -> FloatArray:
+        """(p,) standard deviations of `theta`."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def noise_inflation(triangles: Sequence[JointTriangle], solution: Solution, covariance: FloatArray) -> float:
+    """By how much correlated residuals widen the covariance (p, p) of a fit on average over its directions.
+
+    A hundred correlated samples are worth fewer independent ones; against a prior, the data may weigh only that much.
+    """
+    A, _ = weighted_rows(triangles, solution.weighted_with, solution.theta.size)
+    return max(float(np.einsum("ij,jk,ik->", A, covariance, A)) / max(solution.rank, 1), 1.0)
+
+
+def weighted_rows(triangles: Sequence[JointTriangle], sigma: FloatArray, p: int) -> tuple[FloatArray, FloatArray]:
+    """Rows (r, p) and right side (r,) of all joints, each divided by its standard deviation, `r <= p`."""
+    parts = []
+    for t, s in zip(triangles, sigma, strict=True):
+        part = np.zeros((t.R.shape[0], p + 1))
+        part[:, t.columns] = t.R / s
+        part[:, p] = t.z / s
+        parts.append(part)
+    R = np.asarray(la.qr(np.vstack(parts), mode="r", check_finite=False)[0][:p], dtype=np.float64)
+    return R[:, :p], R[:, p]
+
+
+def effect_scales(
+    columns: Blocks, layout: ParameterLayout, mapping: FloatArray, triangles: Sequence[JointTriangle], prior: Prior
+) -> tuple[FloatArray, FloatArray]:
+    """Scales of the non-negative effects (m,) and widths of the free ones (f,), from priors and size of the torque."""
+    torque = np.array([np.sqrt((t.z @ t.z + t.rest) / t.count) if t.count else np.nan for t in triangles])
+
+    def scale(c: int, share: float) -> float:
+        j = int(layout.joint[c])
+        t = triangles[j]
+        size = float(np.linalg.norm(t.R @ mapping[t.columns, c])) / np.sqrt(t.count) if t.count else 0.0
+        return share * float(torque[j]) / size if size > 1e-12 and torque[j] > 0.0 else np.nan
+
+    def filled(chosen: np.ndarray, values: FloatArray) -> FloatArray:
+        """Replace what the data do not tell by the median of the same effect at the other joints."""
+        out = values.copy()
+        for k in np.flatnonzero(~np.isfinite(values)):
+            same = values[(layout.law[chosen] == layout.law[chosen[k]]) & np.isfinite(values)]
+            out[k] = float(np.median(same)) if same.size else 1.0
+        return out
+
+    known = prior.effects[columns.positive]
+    found = np.array([scale(c, EFFECT_SHARE) for c in columns.positive])
+    widths = np.array([scale(c, FREE_SHARE) for c in columns.free])
+    return np.where(known > 0.0, known, filled(columns.positive, found)), filled(columns.free, widths)
+
+
+def _density(A: FloatArray, z: FloatArray, columns: Blocks, links: FloatArray) -> float:
+    """Density of stand-in bodies [kg/m^3] that explains the torque best, beside all joint effects."""
+    body = A[:, columns.links.ravel()] @ links.ravel() / DENSITY
+    rows = np.column_stack((body, A[:, columns.positive], A[:, columns.free]))
+    size = np.linalg.norm(rows, axis=0)
+    if size[0] <= 0.0:
+        return DENSITY
+    found = float(lstsq(rows / np.where(size > 0.0, size, 1.0), z, rcond=1e-9)[0]) / float(size[0])
+    return float(np.clip(found, DENSITY / _DENSITY_FACTOR, DENSITY * _DENSITY_FACTOR))
+
+
+def joint_dynamics(model: RobotModel, layout: ParameterLayout, phi: FloatArray) -> JointDynamics:
+    """Effects of `phi` (P,) on the joint side; velocity constants are the model's."""
+    held = {code: field for _, code, field in model.friction.terms}
+    held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
+    values = {field: np.zeros(model.n) for field in (*held.values(), "viscous", "coulomb", "armature", "offset")}
+    for c in np.flatnonzero(~np.asarray(layout.is_link)):
+        if np.count_nonzero(layout.motor[c]) == 1:
+            values[held[int(layout.law[c])]][layout.source[c]] = phi[c]
+    values.setdefault("breakaway", values["coulomb"].copy())
+    return replace(JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics, **values)
+
+
+def fit_consistent(
+    base: BaseParameters,
+    model: RobotModel,
+    triangles: Sequence[JointTriangle],
+    sigma: FloatArray,
+    *,
+    inflation: float = 1.0,
+    link_weight: float | None = None,
+    prior: RobotModel | None = None,
+) -> ConsistentFit:
+    """Fit consistent standard parameters to compressed rows.
+
+    Parameters
+    ----------
+    base : BaseParameters
+        Of `model`.
+    triangles : n triangles
+        Of the base regressor, from `rt_core.identification.least_squares.compress`.
+    sigma : (n,) array
+        Standard deviation of each joint's rows [N*m].
+    inflation : float
+        By how much correlated residuals widen a covariance, see `noise_inflation`.
+    link_weight : float, optional
+        Weight of the links' prior; without, weights are chosen by evidence.  The smallest, 1e-3, demands
+        consistency and hardly anything else.
+    prior : RobotModel, optional
+        Where the prior is taken from, in the same frames; `model` if left out.
+
+    Raises
+    ------
+    ConsistencyError
+        If there are no rows, something is not finite, the prior has other joints, or the weight is not positive.
+    """
+    reference_model = model if prior is None else prior
+    if reference_model.n != model.n:
+        raise ConsistencyError(f"the prior has {reference_model.n} joints, the model {model.n}")
+    if sum(t.count for t in triangles) == 0:
+        raise ConsistencyError("there are no rows: without data, the prior is all that is known")
+    if not (np.isfinite(sigma).all() and (sigma > 0.0).all() and np.isfinite(inflation) and inflation > 0.0):
+        raise ConsistencyError("standard deviations and inflation must be positive and finite")
+    if not all(np.isfinite(t.R).all() and np.isfinite(t.z).all() and np.isfinite(t.rest) for t in triangles):
+        raise ConsistencyError("the rows hold NaN or infinity: prepare the signals again")
+    if link_weight is not None and not (np.isfinite(link_weight) and link_weight >= SMALLEST):
+        raise ConsistencyError(
+            f"weight {link_weight} of the prior: give at least {SMALLEST:g}, or none to choose it from the data "
+            "(with none at all, the bodies that fit best may be infinitely large)"
+        )
+
+    columns = blocks(base.standard)
+    R, z = weighted_rows(triangles, sigma * np.sqrt(inflation), len(base))
+    A = R @ base.mapping
+    belief = physical_prior(reference_model, base.standard)
+    if belief.invented:
+        belief = physical_prior(reference_model, base.standard, _density(A, z, columns, belief.links))
+    scale, width = effect_scales(columns, base.standard, base.mapping, triangles, belief)
+    reference = Reference.build(columns, belief.links, scale, belief.effects[columns.free], width)
+    known = belief.effects[columns.positive] > 0.0
+    if link_weight is None:
+        links, effects = choose_weights(A, z, reference, known)
+    else:
+        links, effects = link_weight, link_weight if known.any() else UNKNOWN_EFFECT
+    weight = reference.spread(links, np.where(known, effects, min(UNKNOWN_EFFECT, links)))
+    minimum = descend(A, z, reference, weight)
+    point = minimum.point
+    phi = point.phi(reference)
+    inertial = phi[columns.links]
+    # Hessian = root' root; its inverse splits into what noise and what the prior's uncertainty leave open
+    spread = la.solve_triangular(minimum.root, point.directions(reference).T, trans="T", check_finite=False)
+    covariance = (base.mapping @ spread.T) @ (base.mapping @ spread.T).T
+    reach = la.solve_triangular(minimum.root, spread @ base.mapping.T, check_finite=False)
+    from_prior = (weight[:, None] * reach**2).sum(axis=0)
+    divergence = point.penalties(reference)[: 10 * model.n].reshape(model.n, 10).sum(axis=1)
+    return ConsistentFit(
+        phi,
+        base.theta(phi),
+        inertial,
+        joint_dynamics(model, base.standard, phi),
+        covariance,
+        spread.T @ spread,
+        links,
+        effects,
+        np.array([np.linalg.eigvalsh(pseudo_inertia(link))[0] for link in inertial]),
+        divergence,
+        np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0),
+        minimum.iterations,
+        belief,
+    )

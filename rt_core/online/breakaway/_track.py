@@ -1,0 +1,239 @@
+"""Breakaway friction of each joint from its starts, as a value with an interval, or the reason why there is none.
+
+The value is the mean of the last starts, each weighted by its own noise and by how much starts differ (the joint's own
+scatter, which is learned).  Its interval is Student's, for starts are few, and contains the error that starts have in
+common, of the load and of the moment, which more of them do not make smaller, and the difference of the two directions.
+Where the newest starts of a direction leave its others behind for good the joint has changed, and what was before is
+forgotten.
+
+Times are of the frames' clock.  When that begins anew what was before lies before its zero, at least as long ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import stdtrit
+
+from rt_core.identification.status import RELATIVE_STD_LIMIT
+from rt_core.online.breakaway._starts import LEFT_OUT, LeftOut, Start
+from rt_core.types import FloatArray
+
+BreakawayStatus = Literal["unestimated", "estimated", "stale"]
+#: Starts that are remembered of each joint.
+REMEMBERED = 20
+#: Fewer tell no interval.
+LEAST = 3
+#: So many of a direction in sequence, all beyond its others on the same side by `_CHANGED` deviations, are a change.
+_IN_SEQUENCE, _CHANGED = 3, 4.0
+#: Where the others are few their scatter may be small by chance, and then all in sequence are beyond it: it is taken to
+#: be larger, so that `_CHANGED` of it are as far as Student's distribution has one in so many.  Of three others that is
+#: 1.7 times, from five on none.
+_ONE_IN = 100.0
+#: Starts differ by at least this share: a scatter that a few of them do not show is no certainty.
+_LEAST_SCATTER = 0.005
+#: A value whose last start is longer ago than this [s] is stale.
+STALE_S = 3600.0
+_QUANTILE, _NORMAL = 0.975, 1.959964
+# Of a start that is remembered: time, torque, its variance, the variance of what starts have in common, direction.
+_FIELDS = 5
+_WHY = tuple(LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class JointBreakaway:
+    """What is known of one joint's breakaway friction.
+
+    Attributes
+    ----------
+    value, std, lower, upper : float or None
+        [N*m or N], 95 %; None where it is `unestimated`.
+    scatter : float or None
+        Standard deviation of single starts about the value.
+    status : {"unestimated", "estimated", "stale"}
+    reason : str
+        Why there is no value, or why it is stale; empty if it is estimated.
+    starts : int
+        Starts that the value rests on.
+    last_t : float or None
+        Time of the newest [s], on the frames' clock; None before the first since that began.
+    seen : int
+        Starts seen since the beginning, those that were left out included.
+    left_out : dict of str to int
+        How many of those, by reason (`LEFT_OUT`).
+    changes : int
+        How often starts left those before behind.
+    """
+
+    value: float | None
+    std: float | None
+    lower: float | None
+    upper: float | None
+    scatter: float | None
+    status: BreakawayStatus
+    reason: str
+    starts: int
+    last_t: float | None
+    seen: int
+    left_out: dict[LeftOut, int]
+    changes: int
+
+
+class BreakawayTracker:
+    """Breakaway friction of `n` joints, renewed by starts."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._starts: FloatArray = np.full((n, REMEMBERED, _FIELDS), np.nan)  # newest last
+        self._counts = np.zeros((n, 2 + len(_WHY)), dtype=np.int64)  # seen, changes, left out by reason
+        self._found: list[JointBreakaway | None] = [None] * n  # as they are while no time passes; None to be renewed
+
+    def take(self, start: Start) -> float | None:
+        """Take a start, whether it counts or not; returns what the value was before, if it shows a change."""
+        self._found[start.joint] = None
+        counts = self._counts[start.joint]
+        counts[0] += 1
+        if start.left_out:
+            counts[2 + _WHY.index(start.left_out)] += 1
+            return None
+        row = self._starts[start.joint]
+        row[:-1] = row[1:]
+        row[-1] = start.t_s, start.torque, start.std**2, start.common_std**2, start.direction
+        # of its direction only: friction need not be the same in both
+        same = np.flatnonzero(row[:, 4] == start.direction)
+        before = _left_behind(row[same[:-_IN_SEQUENCE]], row[same[-_IN_SEQUENCE:]])
+        if before is not None:
+            row[: same[-_IN_SEQUENCE]] = np.nan
+            counts[1] += 1
+        return before
+
+    def restart(self, now_s: float) -> None:
+        """Let the clock, at `now_s` at present, begin anew; what is known stays."""
+        self._starts[:, :, 0] -= now_s
+        self._found = [None] * self.n
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._starts[:] = np.nan
+        self._counts[:] = 0
+        self._found = [None] * self.n
+
+    def report(self, joint: int, now_s: float | None = None) -> JointBreakaway:
+        """Tell what is known of a joint at `now_s` of the frames' clock."""
+        found = self._found[joint]
+        if found is None:
+            found = self._found[joint] = self._report(joint)
+        if found.status != "estimated" or now_s is None:
+            return found
+        newest = float(self._starts[joint, -1, 0])
+        if now_s - newest <= STALE_S:
+            return found
+        reason = f"the last start was {'' if newest > 0.0 else 'at least '}{now_s - newest:.0f} s ago"
+        return replace(found, status="stale", reason=reason)
+
+    def _report(self, joint: int) -> JointBreakaway:
+        """Tell what is known of a joint, but for how old it is."""
+        row = self._starts[joint]
+        known = row[np.isfinite(row[:, 1])]
+        counts = self._counts[joint]
+        left_out = {why: int(c) for why, c in zip(_WHY, counts[2:], strict=True) if c}
+        last = float(known[-1, 0]) if len(known) and known[-1, 0] > 0.0 else None
+        nothing = JointBreakaway(
+            None, None, None, None, None, "unestimated", "", len(known), last, int(counts[0]), left_out, int(counts[1])
+        )
+        if len(known) < LEAST:
+            return replace(nothing, reason=_too_few(len(known), left_out))
+        mean, std, scatter, common = _mean(known)
+        common = float(np.hypot(common, _between_directions(known, mean, common)))
+        half = float(np.hypot(stdtrit(len(known) - 1, _QUANTILE) * std, _NORMAL * common))
+        total = float(np.hypot(std, common))
+        if not total <= RELATIVE_STD_LIMIT * mean:
+            return replace(nothing, reason=f"starts differ too much: {mean:.3g} on average, to {total:.2g}")
+        return replace(
+            nothing, value=mean, std=total, lower=mean - half, upper=mean + half, scatter=scatter, status="estimated"
+        )
+
+    # ------------------------------------------------------------ state
+
+    def state(self, now_s: float) -> dict[str, Any]:
+        """Everything needed to go on later; times of starts are told against `now_s`."""
+        starts = self._starts.copy()
+        starts[:, :, 0] -= now_s
+        return {"starts": starts, "counts": self._counts.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state, with a new clock.
+
+        Raises
+        ------
+        ValueError
+            If it is of another arm, or damaged; then nothing has changed.
+        """
+        starts = np.array(state.get("starts"), dtype=np.float64)
+        counts = np.array(state.get("counts"), dtype=np.int64)
+        if starts.shape != self._starts.shape or counts.shape != self._counts.shape:
+            raise ValueError("the saved starts are of another number of joints, or of another version")
+        whole, known = np.isfinite(starts).all(axis=2), ~np.isnan(starts).all(axis=2)
+        t, torque, noise, common, direction = starts[known].T
+        right = (t <= 0.0) & (torque > 0.0) & (noise >= 0.0) & (common >= 0.0) & (np.abs(direction) == 1.0)
+        if (whole != known).any() or not right.all() or (counts < 0).any():
+            raise ValueError("the saved starts hold what cannot be")
+        if (np.diff(known.astype(np.int64), axis=1) < 0).any() or (known.sum(axis=1) > counts[:, 0]).any():
+            raise ValueError("the saved starts are not those that were counted")
+        self._starts, self._counts = starts, counts
+        self._found = [None] * self.n
+
+
+def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
+    """Mean of `old` starts (k, 5), if `new` ones (l, 5) have all left them on the same side; else None."""
+    if len(old) < LEAST:
+        return None
+    mean, std, scatter, common = _mean(old)
+    # of few starts the scatter may be larger than it seems (Student); how uncertain each of them is, is known
+    wider = max(1.0, float(stdtrit(len(old) - 1, 1.0 - 1.0 / _ONE_IN)) / _CHANGED)
+    chance = wider**2 * (scatter**2 + std**2)
+    off = (new[:, 1] - mean) / np.sqrt(chance + common**2 + new[:, 2] + new[:, 3])
+    return mean if (off > _CHANGED).all() or (off < -_CHANGED).all() else None
+
+
+def _between_directions(known: FloatArray, mean: float, common: float) -> float:
+    """How far from `mean` starts (k, 5) of either direction are, beyond what chance and their `common` error explain.
+
+    An error of the load parts the directions by twice of itself.  Zero if one of them was hardly seen.
+    """
+    away = [known[known[:, 4] == direction] for direction in (-1.0, 1.0)]
+    if min(len(starts) for starts in away) < 2:
+        return 0.0
+    means = [_mean(starts)[:2] for starts in away]
+    gap = abs(means[0][0] - means[1][0])
+    beyond = np.sqrt(max(0.0, gap**2 - means[0][1] ** 2 - means[1][1] ** 2 - (2.0 * common) ** 2))
+    return float(beyond * max(abs(m - mean) for m, _ in means) / gap) if beyond > 0.0 else 0.0
+
+
+def _mean(known: FloatArray) -> tuple[float, float, float, float]:
+    """Mean of starts (k, 5), its standard deviation by scatter, the scatter of single starts, and what is common."""
+    torque, noise, common = known[:, 1], known[:, 2], known[:, 3]
+    own = max(0.0, float(np.var(torque, ddof=1) - noise.mean()))
+    weight = 1.0 / (noise + common + own + _floor(torque))
+    weight /= weight.sum()
+    mean = float(weight @ torque)
+    scatter = float(np.sqrt(weight @ (torque - mean) ** 2 * len(known) / (len(known) - 1)))
+    scatter = max(scatter, float(np.sqrt(_floor(torque))))
+    least = float(np.sqrt(weight**2 @ (noise + own)))
+    return mean, max(scatter / np.sqrt(len(known)), least), scatter, float(np.sqrt(weight @ common))
+
+
+def _floor(torque: FloatArray) -> float:
+    return float((_LEAST_SCATTER * np.mean(torque)) ** 2)
+
+
+def _too_few(count: int, left_out: Mapping[LeftOut, int]) -> str:
+    """Why there is no value yet, in a sentence."""
+    text = f"{count} of the {LEAST} starts from rest that it takes" if count else "no start from rest has shown it yet"
+    if left_out:
+        most = max(left_out, key=lambda why: left_out[why])
+        text += f"; of {sum(left_out.values())} left out most because {LEFT_OUT[most]}"
+    return text

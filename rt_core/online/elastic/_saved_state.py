@@ -1,0 +1,105 @@
+"""A saved state of the online estimator of an elastic joint: checked as a whole before anything is taken from it.
+
+What is kept is what the rows have told, and counts.  Filters are not: they start anew, as after a gap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rt_core.elastic.rows import Drive
+from rt_core.online.elastic import _layout as m
+from rt_core.online.elastic._errors import DeflectionErrors
+from rt_core.online.elastic._settings import ElasticOnlineSettings
+from rt_core.types import FloatArray, IntArray
+
+#: Format of the saved state.
+STATE_FORMAT = 1
+#: Scalars and integers that rows and frames have made; all others follow from the settings.
+_LEARNED = (
+    m.TIME, m.LAM, m.ERROR2, m.MEAN_ERROR2, m.CHANGED, m.FORGOTTEN, m.LOW, m.HIGH, m.LEFT, m.MEAN_STEP, m.OUTLIERS,
+    m.TAKEN,
+)  # fmt: skip
+_COUNTED = (m.FRAMES, m.MASKED, m.REPEATED, m.GAPS, m.UPDATES, m.REJECTED)
+#: What is not a number before the first row.
+_OPEN = (m.TIME,), (m.INNOVATION,)
+
+
+def owner_of(
+    drive: Drive,
+    start: Mapping[str, float],
+    rate_hz: float,
+    settings: ElasticOnlineSettings,
+    lag_s: float,
+    zero: float,
+    errors: DeflectionErrors | None,
+) -> str:
+    """Hash of all that an estimator was made from: a state belongs to no other."""
+    given = {
+        "drive": asdict(drive),
+        "start": {name: float(value) for name, value in start.items()},
+        "rate_hz": rate_hz,
+        "settings": asdict(settings),
+        "encoders": [lag_s, zero],
+        "errors": None if errors is None else [dict(errors.shift), dict(errors.std), errors.doubtful],
+    }
+    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+
+
+def saved(owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: IntArray) -> dict[str, Any]:
+    """Everything needed to go on later: numbers, a text and arrays; `arrays` are taken as they are, by name."""
+    return {
+        "format": STATE_FORMAT,
+        "hash": owner,
+        "learned": s[list(_LEARNED)],
+        "counted": ints[list(_COUNTED)],
+        **{name: array.copy() for name, array in arrays.items()},
+    }
+
+
+def take_saved(
+    state: Mapping[str, Any], owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: IntArray
+) -> None:
+    """Fill `arrays`, scalars and integers from what `saved` returned.
+
+    Raises
+    ------
+    ValueError
+        If the state is of another format or estimator, or damaged; then nothing has changed.
+    """
+    if state.get("format") != STATE_FORMAT:
+        raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
+    if state.get("hash") != owner:
+        raise ValueError("the saved state belongs to another start, drive or settings")
+    missing = [name for name in ("learned", "counted", *arrays) if state.get(name) is None]
+    if missing:
+        raise ValueError(f"the saved state lacks {', '.join(missing)}")
+    learned = np.array(state["learned"], dtype=np.float64)
+    counted = np.array(state["counted"], dtype=np.int64)
+    found = {name: np.array(state[name], dtype=np.float64) for name in arrays}
+    sizes = {name: array.shape for name, array in arrays.items()}
+    if learned.shape != (len(_LEARNED),) or counted.shape != (len(_COUNTED),) or (counted < 0).any():
+        raise ValueError("the saved state has other scalars or counts")
+    if {name: array.shape for name, array in found.items()} != sizes:
+        raise ValueError("the saved state has another size")
+    begun = counted[_COUNTED.index(m.UPDATES)] > 0
+    closed = np.array([begun or place not in _OPEN[0] for place in _LEARNED])
+    columns = np.array([begun or place not in _OPEN[1] for place in range(m.LEVELS)])
+    bad = [
+        name for name, array in found.items() if not np.isfinite(array[:, columns] if name == "level" else array).all()
+    ]
+    bad += [] if np.isfinite(learned[closed]).all() else ["learned"]
+    if bad:
+        raise ValueError(f"the saved state holds values that are not finite in {', '.join(bad)}")
+    if not np.diag(found["R"]).all():
+        raise ValueError("the saved state holds a singular information matrix")
+    for name, array in arrays.items():
+        array[:] = found[name]
+    s[list(_LEARNED)] = learned
+    ints[list(_COUNTED)] = counted

@@ -1,0 +1,176 @@
+"""One frame of an elastic joint through the filters, to the rows of a regression.
+
+    frame -> gaps bridged -> linear-phase filters -> d, d^3, speeds, sign, torques (one delay)
+          -> the same low-pass on all of them, decimated to the update rate -> update
+
+The model holds at every instant, so what is low-passed on both sides alike changes no parameter: the cube is taken
+before.  A row counts only where all samples in it were measured, fast enough and, without the rotor's inertia, at
+constant speed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.jit import jit
+from rt_core.online.elastic import _filters as f
+from rt_core.online.elastic import _layout as m
+from rt_core.online.elastic.update import update
+from rt_core.online.rls.square_root import dot
+from rt_core.types import FloatArray, IntArray
+
+CHANNELS = 4  # motor angle and link angle [rad], torques of motor and sensor [N*m], all on the joint side
+LARGEST = 1e9  # angles and torques beyond this size are none
+_SHARPEST = 1e-9  # a sign that is smoothed over less [rad/s] is a sign
+
+
+@jit
+def restart(s: FloatArray, ints: IntArray, short: FloatArray) -> None:
+    """Empty all filters, and what the last seconds told; parameters, noise and counters stay."""
+    for name in (m.COUNT, m.CLEAN, m.GOOD, m.SINCE, m.RING_AT, m.SIGNALS_AT, m.SHORT_AGE):
+        ints[name] = 0
+    s[m.FASTEST] = 0.0
+    clear_short(short[0])
+    clear_short(short[1])
+
+
+@jit
+def clear_short(window: FloatArray) -> None:
+    """Empty a window of the excitation report."""
+    window[:] = 0.0
+    for k in range(window.shape[0]):
+        window[k, k] = m.SHORT_FLOOR
+
+
+@jit
+def take_frames(
+    s: FloatArray,
+    ints: IntArray,
+    kinds: IntArray,
+    filters: tuple[FloatArray, FloatArray],
+    rings: tuple[FloatArray, FloatArray],
+    last: FloatArray,
+    estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    t: FloatArray,
+    x: FloatArray,
+) -> int:
+    """Take frames at `t` (N,) [s] with the channels `x` (N, 4); returns the number of parameter updates made.
+
+    A frame that is not finite, or shows an angle too far from the last for any joint, is masked, which is a gap; one
+    that is not later than the one before is a repetition.
+    """
+    updates = 0
+    between = np.empty(CHANNELS)
+    for k in range(t.shape[0]):
+        ints[m.FRAMES] += 1
+        possible = np.abs(t[k]) < np.inf
+        for c in range(CHANNELS):
+            possible = possible and np.abs(x[k, c]) <= LARGEST
+        elapsed = t[k] - s[m.LAST_T]
+        if possible and ints[m.COUNT] > 0 and 0.0 < elapsed <= s[m.MAX_GAP]:
+            for c in range(2):
+                possible = possible and np.abs(x[k, c] - last[c]) <= s[m.TOP_VELOCITY] * elapsed
+        if not possible:
+            ints[m.MASKED] += 1
+            if elapsed > s[m.MAX_GAP]:  # no frame to come will bridge it, and what the last seconds told grows old
+                _age_short(ints, estimate[2])
+            continue
+        if ints[m.COUNT] > 0:
+            if np.abs(elapsed) > s[m.MAX_GAP]:
+                restart(s, ints, estimate[2])
+                ints[m.GAPS] += 1
+            elif elapsed <= 0.0:
+                ints[m.REPEATED] += 1
+                continue
+            else:
+                missing = max(int(np.rint(elapsed / s[m.STEP])) - 1, 0)
+                s[m.MEAN_STEP] += s[m.A_STEP] * (elapsed / (missing + 1.0) - s[m.MEAN_STEP])
+                for gone in range(missing):
+                    share = (gone + 1.0) / (missing + 1.0)
+                    for c in range(CHANNELS):
+                        between[c] = (1.0 - share) * last[c] + share * x[k, c]
+                    at = s[m.LAST_T] + share * elapsed
+                    updates += _push(s, ints, kinds, filters, rings, estimate, work, at, between, False)
+        updates += _push(s, ints, kinds, filters, rings, estimate, work, t[k], x[k], True)
+        s[m.LAST_T] = t[k]
+        for c in range(CHANNELS):
+            last[c] = x[k, c]
+    return updates
+
+
+@jit
+def _push(
+    s: FloatArray,
+    ints: IntArray,
+    kinds: IntArray,
+    filters: tuple[FloatArray, FloatArray],
+    rings: tuple[FloatArray, FloatArray],
+    estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    t: float,
+    x: FloatArray,
+    measured: bool,
+) -> int:
+    """Push one sample through the filters; returns 1 if the parameters were renewed."""
+    taps, low = filters
+    ring, signals = rings
+    length, length2 = ints[m.LENGTH], ints[m.LENGTH2]
+    _age_short(ints, estimate[2])
+    at = ints[m.RING_AT]
+    for c in range(CHANNELS):  # written twice, so that the newest samples are always contiguous
+        ring[c, at] = x[c]
+        ring[c, at + length] = x[c]
+    at = (at + 1) % length
+    ints[m.RING_AT] = at
+    ints[m.COUNT] += 1
+    ints[m.CLEAN] = ints[m.CLEAN] + 1 if measured else 0
+    ints[m.SINCE] += 1
+    if ints[m.COUNT] < length:
+        return 0
+    motor, link = ring[0, at : at + length], ring[1, at : at + length]
+    speed = dot(taps[f.SPEED], motor)
+    whole = ints[m.CLEAN] >= length
+    usable = whole and np.abs(speed) >= s[m.MIN_VELOCITY]
+    if s[m.LIMIT] > 0.0:
+        fastest = max(s[m.FASTEST], np.abs(speed))
+        usable = usable and np.abs(dot(taps[f.SLOW_ACCELERATION], motor)) <= s[m.LIMIT] * fastest
+    if not usable:
+        ints[m.GOOD] = 0
+        return 0
+    ints[m.GOOD] += 1
+    deflection = dot(taps[f.MOTOR], motor) - dot(taps[f.LINK], link) + s[m.ZERO]
+    torque = dot(taps[f.TORQUE], ring[2, at : at + length])
+    if s[m.INERTIA] > 0.0:
+        torque -= s[m.INERTIA] * dot(taps[f.ACCELERATION], motor)
+    sign = np.tanh(speed / s[m.SMOOTHING]) if s[m.SMOOTHING] > _SHARPEST else np.sign(speed)
+    behind = ints[m.SIGNALS_AT]
+    for place in (behind, behind + length2):
+        signals[0, place] = deflection
+        signals[1, place] = deflection * deflection * deflection
+        signals[2, place] = speed
+        signals[3, place] = dot(taps[f.LINK_SPEED], link)
+        signals[4, place] = sign
+        signals[5, place] = torque
+        signals[6, place] = dot(taps[f.TORQUE], ring[3, at : at + length])
+    behind = (behind + 1) % length2
+    ints[m.SIGNALS_AT] = behind
+    if ints[m.GOOD] < length2 or ints[m.SINCE] < ints[m.FACTOR]:
+        return 0
+    ints[m.SINCE] = 0
+    row = np.empty(m.SIGNALS)
+    for c in range(m.SIGNALS):
+        row[c] = dot(low, signals[c, behind : behind + length2])
+    s[m.TIME] = t - (length // 2 + length2 // 2) * s[m.STEP]
+    return update(s, ints, kinds, estimate, work, row)
+
+
+@jit
+def _age_short(ints: IntArray, short: FloatArray) -> None:
+    """Age the triangles of the excitation report: what is older than two windows has no part in it."""
+    ints[m.SHORT_AGE] += 1
+    if ints[m.SHORT_AGE] < ints[m.WINDOW]:
+        return
+    ints[m.SHORT_AGE] = 0
+    short[0] = short[1]
+    clear_short(short[1])

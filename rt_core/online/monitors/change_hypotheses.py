@@ -1,0 +1,246 @@
+"""What explains a change of the residual: hypotheses, their likelihoods, and which of them can be told.
+
+Every hypothesis has a few features of the joints' rows with coefficients of its own
+(`rt_core.online.monitors.residual_evidence`).  With the residual's long-run variance `v` of each joint the normal
+equations of a hypothesis, summed over joints,
+
+    G = sum G_j/v_j,    b = sum b_j/v_j
+
+give its log-likelihood ratio against no change at all, `b' G^-1 b / 2`, as if the rows were independent: that is what
+the long-run variance stands for.  A coefficient costs half the logarithm of the number of independent rows (Schwarz
+1978).  The differences are log posterior odds for hypotheses that are alike beforehand; one is told when it leads every
+other by `log(M/error)`, with M hypotheses: by Wald's inequality (1945) a wrong one ever does so with at most the
+probability `error`, however often it is looked.
+
+A change lasts seconds, in which the temperature of a joint hardly changes: friction and its slope over temperature then
+look alike, and shared between both a change would come back as the arm warms up.  It is friction at the reference
+temperature that has changed, as far as temperature has not moved over the span that shows a slope.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rt_core.model.temperature import LEAST_SPAN_K
+from rt_core.online._state import EXTRA, PAYLOAD
+from rt_core.online.monitors.residual_evidence import Evidence
+from rt_core.types import FloatArray, IntArray
+
+Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor_offset"]
+Pace = Literal["abrupt", "gradual", "unknown"]
+
+_RANK = 1e-7  # least eigenvalue of the scaled normal equations
+_LEAST_RAMP = 10  # blocks: what is over sooner is a step
+_SPAN_VARIANCE = LEAST_SPAN_K**2 / 12.0  # of temperatures all over the least span that shows a slope [K^2]
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """A cause, the joint that it is at (None: the flange, or all joints), and its features.
+
+    `select` (n, d - 1, k) says with which coefficient each feature of each joint goes; `rows` are the joints that it
+    shows at.  `slopes` (s, 2) are coefficients over temperature, each with that of the same friction at the reference.
+    """
+
+    cause: Cause
+    joint: int | None
+    select: FloatArray
+    rows: IntArray
+    slopes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A hypothesis with the best coefficients.
+
+    Attributes
+    ----------
+    values : (k,) float64
+        Coefficients, zero in directions without data.
+    information : (k, k) float64
+        The normal equations' matrix.
+    gain : float
+        Twice the log-likelihood ratio against no change.
+    score : float
+        Log-likelihood ratio less the cost of the coefficients.
+    """
+
+    hypothesis: Hypothesis
+    values: FloatArray
+    information: FloatArray
+    gain: float
+    score: float
+
+    @property
+    def std(self) -> FloatArray:
+        """(k,) standard deviations of the values."""
+        return np.sqrt(np.diag(np.linalg.pinv(self.information, hermitian=True)))
+
+
+def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = None) -> tuple[Hypothesis, ...]:
+    """Every hypothesis about an arm: payload, friction of all joints; per joint friction, sensor gain and offset.
+
+    `places` (n, terms) is of `friction_places`; `source` (p,) says whose parameter each is, and `slopes` (p,), of
+    `evidence.slopes`, which one it is the slope of; None where friction does not follow temperature.
+    """
+    n, terms = places.shape
+    width = EXTRA + terms - 1
+    payload = np.zeros((n, width, PAYLOAD))
+    payload[:, :PAYLOAD] = np.eye(PAYLOAD)
+    found = [_hypothesis("payload", None, payload)]
+    used = places[places >= 0]
+
+    def friction(cause: Cause, joint: int | None, own: list[int]) -> Hypothesis:
+        select = np.zeros((n, width, len(own)))
+        for row in range(n):
+            for at in range(terms):
+                if places[row, at] in own:
+                    select[row, PAYLOAD + at, own.index(int(places[row, at]))] = 1.0
+        follow = [] if slopes is None else [(k, own.index(int(slopes[c]))) for k, c in enumerate(own) if slopes[c] >= 0]
+        return _hypothesis(cause, joint, select, follow)
+
+    if used.size:
+        found.append(friction("friction_of_all", None, sorted(set(used.tolist()))))
+    motors = sorted(set(source[used].tolist()))
+    found += [friction("friction", j, sorted(set(used[source[used] == j].tolist()))) for j in motors]
+    causes: tuple[tuple[Cause, int], ...] = (("sensor_gain", width - 2), ("sensor_offset", width - 1))
+    for cause, feature in causes:
+        for j in range(n):
+            select = np.zeros((n, width, 1))
+            select[j, feature, 0] = 1.0
+            found.append(_hypothesis(cause, j, select))
+    return tuple(found)
+
+
+def _hypothesis(
+    cause: Cause, joint: int | None, select: FloatArray, slopes: Sequence[tuple[int, int]] = ()
+) -> Hypothesis:
+    rows = np.flatnonzero(select.any(axis=(1, 2)))
+    return Hypothesis(cause, joint, select, rows, np.array(slopes, dtype=np.int64).reshape(-1, 2))
+
+
+def solve(G: FloatArray, b: FloatArray) -> tuple[FloatArray, float, int]:
+    """Coefficients (k,), `b' G^+ b`, and the rank, of normal equations with columns of any scale."""
+    scale = np.sqrt(np.diag(G))
+    safe = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(G / np.outer(safe, safe))
+    kept = values > _RANK * max(float(values[-1]), 1e-300)
+    along = vectors[:, kept].T @ (b / safe)
+    return (vectors[:, kept] @ (along / values[kept])) / safe, float(along @ (along / values[kept])), int(kept.sum())
+
+
+def fit(hypothesis: Hypothesis, evidence: Evidence, variance: FloatArray, independent: float) -> Fit:
+    """Fit a hypothesis to evidence about the residual of the baseline.
+
+    `variance` (n,) is the long-run variance of a row's residual, `independent` the number of independent rows.
+    """
+    G, b = normal_equations(hypothesis, evidence, variance)
+    values, gain, rank = solve(G, b)
+    free = float(rank)
+    if hypothesis.slopes.size:  # what is known beforehand is no coefficient that the rows determine
+        free -= float(_held(hypothesis, G) @ np.diag(np.linalg.pinv(G, hermitian=True)))
+    return Fit(hypothesis, values, G, gain, 0.5 * (gain - free * np.log(max(independent, math.e))))
+
+
+def _held(hypothesis: Hypothesis, G: FloatArray) -> FloatArray:
+    """(k,) what is added to the diagonal of normal equations `G` so that slopes move only where temperature does."""
+    slope, value = hypothesis.slopes.T
+    held = np.zeros(len(G))
+    held[slope] = _SPAN_VARIANCE * G[value, value]
+    return held
+
+
+def normal_equations(hypothesis: Hypothesis, evidence: Evidence, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(k, k) and (k,) of a hypothesis, over all joints, with what is known of slopes over temperature."""
+    select = hypothesis.select[hypothesis.rows]
+    weighted = evidence.gram[hypothesis.rows, :-1] / variance[hypothesis.rows, None, None]
+    turned = np.swapaxes(select, 1, 2)
+    G = (turned @ weighted[:, :, :-1] @ select).sum(axis=0)
+    G = G + np.diag(_held(hypothesis, G))
+    return G, (turned @ weighted[:, :, -1:])[:, :, 0].sum(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What can be told now.
+
+    Attributes
+    ----------
+    fits : tuple of Fit
+        The best first, and all others that it does not lead by the margin.
+    excess : float
+        What the residual has become larger by, in units of its variance.
+    explained : float
+        Share of that which the best one accounts for.
+    told : bool
+        Whether the best leads by the margin, and explains the change.
+    """
+
+    fits: tuple[Fit, ...]
+    excess: float
+    explained: float
+    told: bool
+
+    def share(self, fit: Fit) -> float:
+        """Share of the excess that a fit accounts for, 0 to 1."""
+        return float(np.clip(fit.gain / self.excess, 0.0, 1.0)) if self.excess > 0.0 else 0.0
+
+
+def judge(
+    candidates: Sequence[Hypothesis],
+    evidence: Evidence,
+    level: FloatArray,
+    variance: FloatArray,
+    error: float,
+    least_explained: float,
+) -> Verdict:
+    """Compare hypotheses about the residual of the baseline; `level` (n,) is its usual mean square."""
+    independent = float((evidence.rows * level / variance).sum())
+    fits = sorted((fit(h, evidence, variance, independent) for h in candidates), key=lambda f: -f.score)
+    margin = np.log(len(fits) / error)
+    best = fits[0]
+    close = tuple(f for f in fits[1:] if f.score > best.score - margin)
+    excess = float(((evidence.gram[:, -1, -1] - evidence.rows * level) / variance).sum())
+    explained = best.gain / excess if excess > 0.0 else 0.0
+    told = not close and best.score > margin and explained >= least_explained
+    return Verdict((best, *close), excess, explained, told)
+
+
+def _total(terms: Iterable[FloatArray]) -> FloatArray:
+    return np.asarray(np.sum(list(terms), axis=0))
+
+
+def begin(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatArray) -> int:
+    """Return the block that a change has begun with, by likelihood; at least two are left.
+
+    The evidence is about the residual of the baseline, which explains the blocks before.
+    """
+    k = hypothesis.select.shape[2]
+    G, b = np.zeros((k, k)), np.zeros(k)
+    gains = np.zeros(len(blocks))
+    for at in range(len(blocks) - 1, -1, -1):
+        more = normal_equations(hypothesis, blocks[at], variance)
+        G, b = G + more[0], b + more[1]
+        gains[at] = solve(G, b)[1]
+    return int(np.argmax(gains[: max(1, len(blocks) - 1)]))
+
+
+def pace_of(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatArray, error: float) -> Pace:
+    """Tell a step from a ramp that began with the first block and goes on; a wrong answer has probability `error`."""
+    parts = [normal_equations(hypothesis, block, variance) for block in blocks]
+    begun = begin(hypothesis, blocks, variance)
+    steps = (np.arange(len(parts)) + 0.5) / len(parts)
+    step = solve(_total(G for G, _ in parts[begun:]), _total(b for _, b in parts[begun:]))[1]
+    ramp = solve(
+        _total(w * w * G for w, (G, _) in zip(steps, parts, strict=True)),
+        _total(w * b for w, (_, b) in zip(steps, parts, strict=True)),
+    )[1]
+    margin = 2.0 * np.log(2.0 / error)
+    if step - ramp > margin:
+        return "abrupt"
+    return "gradual" if ramp - step > margin and len(parts) >= _LEAST_RAMP else "unknown"

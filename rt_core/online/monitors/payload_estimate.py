@@ -1,0 +1,128 @@
+"""What the arm carries, from the normal equations of a payload's ten parameters at the flange.
+
+Known beforehand is only that a payload is no larger than things that an arm carries: the first moments and the inertia
+about the flange are drawn to zero as a body of this mass would have them half a metre away.  That matters where the
+motion shows little of them, and keeps the mass from being traded for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rt_core.online.monitors.change_hypotheses import solve
+from rt_core.types import FloatArray
+
+FigureStatus = Literal["determined", "weak", "undetermined"]
+
+#: The mass must be this many standard deviations from zero for there to be a payload at all.
+PRESENT = 3.0
+_REACH = 0.5  # [m]
+_QUANTILE_95 = 1.959964
+_RELATIVE_STD = 0.3  # as for payloads in `rt_core.identification.payload`
+_NATURAL_LENGTH = 0.1  # [m]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and its 95 % interval; without values where the motion does not determine it."""
+
+    status: FigureStatus
+    value: float | None
+    std: float | None
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """An estimated payload.
+
+    Attributes
+    ----------
+    phi : (10,) float64
+        Its parameters about the flange frame, in Pinocchio's order.
+    mass : Figure
+        [kg]
+    centre : tuple of Figure
+        Centre of mass in the flange frame [m].
+    mass_std : float
+        [kg]
+    """
+
+    phi: FloatArray
+    mass: Figure
+    centre: tuple[Figure, Figure, Figure]
+    mass_std: float
+
+    @property
+    def present(self) -> bool:
+        """Whether the mass differs from zero, to either side."""
+        return bool(abs(self.phi[0]) > PRESENT * self.mass_std)
+
+
+def carried(G: FloatArray, b: FloatArray, model_information: FloatArray) -> Carried:
+    """Estimate a payload.
+
+    Parameters
+    ----------
+    G, b : (10, 10), (10,) float64
+        Normal equations of the residual that the arm without payload leaves.
+    model_information : (10, 10) float64
+        What the model of that arm knows about parameters that look like a payload: `B' C^-1 B`, with its covariance
+        `C` and the columns `B` of a payload.  Its error adds to that of the rows; zero if nothing is known of it, and
+        then it is not counted.
+    """
+    point = solve(G[:4, :4], b[:4])[0]
+    size = max(abs(float(point[0])), float(np.abs(point[1:4]).max()) / _REACH, 1e-9)  # [kg]
+    prior = np.diag(1.0 / np.concatenate(([10.0 * size], np.full(3, _REACH * size), np.full(6, _REACH**2 * size))) ** 2)
+    covariance = _inverse(G + prior)
+    phi = covariance @ b
+    if model_information.any():
+        covariance = covariance + _inverse(model_information + prior)
+    mass, std = float(phi[0]), float(np.sqrt(covariance[0, 0]))
+    natural = abs(mass)
+    centre = phi[1:4] / mass if mass != 0.0 else np.zeros(3)
+    slopes = np.column_stack((-centre, np.eye(3))) / (mass if mass != 0.0 else 1.0)
+    spread = np.sqrt(np.diag(slopes @ covariance[:4, :4] @ slopes.T))
+    known = _figure(mass, std, natural)
+    x, y, z = (
+        _figure(float(c), float(s) if known.value is not None else np.inf, _NATURAL_LENGTH)
+        for c, s in zip(centre, spread, strict=True)
+    )
+    return Carried(phi, known, (x, y, z), std)
+
+
+def payload_information(columns: FloatArray, covariance: FloatArray | None) -> FloatArray:
+    """`model_information` of `carried` for a model of `covariance` (p, p); zero without one that is finite.
+
+    `columns` (p, 10) are those of `payload_columns`.  Of parameters with a variance that is zero or not finite the
+    model knows nothing.
+    """
+    if covariance is None:
+        return np.zeros((columns.shape[1],) * 2)
+    variance = np.diag(covariance)
+    known = np.isfinite(variance) & (variance > 0.0)
+    scaled = columns[known] / np.sqrt(variance[known])[:, None]
+    correlation = covariance[np.ix_(known, known)] / np.sqrt(np.outer(variance[known], variance[known]))
+    if not np.isfinite(correlation).all():
+        return np.zeros((columns.shape[1],) * 2)
+    return np.asarray(scaled.T @ np.linalg.pinv(correlation, hermitian=True) @ scaled)
+
+
+def _inverse(A: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix whose rows are of any scale."""
+    scale = 1.0 / np.sqrt(np.diag(A))
+    return np.asarray(np.linalg.inv(A * np.outer(scale, scale)) * np.outer(scale, scale))
+
+
+def _figure(value: float, std: float, natural: float) -> Figure:
+    if std <= _RELATIVE_STD * abs(value):
+        status: FigureStatus = "determined"
+    elif std <= _RELATIVE_STD * natural:
+        status = "weak"
+    else:
+        return Figure("undetermined", None, None, None, None)
+    return Figure(status, value, std, value - _QUANTILE_95 * std, value + _QUANTILE_95 * std)

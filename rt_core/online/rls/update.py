@@ -1,0 +1,373 @@
+"""One update of the parameters from a finished row per joint: forgetting, square-root update, noise.
+
+Works in place on the two arrays of `Memory`; nothing is allocated per update.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.jit import jit, kernel
+from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_OFFSET, LAW_VISCOUS
+from rt_core.online import _state as m
+from rt_core.online.monitors.residual_evidence import CLEAN, gather
+from rt_core.online.rls.square_root import add_variance, back_substitute, dot, scale_columns, triangularise
+from rt_core.types import FloatArray, IntArray
+
+_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
+_CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
+_START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
+_SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
+_OFFSET_SHARE = 0.01  # of the variance that dry friction is freed by
+_SMALL_SCALE = 1e-3
+_SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
+_RELEARN = 4.0  # innovation averaging times that friction is given to be learned anew, before it is freed again
+
+
+@kernel
+def _scaled(row: FloatArray, factor: float, out: FloatArray, p: int) -> None:
+    """Copy `factor` times the first `p` entries of `row`."""
+    for c in range(p):
+        out[c] = factor * row[c]
+
+
+@jit
+def _age_short(floats: FloatArray, ints: IntArray) -> None:
+    """Age the triangles of the excitation report.
+
+    The report reads the first; the second is younger by one window, takes its place when a window is over,
+    and starts again empty: so what is older than two windows has no part in it at all.
+    """
+    p, width = ints[m.P], ints[m.WIDTH]
+    short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
+    power = m.vector(floats, ints, m.F_POWER, p)
+    ints[m.SHORT_AGE] += 1
+    if ints[m.SHORT_AGE] >= ints[m.SHORT_RENEWALS]:
+        ints[m.SHORT_AGE] = 0
+        short[0] = short[1]
+        short[1] = 0.0
+    for window in range(2):
+        for k in range(p):
+            # A floor far below what counts as excited keeps the triangle regular.
+            floor = max(_SHORT_FLOOR * np.sqrt(power[k]), 1e-30)
+            if np.abs(short[window, k, k]) < floor:
+                short[window, k, k] = floor
+
+
+@jit
+def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
+    """Renew the parameters from one finished row per joint; returns 1, or 0 if no joint moved."""
+    n, p, width, slots_n = ints[m.N], ints[m.P], ints[m.WIDTH], ints[m.SLOTS]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    slots = floats[ints[m.F_SLOTS] : ints[m.F_SLOTS] + slots_n * n * (p + 2)].reshape((slots_n, n, p + 2))
+    rows = slots[slot]
+    theta = m.vector(floats, ints, m.F_THETA, p)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    D = floats[ints[m.F_D] : ints[m.F_D] + 2 * (n + 1) * width].reshape((2, n + 1, width))
+    R = m.matrix(floats, ints, m.F_R, p, width)
+    first = ints[ints[m.I_FIRST] : ints[m.I_FIRST] + n + 1]
+    order = ints[ints[m.I_ORDER] : ints[m.I_ORDER] + n]
+    s[m.TIME] = s[m.ORIGIN] + (ints[m.GRID] - (ints[m.LENGTH] - 1) // 2 - (ints[m.LENGTH2] - 1) // 2) * s[m.STEP]
+    ints[m.SHORT_AT] += 1
+    renew_short = ints[m.SHORT_AT] >= ints[m.SHORT_EVERY]
+    if renew_short:
+        ints[m.SHORT_AT] = 0
+        _age_short(floats, ints)
+
+    used = 0
+    changed = m.vector(floats, ints, m.F_CHANGED, n)
+    for j in range(n):
+        changed[j] = 0.0
+        if rows[j, p + 1] > _SHARE:
+            used += 1
+            innovation[j] = rows[j, p] - dot(rows[j, :p], theta)
+            changed[j] = _forgetting(floats, ints, j, rows[j, p])
+        else:
+            innovation[j] = np.nan
+    if used == 0:
+        rows[:] = 0.0
+        return 0
+    s[m.LAST_MOTION] = s[m.TIME]
+    _forget(floats, ints, R)
+    scale = s[m.ROOT_SCALE]
+    for j in range(n):
+        if changed[j] > 0.0:
+            _free_friction(floats, ints, j)
+
+    starts = m.vector(floats, ints, m.F_STEP, width)  # borrowed: first columns of the rows in use
+    count = 0
+    leak_row = -1
+    if (ints[m.UPDATES] - ints[m.LEAK_SET]) % ints[m.LEAK_STEP] == 0:
+        leak_row = 0
+        starts[0] = 0
+        count = 1
+        _pull(floats, ints, D[0, 0])
+    for k in range(n):
+        j = order[k]
+        if rows[j, p + 1] <= _SHARE:
+            continue
+        inverse = 1.0 / (np.sqrt(weight2[j]) * scale)
+        _scaled(rows[j], inverse, D[0, count], p)
+        D[0, count, p] = innovation[j] * inverse
+        starts[count] = first[j]
+        count += 1
+    begin = np.empty(n + 1, dtype=np.int64)
+    for r in range(count):
+        begin[r] = np.int64(starts[r])
+    work = m.matrix(floats, ints, m.F_WORK, 3, width)
+    step = m.vector(floats, ints, m.F_STEP, width)
+    if renew_short:
+        _column_power(floats, ints, D[0], count, leak_row)
+        short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
+        gain = scale * np.sqrt(np.float64(ints[m.SHORT_EVERY]))
+        for window in range(2):
+            for r in range(count):
+                for c in range(width):
+                    D[1, r, c] = gain * D[0, r, c] if r != leak_row else 0.0
+            triangularise(short[window], D[1], begin, count, work)
+    triangularise(R, D[0], begin, count, work)
+    back_substitute(R, work[0], step)
+    _noise(floats, ints, rows, step)
+    _misfit(floats, ints, rows)
+    gather(floats, ints, rows)
+    for c in range(p):
+        theta[c] += step[c]
+    rows[:] = 0.0
+    ints[m.ROWS] += used
+    ints[m.UPDATES] += 1
+    return 1
+
+
+@jit
+def _pull(floats: FloatArray, ints: IntArray, row: FloatArray) -> None:
+    """Fill `row` with the next row of the leak, weighted by what forgetting takes in a round.
+
+    The weight counts what the rest of the round will take from the row itself: at the end of a round all rows have
+    replaced exactly what was taken, and what nothing excites neither fades nor grows over any number of rounds.
+    """
+    p = ints[m.P]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    age, length = ints[m.UPDATES] - ints[m.LEAK_SET], ints[m.LEAK_STEP] * p
+    leak = m.matrix(floats, ints, m.F_LEAK, p, p)[(age // ints[m.LEAK_STEP]) % p]
+    later = np.float64(length - 1 - age)
+    taken = 1.0 - s[m.LAMBDA] ** np.float64(length)
+    left = max(s[m.LAMBDA] ** later, 1e-30)  # zero for a memory shorter than an update
+    pull = np.sqrt(taken / left) / s[m.ROOT_SCALE]
+    row[:] = 0.0
+    _scaled(leak, pull, row, p)
+
+
+@jit
+def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> float:
+    """Renew the forgetting factor of joint `j` from its recent innovations; 1.0 if its friction must have changed.
+
+    Eq. 44 of HIT with the relative error as the root of the excess of the mean squared innovation
+    over its usual level, by the mean squared torque, which is at least that level.
+    """
+    n = ints[m.N]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    torque2 = m.vector(floats, ints, m.F_TORQUE2, n)
+    excess = m.vector(floats, ints, m.F_EXCESS, n)
+    forgetting = m.vector(floats, ints, m.F_FORGETTING, n)
+    torque_mean2 = m.vector(floats, ints, m.F_TORQUE_MEAN2, n)
+    moved = m.vector(floats, ints, m.F_MOVED, n)
+    moved[j] += 1.0
+    torque_mean2[j] += max(s[m.A_SIGMA], 1.0 / moved[j]) * (torque * torque - torque_mean2[j])
+    torque2[j] += max(s[m.A_TORQUE], 1.0 / moved[j]) * (torque * torque - torque2[j])
+    if moved[j] < s[m.SETTLE_ROWS]:
+        _noise_level(floats, ints, j)
+        innovation2[j] = sigma2[j]
+    ratio = innovation2[j] / sigma2[j]
+    changed = 0.0
+    if ratio < s[m.EXCESS_OFF]:
+        excess[j] = 0.0
+    elif ratio > s[m.EXCESS_ON] and (excess[j] == 0.0 or excess[j] * s[m.A_INNOVATION] > _RELEARN):
+        excess[j] = 1.0
+        changed = 1.0
+    elif excess[j] > 0.0:
+        excess[j] += 1.0
+    forgetting[j] = s[m.LAMBDA]
+    if excess[j] > 0.0:
+        error2 = max(innovation2[j] - sigma2[j], 0.0) / max(torque2[j], sigma2[j])
+        frame = (1.0 - s[m.ALPHA]) + s[m.ALPHA] * np.exp(s[m.BETA] * error2)
+        forgetting[j] = min(s[m.LAMBDA], frame ** ints[m.FACTOR])
+    return changed
+
+
+@jit
+def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
+    """Let friction and offset of joint `j` move by as much as would explain its recent innovations.
+
+    What changes suddenly in one joint alone is its friction.  Forgetting by the relative error is slow where
+    gravity makes up most of the torque, and would give up the link parameters as well.  An offset is not
+    expected to move as much: while the joint turns one way only, it looks the same as dry friction.  How friction
+    follows temperature is left as it was: at one temperature a change of it looks the same as one of the friction.
+    """
+    n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
+    R = m.matrix(floats, ints, m.F_R, p, width)
+    power = m.vector(floats, ints, m.F_POWER, p)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
+    source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
+    scale2 = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.ROOT_SCALE] ** 2
+    for c in range(p):
+        own = LAW_VISCOUS <= law[c] < LAW_COULOMB_TEMPERATURE  # friction of any law, and the offset
+        if own and source[c] == j and power[c] > 0.0:
+            share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
+            add_variance(R, c, scale2 * share * innovation2[j] / (power[c] * weight2[j]))
+
+
+@jit
+def _noise_level(floats: FloatArray, ints: IntArray, j: int) -> None:
+    """Noise variance of joint `j` and the weight of its rows, its long-run variance.
+
+    A young estimate follows the noise, which is correlated, so that early innovations are too small
+    to judge by: at first a share of the torque stands in, and dies out while the joint moves.
+    """
+    n = ints[m.N]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    total = m.vector(floats, ints, m.F_SIGMA_SUM, n)
+    count = m.vector(floats, ints, m.F_SIGMA_COUNT, n)
+    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
+    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
+    torque_mean2 = m.vector(floats, ints, m.F_TORQUE_MEAN2, n)
+    moved = m.vector(floats, ints, m.F_MOVED, n)
+    inflation_sum = m.vector(floats, ints, m.F_INFLATION_SUM, n)
+    inflation_count = m.vector(floats, ints, m.F_INFLATION_COUNT, n)
+    start = _START_NOISE2 * torque_mean2[j] * np.exp(-_SETTLING * moved[j] / s[m.SETTLE_ROWS])
+    measured = total[j] / count[j] if count[j] > 0.0 else 0.0
+    sigma2[j] = max(measured + start, 1e-18)
+    weight2[j] = sigma2[j] * max(inflation_sum[j] / inflation_count[j], s[m.INFLATION])
+
+
+@jit
+def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
+    """Multiply every column of the root by the root of its parameter's forgetting factor.
+
+    A parameter forgets as slowly as the steadiest of the rows it appears in: a change of a link
+    shows in all of them, a change of one joint's friction in its own row only.
+
+    Where all columns forget alike it is a scalar that changes, and `R` only when that has become small.  They do
+    unless a joint has changed, also while some joint rests: columns that forget unlike turn what is known of a sum of
+    parameters into knowledge of each, and with a joint's every reversal that would add up.  What is known of a joint
+    at rest is kept by the leak.
+    """
+    n, p = ints[m.N], ints[m.P]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    touches = m.matrix(floats, ints, m.F_TOUCHES, p, n)
+    forgetting = m.vector(floats, ints, m.F_FORGETTING, n)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    roots = m.vector(floats, ints, m.F_ROOTS, ints[m.WIDTH])
+    uniform = True
+    for j in range(n):
+        uniform = uniform and (np.isnan(innovation[j]) or forgetting[j] == s[m.LAMBDA])
+    if uniform:
+        s[m.ROOT_SCALE] *= np.sqrt(s[m.LAMBDA])
+        if s[m.ROOT_SCALE] < _SMALL_SCALE:
+            roots[:p] = s[m.ROOT_SCALE]
+            scale_columns(R, roots)
+            s[m.ROOT_SCALE] = 1.0
+        return
+    for c in range(p):
+        steadiest = 0.0
+        for j in range(n):
+            if touches[c, j] > 0.0:
+                steadiest = max(steadiest, s[m.LAMBDA] if np.isnan(innovation[j]) else forgetting[j])
+        roots[c] = s[m.ROOT_SCALE] * np.sqrt(steadiest if steadiest > 0.0 else s[m.LAMBDA])
+    scale_columns(R, roots)
+    s[m.ROOT_SCALE] = 1.0
+
+
+@kernel
+def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int, leak_row: int) -> None:
+    """Renew the running mean of every column's squared weight: the scale on which a parameter matters.
+
+    Over rows in use only: zeros of a joint at rest would make its parameters matter ever less, and the leak, which
+    goes by this scale, would let go of them.
+    """
+    n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    power = m.vector(floats, ints, m.F_POWER, p)
+    counts = m.vector(floats, ints, m.F_POWER_COUNT, p)
+    touches = m.matrix(floats, ints, m.F_TOUCHES, p, n)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    squares = m.matrix(floats, ints, m.F_WORK, 3, width)[0]
+    squares[:] = 0.0
+    for r in range(count):
+        if r != leak_row:
+            row = D[r]
+            for c in range(width):
+                squares[c] += row[c] * row[c]
+    scale2 = s[m.ROOT_SCALE] ** 2
+    for c in range(p):
+        in_use = False
+        for j in range(n):
+            in_use = in_use or (touches[c, j] > 0.0 and not np.isnan(innovation[j]))
+        if in_use:
+            counts[c] += 1.0
+            gain = max(s[m.A_POWER], 1.0 / counts[c])
+            power[c] += gain * (scale2 * squares[c] - power[c])
+
+
+@jit
+def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArray) -> None:
+    """Learn each joint's noise level and its correlation in time from this update.
+
+    The product of innovation and residual has the noise variance as its mean whatever the
+    parameters' own uncertainty is.  Its signed root, summed over blocks, gives the long-run variance.
+    """
+    n, p = ints[m.N], ints[m.P]
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
+    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
+    total = m.vector(floats, ints, m.F_SIGMA_SUM, n)
+    count = m.vector(floats, ints, m.F_SIGMA_COUNT, n)
+    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
+    moved = m.vector(floats, ints, m.F_MOVED, n)
+    block_sum = m.vector(floats, ints, m.F_BLOCK_SUM, n)
+    block_count = m.vector(floats, ints, m.F_BLOCK_COUNT, n)
+    inflation_sum = m.vector(floats, ints, m.F_INFLATION_SUM, n)
+    inflation_count = m.vector(floats, ints, m.F_INFLATION_COUNT, n)
+    for j in range(n):
+        e = innovation[j]
+        if np.isnan(e):
+            continue
+        residual = e - dot(rows[j, :p], step[:p])
+        square = max(e * residual, 0.0)
+        free = min(max(residual / e, 0.0), 1.0) if e != 0.0 else 1.0
+        settled = moved[j] >= s[m.SETTLE_ROWS]
+        counted = min(square, _CLIP * sigma2[j] * free) if settled else square
+        total[j] += counted - s[m.A_SIGMA] * total[j]
+        count[j] += free - s[m.A_SIGMA] * count[j]
+        if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
+            innovation2[j] += s[m.A_INNOVATION] * (min(square, 100.0 * sigma2[j]) - innovation2[j])
+        block_sum[j] += np.sign(e) * np.sqrt(square)
+        block_count[j] += 1.0
+        if block_count[j] >= ints[m.BLOCK_ROWS]:
+            if settled:
+                long_run = block_sum[j] * block_sum[j] / block_count[j] / sigma2[j]
+                inflation_sum[j] += min(long_run, 10.0 * s[m.INFLATION]) - s[m.A_BLOCK] * inflation_sum[j]
+                inflation_count[j] += 1.0 - s[m.A_BLOCK] * inflation_count[j]
+            block_sum[j] = 0.0
+            block_count[j] = 0.0
+            _noise_level(floats, ints, j)
+
+
+@kernel
+def _misfit(floats: FloatArray, ints: IntArray, rows: FloatArray) -> None:
+    """Add up what the active model leaves of the torque, squared, of the rows in use that are clean."""
+    n, p = ints[m.N], ints[m.P]
+    active = m.vector(floats, ints, m.F_ACTIVE, p)
+    misfit = m.vector(floats, ints, m.F_MISFIT, n)
+    count = m.vector(floats, ints, m.F_MISFIT_COUNT, n)
+    if np.isnan(active[0]):
+        return
+    for j in range(n):
+        if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
+            residual = rows[j, p] - dot(rows[j, :p], active)
+            misfit[j] += residual * residual
+            count[j] += 1.0

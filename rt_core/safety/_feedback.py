@@ -1,0 +1,91 @@
+"""What was measured in a cycle, judged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.safety._limits import Quantity, SafetyLimits, Violation
+from rt_core.types import BoolArray, FloatArray
+
+
+def check_feedback(
+    limits: SafetyLimits,
+    command: FloatArray,
+    q: FloatArray | None,
+    dq: FloatArray | None = None,
+    tau: FloatArray | None = None,
+    temperature: FloatArray | None = None,
+    valid: BoolArray | None = None,
+) -> Violation | None:
+    """Judge one cycle: following error, velocity, torque, temperature.
+
+    Parameters
+    ----------
+    limits : SafetyLimits
+    command : (n,) float64
+        Set position of the cycle in which the others were measured.
+    q, dq, tau, temperature : (n,) float64 or None
+        What was measured.
+    valid : (n,) bool or None
+        Joints whose values are to be believed, and judged; None is all of them.  A value of theirs that is not a number
+        is a violation, except of the temperature, which many drives tell more seldom.
+    """
+    checks: tuple[tuple[Quantity, FloatArray | None, FloatArray], ...] = (
+        ("following error", None if q is None else q - command, limits.following_error),
+        ("velocity", dq, limits.overspeed),
+        ("torque", tau, limits.effort),
+    )
+    for what, values, most in checks:
+        if values is None:
+            continue
+        bad = ~(np.abs(values) <= most)
+        if valid is not None:
+            bad &= valid
+        if bad.any():
+            joint = int(np.argmax(bad))
+            reached = abs(float(values[joint]))
+            return limits.violation(what if np.isfinite(reached) else "value", joint, reached, most[joint])
+    if temperature is not None:
+        bad = temperature > limits.temperature
+        if valid is not None:
+            bad &= valid
+        if bad.any():
+            joint = int(np.argmax(bad))
+            return limits.violation("temperature", joint, temperature[joint], limits.temperature[joint])
+    return None
+
+
+class FeedbackWatch:
+    """Judges cycle after cycle as `check_feedback` does, and the torque by how long it has been beyond its limit.
+
+    A set position that comes late makes a drive jerk, and its torque reach the limit for some milliseconds; something
+    in the way keeps it there.
+
+    Parameters
+    ----------
+    limits : SafetyLimits
+    overload_s : float
+        Longest time that the torque of a joint may be beyond its limit.
+    """
+
+    def __init__(self, limits: SafetyLimits, overload_s: float) -> None:
+        self._limits, self._overload_s = limits, overload_s
+        self._beyond_s = np.zeros(limits.n)
+
+    def check(
+        self,
+        passed_s: float,
+        command: FloatArray,
+        q: FloatArray | None,
+        dq: FloatArray | None = None,
+        tau: FloatArray | None = None,
+        temperature: FloatArray | None = None,
+        valid: BoolArray | None = None,
+    ) -> Violation | None:
+        """Judge one cycle, `passed_s` after the one before; the others are as for `check_feedback`."""
+        if tau is not None:
+            within = np.abs(tau) <= self._limits.effort
+            self._beyond_s = np.where(within, 0.0, self._beyond_s + passed_s)
+            briefly = np.isfinite(tau) & (self._beyond_s <= self._overload_s)
+            tau = np.where(briefly, 0.0, tau)
+        return check_feedback(self._limits, command, q, dq, tau, temperature, valid)

@@ -1,0 +1,94 @@
+"""Torques that have reached the end of what their measurement can show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+_ROUNDING = 1e-9  # of the limit: what was scaled from digits may miss it by that
+REPEAT_NS = 600_000_000_000  # from telling of a joint to telling of it again, while its torque is still clipped
+LASTS_NS = 2_000_000_000  # a joint that was clipped so short a time ago still is
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """A joint whose torque is at the end of its range: what it shows, its limit [N*m or N], and in how many frames."""
+
+    joint: int
+    torque: float
+    limit: float
+    frames: int
+
+    def text(self, name: str, unit: str) -> str:
+        """Return it as a sentence, with the name of the joint and the unit of its torque."""
+        return (
+            f"{name} shows {self.torque:.6g} {unit}, and its torque_range ends at {self.limit:g}: the whole frame is "
+            f"left out of what is learned, for all joints (frames so far: {self.frames})"
+        )
+
+
+class TorqueRange:
+    """Marks the joints of a frame whose measured torque is clipped.
+
+    A clipped torque is a number like any other, only too small, and the model that is fitted to it is wrong.  So a
+    joint that shows the largest torque that it can show is not valid in that frame, which estimator, window and
+    recording all keep to: one joint that is not valid takes the whole frame from what is learned.  What moves the arm
+    judges the frame as the driver gave it: safety checks pass over a joint that is not valid, and at its largest torque
+    a joint has to be judged most of all.
+
+    Parameters
+    ----------
+    limits : sequence of n floats
+        Largest torque of each joint that its measurement can show [N*m or N], joint side.
+    model : RobotModel
+        Of the arm; a source without torque has one by its current, where each motor turns one joint
+        (`service.acquisition.sources.check_source`).
+
+    Attributes
+    ----------
+    counts : (n,) int64
+        Frames in which each joint was clipped.
+    """
+
+    def __init__(self, limits: Sequence[float], model: RobotModel) -> None:
+        self._limits = np.array(limits, dtype=np.float64)
+        self._transmission = model.transmission
+        self.counts = np.zeros(self._limits.size, dtype=np.int64)
+        self._next_tell_ns = np.zeros(self._limits.size, dtype=np.int64)
+        self._last_ns = np.zeros(self._limits.size, dtype=np.int64)
+
+    def marked(self, frame: JointFrame) -> tuple[JointFrame, list[Clipped]]:
+        """Return a copy of `frame` in which clipped joints are not valid, and those that are to be told of.
+
+        That is at the first frame, and while it goes on every ten minutes, by `t_host_ns`.  Where none is clipped it is
+        `frame` itself, which is never changed.
+        """
+        tau = self._torque(frame)
+        if tau is None:
+            return frame, []
+        clipped = np.isfinite(tau) & (np.abs(tau) >= self._limits * (1.0 - _ROUNDING))
+        if not clipped.any():
+            return frame, []
+        self.counts += clipped
+        self._last_ns[clipped] = frame.t_host_ns
+        told = np.flatnonzero(clipped & (frame.t_host_ns >= self._next_tell_ns))
+        self._next_tell_ns[told] = frame.t_host_ns + REPEAT_NS
+        valid = ~clipped if frame.valid is None else frame.valid & ~clipped
+        limits, counts = self._limits, self.counts
+        found = [Clipped(int(i), float(tau[i]), float(limits[i]), int(counts[i])) for i in told]
+        return replace(frame, valid=valid), found
+
+    def lasting(self, now_ns: int) -> list[int]:
+        """Return the joints that are clipped at `now_ns` of CLOCK_MONOTONIC, or were a moment ago."""
+        return [int(i) for i in np.flatnonzero((self.counts > 0) & (now_ns - self._last_ns < LASTS_NS))]
+
+    def _torque(self, frame: JointFrame) -> FloatArray | None:
+        if frame.tau is not None or frame.current is None or self._transmission is None:
+            return frame.tau
+        return self._transmission.joint_torque(self._transmission.torque_constant * frame.current)

@@ -1,0 +1,473 @@
+"""The acquisition process of one arm: driver in, frames out.
+
+It never waits for a slow consumer, except that a source which can wait (`DriverInfo.lossless`) does.
+Before the first frame it waits until the estimator, and the recorder if there is one, have subscribed:
+each also subscribes to a topic that marks it, which the publishing socket sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from typing import Any, Literal
+
+import zmq
+
+from drivers.driver import (
+    Commandable,
+    CommandRefusedError,
+    Driver,
+    DriverError,
+    DriverTimeoutError,
+    EndOfStream,
+    Reporting,
+)
+from drivers.ethercat.config import EthercatConfig
+from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
+from service.acquisition._torque_range import Clipped, TorqueRange
+from service.acquisition.sources import check_source, make_driver
+from service.config.arm_robot import load_arm_robot
+from service.config.load import ArmConfig, BusConfig, ReplayConfig
+from service.config.realtime import RealtimeConfig
+from service.io.sockets import readable
+from service.motion.motion_player import MotionPlayer
+from service.motion.run_verbs import RunRequests, make_runs, refusing
+from service.protocol.control import ControlError
+from service.protocol.messages import BodyMessage, Envelope, encode, encode_frame, topic
+from service.worker.frame_subscriber import marker
+from service.worker.loop_statistics import LoopStatistics
+from service.worker.realtime import apply_realtime
+from service.worker.worker import FRAME_QUEUE, POLL_MS, Child, FatalError, SourceError
+
+State = Literal["held", "waiting", "running", "ended"]
+
+TICK_NS = 50_000_000
+REPORT_NS = 1_000_000_000
+LOSSLESS_QUEUE = 1000
+STALL_S = 30.0  # longest wait of a source that can wait; then it goes on, and frames are lost
+READ_S = 0.1
+STOP_S = 1.5  # for a run to come to rest when the daemon stops; then drives stop by their own ramps
+_GRACE_S = 0.5  # after the longest start, before it is broken off
+MAX_CONTROL = 512  # bytes that a subscriber may send
+
+
+class Acquisition:
+    """Reads one driver and publishes its frames."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        arm = child.arm
+        robot = load_arm_robot(arm, child.config.base)
+        model = robot.model
+        if not isinstance(arm.driver, ReplayConfig) and child.restarts:
+            # Nobody who looked at the arm has asked for power since.
+            arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
+        self.driver: Driver = make_driver(arm, model)
+        self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also while nobody listens yet
+        self.player: MotionPlayer | None = None
+        self.runs: RunRequests | None = None
+        if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
+            self.player = self._make_player(arm, model, arm.driver.cycle_hz, arm.driver.bridge_cycles)
+            self.runs = make_runs(child, arm, robot, self.driver, arm.driver.cycle_hz, arm.driver.bridge_cycles)
+        else:  # the rate of the others is not known yet; what is compiled for it is ready then
+            make_runs(child, arm, robot, self.driver, 1000.0)
+        self._prepare(arm)
+        if isinstance(arm.driver, EthercatConfig):
+            within_s = arm.driver.start_timeout_s + _GRACE_S
+            child.promise_ready(
+                within_s,
+                f"EtherCAT on {arm.driver.interface}: the start did not come to an end within {within_s:g} s, and was "
+                "broken off: slaves went away meanwhile; look at the cable and the drives' power",
+            )
+        # From here on a bus runs, and wants its next frame within milliseconds.
+        try:
+            self.driver.open()
+        except DriverError as error:
+            # Trying again by itself helps a bus that was there before, not one that never was.  A later start may find
+            # one that is powered by then; a recording, or what is simulated, is no other.
+            raise (SourceError if self.keeps_cycle else FatalError)(str(error)) from error
+        try:
+            self.info = self.driver.info
+            check_source(arm, model, self.info)
+            if not isinstance(arm.driver, EthercatConfig):
+                self.player = self._make_player(arm, model, self.info.rate_hz)
+                self.runs = make_runs(child, arm, robot, self.driver, self.info.rate_hz, lead_s=self.info.lead_s)
+            self._set_up(arm, model)
+        except BaseException:
+            self.driver.close()
+            raise
+
+    def _make_player(self, arm: ArmConfig, model: RobotModel, rate_hz: float, bridged: int = 0) -> MotionPlayer | None:
+        if arm.motion is None:
+            return None
+        player = MotionPlayer(model, arm.motion, 1.0 / rate_hz, bridged)
+        if self.child.restarts:  # nobody who looked at the arm has asked for motion since
+            player.stop("the acquisition was restarted; thetad control enable goes on")
+        return player
+
+    def _prepare(self, arm: ArmConfig) -> None:
+        """Do what delays the process, before there is anything to delay."""
+        settings = arm.realtime
+        if settings is None and isinstance(arm.driver, EthercatConfig):
+            settings = RealtimeConfig()
+        if settings is None:
+            return
+        for refused in apply_realtime(settings):
+            self.child.log.warning("realtime_refused", reason=refused)
+
+    def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
+        child = self.child
+        runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
+        self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
+        # Asked once: to ask whether an object has a protocol's properties is to work them all out.
+        self._commandable = self.driver if isinstance(self.driver, Commandable) else None
+        self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
+        self.robot = model.name
+        self.joint_names = [joint.name for joint in model.joints]
+        self.state: State = "held" if arm.hold else "waiting"
+        self.torque_range = None if arm.torque_range is None else TorqueRange(arm.torque_range, model)
+        self.required = {marker("estimator")} | ({marker("recorder")} if arm.recorder else set())
+        self.present: set[bytes] = set()
+        self.frames = 0
+        self.dropped = 0
+        self.timeouts = 0
+        self.ignored = 0  # what subscribers sent that is no subscription
+        self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
+        self._arm = arm.name
+        self._stops_at_end = arm.motion is not None and arm.motion.at_end == "stop"
+        self._topic = topic(arm.name, "frame")
+        self._heard = {topic(arm.name, kind) for kind in ("meta", "status")}
+        self._time = (0, 0)  # newest t_ns and t_host_ns
+        self._stalled = False
+        self._guided = False  # as it was published last
+        self._end_s = 0.0  # by then it ends, whatever moves
+        self._next_tick_ns = 0
+        self._next_report_ns = 0
+        self.loop = LoopStatistics(self.info.rate_hz * pace_of(arm))
+        self._cost_ns = 0  # of the turns that have been told of
+        self._cost_max_ns = 0
+        self._last_report: dict[str, Any] = {}  # of a driver that has been closed
+        self._reported = (0, time.monotonic_ns())
+        self.socket = child.context.socket(zmq.XPUB)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL)
+        self.socket.setsockopt(zmq.LINGER, 1000)
+        self.socket.setsockopt(zmq.SNDHWM, LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE)
+        if self.info.lossless:
+            self.socket.setsockopt(zmq.XPUB_NODROP, 1)
+        self.socket.setsockopt(zmq.SNDTIMEO, POLL_MS)
+        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.socket.bind(child.runtime.frames(arm.name))
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Publish until told to stop; after the end of the stream stay, so that late comers learn of it."""
+        info = self.info
+        self.child.log.info(
+            "source_open", source=info.source, joints=info.n, rate_hz=info.rate_hz, lossless=info.lossless
+        )
+        self.child.ready(source=info.source)
+        self._idle(until_running=True)
+        if not self.keeps_cycle:
+            gc.collect()
+            gc.freeze()
+        while self.state == "running" and not self._may_end():
+            try:
+                frame = self.driver.read(READ_S)
+            except DriverTimeoutError:
+                self.timeouts += 1
+                if self.runs is not None and self.runs.silent():
+                    self._next_report_ns = 0
+                self._tick(time.monotonic_ns())
+                continue
+            except EndOfStream:
+                self._end()
+                break
+            began_ns = time.monotonic_ns()
+            if self.player is not None and not self._command(self.player, frame):
+                self._end()
+                break
+            if self.runs is not None:
+                self._move(self.runs, frame)
+            self._publish_frame(frame)
+            now_ns = time.monotonic_ns()
+            if now_ns >= self._next_tick_ns:
+                self._tick(now_ns)
+                now_ns = time.monotonic_ns()  # it is a part of the turn: the next frame waits for it too
+            self.loop.add(began_ns, now_ns)
+            cost_ns = now_ns - began_ns
+            if cost_ns > self._cost_max_ns:
+                self._cost_max_ns = cost_ns
+        self._idle(until_running=False)
+
+    def _move(self, runs: RunRequests, frame: JointFrame) -> None:
+        """Let what moves the arm take a frame; whether a hand guides the arm is told before the frames it is so in."""
+        if runs.step(frame):
+            self._next_report_ns = 0
+        if runs.guided != self._guided:
+            self._guided = runs.guided
+            self._publish_status()
+
+    def _may_end(self) -> bool:
+        """Tell whether the process is to end, and a run that was under way has come to rest or takes too long."""
+        if not self.child.stopping:
+            return False
+        now_s = time.monotonic()
+        if self.runs is None or not self.runs.moving:
+            return True
+        if not self._end_s:
+            self._end_s = now_s + STOP_S
+            self.runs.stop("the daemon stops")
+        return now_s >= self._end_s
+
+    def _idle(self, until_running: bool) -> None:
+        while not self.child.stopping and not (until_running and self.state == "running"):
+            if self.keeps_cycle and self.state != "ended":
+                self._keep_alive()
+            else:
+                self.socket.poll(POLL_MS)
+            self._tick(time.monotonic_ns())
+            if self.state == "waiting" and self.required <= self.present:
+                self._enter("running")
+
+    def _keep_alive(self) -> None:
+        """Run the bus until the next tick is due; its frames are from before the start, and go nowhere."""
+        while time.monotonic_ns() < self._next_tick_ns:
+            try:
+                self.driver.read(READ_S)
+            except DriverTimeoutError:
+                self.timeouts += 1
+
+    def _command(self, player: MotionPlayer, frame: JointFrame) -> bool:
+        """Give the drives their next set position; False once the motion, and with it the stream, is over."""
+        driver = self._commandable
+        assert driver is not None
+        state = player.state
+        target = player.step(frame, driver.enabled)
+        if target is not None:
+            try:
+                driver.command(target)
+            except DriverError as error:
+                player.stop(str(error))
+        if player.state != state:
+            if player.state == "stopped":
+                failure = self.driver.report().get("enable_failure") if isinstance(self.driver, Reporting) else ""
+                player.reason += f" ({failure})" if failure else ""
+                driver.disable()
+            self._next_report_ns = 0
+            self.child.log.info("motion_" + player.state, reason=player.reason)
+        return not (player.state == "ended" and self._stops_at_end)
+
+    def _publish_frame(self, frame: JointFrame) -> None:
+        if self.torque_range is not None:
+            # Only here: `frame` has been judged by what moves the arm, and stays what the driver gave.
+            frame, clipped = self.torque_range.marked(frame)
+            for one in clipped:
+                self._tell_clipped(one)
+        parts = encode_frame(self._topic, "acquisition", self.child.epoch, self.info.clock, frame)
+        self._time = (frame.t_bus_ns, frame.t_host_ns)
+        if not self.info.lossless:
+            self.socket.send(parts[0], zmq.SNDMORE | zmq.NOBLOCK)
+            self.socket.send(parts[1], zmq.NOBLOCK)
+        elif not self._send_patiently(parts):
+            self.dropped += 1
+            return
+        self.frames += 1
+
+    def _tell_clipped(self, clipped: Clipped) -> None:
+        name, unit = self.joint_names[clipped.joint], "N*m" if self.units[clipped.joint] == "rad" else "N"
+        data = {"torque": clipped.torque, "limit": clipped.limit, "frames": clipped.frames}
+        self.child.event("torque_clipped", clipped.text(name, unit), joint=name, **data)
+
+    def _clipping(self) -> list[str]:
+        """Names of the joints whose torque is at the end of its range now."""
+        if self.torque_range is None:
+            return []
+        return [self.joint_names[joint] for joint in self.torque_range.lasting(time.monotonic_ns())]
+
+    def _send_patiently(self, parts: list[bytes]) -> bool:
+        """Send when every consumer has room; False if they stall for too long, and at once while they still do."""
+        deadline_ns = time.monotonic_ns() + (0 if self._stalled else int(STALL_S * 1e9))
+        while not self.child.stopping:
+            if readable(self.socket):
+                self._read_subscriptions()
+            if self.required <= self.present:
+                with contextlib.suppress(zmq.Again):
+                    self.socket.send(parts[0], zmq.SNDMORE)
+                    self.socket.send(parts[1])
+                    self._stalled = False
+                    return True
+            else:
+                self.socket.poll(POLL_MS)
+            now_ns = time.monotonic_ns()
+            self._tick(now_ns)
+            if now_ns >= deadline_ns:
+                if not self._stalled:
+                    missing = [mark.decode() for mark in self.required - self.present]
+                    self.child.log.warning("frames_dropped", reason="a consumer stalls", missing=missing)
+                self._stalled = True
+                return False
+        return False
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._next_report_ns = 0
+        self._tick(time.monotonic_ns())
+        self.child.log.info("source_" + state, frames=self.frames)
+
+    def _end(self) -> None:
+        if isinstance(self.driver, Reporting):
+            self._last_report = self.driver.report()
+        self._enter("ended")
+        self.driver.close()
+
+    # ------------------------------------------------------------ everything but frames
+
+    def _tick(self, now_ns: int) -> None:
+        self._next_tick_ns = now_ns + TICK_NS
+        self._read_subscriptions()
+        self.child.serve(self._handlers)
+        if self.child.beat_due(now_ns):
+            info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
+            info["clipping"] = self._clipping()
+            if self.player is not None:
+                info |= {"motion": self.player.state, "motion_s": self.player.time_s}
+            if self.runs is not None:
+                info["safety"] = self.runs.report()["state"]
+            self.child.beat(now_ns, info)
+        if now_ns >= self._next_report_ns:
+            self._next_report_ns = now_ns + REPORT_NS
+            self._report(now_ns)
+
+    def _start(self, args: dict[str, Any]) -> dict[str, Any]:
+        if self.state == "held":
+            self.state = "waiting"
+        return {"arm": args["arm"], "state": self.state}
+
+    def _enable(self, args: dict[str, Any]) -> dict[str, Any]:
+        driver = self._drives("enable")
+        try:
+            driver.enable()
+        except CommandRefusedError as error:
+            raise ControlError("unavailable", f"enable: {error}") from error
+        if self.player is not None and self.player.state in ("stopped", "ended"):
+            self.player.restart()
+        return {"arm": args["arm"]}
+
+    def _disable(self, args: dict[str, Any]) -> dict[str, Any]:
+        driver = self._drives("disable")
+        if self.player is not None:
+            self.player.stop("the drives were switched off by request")
+        if self.runs is not None:
+            self.runs.off("the drives were switched off by request")
+        driver.disable()
+        return {"arm": args["arm"]}
+
+    def _drives(self, verb: str) -> Commandable:
+        if not isinstance(self.driver, Commandable):
+            raise ControlError("bad_argument", f"{verb}: a {self.info.source} source has no drives")
+        if self.state == "ended":
+            raise ControlError("unavailable", f"{verb}: the stream has ended, and the bus is closed")
+        return self.driver
+
+    def _read_subscriptions(self) -> None:
+        while readable(self.socket):
+            parts = self.socket.recv_multipart()
+            known = len(parts) == 1 and parts[0][:1] in (b"\x00", b"\x01")
+            if not known:
+                self.ignored += 1
+            elif parts[0][1:] in self._heard:
+                self._next_report_ns = 0  # a late joiner need not wait
+            elif parts[0][1:] in self.required:
+                (self.present.add if parts[0][0] else self.present.discard)(parts[0][1:])
+                self.child.log.debug("consumer", topic=parts[0][1:].decode(), present=bool(parts[0][0]))
+
+    def _report(self, now_ns: int) -> None:
+        frames, since_ns = self._reported
+        count, span_ns = self.frames - frames, now_ns - since_ns
+        self._reported = (self.frames, now_ns)
+        self._publish(
+            "meta",
+            {
+                "arm": self._arm,
+                "robot": self.robot,
+                "joint_names": self.joint_names,
+                "joint_units": self.units,
+                "channels": list(self.info.channels),
+                "rate_hz": self.info.rate_hz,
+                "source": self.info.source,
+                "lossless": self.info.lossless,
+            },
+        )
+        self._publish_status()
+        self._publish(
+            "stats",
+            {
+                "rate_hz": count * 1e9 / span_ns if span_ns else 0.0,
+                "cost_mean_us": (self.loop.execution.sum_ns - self._cost_ns) / count * 1e-3 if count else 0.0,
+                "cost_max_us": self._cost_max_ns * 1e-3,
+                "ignored": self.ignored,
+            },
+        )
+        self._cost_ns, self._cost_max_ns = self.loop.execution.sum_ns, 0
+
+    def _publish_status(self) -> None:
+        self._publish(
+            "status",
+            {
+                "state": self.state,
+                "frames": self.frames,
+                "dropped": self.dropped,
+                "timeouts": self.timeouts,
+                "waiting_for": sorted(mark.decode() for mark in self.required - self.present),
+                **self._drive_status(),
+            },
+        )
+
+    def _drive_status(self) -> dict[str, Any]:
+        """Whatever the source and the motion say of themselves."""
+        status: dict[str, Any] = {}
+        if isinstance(self.driver, Reporting):
+            status["source"] = self._last_report if self.state == "ended" else self.driver.report()
+        if not self.info.lossless:  # a source that waits for others has no cycle to keep
+            skipped = status.get("source", {}).get("overruns")  # told by a loop of the driver's own
+            status["loop"] = self.loop.report() | ({} if skipped is None else {"overruns": skipped})
+        if self.torque_range is not None:
+            status["clipped"] = self.torque_range.counts.tolist()
+            status["clipping"] = self._clipping()
+        if self.player is not None:
+            status["motion"] = {"state": self.player.state, "reason": self.player.reason}
+        if self.runs is not None:
+            status["safety"] = self.runs.report()
+        return status
+
+    def _publish(self, kind: str, body: dict[str, Any]) -> None:
+        t_ns, t_host_ns = self._time
+        envelope = Envelope("acquisition", self.child.epoch, self._seq[kind], t_ns, self.info.clock, t_host_ns)
+        self._seq[kind] += 1
+        try:
+            self.socket.send_multipart(encode(BodyMessage(self._arm, kind, envelope, body)), zmq.NOBLOCK)
+        except zmq.Again:
+            self._next_report_ns = 0  # queues are full: say it again at the next tick
+
+    def close(self) -> None:
+        """Release the driver."""
+        self.driver.close()
+
+
+def pace_of(arm: ArmConfig) -> float:
+    """Seconds of the source's clock that pass in a second; 1 for a source without a pace."""
+    driver = arm.driver
+    pace = driver.speed if isinstance(driver, ReplayConfig) else getattr(driver, "pace", 1.0)
+    return 1.0 if pace == "max" else float(pace)
+
+
+def main(child: Child) -> None:
+    """Run the acquisition of the child's arm."""
+    acquisition = Acquisition(child)
+    try:
+        acquisition.run()
+    finally:
+        acquisition.close()

@@ -1,0 +1,91 @@
+"""What every command shares: exit codes, the JSON flag, and how errors become one line on stderr.
+
+Exit codes: 0 done; 1 done, and the result says no (a model is not trusted, nothing was found);
+2 the input or the usage is wrong; 3 the daemon cannot be reached, or an internal error; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from service.protocol.json_values import plain
+
+EXIT_OK = 0
+EXIT_NO = 1
+EXIT_INPUT = 2
+EXIT_UNAVAILABLE = 3
+EXIT_INTERRUPTED = 130
+
+#: Exceptions defined in these packages carry a message made for users.
+OWN_PACKAGES = frozenset({"service", "sim_backend", "drivers", "rt_core"})
+
+
+class CliError(Exception):
+    """Wrong usage or input of a command: printed as one line, exit code 2 unless told otherwise."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_INPUT) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class UnavailableError(CliError):
+    """Something the command needs does not answer: exit code 3."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_UNAVAILABLE)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that keeps the layout of descriptions and examples as written."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)
+
+
+def whole_number(text: str) -> int:
+    """Whole number of at least 0, as the type of an argument."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+    return value
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`: the result is one JSON object on stdout, for programs."""
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object on stdout")
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as one line of strict JSON on stdout."""
+    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of `error` for stderr, without a traceback."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or type(error).__name__}"
+    return str(error) or type(error).__name__
+
+
+def is_own(error: BaseException) -> bool:
+    """Tell whether the class of `error` is defined in one of the project's packages."""
+    return type(error).__module__.partition(".")[0] in OWN_PACKAGES
+
+
+def fail(message: str) -> None:
+    """Print `thetad: message` on stderr."""
+    sys.stderr.write(f"thetad: {message}\n")
+
+
+def mute_stdout() -> None:
+    """Let nothing more be written to stdout, after a broken pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,175 @@
+"""`thetad calibrate --arm`: several arms that one instrument measured, and how they stand to each other."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, print_json
+from service.cli.calibration.calibrate import clear_results, converted, given_values, without_measurements
+
+if TYPE_CHECKING:
+    from drivers.files.robots.file import RobotFile
+    from service.reports.calibration_cell import ArmResult
+
+CELL = "cell.json"
+
+
+@dataclass(frozen=True, eq=False)
+class GivenArm:
+    """One `--arm`: what results call the arm, its robot, and the tables in the order of the stations."""
+
+    name: str
+    text: str
+    robot: RobotFile
+    paths: list[Path]
+
+
+def run_arms(args: argparse.Namespace) -> int:
+    """Calibrate the arms, say how they stand to each other, write."""
+    import json
+    from datetime import UTC, datetime
+
+    from rt_core.calibration.cell.arms import check_shared, together
+    from service.cli._progress import Progress
+    from service.io.atomic_files import write_text
+    from service.jobs.kinds import find_kind
+    from service.operations.workspace import JobError
+    from service.protocol.json_values import plain
+    from service.reports.calibration_cell import cell_document, cell_lines
+
+    if args.measurements or args.robot is not None:
+        extra = args.measurements[0] if args.measurements else f"--robot {args.robot}"
+        raise CliError(f"{extra}: with --arm robots and files are in it: --arm ROBOT=FILE[,FILE]")
+    values = given_values(args) | without_measurements(find_kind("calibrate"), args.pairs)
+    if values.get("base") is False:
+        raise CliError("--set base=false: with several arms each base in the instrument's frame has to be found")
+    arms = given_arms(args.arms)
+    mapping = None
+    if args.mapping is not None:
+        from drivers.files.importing.pose_mapping import load_pose_mapping
+
+        mapping = load_pose_mapping(args.mapping)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    tables, stations = [], []
+    # What an earlier run found is not about what is written from here on.
+    inputs = [path for arm in arms for path in (*arm.paths, *([arm.robot.path] if arm.robot.path else []))]
+    for arm in arms:
+        clear_results(args.output / arm.name, inputs)
+    (args.output / CELL).unlink(missing_ok=True)
+    for arm in arms:
+        try:
+            table, seen = _prepared(arm, mapping, args.output / arm.name)
+        except JobError as error:
+            raise CliError(f"--arm {arm.text}: {error}") from error
+        tables.append(table)
+        stations.append(seen)
+    check_shared([arm.name for arm in arms], stations)
+    results = []
+    with Progress("calibrate") as progress:
+        for k, (arm, table, seen) in enumerate(zip(arms, tables, stations, strict=True)):
+
+            def tell(share: float, what: str, k: int = k, name: str = arm.name) -> None:
+                progress.step((k + share) / len(arms), 1.0, f"{name}: {what}")
+
+            results.append(_calibrated(arm, table, seen, values, args.output / arm.name, created, tell))
+    cell = together([result.arm for result in results])
+    document = plain(cell_document(cell, results, created))
+    write_text(args.output / CELL, json.dumps(document, allow_nan=False, indent=1) + "\n")
+    if args.json:
+        print_json(document | {"output": str(args.output)})
+    else:
+        print("\n".join([*cell_lines(document), f"{'written to':22s}{args.output / CELL}"]))
+    return EXIT_OK if cell.verdict == "ok" else EXIT_NO
+
+
+def given_arms(texts: list[str]) -> list[GivenArm]:
+    """Read all `--arm`.
+
+    Raises
+    ------
+    CliError
+        If one is not ROBOT=FILE[,FILE], its robot or a file does not exist, or a robot or file is given twice.
+    """
+    from drivers.files.robots.file import RobotError
+    from service.operations.inputs import open_robot
+
+    found: list[GivenArm] = []
+    owner: dict[Path, str] = {}
+    for text in texts:
+        robot_name, equals, files = text.partition("=")
+        names = [name.strip() for name in files.split(",")]
+        if not (equals and robot_name.strip() and all(names)):
+            raise CliError(f"--arm {text}: is not ROBOT=FILE[,FILE]")
+        robot_name = robot_name.strip()
+        try:
+            robot = open_robot(robot_name)
+        except (RobotError, OSError) as error:
+            raise CliError(f"--arm {text}: {error}") from error
+        name = Path(robot_name).stem
+        for other in found:
+            if other.name == name:
+                raise CliError(
+                    f"--arm {text}: {name} is given twice: all tables of one arm go into one --arm, "
+                    f"{robot_name}=FILE,FILE; for two arms of a kind give each a robot file with a name of its own"
+                )
+        paths = [Path(file) for file in names]
+        for path in paths:
+            if not path.is_file():
+                raise CliError(f"--arm {text}: {path}: no such file")
+            before = owner.get(path.resolve())
+            if before == name:
+                raise CliError(f"--arm {text}: {path} is there twice: give each station its own table")
+            if before is not None:
+                raise CliError(f"--arm {text}: {path} is {before}'s already: give each arm its own table")
+            owner[path.resolve()] = name
+        found.append(GivenArm(name, text, robot, paths))
+    if len(found) < 2:
+        raise CliError(f"--arm {texts[0]}: is one arm alone: give --arm for each arm, or FILE and --robot for one")
+    return found
+
+
+def _prepared(arm: GivenArm, mapping: Any, folder: Path) -> tuple[Path, tuple[int, ...]]:
+    """Return the one table of an arm, written if need be, and the numbers of its stations."""
+    from rt_core.calibration.sample import Contacts, Distances
+    from service.operations.calibration.table import read_table
+    from service.operations.workspace import JobError
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = arm.paths[0]
+    if mapping is not None or len(arm.paths) > 1:
+        path = converted(arm.paths, mapping, arm.robot, folder)
+    table = read_table(path, str(path), arm.robot.model.n)
+    if isinstance(table.measured, (Contacts, Distances)):
+        raise JobError(f"{path}: has no positions of an instrument, which is what arms share: calibrate this arm alone")
+    return path, table.station_numbers or (1,)
+
+
+def _calibrated(
+    arm: GivenArm,
+    table: Path,
+    stations: tuple[int, ...],
+    values: dict[str, Any],
+    folder: Path,
+    created: str,
+    tell: Any,
+) -> ArmResult:
+    import hashlib
+
+    from rt_core.calibration.cell.arms import CellArm
+    from service.jobs.kinds.calibrate import KIND, calibrated_arm
+    from service.operations.workspace import Input, JobError, Workspace
+    from service.reports.calibration_cell import ArmResult
+
+    with table.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    robot_name = arm.text.partition("=")[0].strip()
+    workspace = Workspace(folder, created, inputs={"measurements": Input(table, sha256)}, tell=tell)
+    try:
+        parameters = KIND.read(values | {"robot": robot_name, "measurements": str(table)})
+        found, outcome = calibrated_arm(parameters, workspace)
+    except JobError as error:
+        raise CliError(f"--arm {arm.text}: {error}") from error
+    return ArmResult(CellArm(arm.name, found, stations), outcome, robot_name, [str(p) for p in arm.paths], str(folder))

@@ -1,0 +1,216 @@
+"""`thetad calibrate`: a table of measured poses and a robot file in; a corrected arm and a report of it out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import CliError, add_json_flag
+from service.cli.jobs.values import read_parameters
+
+if TYPE_CHECKING:
+    from drivers.files.robots.file import RobotFile
+    from rt_core.calibration.sample import Contacts, Distances
+    from rt_core.types import FloatArray
+    from service.operations.kind import Outcome
+
+EXAMPLES = """\
+Examples:
+  thetad calibrate measured.csv --robot ur10 -o calibration/
+  thetad calibrate left.csv right.csv --robot my_arm.toml -o calibration/ --robust
+  thetad calibrate tracker.npz --mapping tracker.toml --robot my_arm.toml -o calibration/ --robust
+  thetad calibrate sockets.csv --robot my_arm.toml -o calibration/ --set 'spacings=[[1, 2, 0.05]]'
+  thetad calibrate measured.csv --robot ur10 -o calibration/ --method pso_lm --set train_share=0.7 seed=3 --json
+  thetad calibrate --arm left.toml=l1.csv,l2.csv --arm right.toml=r1.csv,r2.csv -o cell/ --robust
+
+Several FILEs are one arm, measured from several places of the instrument: one geometry and one tool, and for each place
+a base.
+
+With --arm, once for each of several arms that one instrument measured, each arm is calibrated, and the result says how
+their bases stand to each other and whether the instrument stood still.  An arm's first file is from station 1, its
+second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.  A
+mapping has no column for stations or heads: each file is one station then, and heads take tables in SI units.
+
+`thetad jobs kinds calibrate` lists everything that --set takes; docs/calibration.md explains tables and mappings.  A
+running daemon makes the same calibration as a job: thetad jobs submit calibrate robot=ur10 measurements=measured.csv.
+
+Written to DIR: calibration.json (everything; also the correction file that `thetad compensate` reads), residuals.csv,
+report.html, and if the arm was calibrated calibrated.urdf and, of an arm described by DH rows, calibrated_dh.csv; with
+--mapping or several FILEs also measurements.csv, the table that was read, whose lines are those that are named.
+With --arm all that is in DIR/ARM, and DIR/cell.json has what concerns them together.
+
+Exit codes: 0 calibrated; 1 the poses do not show how the arm is to be corrected, or places of the instrument disagree
+(the verdict says why); 2 wrong input.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "calibrate",
+        help="geometric errors of an arm from measured poses",
+        description="Estimate the geometric errors of an arm from postures and what an instrument, or a ball in\n"
+        "sockets, showed there; with standard deviations, and a verdict on what the poses determine.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument(
+        "measurements", metavar="FILE", type=Path, nargs="*", help="table (.csv); with --mapping also .npz, ..."
+    )
+    parser.add_argument(
+        "--arm", metavar="ROBOT=FILE[,FILE]", dest="arms", action="append", default=[],
+        help="one of several arms: its robot file (or name), and its tables; with --mapping each file is one "
+        "station, and there are no heads",
+    )  # fmt: skip
+    parser.add_argument("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
+    parser.add_argument("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
+    parser.add_argument("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
+    parser.add_argument("--method", choices=("lm", "pso", "pso_lm"), help="solver (default: lm)")
+    parser.add_argument("--robust", action="store_true", default=None, help="poses that do not fit lose weight")
+    parser.add_argument("--seed", metavar="N", type=int, help="of the test poses, and of swarms (default: 0)")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter"
+    )
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Calibrate, report, write."""
+    import hashlib
+
+    from service.cli._foreground import run_here, tell_outcome
+    from service.jobs.kinds import find_kind
+    from service.operations.inputs import open_robot
+    from service.operations.workspace import Input, JobError
+
+    if args.arms:
+        from service.cli.calibration._calibrate_arms import run_arms
+
+        return run_arms(args)
+    kind = find_kind("calibrate")
+    paths, robot_name = args.measurements, args.robot
+    if not paths:
+        raise CliError("FILE is missing: name the table of what was measured, or give --arm for each of several arms")
+    given = given_values(args) | {"measurements": str(paths[0])}
+    try:
+        mapping = None
+        if args.mapping is not None:
+            from drivers.files.importing.pose_mapping import load_pose_mapping
+
+            mapping = load_pose_mapping(args.mapping)
+            robot_name = robot_name or mapping.content.robot
+        if robot_name is None:
+            raise CliError("--robot is missing: name a robot file, or one in configs/robots")
+        values = kind.read(given | {"robot": robot_name} | without_measurements(kind, args.pairs))
+        robot = open_robot(robot_name)
+        for path in paths:
+            if not path.is_file():
+                raise CliError(f"{path}: no such file")
+        args.output.mkdir(parents=True, exist_ok=True)
+        clear_results(args.output, [*paths, *([robot.path] if robot.path else [])])
+        path = paths[0]
+        if mapping is not None or len(paths) > 1:
+            path = converted(paths, mapping, robot, args.output)
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        outcome = run_here(kind, values, args.output, {"measurements": Input(path, sha256)})
+    except JobError as error:
+        raise CliError(str(error)) from error
+    return tell_outcome(outcome, args, print_outcome)
+
+
+def given_values(args: argparse.Namespace) -> dict[str, Any]:
+    """Parameters that have an option of their own; `CliError` if --set gives one of them, too."""
+    given = {name: getattr(args, name) for name in ("method", "robust", "seed") if getattr(args, name) is not None}
+    for name in (*given, "robot", "measurements"):
+        if any(pair.partition("=")[0] == name for pair in args.pairs):
+            raise CliError(f"--set {name}=...: {name} is given by an option or as FILE")
+    return given
+
+
+def without_measurements(kind: Any, pairs: list[str]) -> dict[str, Any]:
+    """Further parameters; that FILE is given is known already."""
+    found = read_parameters(kind, [*pairs, "measurements=m.csv"])
+    del found["measurements"]
+    return found
+
+
+def clear_results(folder: Path, inputs: Sequence[Path]) -> None:
+    """Remove an earlier run's results from a folder; `CliError` if one of them is what this run reads."""
+    from service.jobs.kinds.calibrate import FILES, clear
+
+    results = {(folder / name).resolve() for name in FILES}
+    for path in inputs:
+        if path.resolve() in results:
+            raise CliError(f"{path}: would be overwritten by the results: give another --output")
+    clear(folder)
+
+
+def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -> Path:
+    """Write the data as one table in SI units, those of several files as several stations; returns its path."""
+    from service.io.atomic_files import write_text
+    from service.operations.calibration.table import MeasurementTable, as_stations, read_table
+
+    table, n = folder / "measurements.csv", robot.model.n
+    if any(path.resolve() == table.resolve() for path in paths):
+        raise CliError(f"{table}: would be overwritten by the table of all that was measured: give another --output")
+    if mapping is None:
+        write_text(table, as_stations([(str(path), read_table(path, str(path), n)) for path in paths], n))
+        return table
+    from drivers.files.importing.pose_mapping import read_poses
+
+    read = [read_poses(path, mapping, n) for path in paths]
+    if len(read) == 1:
+        write_text(table, _text(*read[0]))
+    else:
+        found = [MeasurementTable(q, measured, None, []) for q, measured in read]
+        write_text(table, as_stations(list(zip(map(str, paths), found, strict=True)), n))
+    return table
+
+
+def _text(q: FloatArray, measured: FloatArray | Contacts | Distances) -> str:
+    """Table of joint positions (N, n) and what was measured there."""
+    import numpy as np
+
+    from rt_core.calibration.sample import Contacts, Distances
+    from service.operations.calibration.table import columns_of, table_text
+
+    if isinstance(measured, Contacts):
+        values = measured.socket[:, None].astype(np.float64)
+    elif isinstance(measured, Distances):
+        values = np.column_stack((measured.length, measured.centre))
+    else:
+        values = measured
+    return table_text(columns_of(q.shape[1], measured), np.hstack((q, values)))
+
+
+def print_outcome(outcome: Outcome, folder: Path) -> None:
+    """Print the verdict, the errors, the parameters, and where the rest is."""
+    from rt_core.calibration.uncertainty import half_interval
+    from service.reports.calibration import VERDICT_TEXT, calibration_facts, undetermined
+    from service.reports.identification import number
+
+    m = outcome.metrics
+    print(f"{m['verdict']}: {VERDICT_TEXT[m['verdict']]}")
+    for reason in [*m["reasons"], *m["doubts"]]:
+        print(f"  - {reason}")
+    for part in ("training", "test"):
+        found = m["residual"][part]
+        if found is not None:
+            texts = [
+                f"{when} {number(found[when]['mean_mm'])} (largest {number(found[when]['max_mm'])})"
+                for when in ("before", "after")
+            ]
+            print(f"{part + ' [mm]':22s}{found['poses']} poses, mean {', '.join(texts)}")
+    for name, value in calibration_facts(m):
+        print(f"{name:21s} {value}")
+    half = half_interval(m["standard_deviations"]["freedom"])
+    known = [p for p in m["parameters"] if p["value"] is not None]
+    for p in known:
+        unit = f"m{p['unit']}"
+        shown = f"{number(1e3 * p['value'], 4):>10s} ± {number(1e3 * half * p['std'], 2)}"
+        print(f"{p['name']:22s}{shown} {unit}  {p['status']}")
+    print(f"{'undetermined':22s}{', '.join(undetermined(m)) or 'none'}")
+    print(f"{'written to':22s}{folder}")

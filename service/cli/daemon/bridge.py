@@ -1,0 +1,194 @@
+"""`thetad bridge`: a running daemon in other programs: live in Foxglove, described for ROS 2."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import sys
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli._remote import add_key_flags, key_of
+
+DESCRIPTION = """\
+Show what a running daemon publishes in other programs.
+
+A bridge is one subscriber more, in a process of its own: the daemon neither knows it nor waits for it.
+"""
+EPILOG = """\
+examples:
+  thetad bridge foxglove                          then open ws://127.0.0.1:8765 in Foxglove
+  thetad bridge foxglove -c site.toml --arm panda --rate 100
+  thetad bridge ros2 --arm panda                  topics, types and fields for a node of yours
+"""
+FOXGLOVE = """\
+Serve frames, torques, estimates and events to Foxglove viewers, until Ctrl-C or SIGTERM.
+
+Viewers can look and nothing else, but Foxglove's protocol knows no keys: whoever reaches the port may look, and so may
+any page in a browser of this computer.  Exit code 1 if nothing was heard of a daemon.
+"""
+ROS2 = """\
+Print topics, message types, quality of service, fields and units by which a ROS 2 node republishes a daemon, as YAML.
+
+No node is started: ROS 2 does not come by pip.  docs/bridges.md has one to copy.
+"""
+MISSING = "thetad bridge foxglove needs Foxglove's SDK: pip install 'thetad[foxglove]'"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the commands."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "bridge", help="show a running daemon in Foxglove or ROS 2", description=DESCRIPTION, epilog=EPILOG
+    )
+    kinds = parser.add_subparsers(dest="kind", metavar="PROGRAM", required=True, parser_class=type(parser))
+    foxglove = kinds.add_parser("foxglove", help="live, for Foxglove", description=FOXGLOVE)
+    _add_source_flags(foxglove)
+    add_key_flags(foxglove)
+    foxglove.add_argument("--arm", help="which arm (default: all)")
+    foxglove.add_argument(
+        "--rate", type=_positive, default=50.0, metavar="HZ",
+        help="at most so many frames, torques and estimates a second of each arm (default: %(default)g)",
+    )  # fmt: skip
+    foxglove.add_argument("--host", default="127.0.0.1", help="IPv4 address to listen at (default: %(default)s)")
+    foxglove.add_argument("--port", type=_port, default=8765, help="default: %(default)s; 0: any free one")
+    foxglove.add_argument(
+        "--let-anyone-look", action="store_true", help="listen beyond loopback too, where nothing asks who is looking"
+    )
+    foxglove.add_argument("--seconds", type=_positive, metavar="S", help="end after this time (default: when told to)")
+    add_json_flag(foxglove)
+    foxglove.set_defaults(run=run_foxglove)
+    ros2 = kinds.add_parser("ros2", help="what a ROS 2 node needs to know", description=ROS2)
+    _add_source_flags(ros2)
+    ros2.add_argument("--arm", help="which arm (default: those of the configuration, or ARM in its place)")
+    add_json_flag(ros2)
+    ros2.set_defaults(run=run_ros2)
+
+
+def _add_source_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the daemon's configuration, for its ports")
+    for name, port in (("frames", 9870), ("estimates", 9871)):
+        parser.add_argument(
+            f"--{name}", metavar="ENDPOINT", help=f"{name} endpoint of the daemon (default: tcp://127.0.0.1:{port})"
+        )
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 1e-6 <= value < math.inf:
+        raise argparse.ArgumentTypeError("must be at least 1e-6, and finite")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("must be 0 to 65535")
+    return value
+
+
+def run_foxglove(arguments: argparse.Namespace) -> int:
+    """Serve viewers until told to stop."""
+    host = _address(arguments)
+    if importlib.util.find_spec("foxglove") is None:
+        raise CliError(MISSING)
+    endpoints, _ = _sources(arguments)
+    key = key_of(arguments)
+    from service.bridge.foxglove import BindError, FoxgloveServer
+    from service.bridge.relay import relay, until_told
+    from service.bridge.shape import Shaper
+    from service.client import Subscriber
+
+    topics = [""] if arguments.arm is None else [f"{arguments.arm}/"]
+    shaper = Shaper(arguments.rate)
+    try:
+        with (
+            until_told() as done,
+            Subscriber(endpoints, topics, key=key) as stream,
+            FoxgloveServer(host, arguments.port) as server,
+        ):
+            _tell(f"Foxglove finds {stream.endpoint} at {server.url}")
+            relayed = relay(stream, shaper, server, done, _tell, arguments.seconds)
+            result = {
+                "url": server.url,
+                "arms": shaper.arms,
+                "seconds": relayed.seconds,
+                "silences": relayed.silences,
+                "messages": relayed.messages,
+                "frames": shaper.counts["frame"],
+                "estimates": shaper.counts["estimate"],
+                "events": shaper.counts["event"],
+                "lost": stream.lost,
+                "invalid": stream.invalid + shaper.counts["unusable"],
+                "left_out": shaper.left_out,
+                "sent": server.sent,
+                "viewers": server.viewers,
+            }
+    except BindError as error:
+        raise UnavailableError(str(error)) from error
+    if arguments.json:
+        print_json(result)
+    else:
+        print(
+            f"{', '.join(shaper.arms) or 'no arm'}: {result['frames']} frames, {result['estimates']} estimates, "
+            f"{result['lost']} lost, {result['sent']} messages to {result['viewers']} viewers"
+        )
+    return EXIT_OK if relayed.messages else EXIT_NO
+
+
+def run_ros2(arguments: argparse.Namespace) -> int:
+    """Print the description."""
+    from service.bridge.ros2 import description
+
+    (frames, estimates), arms = _sources(arguments)
+    found = description([arguments.arm] if arguments.arm else arms or ["ARM"], frames, estimates)
+    if arguments.json:
+        print_json(found)
+        return EXIT_OK
+    import yaml
+
+    print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120), end="")
+    return EXIT_OK
+
+
+def _address(arguments: argparse.Namespace) -> str:
+    try:
+        address = IPv4Address(arguments.host)
+    except ValueError:
+        raise CliError(f"--host {arguments.host}: is no IPv4 address") from None
+    if not address.is_loopback and not arguments.let_anyone_look:
+        raise CliError(
+            f"--host {address}: Foxglove's protocol knows no keys, so whoever reaches that address could look; keep to "
+            "127.0.0.1 and lead there by ssh, or say --let-anyone-look"
+        )
+    return str(address)
+
+
+def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], list[str]]:
+    """Return the endpoints of frames and estimates, and the arms of the configuration, if there is one."""
+    from service.client import ESTIMATES, FRAMES
+
+    if arguments.config is None:
+        return (arguments.frames or FRAMES, arguments.estimates or ESTIMATES), []
+    from service.config.load import load_config
+
+    config = load_config(arguments.config)
+    daemon = config.daemon
+    host = "127.0.0.1" if IPv4Address(daemon.bind).is_unspecified else daemon.bind
+    found = []
+    for name, port in (("frames", daemon.frames_port), ("estimates", daemon.estimates_port)):
+        given = getattr(arguments, name)
+        if given is None and port == 0:
+            raise CliError(
+                f"{arguments.config}: daemon.{name}_port is 0, any free port: give --{name} ENDPOINT as the daemon "
+                "printed it"
+            )
+        found.append(given or f"tcp://{host}:{port}")
+    return (found[0], found[1]), [arm.name for arm in config.arm]
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"thetad: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,114 @@
+"""`thetad deploy`: put the daemon in place as a system service."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_json_flag, print_json
+
+if TYPE_CHECKING:
+    from service.deployment.install import Plan
+
+DESCRIPTION = """\
+Put the daemon in place as a system service of systemd.
+"""
+INSTALL = """\
+Put the daemon in place as a system service: units, its user, its directories, and, with
+--interface, what an arm on EtherCAT needs.  The service is enabled, not started.
+
+Nothing that is there and differs is replaced without --force, and /etc/thetad/thetad.toml
+never.  deploy/README.md explains each file.
+"""
+EPILOG = """\
+examples:
+  thetad deploy install --dry-run
+  sudo /opt/thetad/.venv/bin/thetad deploy install --interface enp3s0
+  sudo thetad deploy install --root /mnt/image --prefix /opt/thetad
+
+Exit code 0: done, or with --dry-run: it can be done; 1: it may not be done, and why.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the commands."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "deploy", help="run as a system service", description=DESCRIPTION, epilog=EPILOG
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    install = actions.add_parser("install", help="put everything in place", description=INSTALL, epilog=EPILOG)
+    install.add_argument("--dry-run", "-n", action="store_true", help="show what would be done, and do nothing")
+    install.add_argument(
+        "--prefix", type=Path, metavar="DIR", help="clone that the service runs (default: the one of this command)"
+    )
+    install.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="DIR", help="prepare the file system in DIR, not this host's"
+    )
+    install.add_argument("--interface", metavar="IF", help="network card of an EtherCAT bus")
+    install.add_argument("--force", action="store_true", help="replace files that differ, and keep them as NAME.old")
+    add_json_flag(install)
+    install.set_defaults(run=run_install)
+
+
+def run_install(arguments: argparse.Namespace) -> int:
+    """Plan, and unless it is a dry run, apply."""
+    from service.deployment.install import SHIPPED, DeployError, make_plan
+
+    root, prefix = arguments.root.resolve(), arguments.prefix or SHIPPED.parent
+    if not prefix.is_absolute():
+        raise CliError(f"--prefix: {prefix} is not absolute; the service needs the whole path")
+    if not root.is_dir():
+        raise CliError(f"--root: {root} is no folder")
+    _check_interface(arguments.interface, root)
+    if not arguments.dry_run and os.geteuid() != 0:
+        raise CliError("deploy install: needs root: sudo; with --dry-run it shows what it would do")
+    try:
+        plan = make_plan(root, prefix, arguments.interface, force=arguments.force)
+        done = not arguments.dry_run and not plan.hindrances
+        if done:
+            plan.apply()
+    except DeployError as error:
+        raise UnavailableError(f"deploy install: {error}") from error
+    if arguments.json:
+        print_json(_told(plan, done))
+    else:
+        _print(plan, done)
+    return EXIT_NO if plan.hindrances else EXIT_OK
+
+
+def _check_interface(interface: str | None, root: Path) -> None:
+    """Raise unless the card can be there, and is where this host is concerned."""
+    if interface is None:
+        return
+    from drivers.ethercat.bus.interface import check_name
+    from service.doctor.facts import card_names
+
+    check_name(interface)
+    if root == Path("/") and interface not in card_names():
+        raise CliError(f"--interface: there is no {interface}; there is: {', '.join(card_names()) or 'none'}")
+
+
+def _told(plan: Plan, done: bool) -> dict[str, Any]:
+    return {
+        "done": done,
+        "root": plan.root,
+        "prefix": plan.prefix,
+        "files": [{"path": file.target, "source": file.source, "state": file.state} for file in plan.files],
+        "commands": [list(command) for command in plan.commands],
+        "hindrances": list(plan.hindrances),
+    }
+
+
+def _print(plan: Plan, done: bool) -> None:
+    for file in plan.files:
+        print(f"{file.state:8} {file.target}")
+    for command in plan.commands:
+        print(f"run      {' '.join(command)}")
+    for hindrance in plan.hindrances:
+        print(f"not done: {hindrance}")
+    if done:
+        print("done; edit /etc/thetad/thetad.toml, look at it with `thetad doctor -c`, then: systemctl start thetad")
+    elif not plan.hindrances:
+        print("nothing was done (--dry-run)")

@@ -1,0 +1,97 @@
+"""`thetad doctor`: whether this host can run the daemon, and keep a cycle."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, add_json_flag, print_json
+
+if TYPE_CHECKING:
+    from service.doctor.finding import Finding
+
+DESCRIPTION = """\
+Look whether this host can run the daemon and keep a cycle of 1 kHz: kernel, processors,
+limits, network card, clock, cache, disk, permissions, ports, and a cycle that is tried.
+
+Each line is a verdict, what was found, and what to do.  docs/doctor.md explains them all.
+With a configuration, what it asks for and the host does not give is a failure; without one
+it is a warning.  Run it as the user that runs the daemon.  Nothing is changed.
+"""
+EPILOG = """\
+examples:
+  thetad doctor
+  thetad doctor -c site.toml --cycle-s 60
+  sudo -u thetad thetad doctor -c /etc/thetad/thetad.toml --json
+
+Exit code 0: nothing failed; 1: something did.
+"""
+_LONGEST_S = 3600.0
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "doctor", help="can this host keep a cycle?", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="what is to run here, TOML")
+    parser.add_argument("--interface", metavar="IF", help="look at this network card as well")
+    parser.add_argument(
+        "--cycle-s",
+        type=_seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long the cycle of each arm is tried; 0: not at all (default: %(default)g)",
+    )
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from service.config.load import load_config
+    from service.doctor.examine import examine
+
+    config = None if arguments.config is None else load_config(arguments.config, needs_key=False)
+    found = []
+    for finding in examine(config, arguments.interface, arguments.cycle_s):
+        found.append(finding)
+        if not arguments.json:
+            _print(finding)
+    counts = _counts(found)
+    verdict = "failed" if counts["failed"] else "warning" if counts["warning"] else "ok"
+    if arguments.json:
+        print_json({"verdict": verdict, "counts": counts, "checks": [asdict(finding) for finding in found]})
+    else:
+        print("; ".join(f"{count} {name}" for name, count in counts.items() if count))
+    return EXIT_NO if counts["failed"] else EXIT_OK
+
+
+def _counts(found: Iterable[Finding]) -> dict[str, int]:
+    counts = dict.fromkeys(("ok", "warning", "failed", "unknown", "not applicable"), 0)
+    for finding in found:
+        counts[finding.verdict] += 1
+    return counts
+
+
+def _print(finding: Finding) -> None:
+    verdict = "-" if finding.verdict == "not applicable" else finding.verdict
+    print(f"{verdict:8} {finding.name:20} {finding.value}")
+    if finding.remedy:
+        print(f"{'':29} {finding.remedy}")
+    sys.stdout.flush()
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {_LONGEST_S:g}")
+    return value

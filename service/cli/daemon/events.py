@@ -1,0 +1,111 @@
+"""`thetad events`: what happened, from the history that a daemon keeps."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_OK, add_json_flag, fail, print_json
+from service.cli._remote import add_control_flags
+from service.cli.jobs.text import event_line
+from service.cli.jobs.values import at_most, job_id
+from service.cli.jobs.wait import connected
+from service.protocol.endpoints import PATIENCE_S
+from service.protocol.job_replies import MOST_EVENTS
+
+if TYPE_CHECKING:
+    from service.client import Jobs
+    from service.protocol.job_replies import EventEntry
+
+EXAMPLES = """\
+Examples:
+  thetad events --arm panda
+  thetad events --job 12 --json
+  thetad events --follow
+
+Times are local, and ISO 8601 in UTC with --json.  With --follow and --json each event is an object on a line.
+"""
+
+_PAUSE_S = 0.5
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "events",
+        help="the history: jobs, models, drift, restarts, losses",
+        description="Print what happened, oldest first: jobs, changes of the active model, drift, restarts, losses.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--arm", help="only events of this arm")
+    parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
+    parser.add_argument(
+        "--limit",
+        type=at_most(MOST_EVENTS),
+        default=100,
+        metavar="N",
+        help=f"the newest N, up to {MOST_EVENTS} (default: %(default)s)",
+    )
+    parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")
+    add_control_flags(parser)
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print events."""
+    with connected(args) as jobs:
+        events = jobs.events(args.arm, args.job, args.limit)
+        if args.follow:
+            for event in events:
+                _print(event, args.json)
+            _follow(jobs, args, max((event["id"] for event in events), default=0))
+    if args.json:
+        print_json({"events": events})
+        return EXIT_OK
+    for event in events:
+        _print(event, as_json=False)
+    if not events:
+        fail("there are no such events" if args.arm or args.job else "there are no events yet")
+    return EXIT_OK
+
+
+def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
+    """Print new events until interrupted; a restart of the daemon is sat out."""
+    from service.client import ControlError, UnreachableError
+    from service.client.control import passes
+
+    def page(after: int) -> Sequence[EventEntry]:
+        return jobs.events(args.arm, args.job, MOST_EVENTS, after)
+
+    heard = time.monotonic()
+    while True:
+        time.sleep(_PAUSE_S)
+        try:
+            for event in new_events(page, last):
+                _print(event, args.json)
+                last = event["id"]
+        except (UnreachableError, ControlError) as error:
+            if not passes(error) or time.monotonic() - heard > PATIENCE_S:
+                raise
+        else:
+            heard = time.monotonic()
+
+
+def new_events(page: Callable[[int], Sequence[EventEntry]], last: int, full: int = MOST_EVENTS) -> Iterator[EventEntry]:
+    """Yield the events after number `last`, in order; `page` gives up to `full` of those after a number."""
+    while True:
+        events = page(last)
+        yield from events
+        if len(events) < full:
+            return
+        last = events[-1]["id"]
+
+
+def _print(event: EventEntry, as_json: bool) -> None:
+    if as_json:
+        print_json(event)
+    else:
+        print(event_line(event), flush=True)

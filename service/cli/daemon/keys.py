@@ -1,0 +1,173 @@
+"""`thetad keys`: the keys of a daemon and of its clients."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, print_json
+from service.protocol.roles import ROLES, Role
+
+DESCRIPTION = """\
+Keys of a daemon that others than loopback may reach: its own, and those of its clients.
+
+They are CURVE keys (Curve25519) of ZeroMQ.  What is kept here of a client is its public
+key and its role; its secret key is in the client's file alone.
+"""
+EPILOG = """\
+examples:
+  thetad keys new --server -c site.toml                 once, before the daemon is started
+  thetad keys new anna --role operate -c site.toml      writes anna.key, for Anna alone
+  thetad status --control tcp://192.168.7.2:9873 --key anna.key
+  thetad keys revoke anna -c site.toml
+"""
+NEW = """\
+Make the keys of a client and let it in at once, or make those of the daemon (--server).
+
+roles, each with what the ones before it may do:
+  read      subscribe to everything; status, jobs, models, events
+  operate   jobs, recordings, estimators, the active model; stop an arm and switch it off
+  motion    switch drives on, run trajectories, guide by hand
+  admin     back up, shut the daemon down
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the commands."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "keys", help="keys of the daemon and its clients", description=DESCRIPTION, epilog=EPILOG
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    new = actions.add_parser("new", help="make keys", description=NEW)
+    new.add_argument("name", nargs="?", metavar="NAME", help="of the client: letters, digits, '.', '_', '-', '@'")
+    new.add_argument("--server", action="store_true", help="make the daemon's keys instead")
+    new.add_argument("--role", choices=ROLES, help="what the client may do (default: read)")
+    new.add_argument("-o", "--output", type=Path, metavar="FILE", help="the client's file (default: NAME.key)")
+    new.add_argument(
+        "--public", metavar="KEY", help="public key, or a file with it, of a client that has made its keys itself"
+    )
+    new.set_defaults(run=run_new)
+    listing = actions.add_parser("list", help="the clients and their roles", description="Print the clients.")
+    listing.set_defaults(run=run_list)
+    revoke = actions.add_parser(
+        "revoke",
+        help="shut a client out",
+        description="Shut a client out for good: its next request is refused, and its subscriptions are cut off.",
+    )
+    revoke.add_argument("name", metavar="NAME")
+    revoke.set_defaults(run=run_revoke)
+    for action in (new, listing, revoke):
+        place = action.add_mutually_exclusive_group()
+        place.add_argument("-c", "--config", type=Path, metavar="FILE", help="configuration of the daemon")
+        place.add_argument("--keys", type=Path, metavar="DIR", help="its directory of keys (daemon.keys_dir)")
+        add_json_flag(action)
+
+
+def _directory(arguments: argparse.Namespace) -> Path:
+    """Return the directory of keys that the command is about, and say who else could replace it."""
+    from service.config.load import load_config
+    from service.security.files import risk
+
+    if arguments.keys is not None:
+        directory = Path(arguments.keys).absolute()
+    elif arguments.config is None:
+        raise CliError("whose keys? Give the daemon's configuration (-c FILE) or its directory of keys (--keys DIR)")
+    else:
+        directory = load_config(arguments.config, needs_key=False).keys_dir
+    if said := risk(directory):
+        fail(said)
+    return directory
+
+
+def run_new(arguments: argparse.Namespace) -> int:
+    """Make keys, and print what is public of them."""
+    directory = _directory(arguments)
+    if arguments.server:
+        if arguments.name or arguments.role or arguments.output or arguments.public:
+            raise CliError("--server: the daemon's keys have no name, role or file of their own")
+        result = _new_server(directory)
+    elif arguments.name is None:
+        raise CliError("whose? Name the client, or say --server")
+    else:
+        result = _new_client(directory, arguments)
+    if arguments.json:
+        print_json(result)
+        return EXIT_OK
+    for name, value in result.items():
+        print(f"{name:12} {'' if value is None else value}".rstrip())
+    return EXIT_OK
+
+
+def _new_server(directory: Path) -> dict[str, Any]:
+    from service.security.files import make_directory
+    from service.security.keys import SERVER_KEY, SERVER_PUBLIC, new_pair, write_pair, write_public
+
+    make_directory(directory)
+    pair = new_pair()
+    write_pair(directory / SERVER_KEY, pair, "Secret key of a thetad daemon: for it alone.")
+    (directory / SERVER_PUBLIC).unlink(missing_ok=True)  # of a key that has been removed
+    write_public(directory / SERVER_PUBLIC, pair.public, "Public key of a thetad daemon, for its clients.")
+    return {"server": True, "public_key": pair.public, "file": str(directory / SERVER_KEY)}
+
+
+def _new_client(directory: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    from service.security.keys import is_key, new_pair, read_public, server_public, write_pair
+    from service.security.registry import NAME, Registry
+
+    server = server_public(directory)
+    if not re.fullmatch(NAME, arguments.name):
+        raise CliError(f"{arguments.name!r:.80}: a name has up to 64 letters, digits, '.', '_', '-' and '@'")
+    role: Role = arguments.role or "read"
+    name, registry = arguments.name, Registry(directory)
+    if arguments.public is not None:
+        if arguments.output is not None:
+            raise CliError("--output: there is nothing to write: with --public the client has its secret key already")
+        public = arguments.public if is_key(arguments.public) else read_public(Path(arguments.public))
+        client, path = registry.add(name, role, public), None
+    else:
+        path = (arguments.output or Path(f"{name}.key")).absolute()
+        pair = new_pair()
+        write_pair(path, pair, f"Secret key of {name}, a client of a thetad daemon: for {name} alone.", server)
+        try:
+            client = registry.add(name, role, pair.public)
+        except BaseException:
+            path.unlink()
+            raise
+    return {
+        "name": client.name,
+        "role": client.role,
+        "public_key": client.public_key,
+        "server_key": server,
+        "file": None if path is None else str(path),
+    }
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the clients."""
+    from service.security.registry import Registry
+
+    directory = _directory(arguments)
+    clients = [client.model_dump() for client in Registry(directory).clients()]
+    if arguments.json:
+        print_json({"directory": str(directory), "clients": clients})
+        return EXIT_OK
+    for client in clients:
+        revoked = "" if client["revoked"] is None else f"  revoked {client['revoked']}"
+        print(f"{client['name']:16} {client['role']:8} {client['public_key']}  since {client['created']}{revoked}")
+    if not clients:
+        fail("there are no clients yet; `thetad keys new NAME` makes one")
+    return EXIT_OK
+
+
+def run_revoke(arguments: argparse.Namespace) -> int:
+    """Shut a client out."""
+    from service.security.registry import Registry
+
+    client = Registry(_directory(arguments)).revoke(arguments.name)
+    if arguments.json:
+        print_json(client.model_dump())
+    else:
+        print(f"{client.name} ({client.role}) is revoked")
+    return EXIT_OK

@@ -1,0 +1,103 @@
+"""`thetad serve`: run the daemon."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from service.cli._common import EXIT_INPUT, EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
+
+DESCRIPTION = """\
+Run the daemon described by a configuration file until SIGTERM or Ctrl-C.
+
+When every process is ready, one JSON line with the endpoints is printed on stdout.
+The log, one JSON object a line, goes to stderr.
+"""
+EPILOG = """\
+examples:
+  thetad serve -c configs/demo.toml
+  thetad serve -c configs/replay.toml --check     only check the file, the robots and the sources
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "serve", help="run the daemon", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration, TOML")
+    parser.add_argument("--check", action="store_true", help="check everything that can be checked, then exit")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from service.config.load import ConfigError, load_config
+    from service.protocol.transient_errors import may_pass
+
+    try:
+        config = load_config(arguments.config)
+    except ConfigError as error:
+        raise CliError(str(error), EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT) from error
+    if arguments.check:
+        return check(config, str(arguments.config))
+    from service.security.files import SecretFileError
+    from service.supervisor.daemon import RunError, exit_code, serve
+    from service.supervisor.directories import AlreadyRunningError
+    from service.supervisor.supervisor import StartError
+    from service.worker.bind import PortTakenError
+
+    try:
+        serve(config)
+    except (AlreadyRunningError, PortTakenError, RunError, StartError) as error:
+        raise CliError(f"{arguments.config}: {error}", exit_code(error)) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of this computer, at this moment: systemd is to try again
+        raise CliError(f"{arguments.config}: {one_line(error)}", EXIT_UNAVAILABLE) from error
+    except (ConfigError, SecretFileError) as error:
+        raise CliError(str(error), exit_code(error)) from error
+    return EXIT_OK
+
+
+def check(config: Any, origin: str) -> int:
+    """Read the token, load every robot, open every source, make every estimator's settings; raises what is wrong."""
+    from drivers.files.robots.file import RobotError
+    from service.acquisition.sources import check_source, make_driver
+    from service.config.arm_robot import load_arm_robot, online_settings
+    from service.config.load import BusConfig, ConfigError
+    from service.estimator.elastic_tracking import elastic_tracking
+    from service.security.files import SecretFileError
+    from service.web.guard import read_tokens
+
+    if config.daemon.serves_http:
+        try:
+            read_tokens(config.daemon.http_token_file, config.daemon.http_role)
+        except SecretFileError as error:
+            raise ConfigError(f"{origin}: {error}") from error
+    arms = []
+    for index, arm in enumerate(config.arm):
+        try:
+            robot = load_arm_robot(arm, config.base)
+        except RobotError as error:
+            raise ConfigError(f"{origin}: arm[{index}].robot: {error}") from error
+        online_settings(arm, robot, f"{origin}: arm[{index}].estimator")
+        if isinstance(arm.driver, BusConfig):  # the bus is started, but nothing switched on
+            arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
+        with make_driver(arm, robot.model) as driver:
+            check_source(arm, robot.model, driver.info)
+            where = f"{origin}: arm[{index}].elastic"
+            elastic_tracking(arm, robot.model, driver.info.channels, driver.info.rate_hz, where)
+            arms.append(
+                {
+                    "arm": arm.name,
+                    "robot": robot.model.name,
+                    "joints": robot.model.n,
+                    "source": driver.info.source,
+                    "rate_hz": driver.info.rate_hz,
+                    "channels": driver.info.channels,
+                }
+            )
+    print_json({"config": origin, "ok": True, "state_dir": config.state_dir, "arms": arms})
+    return EXIT_OK

@@ -1,0 +1,296 @@
+"""`thetad watch`: the estimates of a running daemon as a live table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli._remote import add_key_flags, key_of
+from service.cli.models.breakaway_text import breakaway_lines
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from service.client import BodyMessage, EstimateMessage, Message, Subscriber
+    from service.operations.trend import Trend
+
+DESCRIPTION = """\
+Show each parameter with its 95 % interval, its status, and whether it is excited now.
+"""
+EPILOG = """\
+examples:
+  thetad watch                  live, until Ctrl-C
+  thetad watch --arm panda --once
+  thetad watch --json           one object: parameters, rate, loss, age
+  thetad watch --report trend.html --seconds 600      estimates over time with events, as a page
+"""
+
+#: Half width of a 95 % interval in standard deviations.
+Z_95 = 1.959964
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "watch", help="live table of the estimates", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument(
+        "--endpoint",
+        default="tcp://127.0.0.1:9871",
+        help="estimates endpoint of the daemon (default: %(default)s)",
+    )
+    add_key_flags(parser)
+    parser.add_argument("--arm", help="which arm (default: the first one heard)")
+    parser.add_argument("--once", action="store_true", help="print the table once")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="write estimates over time and events here as a self-contained HTML page, at the end",
+    )
+    parser.add_argument("--seconds", type=_seconds, metavar="S", help="watch for so long (default: until Ctrl-C)")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be above zero and finite")
+    return value
+
+
+class View:
+    """What was heard last of one arm."""
+
+    def __init__(self, arm: str | None) -> None:
+        self.arm = arm
+        self.estimate: EstimateMessage | None = None
+        self.meta: dict[str, Any] = {}
+        self.status: dict[str, Any] = {}
+        self.elastic: dict[str, dict[str, Any]] = {}  # what is known of each elastic joint, with the age of its row
+        self.trend: Trend | None = None
+        self._arrivals: deque[float] = deque(maxlen=100)
+
+    def add(self, message: Message) -> None:
+        """Take note of a message of this arm."""
+        from service.client import BodyMessage, EstimateMessage
+
+        if self.arm is None:
+            self.arm = message.arm
+        if message.arm != self.arm or message.envelope.src != "estimator":
+            return
+        if isinstance(message, EstimateMessage):
+            self.estimate = message
+            if self.trend is not None:
+                self.trend.estimate(message)
+            self._arrivals.append(time.monotonic())
+        elif isinstance(message, BodyMessage):
+            self._body(message)
+
+    def _body(self, message: BodyMessage) -> None:
+        if self.trend is not None:
+            self.trend.body(message)
+        if message.kind == "meta":
+            self.meta = message.body
+        elif message.kind == "status":
+            self.status = message.body
+        elif message.kind == "elastic":
+            now = message.envelope.t_ns * 1e-9
+            for joint, said in message.body.get("joints", {}).items():
+                row = said.get("row_t")
+                self.elastic[joint] = {**said, "row_age_s": None if row is None else now - row}
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is enough to show."""
+        return self.estimate is not None and bool(self.meta)
+
+    @property
+    def rate_hz(self) -> float:
+        """Estimates a second, as they arrive here; 0 before the second."""
+        if len(self._arrivals) < 2:
+            return 0.0
+        return (len(self._arrivals) - 1) / max(1e-9, self._arrivals[-1] - self._arrivals[0])
+
+    def summary(self, stream: Subscriber) -> dict[str, Any]:
+        """Return everything that is shown, for `--json`."""
+        estimate = self.estimate
+        if estimate is None:
+            return {}
+        names = self.meta.get("parameters", [])
+        units = self.meta.get("units", [])
+        parameters = [
+            {
+                "name": names[i] if i < len(names) else f"parameter {i}",
+                "unit": units[i] if i < len(units) else "",
+                "value": estimate.theta[i],
+                "validated": estimate.validated[i],
+                "std": estimate.std[i],
+                "status": estimate.status[i],
+                "excited": bool(estimate.excited[i]),
+            }
+            for i in range(len(estimate.theta))
+        ]
+        return {
+            "arm": self.arm,
+            "t": estimate.envelope.t_ns * 1e-9,
+            "age_s": stream.age_s(estimate),
+            "rate_hz": self.rate_hz,
+            "lam": estimate.lam,
+            "innovation": estimate.innovation,
+            "frames": {
+                "received": estimate.frames,
+                "used": estimate.used,
+                "masked": estimate.masked,
+                "lost": estimate.lost,
+            },
+            "messages_lost": stream.lost,
+            "source": self.status.get("source", "unknown"),
+            "temperature": self.status.get("temperature"),
+            "elastic": self.elastic,
+            "breakaway": self.status.get("breakaway"),
+            "hash": estimate.hash,
+            "parameters": parameters,
+        }
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from service.client import ClientTimeoutError, Subscriber
+
+    arm, kinds = arguments.arm, ["estimate", "elastic", "meta", "status"]
+    view = View(arm)
+    if arguments.report is not None:
+        from service.operations.trend import Trend
+
+        kinds.append("event")
+        view.trend = Trend()
+    topics = [""] if arm is None else [f"{arm}/{kind}" for kind in kinds]
+    with Subscriber(arguments.endpoint, topics, arguments.timeout, key=key_of(arguments)) as stream:
+        deadline = time.monotonic() + arguments.timeout
+        while not view.complete:
+            try:
+                view.add(stream.receive(max(0.0, deadline - time.monotonic())))
+            except ClientTimeoutError as error:
+                raise UnavailableError(_nothing(view, arguments)) from error
+        shown = not (arguments.json or arguments.once)
+        if shown or arguments.seconds is not None or view.trend is not None:
+            try:
+                follow(view, stream, arguments.seconds, shown=shown)
+            except KeyboardInterrupt:
+                if view.trend is None:
+                    raise
+        if arguments.json:
+            print_json(view.summary(stream))
+        elif arguments.once:
+            from rich.console import Console
+
+            Console().print(table(view, stream))
+    if view.trend is not None:
+        _write_report(arguments.report, view)
+    return EXIT_OK
+
+
+def _write_report(path: Path, view: View) -> None:
+    from service.io.atomic_files import write_text
+    from service.reports.trend import trend_page
+
+    assert view.trend is not None
+    try:
+        write_text(path, trend_page(str(view.arm), view.trend))
+    except OSError as error:
+        raise CliError(f"--report {path}: {error.strerror or error}") from error
+    print(f"estimates of {view.arm} over time: {path}", file=sys.stderr)
+
+
+def _nothing(view: View, arguments: argparse.Namespace) -> str:
+    what = f"{arguments.endpoint}: no estimate within {arguments.timeout:g} s"
+    if view.status:
+        return (
+            f"{what}; the estimator of {view.arm} is {view.status.get('state')}, its source {view.status.get('source')}"
+        )
+    return f"{what}; is the daemon running{', and is there such an arm' if arguments.arm else ''}?"
+
+
+def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool) -> None:
+    """Take in what comes, until interrupted or for some seconds; redraw the table if it is `shown`."""
+    from rich.live import Live
+
+    from service.client import ClientTimeoutError
+
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    with Live(table(view, stream), refresh_per_second=5, screen=False) if shown else nullcontext() as display:
+        while (now := time.monotonic()) < end:
+            until = min(now + 0.2, end)
+            while (remaining := until - time.monotonic()) > 0.0:
+                try:
+                    view.add(stream.receive(remaining))
+                except ClientTimeoutError:
+                    break
+            if display is not None:
+                display.update(table(view, stream))
+
+
+def table(view: View, stream: Subscriber) -> Table:
+    """Build the table of what was heard last."""
+    from rich.table import Table
+    from rich.text import Text
+
+    summary = view.summary(stream)
+    frames = summary["frames"]
+    lam = summary["lam"]
+    title = (
+        f"{summary['arm']}  source {summary['source']}  t {summary['t']:.2f} s  {summary['rate_hz']:.0f} estimates/s  "
+        f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
+        f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
+    )
+    told = (summary["temperature"] or {}).get("reason") or None
+    lines = [Text(told, style="red")] if told else []
+    lines += [_spring(joint, said) for joint, said in sorted(summary["elastic"].items())]
+    lines += [Text(line) for line in breakaway_lines(summary["breakaway"])]
+    caption = Text("\n").join(lines) if lines else None
+    result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):
+        result.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
+    colours = {"estimated": "green", "invalid": "red", "stale": "yellow"}
+    for row in summary["parameters"]:
+        result.add_row(
+            Text(row["name"]),
+            f"{row['value']:.5g}",
+            f"{Z_95 * row['std']:.2g}",
+            Text(row["unit"]),
+            Text(row["status"], style=colours.get(row["status"], "")),
+            "yes" if row["excited"] else "no",
+        )
+    return result
+
+
+def _spring(joint: str, said: dict[str, Any]) -> Text:
+    """One line about an elastic joint: its stiffness, or why there is none."""
+    from rich.text import Text
+
+    k1 = said["parameters"]["k1"]
+    age = said["row_age_s"]
+    newest = "; no row since the start" if age is None else f"; newest row {age:.1f} s old"
+    if k1["value"] is None:
+        return Text(f"{joint}: k1 undetermined: {k1['reason']}{newest}")
+    text = (
+        f"{joint}: k1 {k1['value']:.5g} {k1['unit']}, 95 % {k1['lower']:.5g} to {k1['upper']:.5g}, {k1['status']}, "
+        f"λ {said['lam']:.5f}"
+    )
+    open_ = [name for name, parameter in said["parameters"].items() if parameter["value"] is None]
+    text += f"; undetermined: {', '.join(open_)}" if open_ else ""
+    text += "; the joint is changing" if said["changing"] else ""
+    text += newest
+    return Text(text if said["valid"] else f"{text}; not valid: {said['reason']}", style="" if said["valid"] else "red")

@@ -1,0 +1,214 @@
+"""`thetad ads`: what an ADS server has to say, and whether an arm could be read from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_OK, CliError, add_json_flag, print_json
+from service.cli.hardware._ethercat_text import table
+
+if TYPE_CHECKING:
+    from drivers.ads.config import AdsConfig, Target
+
+DESCRIPTION = """\
+Look at a TwinCAT controller, or any other ADS server, over the network.
+
+TARGET is an AMS Net ID, with the AMS port after a colon if it is not 851: 5.80.201.232.1.1:851.  The server is looked
+for at the first four numbers of it unless --host says otherwise, and must have a route to this computer
+(docs/twincat.md).  With -c FILE the target is that of the configuration's arm.
+"""
+EPILOG = """\
+examples:
+  thetad ads info 5.80.201.232.1.1 --host 192.168.1.20      name, version, state, and the Net ID of this computer
+  thetad ads symbols 5.80.201.232.1.1 --match 'GVL_Theta.*'
+  thetad ads read 5.80.201.232.1.1 MAIN.fSetpoint
+  thetad ads write 5.80.201.232.1.1 MAIN.fSetpoint 1.5
+  thetad ads check -c my_arm.toml                           everything that the driver needs, before the daemon
+"""
+WRITE = """\
+Write one variable, and print what it is then.
+
+VALUE is JSON: 1.5, true, "text", [1, 2, 3]; of a structure {"fGain": 2.0}, where members left out stay as they are.
+What is no JSON is taken as text.
+"""
+_LONGEST_VALUE = 100
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "ads", help="look at a TwinCAT controller over ADS", description=DESCRIPTION, epilog=EPILOG
+    )
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
+    info = _add_parser(what, "info", "name, version and state of the server")
+    info.set_defaults(run=run_info)
+    symbols = _add_parser(what, "symbols", "list the variables")
+    symbols.add_argument("--match", default="", metavar="PATTERN", help="part of a name, or a pattern with *")
+    symbols.set_defaults(run=run_symbols)
+    read = _add_parser(what, "read", "read one variable of any type")
+    read.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
+    read.set_defaults(run=run_read)
+    write = _add_parser(what, "write", "write one variable of any type", WRITE)
+    write.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
+    write.add_argument("value", metavar="VALUE", help="as JSON")
+    write.set_defaults(run=run_write)
+    check = what.add_parser(
+        "check", help="could an arm be read: route, state, variables, clock", description=DESCRIPTION
+    )
+    _add_configuration(check, required=True)
+    check.add_argument(
+        "--seconds", type=float, default=2.0, metavar="S", help="how long to look (default: %(default)s)"
+    )
+    add_json_flag(check)
+    check.set_defaults(run=run_check)
+
+
+def _add_parser(what: Any, name: str, help_: str, description: str | None = None) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = what.add_parser(name, help=help_, description=description or DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="AMS Net ID[:port], or - with -c FILE")
+    parser.add_argument("--host", metavar="ADDRESS", help="name or address of the controller")
+    parser.add_argument(
+        "--local-net-id", metavar="ID", help="AMS Net ID of this computer (default: its address and .1.1)"
+    )
+    parser.add_argument("--timeout-ms", type=float, default=500.0, metavar="MS",
+                        help="of one request (default: %(default)s)")  # fmt: skip
+    _add_configuration(parser)
+    add_json_flag(parser)
+    return parser
+
+
+def _add_configuration(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", required=required, help="configuration of an arm")
+    parser.add_argument("--arm", metavar="NAME", help="arm of the configuration (default: the only one on ADS)")
+
+
+def _configured(arguments: argparse.Namespace) -> AdsConfig:
+    from drivers.ads.config import AdsConfig
+    from service.config.load import load_config
+
+    config = load_config(arguments.config, needs_key=False)
+    arms = {arm.name: arm.driver for arm in config.arm if isinstance(arm.driver, AdsConfig)}
+    if arguments.arm is not None:
+        config.find(arguments.arm)
+        if arguments.arm not in arms:
+            raise CliError(f"{arguments.config}: arm {arguments.arm!r} is not on ADS")
+        return arms[arguments.arm]
+    if len(arms) != 1:
+        known = ", ".join(arms)
+        raise CliError(f"{arguments.config}: " + (f"choose with --arm: {known}" if arms else "no arm is on ADS"))
+    return next(iter(arms.values()))
+
+
+def _target(arguments: argparse.Namespace) -> Target:
+    from pydantic import ValidationError
+
+    from drivers.ads.config import AdsConfig
+
+    if (arguments.target == "-") != (arguments.config is not None):
+        raise CliError("give either TARGET, or - and -c FILE")
+    if arguments.config is not None:
+        return _configured(arguments).target
+    if arguments.arm is not None:
+        raise CliError("--arm chooses an arm of a configuration: give -c FILE")
+    net_id, _, port = arguments.target.partition(":")
+    given: dict[str, Any] = {"net_id": net_id, "host": arguments.host, "local_net_id": arguments.local_net_id}
+    given |= {"timeout_ms": arguments.timeout_ms, "axis": [{"joint": "any"}]}
+    if port:
+        if not port.isdecimal():
+            raise CliError(f"TARGET {arguments.target}: the port {port!r} is no number")
+        given["port"] = int(port)
+    try:
+        return AdsConfig.model_validate(given).target
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = str(wrong["loc"][0])
+        shown = "an AMS Net ID is six numbers with dots, such as 5.80.201.232.1.1" if "net_id" in name else wrong["msg"]
+        raise CliError(f"{name} {wrong['input']!r}: {shown}") from error
+
+
+def run_info(arguments: argparse.Namespace) -> int:
+    """Show name, version and state."""
+    from drivers.ads.diagnostics.inspect import device_info
+
+    facts = device_info(_target(arguments))
+    if arguments.json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+    return EXIT_OK
+
+
+def run_symbols(arguments: argparse.Namespace) -> int:
+    """List variables."""
+    from drivers.ads.diagnostics.inspect import symbols
+
+    found = symbols(_target(arguments), arguments.match)
+    if arguments.json:
+        print_json({"symbols": found})
+    else:
+        rows = [(s["name"], s["type"], str(s["size"]), s["comment"]) for s in found]
+        sys.stdout.write(table(("name", "type", "bytes", "comment"), rows) if rows else "no such variable\n")
+    return EXIT_OK
+
+
+def run_read(arguments: argparse.Namespace) -> int:
+    """Read a variable."""
+    from drivers.ads.diagnostics.inspect import read_symbol
+
+    _print_variable(read_symbol(_target(arguments), arguments.symbol), arguments.json)
+    return EXIT_OK
+
+
+def run_write(arguments: argparse.Namespace) -> int:
+    """Write a variable."""
+    from drivers.ads.diagnostics.inspect import write_symbol
+
+    try:
+        value = json.loads(arguments.value)
+    except json.JSONDecodeError:
+        value = arguments.value
+    _print_variable(write_symbol(_target(arguments), arguments.symbol, value), arguments.json)
+    return EXIT_OK
+
+
+def _print_variable(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+        return
+    note = "" if facts["known"] else ", of a type that the server does not describe: hexadecimal"
+    sys.stdout.write(f"{facts['name']} = {_text(facts['value'])} ({facts['type']}{note})\n")
+
+
+def _text(value: Any) -> str:
+    """Return a value as JSON, over several lines if it is long."""
+    line = json.dumps(value, ensure_ascii=False, default=str)
+    return line if len(line) <= _LONGEST_VALUE else json.dumps(value, ensure_ascii=False, default=str, indent=2)
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """See whether an arm could be read."""
+    from drivers.ads.diagnostics.inspect import check
+
+    if not 0.5 <= arguments.seconds <= 600.0:
+        raise CliError(f"--seconds {arguments.seconds:g}: between 0.5 and 600")
+    facts = check(_configured(arguments), arguments.seconds)
+    if arguments.json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+    return EXIT_OK
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} {item:.0f}" for key, item in value.items())
+        elif isinstance(value, list):
+            shown = ", ".join(map(str, value))
+        else:
+            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+        sys.stdout.write(f"{name.replace('_', ' '):18s}{shown}\n")

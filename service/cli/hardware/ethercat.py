@@ -1,0 +1,350 @@
+"""`thetad ethercat`: who is on a bus and what they have to say, before any of it moves."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli.hardware._ethercat_text import (
+    image_bytes,
+    image_text,
+    info_text,
+    one_line,
+    slave_table,
+    table,
+    value_text,
+)
+
+if TYPE_CHECKING:
+    from drivers.ethercat.bus.objects import ObjectEntry
+    from drivers.ethercat.diagnostics.inspect import MappedPdo
+    from drivers.ethercat.diagnostics.inspection import Visit
+
+DESCRIPTION = """\
+Look at the slaves of an EtherCAT bus on a network interface of this machine.
+
+Slaves are asked in PRE-OP, where nothing moves, and left in the state they were found in.  A bus that another master
+drives is not touched: it is listened to first.  Needs root, or CAP_NET_RAW and CAP_NET_ADMIN.
+"""
+EPILOG = """\
+examples, as root:
+  thetad ethercat scan                                     interfaces that a bus could be plugged into
+  thetad ethercat scan enp3s0                              who is there
+  thetad ethercat scan -c my_arm.toml                      is it what the configuration says?
+  thetad ethercat scan enp3s0 --toml > drives.toml         tables for a configuration
+  thetad ethercat info enp3s0 0
+  thetad ethercat pdo enp3s0 0
+  thetad ethercat sdo enp3s0 0 6064:00
+  thetad ethercat sdo enp3s0 0 60C2:01 --type u8 --write 2
+  thetad ethercat sdo enp3s0 0 --list
+"""
+SDO = """\
+Read or write one object of a slave, or list them all.
+
+Without --type the type is what the slave's SDO information says, or bytes.  A refusal is printed with its abort code,
+and the exit code is 2.  What is written takes effect at once; many drives forget it when they are switched off.
+"""
+_LONGEST_VALUE = 48
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "ethercat", help="look at the slaves of an EtherCAT bus", description=DESCRIPTION, epilog=EPILOG
+    )
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
+    scan = what.add_parser("scan", help="list interfaces, or the slaves on one", description=DESCRIPTION)
+    scan.add_argument("interface", nargs="?", metavar="INTERFACE", help="network interface; none: list the candidates")
+    scan.add_argument("-c", "--config", type=Path, metavar="FILE", help="compare with this configuration, on its "
+                      "interface; exit code 1 if the bus differs")  # fmt: skip
+    scan.add_argument("--arm", metavar="NAME", help="arm of the configuration (default: the only one on EtherCAT)")
+    add_json_flag(scan)
+    scan.add_argument("--toml", action="store_true", help="print tables for a configuration")
+    scan.set_defaults(run=run_scan)
+    info = _add_slave_parser(what, "info", "everything that one slave says of itself")
+    info.set_defaults(run=run_info)
+    sdo = _add_slave_parser(what, "sdo", "read or write one object of a slave", SDO)
+    sdo.add_argument("object", nargs="?", metavar="INDEX:SUB", help="hexadecimal, such as 6064:00")
+    sdo.add_argument("--type", metavar="T", help="u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 str hex")
+    action = sdo.add_mutually_exclusive_group()
+    action.add_argument("--write", metavar="VALUE", help="write it; integers also as 0x..")
+    action.add_argument("--list", action="store_true", help="list all objects: names, types, access, values")
+    sdo.set_defaults(run=run_sdo)
+    pdo = _add_slave_parser(what, "pdo", "process data of one slave: assignment, mapping, offsets")
+    pdo.set_defaults(run=run_pdo)
+
+
+def _add_slave_parser(what: Any, name: str, help_: str, description: str | None = None) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = what.add_parser(name, help=help_, description=description or DESCRIPTION)
+    parser.add_argument("interface", metavar="INTERFACE", help="network interface of the bus")
+    parser.add_argument("position", type=int, metavar="POSITION", help="of the slave on the bus, from 0")
+    add_json_flag(parser)
+    return parser
+
+
+# --- scan
+
+
+def run_scan(arguments: argparse.Namespace) -> int:
+    """List interfaces or slaves."""
+    if arguments.arm is not None and arguments.config is None:
+        raise CliError("--arm chooses an arm of a configuration: give -c FILE")
+    if arguments.json and arguments.toml:
+        raise CliError("--json and --toml: choose one")
+    if arguments.config is not None:
+        if arguments.interface is not None:
+            raise CliError("-c FILE brings the interface with it: leave INTERFACE out")
+        if arguments.toml:
+            raise CliError("--toml prints tables for a new configuration: give INTERFACE instead of -c FILE")
+        return _compare(arguments)
+    if arguments.interface is None:
+        if arguments.toml:
+            raise CliError("--toml needs an INTERFACE; thetad ethercat scan lists them")
+        return _list_interfaces(arguments.json)
+    from drivers.ethercat.diagnostics.config_template import skeleton
+    from drivers.ethercat.diagnostics.inspection import Visit
+
+    with Visit(arguments.interface) as visit:
+        slaves = _slaves(visit)
+        tables = skeleton(visit) if arguments.toml else ""
+    _warn(visit)
+    if arguments.toml:
+        sys.stdout.write(tables)
+    elif arguments.json:
+        print_json({"interface": arguments.interface, "slaves": slaves})
+    else:
+        sys.stdout.write(slave_table(slaves))
+    return EXIT_OK
+
+
+def _list_interfaces(as_json: bool) -> int:
+    from drivers.ethercat.bus.adapters import adapters
+
+    found = adapters()
+    if as_json:
+        print_json(
+            {
+                "interfaces": [
+                    {"name": a.name, "state": a.state, "link": a.link, "mac": a.mac, "address": a.address}
+                    for a in found
+                ]
+            }
+        )
+    elif found:
+        rows = [(a.name, a.state, a.mac, f"has address {a.address}: not a bus" if a.address else "") for a in found]
+        sys.stdout.write(table(("interface", "state", "MAC", ""), rows))
+    else:
+        sys.stdout.write("no wired Ethernet interface\n")
+    return EXIT_OK if found else EXIT_NO
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from drivers.ethercat.config import EthercatConfig
+    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.network import differences, expected_slaves
+    from service.config.load import load_config
+
+    config = load_config(arguments.config, needs_key=False)
+    arms = {arm.name: arm.driver for arm in config.arm if isinstance(arm.driver, EthercatConfig)}
+    if arguments.arm is not None:
+        config.find(arguments.arm)
+        if arguments.arm not in arms:
+            raise CliError(f"{arguments.config}: arm {arguments.arm!r} is not on EtherCAT")
+        name = arguments.arm
+    elif len(arms) == 1:
+        (name,) = arms
+    else:
+        known = ", ".join(arms)
+        raise CliError(f"{arguments.config}: " + (f"choose with --arm: {known}" if arms else "no arm is on EtherCAT"))
+    driver = arms[name]
+    with Visit(driver.interface, driver.redundant_interface) as visit:
+        slaves = _slaves(visit)
+    _warn(visit)
+    lines = differences(expected_slaves(driver), visit.slaves)
+    if arguments.json:
+        said = {"interface": driver.interface, "arm": name, "slaves": slaves}
+        print_json(said | {"matches": not lines, "differences": lines})
+    else:
+        sys.stdout.write(slave_table(slaves))
+        verdict = f"not the network of arm {name!r}:" if lines else f"the network of arm {name!r}, as configured"
+        sys.stdout.write("\n".join(["", verdict, *(f"  {line}" for line in lines)]) + "\n")
+    return EXIT_NO if lines else EXIT_OK
+
+
+def _slaves(visit: Visit) -> list[dict[str, Any]]:
+    from drivers.ethercat.bus.master import status_text
+
+    return [
+        {
+            "position": slave.position,
+            "name": slave.name,
+            "vendor_id": slave.vendor_id,
+            "product_code": slave.product_code,
+            "revision": slave.revision,
+            "serial": slave.serial,
+            "alias": slave.alias,
+            "state": status_text(found),
+            "problem": f"does not reach PRE-OP: {status_text(visit.refusing[slave.position])}"
+            if slave.position in visit.refusing
+            else None,
+        }
+        for slave, found in zip(visit.slaves, visit.found, strict=True)
+    ]
+
+
+def _warn(visit: Visit) -> None:
+    if visit.unrestored:
+        places = ", ".join(map(str, visit.unrestored))
+        sys.stderr.write(f"thetad: the slaves at positions {places} did not go back to INIT\n")
+
+
+# --- one slave
+
+
+def _check_position(visit: Visit, position: int) -> None:
+    if not 0 <= position < len(visit.slaves):
+        raise CliError(
+            f"no slave at position {position} on {visit.interface}: there are {len(visit.slaves)}, counted from 0"
+        )
+
+
+def run_info(arguments: argparse.Namespace) -> int:
+    """Show what one slave says of itself."""
+    from drivers.ethercat.diagnostics.inspect import information
+    from drivers.ethercat.diagnostics.inspection import Visit
+
+    with Visit(arguments.interface) as visit:
+        _check_position(visit, arguments.position)
+        facts = information(visit, arguments.position)
+    _warn(visit)
+    if arguments.json:
+        print_json(facts)
+    else:
+        sys.stdout.write(info_text(facts))
+    return EXIT_OK
+
+
+def run_sdo(arguments: argparse.Namespace) -> int:
+    """Read, write or list objects."""
+    from drivers.ethercat.bus.objects import TYPES, parse_address
+    from drivers.ethercat.diagnostics.inspection import Visit
+
+    if (arguments.object is None) != arguments.list:
+        raise CliError("give either INDEX:SUB or --list")
+    if arguments.type is not None and arguments.type not in TYPES:
+        raise CliError(f"--type {arguments.type}: choose from {', '.join(TYPES)}")
+    address = None if arguments.list else parse_address(arguments.object)
+    with Visit(arguments.interface) as visit:
+        _check_position(visit, arguments.position)
+        if address is None:
+            result, text = _list_objects(visit, arguments.position)
+        else:
+            result, text = _transfer(visit, arguments, *address)
+    _warn(visit)
+    if arguments.json:
+        print_json(result)
+    else:
+        sys.stdout.write(text)
+    return EXIT_OK
+
+
+def _transfer(visit: Visit, arguments: argparse.Namespace, index: int, subindex: int) -> tuple[dict[str, Any], str]:
+    from drivers.ethercat.bus.objects import ObjectValueError, decode, encode
+
+    place = f"{index:04X}:{subindex:02X}"
+    entry = _entry(visit, arguments.position, index, subindex)
+    kind = arguments.type or (entry.type if entry else None)
+    said: dict[str, Any] = {"object": place, "name": entry.name if entry else None}
+    if arguments.write is not None:
+        if kind is None:
+            raise CliError(f"{place}: the drive does not tell the type of this object: give --type")
+        raw = encode(kind, arguments.write)
+        visit.sdo_write(arguments.position, index, subindex, raw)
+    else:
+        raw = visit.sdo_read(arguments.position, index, subindex)
+        kind = kind or "hex"
+    try:
+        value = decode(kind, raw)
+    except ObjectValueError as error:
+        if arguments.type is not None:
+            raise CliError(f"{place}: {error}") from error
+        kind, value = "hex", raw.hex()  # the drive does not keep to its own description
+    said |= {"type": kind, "value": value, "raw": raw.hex(), "written": arguments.write is not None}
+    name = f", {one_line(entry.name)}" if entry and entry.name else ""
+    verb = " written" if arguments.write is not None else ""
+    return said, f"{place} = {value_text(value, kind)}{verb} ({kind}{name})\n"
+
+
+def _entry(visit: Visit, position: int, index: int, subindex: int) -> ObjectEntry | None:
+    from drivers.ethercat.errors import SdoError, SdoTimeoutError
+
+    try:
+        return visit.describe(position, index).entry(subindex)
+    except SdoTimeoutError:
+        raise
+    except SdoError:  # no SDO information, or not listed: the transfer itself will tell
+        return None
+
+
+def _list_objects(visit: Visit, position: int) -> tuple[dict[str, Any], str]:
+    from drivers.ethercat.diagnostics.inspect import read_value
+
+    objects, rows = [], []
+    for index in visit.object_indices(position):
+        info = visit.describe(position, index)
+        entries = []
+        if info.kind != "variable":
+            rows.append((f"{index:04X}", info.kind, "", info.name, ""))
+        for entry in info.entries:
+            value = read_value(visit, position, index, entry.subindex, entry.type) if entry.readable else None
+            place = f"{index:04X}:{entry.subindex:02X}"
+            entries.append(
+                {
+                    "object": place,
+                    "name": entry.name,
+                    "type": entry.type,
+                    "bits": entry.bits,
+                    "access": entry.access_text,
+                    "value": value,
+                }
+            )
+            shown = "" if value is None else value_text(value, entry.type)
+            if len(shown) > _LONGEST_VALUE:
+                shown = shown[:_LONGEST_VALUE] + "..."
+            rows.append((place, entry.type, entry.access_text, entry.name, shown))
+        objects.append({"index": f"{index:04X}", "name": info.name, "kind": info.kind, "entries": entries})
+    text = table(("object", "type", "access", "name", "value"), rows)
+    return {"position": position, "objects": objects}, text
+
+
+def run_pdo(arguments: argparse.Namespace) -> int:
+    """Show the process data of one slave."""
+    from drivers.ethercat.bus.eeprom import read_sii
+    from drivers.ethercat.diagnostics.inspect import read_mapping
+    from drivers.ethercat.diagnostics.inspection import Visit
+
+    with Visit(arguments.interface) as visit:
+        _check_position(visit, arguments.position)
+        mapping = read_mapping(visit, arguments.position, read_sii(visit, arguments.position))
+    _warn(visit)
+    directions = (("outputs", mapping.outputs), ("inputs", mapping.inputs))
+    if arguments.json:
+        said: dict[str, Any] = {"position": arguments.position, "source": mapping.source}
+        said |= {
+            way: {"bytes": image_bytes(pdos), "pdos": [_pdo_dict(pdo) for pdo in pdos]} for way, pdos in directions
+        }
+        print_json(said)
+    else:
+        sys.stdout.write("\n".join(image_text(way, pdos) for way, pdos in directions))
+    return EXIT_OK
+
+
+def _pdo_dict(pdo: MappedPdo) -> dict[str, Any]:
+    entries = [
+        {"entry": str(e), "offset_bits": e.offset_bits, "bits": e.bits, "type": e.type or None, "name": e.name}
+        for e in pdo.entries
+    ]
+    return {"index": f"{pdo.index:04X}", "name": pdo.name, "entries": entries}

@@ -1,0 +1,144 @@
+"""`thetad sim`: simulated hardware for rehearsals: servo drives on an Ethernet interface, a cable to them, a PLC."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from service.cli._common import EXIT_OK, CliError, add_json_flag, print_json
+
+DESCRIPTION = """\
+Hardware made of software, for rehearsing a set-up before the real one is there, and for tests.
+"""
+EPILOG = """\
+examples, those with EtherCAT as root:
+  thetad sim link up                                            make a virtual cable, thetad0 to thetad1
+  thetad sim ethercat configs/ethercat/arm9_segment.toml        nine servo drives at thetad1
+  thetad serve -c configs/ethercat_arm9.toml                    elsewhere: the daemon at thetad0
+  thetad sim link down
+  thetad sim plc configs/twincat/arm9_plc.toml --address 127.0.0.2    a TwinCAT PLC with nine axes
+"""
+LINK = """\
+Make or remove a pair of virtual Ethernet interfaces: what goes into one comes out of the other.
+
+It changes the network interfaces of this machine and therefore needs root (CAP_NET_ADMIN).  The interfaces have no
+address and no route, so nothing but EtherCAT uses them; `down` removes only what is such a pair.
+"""
+ETHERCAT = """\
+Answer EtherCAT frames on an interface as the servo drives of a simulated arm, until SIGTERM or Ctrl-C.
+
+Each drive moves one joint of one common arm, so gravity and coupling are real.  Needs root, or CAP_NET_RAW.
+When the drives answer, one JSON line with their number is printed on stdout.
+docs/simulated-drives.md describes the file.
+"""
+PLC = """\
+Answer ADS clients as a TwinCAT PLC whose program samples and moves a simulated arm, until SIGTERM or Ctrl-C.
+
+When clients are answered, one JSON line with the address is printed on stdout.  Any address of 127.0.0.0/8 will do, so
+that several PLCs can be side by side.  docs/simulated-plc.md describes the file.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    from sim_backend.ethercat.link import MASTER_END, SEGMENT_END
+
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "sim",
+        help="simulated servo drives, and a simulated PLC",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
+    link = what.add_parser("link", help="make or remove a virtual cable", description=LINK)
+    link.add_argument("action", choices=("up", "down"))
+    link.add_argument("--ends", nargs=2, default=(MASTER_END, SEGMENT_END), metavar=("MASTER", "SEGMENT"),
+                      help="names of the two interfaces (default: %(default)s)")  # fmt: skip
+    add_json_flag(link)
+    link.set_defaults(run=run_link)
+    ethercat = what.add_parser("ethercat", help="simulated servo drives", description=ETHERCAT)
+    ethercat.add_argument("segment", type=Path, help="description of arm, drives and faults, TOML")
+    ethercat.add_argument("--interface", default=SEGMENT_END, help="where the first drive is (default: %(default)s)")
+    ethercat.add_argument("--far-end", metavar="INTERFACE", help="where the last drive is, of a ring")
+    ethercat.add_argument("--priority", type=int, default=0, metavar="N", help="of SCHED_FIFO, 1 to 99; 0: ordinary")
+    ethercat.add_argument("--core", type=int, metavar="N", help="processor to stay on")
+    ethercat.add_argument("--check", action="store_true", help="check the description, then exit")
+    ethercat.set_defaults(run=run_ethercat)
+    plc = what.add_parser("plc", help="a simulated TwinCAT PLC", description=PLC)
+    plc.add_argument("plc", type=Path, help="description of arm, axes and faults, TOML")
+    plc.add_argument("--address", default="127.0.0.2", help="IPv4 address to listen at (default: %(default)s)")
+    plc.add_argument("--port", type=int, default=48898, metavar="N", help="TCP port (default: %(default)s); 0: any")
+    plc.add_argument("--check", action="store_true", help="check the description, then exit")
+    plc.set_defaults(run=run_plc)
+
+
+def run_link(arguments: argparse.Namespace) -> int:
+    """Make or remove the cable."""
+    from sim_backend.ethercat.link import Link
+
+    link = Link(*arguments.ends)
+    if arguments.action == "up":
+        link.up()
+    else:
+        link.down()
+    if arguments.json:
+        print_json({"link": arguments.action, "ends": [link.master, link.segment]})
+    return EXIT_OK
+
+
+def run_ethercat(arguments: argparse.Namespace) -> int:
+    """Serve the segment."""
+    from sim_backend.ethercat.build import build_segment
+    from sim_backend.ethercat.server import Scheduling, Server
+    from sim_backend.ethercat.settings import load_segment
+
+    settings = load_segment(arguments.segment)
+    if settings.ring != (arguments.far_end is not None):
+        need = "needs --far-end" if settings.ring else "is no ring (ring = true), and has no far end"
+        raise CliError(f"{arguments.segment}: the segment {need}")
+    simulated = build_segment(settings, time.monotonic_ns(), str(arguments.segment))
+    said = {"drives": len(settings.drive), "robot": simulated.model.name, "interface": arguments.interface}
+    if arguments.check:
+        print_json(said | {"ok": True})
+        return EXIT_OK
+    names = (arguments.interface,) if arguments.far_end is None else (arguments.interface, arguments.far_end)
+    server = Server(simulated.segment, names)
+    try:
+        server.run(
+            Scheduling(arguments.priority, arguments.core),
+            ready=lambda: print_json(said | {"event": "ready"}),
+            turn=simulated.turn,
+        )
+    finally:
+        server.close()
+    segment = simulated.segment
+    sys.stderr.write(
+        f"{server.frames} frames, {segment.steps} steps of the arm, {segment.skipped} left out because the process was "
+        "late\n"
+    )
+    return EXIT_OK
+
+
+def run_plc(arguments: argparse.Namespace) -> int:
+    """Serve the PLC."""
+    from sim_backend.plc.build import build_plc
+    from sim_backend.plc.server import Server
+    from sim_backend.plc.settings import load_plc
+
+    settings = load_plc(arguments.plc)
+    simulated = build_plc(settings, time.monotonic_ns(), origin=str(arguments.plc))
+    said: dict[str, Any] = {"axes": len(settings.axis), "robot": simulated.model.name, "net_id": settings.net_id}
+    if arguments.check:
+        print_json(said | {"ok": True})
+        return EXIT_OK
+    server = Server(simulated, arguments.address, arguments.port)
+    said |= {"address": arguments.address, "port": server.port}
+    try:
+        server.run(ready=lambda: print_json(said | {"event": "ready"}))
+    finally:
+        server.close()
+    sys.stderr.write(f"{simulated.next_cycle} cycles, at most {server.latest_ns * 1e-6:.1f} ms late\n")
+    return EXIT_OK

@@ -1,0 +1,372 @@
+"""`thetad jobs`: queue work for a running daemon, and see what comes of it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import (
+    EXIT_INPUT,
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    Parser,
+    add_json_flag,
+    fail,
+    print_json,
+)
+from service.cli._remote import add_control_flag, add_control_flags, is_wrong
+from service.cli.jobs.text import job_text, jobs_text, one_line, title
+from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
+from service.cli.jobs.wait import connected, wait_and_report
+from service.io.atomic_files import write_bytes
+from service.protocol.endpoints import ANSWER_S
+from service.protocol.job_replies import MOST_JOBS
+from service.protocol.job_state import FINISHED
+
+if TYPE_CHECKING:
+    from service.client import Jobs
+    from service.protocol.job_replies import JobDetail, JobSummary
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+
+EXAMPLES = """\
+Examples:
+  thetad jobs submit identify recording=rec.mcap robot=franka_panda span=0:0.6
+  thetad jobs submit identify recording=live:60 method=iwls --arm panda --wait
+  thetad jobs submit validate model=job:12 recording=rec.mcap span=0.65:1 --after 12
+  thetad jobs submit compare robot=my_arm.toml seeds=20 --in 2h --priority -1
+  thetad jobs wait 12 && thetad jobs show 12 --output results/
+  thetad jobs kinds identify
+
+Jobs are kept in the daemon's state directory: they outlast its end, a crash and a power cut.
+
+Exit codes: 0 done, and the job has succeeded (or not ended yet); 1 it failed, was cancelled, or its result must not
+be used; 2 wrong input; 3 no daemon answers, it cannot do it now, or the time to wait is over; 130 interrupted.
+"""
+
+SUBMIT_NOTES = """\
+A value is read as JSON (3, 0.5, true, [1, 2], null), and as text where it is none.  Paths may be relative.
+
+A recording is a file, or live:60, the arm's last 60 seconds of frames, set aside at once; or job:12, that of job 12.
+A model is a file, or active, the arm's; job:12, the one that job 12 makes; or model:3fa9, one that is kept.
+
+--timeout is for the daemon's answer; --wait waits as long as the job takes, and Ctrl-C leaves the job running.
+"""
+
+_PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
+
+
+class ActionParser(Parser):
+    """A parser that takes NAME=VALUE wherever it stands, also between options, where an action asks for that."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse all but the pairs, and add these."""
+        if not self.get_default("takes_pairs"):
+            return super().parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        pairs = [word for word in words if _PAIR.match(word)]
+        found, rest = super().parse_known_args([word for word in words if not _PAIR.match(word)], namespace)
+        found.pairs = [*found.pairs, *pairs]
+        return found, rest
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Register the commands."""
+    parser = subparsers.add_parser(
+        "jobs",
+        help="queue long work for a running daemon, and see what comes of it",
+        description="Queue work for a running daemon (identify, validate, compare, promote, ...), and see what comes\n"
+        "of it.",
+        epilog=EXAMPLES,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
+    _add_submit(actions)
+    reidentify = _add(actions, "reidentify", run_reidentify, "identify an arm from its last frames, validate, promote")
+    reidentify.description = (
+        "Do now what the daemon does at a drift, by its table [arm.reidentify]: identify the arm from\n"
+        "its last frames, validate on frames that were not used, and make the model active if it is better."
+    )
+    reidentify.add_argument("--arm", help="which arm; may be left out where there is only one")
+    reidentify.add_argument("--no-promote", action="store_true", help="leave the active model as it is")
+    reidentify.add_argument("--wait", action="store_true", help="wait for the jobs and print what they came to")
+    listing = _add(actions, "list", run_list, "the newest jobs, newest first")
+    listing.add_argument(
+        "--state", nargs="+", choices=STATES, metavar="S", default=[], help=f"only {', '.join(STATES)}"
+    )
+    listing.add_argument("--arm", help="only those of this arm")
+    listing.add_argument("--kind", help="only those of this kind")
+    listing.add_argument(
+        "--limit",
+        type=at_most(MOST_JOBS),
+        default=50,
+        metavar="N",
+        help=f"at most so many, up to {MOST_JOBS} (default: %(default)s)",
+    )
+    show = _add(actions, "show", run_show, "all about one job: why it waits or failed, results, how to repeat it")
+    show.add_argument("id", metavar="ID", type=job_id, help="number of the job")
+    show.add_argument("--output", "-o", metavar="DIR", type=Path, help="copy its results into this folder")
+    log = _add(actions, "log", run_log, "the end of a job's log")
+    log.add_argument("id", metavar="ID", type=job_id, help="number of the job")
+    log.add_argument("--follow", "-f", action="store_true", help="go on printing until the job has ended")
+    for name, help_text, run in (
+        ("cancel", "cancel jobs that wait or run", run_cancel),
+        ("retry", "queue jobs again that failed or were cancelled", run_retry),
+    ):
+        action = _add(actions, name, run, help_text)
+        action.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
+    _add_wait(actions)
+    kinds = actions.add_parser(
+        "kinds", help="which kinds of jobs there are, and their parameters", description="List the kinds of jobs with\n"
+        "their parameters: what each takes, and its default.  Needs no daemon.",
+    )  # fmt: skip
+    kinds.add_argument("kinds", metavar="KIND", nargs="*", help="only these")
+    add_json_flag(kinds)
+    kinds.set_defaults(run=run_kinds)
+
+
+def _add(
+    actions: argparse._SubParsersAction[Any], name: str, run: Callable[[argparse.Namespace], int], help_text: str
+) -> argparse.ArgumentParser:
+    """Add an action that asks a daemon."""
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}."
+    )
+    add_control_flags(parser)
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
+    parser = _add(actions, "submit", run_submit, "queue a job")
+    parser.description = "Queue a job.  `thetad jobs kinds` lists the kinds and their parameters."
+    parser.epilog = SUBMIT_NOTES
+    parser.set_defaults(takes_pairs=True)
+    parser.add_argument("kind", metavar="KIND", help="what to do, such as identify")
+    parser.add_argument("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
+    parser.add_argument("--arm", help="which arm of the daemon the job concerns")
+    parser.add_argument(
+        "--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded"
+    )
+    parser.add_argument(
+        "--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)"
+    )
+    parser.add_argument("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
+    parser.add_argument("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
+    parser.add_argument("--memory", type=megabytes, metavar="MB", help="most memory of one attempt [10^6 bytes]")
+    parser.add_argument("--wait", action="store_true", help="wait for the job and print what it came to")
+
+
+def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        "wait",
+        help="wait until jobs have ended",
+        description="Wait until jobs have ended, and print what they came to.  On a terminal one line shows how far\n"
+        "they are.  Ctrl-C ends the waiting, not the jobs.",
+    )
+    parser.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
+    add_control_flag(parser)
+    parser.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")
+    add_json_flag(parser)
+    parser.set_defaults(run=run_wait)
+
+
+def run_submit(args: argparse.Namespace) -> int:
+    """Queue a job, and wait for it if asked to."""
+    from service.jobs.kinds import find_kind
+
+    values = read_parameters(find_kind(args.kind), args.pairs)
+    with connected(args) as jobs:
+        queued = jobs.submit(
+            args.kind,
+            values,
+            arm=args.arm,
+            after=args.after,
+            priority=args.priority,
+            due_s=args.due_s,
+            time_s=args.time,
+            memory_mb=args.memory,
+        )
+        if args.wait:
+            return wait_and_report(jobs, [queued["id"]], as_json=args.json)
+    if args.json:
+        print_json(queued)
+    else:
+        parts = f" in {queued['parts']} parts" if queued["parts"] else ""
+        print(f"job {queued['id']}: {queued['kind']}{parts}")
+    return EXIT_OK
+
+
+def run_reidentify(args: argparse.Namespace) -> int:
+    """Identify an arm again."""
+    with connected(args) as jobs:
+        ids = jobs.reidentify(args.arm, promote=not args.no_promote)
+        if args.wait:
+            return wait_and_report(jobs, ids, as_json=args.json)
+    if args.json:
+        print_json({"ids": ids})
+    else:
+        names = ("identify", "validate", "promote")
+        print("\n".join(f"job {id}: {name}" for id, name in zip(ids, names, strict=False)))
+    return EXIT_OK
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print the newest jobs."""
+    with connected(args) as jobs:
+        more = {name: value for name, value in (("arm", args.arm), ("kind", args.kind)) if value is not None}
+        if args.state:
+            more["states"] = args.state
+        found = jobs.control.request("jobs", args.timeout, limit=args.limit, **more)
+    if found.get("trouble"):
+        fail(f"no job runs now: {one_line(found['trouble'])}")
+    if args.json:
+        print_json(found)
+    elif found["jobs"]:
+        print(jobs_text(found["jobs"]))
+    else:
+        fail("there are no such jobs" if more else "there are no jobs yet")
+    return EXIT_OK
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print a job, and copy its results."""
+    with connected(args) as jobs:
+        job = jobs.job(args.id)
+    copied = [] if args.output is None else copy_results(job, args.output)
+    if args.json:
+        print_json(job)
+    else:
+        print(job_text(job))
+        for path in copied:
+            print(f"copied      {path}")
+    return EXIT_NO if job["state"] in ("failed", "cancelled") else EXIT_OK
+
+
+def copy_results(job: JobDetail, folder: Path) -> list[Path]:
+    """Copy the results of a job into `folder`, checked by their hash; files of other content stay as they are.
+
+    Raises
+    ------
+    CliError
+        There are none, one is damaged or not on this machine, or another file of that name is in the folder.
+    """
+    outcome = job["outcome"]
+    results = {} if outcome is None else outcome["results"]
+    if not results:
+        raise CliError(f"job {job['id']} is {job['state']} and has no results to copy", EXIT_NO)
+    contents: dict[str, bytes] = {}
+    for name, result in results.items():
+        try:
+            contents[name] = Path(result["path"]).read_bytes()
+        except OSError as error:
+            raise CliError(f"{result['path']}: result {name} cannot be read: {error.strerror}") from error
+        if hashlib.sha256(contents[name]).hexdigest() != result["sha256"]:
+            raise CliError(f"{result['path']}: result {name} is damaged; `thetad jobs show` tells how to make it again")
+        there = folder / name
+        if there.exists() and (not there.is_file() or there.read_bytes() != contents[name]):
+            raise CliError(f"{there}: already there, with other content; name another folder")
+    for name, content in contents.items():
+        write_bytes(folder / name, content)
+    return [folder / name for name in contents]
+
+
+def run_log(args: argparse.Namespace) -> int:
+    """Print the end of a job's log."""
+    if args.follow and args.json:
+        raise CliError("--follow prints text as it comes, --json one object at the end: choose one")
+    with connected(args) as jobs:
+        job = jobs.job(args.id)
+        if args.json:
+            print_json({"id": job["id"], "state": job["state"], "log": job["log"]})
+            return EXIT_OK
+        sys.stdout.write(job["log"])
+        sys.stdout.flush()
+        if args.follow and job["state"] not in FINISHED:
+            _follow(jobs, job["id"], job["log"])
+    return EXIT_OK
+
+
+def _follow(jobs: Jobs, id: int, shown: str) -> None:
+    seen = shown
+
+    def more(job: JobDetail) -> None:
+        nonlocal seen
+        sys.stdout.write(new_text(seen, job["log"]))
+        sys.stdout.flush()
+        seen = job["log"]
+
+    try:
+        jobs.wait(id, on_progress=more)
+    except KeyboardInterrupt:
+        fail(f"job {id} goes on")
+        raise
+
+
+def new_text(seen: str, log: str) -> str:
+    """Return what a log holds beyond what was seen of it, where both are the last so many characters."""
+    if log.startswith(seen):
+        return log[len(seen) :]
+    for overlap in range(min(len(seen), len(log)), 0, -1):
+        if seen.endswith(log[:overlap]):
+            return log[overlap:]
+    return log
+
+
+def run_cancel(args: argparse.Namespace) -> int:
+    """Cancel jobs."""
+    return _each(args, lambda jobs, id: jobs.cancel(id))
+
+
+def run_retry(args: argparse.Namespace) -> int:
+    """Queue jobs again."""
+    return _each(args, lambda jobs, id: jobs.retry(id))
+
+
+def _each(args: argparse.Namespace, do: Callable[[Jobs, int], JobSummary]) -> int:
+    """Do something with each job; those that cannot be named on stderr do not keep the others from it."""
+    from service.client import ControlError
+
+    done: list[JobSummary] = []
+    refused: ControlError | None = None
+    with connected(args) as jobs:
+        for id in dict.fromkeys(args.ids):
+            try:
+                done.append(do(jobs, id))
+            except ControlError as error:
+                if not is_wrong(error):
+                    raise
+                refused = error
+                fail(error.message)
+    if args.json and (done or refused is None):
+        print_json({"jobs": done})
+    elif not args.json:
+        for job in done:
+            stopping = job["state"] == "running" and args.action == "cancel"
+            print(f"{title(job)}: {'is being stopped' if stopping else job['state']}")
+    return EXIT_OK if refused is None else EXIT_INPUT
+
+
+def run_wait(args: argparse.Namespace) -> int:
+    """Wait for jobs."""
+    with connected(args, ANSWER_S) as jobs:
+        return wait_and_report(jobs, list(dict.fromkeys(args.ids)), as_json=args.json, timeout_s=args.timeout)
+
+
+def run_kinds(args: argparse.Namespace) -> int:
+    """Print the kinds of jobs."""
+    from service.cli.jobs._kinds import describe_kind, kind_text
+    from service.jobs.kinds import KINDS, find_kind
+
+    found = [describe_kind(find_kind(name)) for name in dict.fromkeys(args.kinds or KINDS)]
+    if args.json:
+        print_json({"kinds": found})
+    else:
+        print("\n\n".join(kind_text(kind) for kind in found))
+    return EXIT_OK

@@ -1,0 +1,247 @@
+"""Jobs and events as people read them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from service.cli.jobs.values import command_again, described
+
+if TYPE_CHECKING:
+    from service.protocol.job_replies import EventEntry, JobDetail, JobFields, JobSummary, PartEntry
+
+_LOG_LINES = 15
+_LONGEST_LIST = 12
+_LONGEST_VALUE = 100
+_LONGEST_FIGURE = 64  # hashes have as many characters
+_ORIGINS = {
+    "request": "asked for",
+    "schedule": "by schedule",
+    "drift": "for the arm drifted from its model",
+    "invalid": "for the estimate was invalid",
+    "part": "part of another job",
+}
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """Return a table as text: columns as wide as they need, those named in `right` flush right."""
+    table = [tuple(head), *(tuple(row) for row in rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(len(head))]
+    lines = []
+    for row in table:
+        cells = (f"{cell:>{w}}" if h in right else f"{cell:<{w}}" for cell, w, h in zip(row, widths, head, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def local_time(text: str | None) -> str:
+    """Return an ISO time as local time of day; a dash for none."""
+    return "–" if text is None else datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def left_text(left_s: Sequence[float] | None) -> str:
+    """Return the time left as an interval, such as `2 to 5 min left`; both ends are rounded outwards."""
+    if left_s is None:
+        return "time left unknown"
+    low_s, high_s = left_s
+    if not math.isfinite(high_s):
+        return "time left unknown"
+    unit, name = next(((s, n) for limit, s, n in ((100.0, 1, "s"), (6000.0, 60, "min")) if high_s < limit), (3600, "h"))
+    low, high = math.floor(max(low_s, 0.0) / unit), max(1, math.ceil(high_s / unit))
+    if low == high:
+        return f"{high} {name} left"
+    return f"{low} to {high} {name} left" if low > 0 else f"up to {high} {name} left"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time span with the digits that matter."""
+    if seconds < 100.0:
+        return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000.0:
+            return f"{size:.3g} {unit}"
+        size /= 1000.0
+    return f"{size:.3g} GB"
+
+
+def took(job: JobFields) -> str:
+    """Return how long the last run of a job took; empty if none has run to its end.
+
+    A job that was cancelled, or queued again, may have the beginning of another run than the one that ended.
+    """
+    if job["state"] not in ("succeeded", "failed") or job["started"] is None or job["finished"] is None:
+        return ""
+    span = datetime.fromisoformat(job["finished"]) - datetime.fromisoformat(job["started"])
+    return seconds_text(span.total_seconds()) if span.total_seconds() >= 0.0 else ""
+
+
+def about(job: JobFields) -> str:
+    """Return in one line what there is to say of a job: how far it is, why it waits, or what it came to."""
+    if job["state"] == "running" or job["share"] is not None:  # a divided job waits while its parts run
+        share = "" if job["share"] is None else f"{100 * job['share']:.0f} %"
+        return ", ".join(filter(None, (share, job["doing"], left_text(job["left_s"]))))
+    if job["state"] == "queued":
+        waits = job["waits"]
+        if job["due"] is not None and waits.startswith(f"until {job['due']}"):
+            waits = waits.replace(job["due"], local_time(job["due"]), 1)
+        return f"waits {waits}" if waits else ""
+    if job["state"] == "succeeded":
+        return job["summary"] or job["verdict"] or ""
+    return job["reason"] or job["summary"] or ""
+
+
+def _parts_text(parts: Sequence[PartEntry]) -> str:
+    counts = Counter(part["state"] for part in parts)
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def title(job: JobFields) -> str:
+    """Return what a job is called."""
+    return f"job {job['id']} {job['kind']}" + ("" if job["arm"] is None else f" ({job['arm']})")
+
+
+def line(job: JobFields) -> str:
+    """Return a job in one line."""
+    spent = took(job)
+    text = f"{title(job)}: {job['state']}" + (f" in {spent}" if spent and job["state"] == "succeeded" else "")
+    said = one_line(about(job))
+    return f"{text}: {said}" if said else text
+
+
+def now_line(job: JobFields) -> str:
+    """Return in one line how far a job is, for a line that changes."""
+    return one_line(", ".join(filter(None, (f"{title(job)}: {job['state']}", about(job)))))
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks or control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def jobs_text(jobs: Sequence[JobSummary]) -> str:
+    """Return a list of jobs as a table."""
+    head = ("id", "kind", "arm", "state", "submitted", "took", "")
+    rows = [
+        (str(j["id"]), j["kind"], j["arm"] or "", j["state"], local_time(j["created"]), took(j), one_line(about(j)))
+        for j in jobs
+    ]
+    return columns(head, rows, right=("id", "took"))
+
+
+def job_text(job: JobDetail) -> str:
+    """Return all of a job that people look for."""
+    lines = [line(job)]
+    times = [f"{_ORIGINS.get(job['origin'], job['origin'])} {local_time(job['created'])}"]
+    times += [f"{name} {local_time(at)}" for name, at in _times(job) if at is not None]
+    lines.append(f"{'times':12s}{', '.join(times)}")
+    counts = ((job["attempts"], "failed attempt"), (job["interruptions"], "interruption"))
+    tries = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)
+    facts = {
+        "tries": tries,
+        "priority": str(job["priority"]) if job["priority"] else "",
+        "after": ", ".join(f"job {other}" for other in job["after"]),
+        "parts": _parts_text(job["parts"]),
+        "limits": ", ".join(f"{name} {value:g}" for name, value in job["limits"].items()),
+    }
+    lines += [f"{name:12s}{text}" for name, text in facts.items() if text]
+    lines += [f"  part {p['part']} is {p['state']}: {one_line(p['reason'])}" for p in job["parts"] if p["reason"]]
+    lines += _block("parameters", _values(job["parameters"]))
+    lines += _block("inputs", [f"{name}  {_input_text(given)}" for name, given in job["inputs"].items()])
+    outcome = job["outcome"]
+    if outcome is not None:
+        lines += _block("metrics", metrics_lines(outcome["metrics"]))
+        found = outcome["results"].items()
+        rows = [(name, size_text(result["bytes"]), result["path"]) for name, result in found]
+        lines += _block("results", columns(("", "", ""), rows).splitlines()[1:])
+        lines += _block("code", _values(outcome["code"]))
+    if job["state"] == "failed" or (job["state"] == "queued" and job["attempts"]):
+        lines += _block("log", [one_line(text) for text in job["log"].splitlines()[-_LOG_LINES:]])
+    lines += _block("repeat", _repeat(job))
+    return "\n".join(lines)
+
+
+def _times(job: JobDetail) -> tuple[tuple[str, str | None], ...]:
+    return (
+        ("due", job["due"] if job["waits"].startswith("until") else None),
+        ("started", job["started"]),
+        ("ended", job["finished"]),
+    )
+
+
+def _block(name: str, lines: Sequence[str]) -> list[str]:
+    return [f"{name if k == 0 else '':12s}{text}" for k, text in enumerate(lines)]
+
+
+def _values(values: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, value in values.items():
+        text = one_line(value) if isinstance(value, str) else json.dumps(value)
+        shown = text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 20]}... ({len(text)} characters)"
+        if value is not None:
+            lines.append(f"{name} = {shown}")
+    return lines
+
+
+def _input_text(given: Mapping[str, Any]) -> str:
+    if "path" not in given:
+        return f"of job {given.get('job')}"
+    return f"{given['path']}  sha256 {str(given.get('sha256', ''))[:12]}"
+
+
+def _repeat(job: JobDetail) -> list[str]:
+    """Say how the same is queued again."""
+    names = described(job)
+    if not names:
+        return [command_again(job, _defaults(job["kind"]))]
+    what = " and ".join(names)
+    return [
+        f"by no command: the description of {what} is part of the job and cannot be typed; a name or a file may",
+        f"mean another robot by now.  Programs submit the parameters again that `thetad jobs show {job['id']} --json` "
+        "prints.",
+    ]
+
+
+def _defaults(kind: str) -> Mapping[str, Any]:
+    from service.cli.jobs._kinds import defaults_of
+    from service.jobs.kinds import find_kind
+    from service.operations.workspace import JobError
+
+    try:
+        return defaults_of(find_kind(kind))
+    except JobError:  # the daemon knows kinds that this version does not
+        return {}
+
+
+def metrics_lines(metrics: Mapping[str, Any], within: str = "") -> list[str]:
+    """Return the figures of a job: numbers, words and short lists; tables are left to `--json`."""
+    lines: list[str] = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            if not within:
+                lines += metrics_lines(value, f"{name}.")
+        elif isinstance(value, list):
+            if 0 < len(value) <= _LONGEST_LIST and not any(isinstance(item, (list, Mapping)) for item in value):
+                lines.append(f"{within}{name} = {' '.join(_short(item) for item in value)}")
+        elif value is not None:
+            text = _short(value)
+            lines += [f"{within}{name} = {text}"] if len(text) < _LONGEST_FIGURE else []
+    return lines
+
+
+def _short(value: Any) -> str:
+    return "–" if value is None else f"{value:.5g}" if isinstance(value, float) else one_line(str(value))
+
+
+def event_line(event: EventEntry) -> str:
+    """Return an event in one line, in local time."""
+    whose = " ".join(filter(None, (event["arm"] or "", f"job {event['job']}" if event["job"] else "")))
+    return f"{local_time(event['time'])}  {event['kind']:18s}  {whose:14s}  {one_line(event['text'])}".rstrip()

@@ -1,0 +1,206 @@
+"""What users type about jobs, as the daemon takes it: NAME=VALUE, files by their whole path, times."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import CliError
+
+if TYPE_CHECKING:
+    from service.operations.kind import Kind
+    from service.protocol.job_replies import JobDetail
+
+_REFERENCE = re.compile(r"active|(live|job|model):.*", re.DOTALL)
+_FILES = (".mcap", ".yaml", ".yml", ".csv")
+_ROBOT_FILES = (".toml", ".urdf")
+#: Parameters that name a robot.
+_ROBOTS = ("robot", "prior")
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h|d|)", re.ASCII)
+_MEGABYTES = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
+_MODEL_ID = re.compile(r"[0-9a-f]{4,64}")
+_LONGEST_S = 1e8
+
+
+def job_id(text: str) -> int:
+    """Read the number of a job, for argparse."""
+    number = text.removeprefix("job:")
+    if not (number.isascii() and number.isdigit() and 0 < len(number) < 19):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a job; `thetad jobs list` shows them")
+    return int(number)
+
+
+def duration(text: str) -> float:
+    """Read a time such as `90`, `10m` or `2h` in seconds, for argparse."""
+    found = _DURATION.fullmatch(text)
+    seconds = math.inf if found is None else float(found[1]) * _UNITS_S[found[2]]
+    if seconds > _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write seconds, or 10m, 2h, 3d")
+    return seconds
+
+
+def count(text: str) -> int:
+    """Read a whole number above zero, for argparse."""
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def at_most(most: int) -> Callable[[str], int]:
+    """Return what reads a whole number above zero up to `most`, which one answer of a daemon holds, for argparse."""
+
+    def read(text: str) -> int:
+        number = count(text)
+        if number > most:
+            raise argparse.ArgumentTypeError(f"{text!r} is more than {most}, which is all that one answer holds")
+        return number
+
+    return read
+
+
+def megabytes(text: str) -> float:
+    """Read an amount of memory [10^6 bytes], for argparse."""
+    size = 0.0 if _MEGABYTES.fullmatch(text) is None else float(text)
+    if not 0.0 < size < _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of megabytes")
+    return size
+
+
+def read_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """Parameters of a job from `NAME=VALUE` texts, as `parse_parameters` has them.
+
+    Raises
+    ------
+    CliError
+        A text that is no such pair, or a name that comes twice.
+    JobError
+        Values that the kind refuses.
+    """
+    values = parse_parameters(kind, pairs)
+    kind.read(values)
+    return values
+
+
+def parse_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """Read `NAME=VALUE` texts without judging the values, which may be a part of the parameters only.
+
+    A value is JSON where it can be read as such, else a text; what names a file is made a whole path.
+
+    Raises
+    ------
+    CliError
+        A text that is no such pair, or a name that comes twice.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"argument {pair!r}: expected NAME=VALUE; `thetad jobs kinds {kind.name}` lists the names")
+        if name in values:
+            raise CliError(f"argument {pair!r}: {name} is given twice")
+        values[name] = _with_paths(kind, name, _value(kind, name, text))
+    return values
+
+
+def _value(kind: Kind[Any], name: str, text: str) -> Any:
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+    if name in (*kind.recordings, *kind.models, *_ROBOTS) and not isinstance(value, (str, list)):
+        return None if value is None else text  # a file may be called 7
+    return value
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _with_paths(kind: Kind[Any], name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_paths(kind, name, item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if name in (*kind.recordings, *kind.models):
+        return whole_path(value)
+    if value.endswith(_ROBOT_FILES) and "\n" not in value:
+        return str(Path(value).absolute())
+    return value
+
+
+def whole_path(text: str) -> str:
+    """Return a reference to a recording or a model with its path made absolute, if it is one."""
+    return text if not text or _REFERENCE.fullmatch(text) is not None else str(Path(text).absolute())
+
+
+def model_reference(text: str) -> str:
+    """Return what a user calls a model as a reference: a file, `active`, `job:ID`, `model:ID`, or an id alone.
+
+    Raises
+    ------
+    CliError
+        It is none of these.
+    """
+    if _REFERENCE.fullmatch(text) is not None and not text.startswith("live:"):
+        return text
+    if text.endswith(_FILES) or _exists(text):
+        return str(Path(text).absolute())
+    if _MODEL_ID.fullmatch(text) is not None:
+        return f"model:{text}"
+    raise CliError(
+        f"{text}: no such file, and no id of a model (at least 4 of its hexadecimal digits); `thetad models list` "
+        "shows those that are kept"
+    )
+
+
+def _exists(text: str) -> bool:
+    try:
+        return text != "" and Path(text).exists()
+    except (OSError, ValueError):  # names that no file can have
+        return False
+
+
+def command_again(job: JobDetail, defaults: Mapping[str, Any]) -> str:
+    """Return the command that queues the same job again, on the same files, with the same limits and priority.
+
+    Not for a job with one of `described`: no command has its robot.
+    """
+    words = ["thetad", "jobs", "submit", job["kind"]]
+    for name, value in job["parameters"].items():
+        if name in defaults and defaults[name] == value:
+            continue
+        given = job["inputs"].get(name) or {}
+        if "job" in given:
+            value = f"job:{given['job']}"
+        elif "path" in given and (value == "active" or str(value).startswith("live:")):
+            value = given["path"]  # the same model or frames, not the newest
+        text = value if isinstance(value, str) and _is_text(value) else json.dumps(value)
+        words.append(f"{name}={text}")
+    if job["arm"] is not None:
+        words += ["--arm", job["arm"]]
+    if job["priority"]:
+        words += ["--priority", str(job["priority"])]
+    for option, name in (("--time", "time_s"), ("--memory", "memory_mb")):
+        words += [option, f"{job['limits'][name]:.12g}"]
+    return shlex.join(words)
+
+
+def described(job: JobDetail) -> list[str]:
+    """Return the parameters of a job that are whole descriptions of robots."""
+    return [name for name in _ROBOTS if str(job["parameters"].get(name, "")).lstrip().startswith("{")]
+
+
+def _is_text(value: str) -> bool:
+    """Whether a text is read as the same text again."""
+    try:
+        json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return True
+    return False

@@ -1,0 +1,106 @@
+"""Connections to a daemon's jobs, and waiting for jobs while showing how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from service.cli._common import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, CliError, UnavailableError, fail, print_json
+from service.cli._remote import key_of, refusal
+from service.cli.jobs.text import line, now_line
+
+if TYPE_CHECKING:
+    from service.client import Jobs
+    from service.protocol.job_replies import JobDetail
+
+_BETWEEN_LINES_S = 10.0
+_LONGEST_S = 1e8
+
+
+@contextlib.contextmanager
+def connected(arguments: argparse.Namespace, timeout_s: float | None = None) -> Iterator[Jobs]:
+    """Connect to a daemon's jobs; raises `CliError` if it refuses, `UnavailableError` if it cannot now or is silent.
+
+    `timeout_s` is the longest wait for an answer, by default `--timeout`.
+    """
+    from service.client import ClientTimeoutError, Control, ControlError, Jobs, UnreachableError
+
+    timeout_s = arguments.timeout if timeout_s is None else timeout_s
+    if not 0.0 < timeout_s <= _LONGEST_S:
+        raise CliError(f"--timeout {timeout_s:g}: give seconds above zero")
+    try:
+        with Control(arguments.control, key_of(arguments)) as control:
+            yield Jobs(control, timeout_s)
+    except (UnreachableError, ClientTimeoutError) as error:
+        raise UnavailableError(str(error)) from error
+    except ControlError as error:
+        raise refusal(error) from error
+
+
+class Display:
+    """How far a job is: one line on stderr that changes on a terminal, elsewhere a line when something has changed."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._shown = ""
+        self._next_s = 0.0
+
+    def __call__(self, job: JobDetail) -> None:
+        """Show a job."""
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write("\r\x1b[K" + now_line(job)[:width])
+            sys.stderr.flush()
+            return
+        if job["state"] not in ("queued", "running"):
+            return
+        what = f"{job['id']} {job['state']} {job['waits']}"
+        now = time.monotonic()
+        if what != self._shown or now >= self._next_s:
+            self._shown, self._next_s = what, now + _BETWEEN_LINES_S
+            sys.stderr.write(line(job) + "\n")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave the line empty."""
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s: float | None = None) -> int:
+    """Wait for all of the jobs and print what they came to; returns the exit code.
+
+    With `as_json` one job is printed as itself, several as `{"jobs": [...]}`.  Ctrl-C leaves them running.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    display = Display()
+    done: list[JobDetail] = []
+    try:
+        for id in ids:
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            done.append(jobs.wait(id, left_s, display))
+            display.clear()
+            if not as_json:
+                print(line(done[-1]), flush=True)
+    except KeyboardInterrupt:
+        display.clear()
+        _say_they_go_on(ids[len(done) :])
+        return EXIT_INTERRUPTED
+    except BaseException:
+        display.clear()
+        raise
+    if as_json:
+        print_json(done[0] if len(ids) == 1 else {"jobs": done})
+    return EXIT_OK if all(job["state"] == "succeeded" for job in done) else EXIT_NO
+
+
+def _say_they_go_on(ids: Sequence[int]) -> None:
+    numbers = " ".join(str(id) for id in ids)
+    verb = "goes on" if len(ids) == 1 else "go on"
+    fail(f"job {numbers} {verb}; `thetad jobs wait {numbers}` waits again, `thetad jobs cancel {numbers}` stops")

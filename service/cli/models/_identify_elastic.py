@@ -1,0 +1,185 @@
+"""`thetad identify --model elastic_joint`: stiffness and friction of one joint with encoders on motor and link."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json
+from service.cli.models._identify_joints import WIDTH, reasons, run_joints, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rt_core.elastic.identify import ElasticParameter
+    from service.operations.elastic.joint import ElasticIdentification
+    from service.operations.elastic.online import OnlineResult
+
+#: Options of this model alone, by their names in the parsed arguments.
+ELASTIC_OPTIONS = (
+    "joint", "gear_ratio", "torque_constant", "rotor_inertia", "sensor", "stage", "linear", "lag", "zero", "omega1",
+    "omega_s", "smoothing", "table", "online", "forgetting",
+)  # fmt: skip
+
+
+def add_elastic_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `--model elastic_joint`; what is left out has the job's defaults."""
+    group = parser.add_argument_group(
+        "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
+    )
+    group.add_argument("--joint", metavar="J", help="name, or number from 1 on, or all")
+    group.add_argument("--gear-ratio", metavar="N", type=float, help="negative if the motor turns against the joint")
+    group.add_argument("--torque-constant", metavar="KM", type=float, help="of the motor [N*m/A]")
+    group.add_argument(
+        "--rotor-inertia", metavar="J_IN", type=float, help="motor side [kg*m^2]; then all motion counts"
+    )
+    group.add_argument("--sensor", action="store_true", help="tau is a torque sensor behind the spring")
+    group.add_argument(
+        "--stage", choices=("stiffness", "coulomb", "viscous", "full"), help="friction (default: viscous)"
+    )
+    group.add_argument("--linear", action="store_true", help="a spring without k2")
+    group.add_argument("--lag", metavar="S", type=float, help="how late the link encoder is (default: estimated)")
+    group.add_argument("--zero", metavar="RAD", type=float, help="zero of the deflection (default: estimated)")
+    group.add_argument(
+        "--omega1", metavar="W", type=float, help="full: of C1*tanh(v/W), motor side [rad/s] (default: estimated)"
+    )
+    group.add_argument(
+        "--omega-s", metavar="W", type=float, help="full: of C2*v*exp(-v/W), motor side [rad/s] (default: estimated)"
+    )
+    group.add_argument("--smoothing", metavar="V", type=float, help="eps of tanh(v/eps) in place of the sign [rad/s]")
+    group.add_argument("--table", metavar="FILE", type=Path, help="write deflection and torque of every row (.csv)")
+    group.add_argument(
+        "--online", action="store_true", help="also the online estimate over the recording, in the report"
+    )
+    group.add_argument(
+        "--forgetting", metavar="L", type=float, help="online: a constant factor instead of the variable"
+    )
+
+
+def run_elastic(args: argparse.Namespace) -> int:
+    """Identify one joint, report, write."""
+    from drivers.files.recordings.recording import read_recording
+    from drivers.files.robots.file import load_robot
+    from service.cli._progress import Progress
+    from service.io.atomic_files import write_text
+    from service.jobs.kinds.elastic_joint import KIND
+    from service.operations.elastic.joint import ElasticJointError, identify_joint
+    from service.operations.elastic.online import follow_online
+    from service.reports.elastic import elastic_page
+
+    if args.joint is None:
+        raise CliError("--joint is missing: which one, by its name in the recording or its number from 1 on?")
+    if args.forgetting is not None and not (args.online and 0.5 <= args.forgetting <= 1.0):
+        raise CliError("--forgetting: give a factor from 0.5 to 1, with --online")
+    if args.joint == "all" or len(args.recording) > 1:
+        given = _parameters(args)
+        return run_joints(args, {name: given[name] for name in given if name not in ("recording", "joint")})
+    parameters = KIND.read(_parameters(args))
+    model = None if args.robot is None else load_robot(args.robot).model
+    recording = read_recording(args.recording[0])
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    online = None
+    try:
+        with Progress("identify") as progress:
+            result = identify_joint(
+                parameters,
+                recording,
+                model,
+                created=created,
+                progress=lambda share, what: progress.step(share, 1.0, what),
+            )
+            if args.online and result.accepted:
+                progress.step(0.7, 1.0, "online estimate")
+                online = follow_online(result, args.forgetting)
+    except ElasticJointError as error:
+        raise CliError(told(error)) from error
+    if args.online and not result.accepted:
+        fail("no online estimate: it starts from the off-line values, and these data tell no stiffness")
+    written = None
+    if args.output is not None:
+        if result.accepted or args.force:
+            write_text(args.output, _json_text(result.document))
+            written = str(args.output)
+        else:
+            fail(f"{args.output} is not written: these data tell no stiffness (--force writes it anyway)")
+    if args.table is not None:
+        write_text(args.table, result.table())
+    if args.report is not None:
+        write_text(args.report, elastic_page(result, online))
+    if args.json:
+        print_json(result.document | {"online": None if online is None else online.document(), "model": written})
+    else:
+        print_elastic(result, online)
+    return EXIT_OK if result.accepted else EXIT_NO
+
+
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    """Parameters of the job of this kind; what was not given is left out."""
+    slowest = args.min_velocity
+    if slowest is not None and len(slowest) > 1:
+        raise CliError(f"--min-velocity: {len(slowest)} values for one joint; give one")
+    given = {
+        "recording": str(args.recording[0]),
+        "joint": int(args.joint) if args.joint.isdecimal() else args.joint,
+        "span": args.span,
+        "cutoff_hz": args.cutoff,
+        "min_velocity": None if slowest is None else slowest[0],
+        "sensor": args.sensor or None,
+        "cubic": False if args.linear else None,
+    } | {
+        name: getattr(args, name)
+        for name in (
+            "gear_ratio", "torque_constant", "rotor_inertia", "stage", "lag", "zero", "omega1", "omega_s", "smoothing",
+        )
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _json_text(document: dict[str, Any]) -> str:
+    import json
+
+    from service.protocol.json_values import plain
+
+    return json.dumps(plain(document), allow_nan=False, indent=1) + "\n"
+
+
+def print_elastic(result: ElasticIdentification, online: OnlineResult | None) -> None:
+    """Print the result for people: verdict first."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from service.operations.elastic.joint import VERDICT_TEXT
+    from service.reports.elastic import elastic_facts
+
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=WIDTH)
+    answer = result.answer
+    console.print(Text(f"{answer.verdict}: {VERDICT_TEXT[answer.verdict]}", style="bold"))
+    for reason in answer.reasons:
+        console.print(f"  - {reason}", markup=False)
+    for name, value in elastic_facts(result) + ([] if online is None else online.facts()):
+        console.print(f"{name:21s} {value}", markup=False)
+    tables = [("parameter", answer.parameters)]
+    if online is not None:
+        tables.append(("online", online.last.parameters))
+    if online is not None and online.warning is not None:
+        console.print(Text(online.warning, style="bold"))
+    for title, parameters in tables:
+        console.print(_table(title, parameters))
+        for line in reasons(parameters):
+            console.print(Text(line))
+
+
+def _table(title: str, parameters: Iterable[ElasticParameter]) -> Any:
+    from rich.table import Table
+
+    from service.reports.identification import number
+
+    table = Table(box=None, pad_edge=False)
+    for head in (title, "value", "95 % from", "to", "unit", "status"):
+        table.add_column(head, no_wrap=True)
+    for q in parameters:
+        table.add_row(q.name, *(number(v, 5) for v in (q.value, q.lower, q.upper)), q.unit, q.status)
+    return table

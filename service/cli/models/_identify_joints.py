@@ -1,0 +1,130 @@
+"""`thetad identify --model elastic_joint` for several joints or recordings at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drivers.files.recordings.recording import Recording
+    from rt_core.elastic.identify import ElasticParameter
+    from service.operations.elastic.joints import ElasticJoints
+
+WIDTH = 1000  # of a table at most: a value is not cut off in a narrow terminal
+#: Options that take one joint and one recording, by their names in the parsed arguments.
+_OF_ONE = ("output", "report", "table", "online", "forgetting")
+#: Options that take one joint: no two have the same drive and zero.
+_OF_ONE_JOINT = ("gear_ratio", "torque_constant", "rotor_inertia", "zero", "omega1", "omega_s")
+
+
+def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
+    """Identify the joints that `--joint` names, from all recordings together, and report."""
+    from drivers.files.recordings.recording import read_recording
+    from drivers.files.robots.file import load_robot
+    from service.operations.elastic.joint import ElasticJointError
+    from service.operations.elastic.joints import identify_joints
+
+    if given := [name for name in _OF_ONE if getattr(args, name) != args.parser.get_default(name)]:
+        options = ", ".join(f"--{name}" for name in given)
+        raise CliError(f"{options}: for one joint and one recording only; see `thetad identify --help`")
+    if args.joint == "all" and (given := [name for name in _OF_ONE_JOINT if getattr(args, name) is not None]):
+        options = ", ".join(option(name) for name in given)
+        raise CliError(f"{options}: of one joint; for --joint all give --robot with the drive of each")
+    recordings = [read_recording(path) for path in args.recording]
+    model = None if args.robot is None else load_robot(args.robot).model
+    try:
+        found = identify_joints(recordings, _joints(args.joint, recordings[0]), parameters, model)
+    except ElasticJointError as error:
+        raise CliError(told(error)) from error
+    if all(joint.fit is None for joint in found.joints):  # nothing was fitted: the request is wrong, not the data
+        fault = found.joints[0].error
+        raise CliError(told(fault)) from fault
+    if args.json:
+        print_json(found.document())
+    else:
+        _print(found)
+    return EXIT_OK if found.accepted else EXIT_NO
+
+
+def option(parameter: str) -> str:
+    """Option of the command for a parameter of the job."""
+    return f"--{parameter.replace('_', '-')}"
+
+
+def told(error: Exception | None) -> str:
+    """Message of an error, after the option that it is about."""
+    from service.operations.elastic.joint import ElasticJointError
+
+    if isinstance(error, ElasticJointError) and error.parameter:
+        return f"{option(error.parameter)}: {error.message}"
+    return str(error or "")
+
+
+def _joints(name: str, recording: Recording) -> list[int]:
+    names = recording.joint_names
+    if name == "all":
+        return list(range(len(names)))
+    if name.isdecimal() and 1 <= int(name) <= len(names):
+        return [int(name) - 1]
+    if name in names:
+        return [names.index(name)]
+    raise CliError(f"--joint {name}: the recording has {', '.join(names)}; they count from 1, or all")
+
+
+def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
+    """Why parameters have no value or a doubtful one: a line for each reason, with all that it is true of."""
+    named: dict[str, list[str]] = {}
+    for q in parameters:
+        if q.reason:
+            named.setdefault(q.reason, []).append(q.name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in named.items()]
+
+
+def _print(found: ElasticJoints) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from service.reports.identification import number
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))  # fits in 80 columns
+    for title in ("joint", "verdict", "parameter", "value", "95 % from", "to", "unit"):
+        table.add_column(title, no_wrap=True)
+    because = []
+    for joint in found.joints:
+        if joint.fit is None:
+            table.add_row(Text(joint.name), "not_determined", "", "", "", "", "")
+            because.append(f"{joint.name}: {told(joint.error)}")
+            continue
+        because += [f"{joint.name}: {line}" for line in reasons(joint.fit.parameters)]
+        for k, q in enumerate(joint.fit.parameters):
+            head = (Text(joint.name), joint.fit.verdict) if k == 0 else ("", "")
+            values = (number(v, 4) for v in (q.value, q.lower, q.upper))
+            table.add_row(*head, q.name, *values, q.unit)
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=WIDTH)
+    console.print(table)
+    for line in because:
+        console.print(Text(line))
+    for joint in found.joints:
+        for recording, error in zip(found.recordings, joint.within, strict=False):
+            told_error = f"{100.0 * error.relative_error:.2f} %"
+            console.print(f"{recording.path}: {joint.name}: relative torque error {told_error}", markup=False)
+    for joint in found.joints:
+        if joint.lag is not None:
+            console.print(
+                f"{joint.name}: apparent lag {1e3 * joint.lag.value:.3f} ms, std {1e3 * joint.lag.std:.2g} ms, that is "
+                "the link encoder's less N^2*b_in/k1 of the joint",
+                markup=False,
+            )
+    if found.lag is not None:
+        lag = found.lag
+        value, lower, upper, between = (1e3 * x for x in (lag.value, lag.lower, lag.upper, lag.between))
+        console.print(
+            f"all joints: mean apparent lag {value:.3g} ms, 95 % {lower:.3g} to {upper:.3g} ms, joints differ by "
+            f"{between:.2g} ms; the encoders' own lag is larger, by the mean of N^2*b_in/k1"
+        )

@@ -1,0 +1,250 @@
+"""`thetad models`: look at models, compare and export them, and say which one an arm uses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from service.cli._common import EXIT_OK, CliError, add_json_flag, fail, print_json
+from service.cli._remote import add_control_flags
+from service.cli.jobs.values import model_reference, whole_path
+from service.cli.jobs.wait import connected, wait_and_report
+from service.cli.models._model_reference import HELP, add_daemon_flags, model_path
+from service.cli.models._model_text import arms_text, difference_text, rollback_text
+
+EXAMPLES = """\
+Examples:
+  thetad models show model.yaml
+  thetad models diff active job:12
+  thetad models export model.yaml --format python -o torque.py
+  thetad models export active --format urdf -o arm.urdf
+  thetad models list --arm panda
+  thetad models promote job:12 --recording rec.mcap --span 0.65:1
+  thetad models rollback --arm panda --reason "gripper was loose"
+
+A model is a file, or active, the arm's; job:12, the one that job 12 made; or 3fa9c1, the beginning of the id of one
+that the daemon keeps.  Files need no daemon.
+"""
+
+DIFF_NOTES = """\
+z is the difference over the joint standard deviation of both, which are taken as independent.  Of 60 parameters about
+three differ by more than 2 by chance.  Friction is that of a joint that moves alone, at 5, 20 and 50 % of its greatest
+speed (of 1 rad/s or 1 m/s where that is not known), without offset; shown is where it differs most.
+
+Exit codes: 0 compared; 2 wrong input, such as models of different robots; 3 no daemon.
+"""
+
+PROMOTE_NOTES = """\
+A job predicts the recording with the model and with the active one, and only if the model is better beyond doubt it
+becomes active.  The recording must hold data that the model was not fitted to.
+
+Exit codes: 0 the model is active; 1 it is not better, or the job failed; 2 wrong input; 3 no daemon.
+"""
+
+EXPORT_NOTES = """\
+The URDF's link parameters give exactly the identified torque, with friction, rotor inertia and offset added.  Torque
+does not tell single links, so that many sets of them do.  Written is
+
+  - of a model of `thetad identify --method physical`: the links that it found, all of them possible bodies;
+  - of any other: the possible bodies nearest to the robot file's links (or to solids between the joints, where it has
+    none), recovered from the base parameters;
+  - where noise has carried these beyond all possible bodies: the parameters nearest to the robot file's.  Then some
+    links cannot be bodies, and warnings name them.
+
+Negative friction is written as 0, which warnings name, too.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Register the commands."""
+    parser = subparsers.add_parser(
+        "models",
+        help="show, compare and export models; promote one, or roll back",
+        description="Show, compare and export models, and say which one an arm uses.",
+        epilog=EXAMPLES,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
+    show.add_argument("model", metavar="MODEL", help=HELP)
+    add_daemon_flags(show)
+    add_json_flag(show)
+    show.set_defaults(run=run_show)
+    export = actions.add_parser(
+        "export",
+        help="write a model as YAML, URDF or a Python function",
+        description="Write a model as YAML (the file itself, checked), as URDF, or as a Python module with\n"
+        "torque(q, dq, ddq) that needs nothing but Python.",
+        epilog=EXPORT_NOTES,
+    )
+    export.add_argument("model", metavar="MODEL", help=HELP)
+    export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")
+    export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
+    add_daemon_flags(export)
+    export.set_defaults(run=run_export)
+    diff = actions.add_parser(
+        "diff",
+        help="what differs between two models, in standard deviations",
+        description="Compare two models of one robot parameter by parameter, their friction, and their fits.",
+        epilog=DIFF_NOTES,
+    )
+    diff.add_argument("a", metavar="A", help=HELP)
+    diff.add_argument("b", metavar="B", help="the same")
+    diff.add_argument("--z", type=_limit, default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)")
+    add_daemon_flags(diff)
+    add_json_flag(diff)
+    diff.set_defaults(run=run_diff)
+    listing = actions.add_parser(
+        "list",
+        help="the models that a daemon keeps, and which are active",
+        description="List the models that a daemon keeps, arm by arm, and the last changes of the active one.",
+    )
+    listing.add_argument("--arm", help="only those of this arm")
+    add_control_flags(listing)
+    add_json_flag(listing)
+    listing.set_defaults(run=run_list)
+    _add_changes(actions)
+
+
+def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
+    """Register the commands that change which model is active."""
+    promote = actions.add_parser(
+        "promote",
+        help="make a model an arm's active one, if it is better on new data",
+        description="Make a model an arm's active one, if it is better on data that it was not fitted to.",
+        epilog=PROMOTE_NOTES,
+    )
+    promote.add_argument("model", metavar="MODEL", help="a model file (.yaml), the id of one that is kept, or job:ID")
+    promote.add_argument("--recording", metavar="REC", required=True, help="a recording (.mcap), live:60, or job:ID")
+    promote.add_argument("--span", metavar="A:B", help="part to use: fractions (0.65:1) or seconds (5s:30s)")
+    rollback = actions.add_parser(
+        "rollback",
+        help="make the model active again that was before",
+        description="Make the model active again that was before the present one; again, and the one before that.",
+    )
+    rollback.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
+    for parser, run in ((promote, run_promote), (rollback, run_rollback)):
+        parser.add_argument("--arm", help="which arm; may be left out where there is only one")
+        add_control_flags(parser)
+        add_json_flag(parser)
+        parser.set_defaults(run=run)
+
+
+def _limit(text: str) -> float:
+    """Read `--z`, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of standard deviations")
+    return value
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print a model."""
+    from service.models.document import load_model
+    from service.reports.identification import number
+
+    model = load_model(model_path(args.model, args))
+    document = {k: v for k, v in model.document.items() if k not in ("theta", "covariance", "format")}
+    document["robot"] = {k: v for k, v in document["robot"].items() if k != "source"}
+    if args.json:
+        print_json(document)
+        return EXIT_OK
+    print(f"{args.model}: {document['kind']} model of {document['robot']['name']}, {document['verdict']}")
+    for reason in document["reasons"]:
+        print(f"  - {reason}")
+    for key in ("created", "thetad", "method", "condition_number", "scaled_condition_number"):
+        if key in document:
+            print(f"{key:26s}{document[key]}")
+    for group in ("data", "settings", "metrics"):
+        for key, value in document.get(group, {}).items():
+            if key == "frames":  # marks for programs
+                continue
+            if key == "sources":
+                value = ", ".join(f"{s['recording']} ({s['sha256'][:12]})" for s in value)
+            print(f"{group + '.' + key:26s}{value}")
+    print(f"{'parameter':10s}{'value':>13s}{'±95 %':>11s}  {'unit':11s}{'status':14s}stands for")
+    for p in document["parameters"]:
+        half = None if p["std"] is None else 1.96 * p["std"]
+        print(
+            f"{p['name']:10s}{number(p['value'], 6):>13s}{number(half, 2):>11s}  {p['unit']:11s}{p['status']:14s}"
+            f"{p['expression']}"
+        )
+    return EXIT_OK
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Export a model file."""
+    from service.models.document import load_model, write_text
+    from service.models.export_python import to_python
+    from service.models.export_urdf import to_urdf
+
+    path = model_path(args.model, args)
+    model = load_model(path)
+    if args.format == "yaml":
+        text = path.read_text(encoding="utf-8")
+    elif args.format == "python":
+        text = to_python(model)
+    else:
+        try:
+            text, warnings = to_urdf(model)
+        except ValueError as error:
+            raise CliError(f"{args.model}: cannot be written as URDF: {error}") from error
+        for warning in warnings:
+            fail(f"warning: {warning}")
+    if args.output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(args.output, text)
+    return EXIT_OK
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """Compare two models."""
+    from service.models.diff import compare_models, difference_document
+    from service.models.document import load_model
+
+    a, b = (load_model(model_path(text, args)) for text in (args.a, args.b))
+    found = compare_models(a, b)
+    if args.json:
+        print_json(difference_document(found, args.z))
+    else:
+        print(difference_text(found, (args.a, args.b), args.z))
+    return EXIT_OK
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print the models that a daemon keeps."""
+    with connected(args) as jobs:
+        arms = jobs.models(args.arm)
+    if args.json:
+        print_json({"arms": arms})
+    else:
+        print(arms_text(arms))
+    return EXIT_OK
+
+
+def run_promote(args: argparse.Namespace) -> int:
+    """Queue a promotion and wait for it."""
+    from service.jobs.kinds import find_kind
+
+    values = {"model": model_reference(args.model), "recording": whole_path(args.recording)}
+    values |= {} if args.span is None else {"span": args.span}
+    find_kind("promote").read(values)
+    with connected(args) as jobs:
+        queued = jobs.submit("promote", values, arm=args.arm)
+        return wait_and_report(jobs, [queued["id"]], as_json=args.json)
+
+
+def run_rollback(args: argparse.Namespace) -> int:
+    """Make the model before the present one active again."""
+    with connected(args) as jobs:
+        answer = jobs.rollback(args.arm, args.reason)
+    if args.json:
+        print_json(answer)
+    else:
+        print(rollback_text(answer))
+    return EXIT_OK

@@ -1,0 +1,98 @@
+"""`thetad payload`: what an arm carries, from a model without payload and a recording or an estimate with it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+
+if TYPE_CHECKING:
+    from service.operations.payload import PayloadResult
+
+EXAMPLES = """\
+Examples:
+  thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
+  thetad payload empty.yaml loaded.mcap --report payload.html
+  thetad payload empty.yaml loaded.mcap --span 10s:40s --refit-effects --json
+  thetad payload online_before.yaml online_after.yaml
+  thetad control reset_estimator; ...; thetad control snapshot > after.json
+  thetad payload empty.yaml after.json
+
+The second argument is a recording (.mcap), a model file (.yaml) or a daemon's snapshot (.json).  An online estimate
+must have forgotten the time before the payload was attached: reset the estimator at that moment.
+
+Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing is determined; 2 wrong input.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "payload",
+        help="mass, centre of mass and inertia of a payload",
+        description="Find a payload from what it changes: mass, centre of mass and inertia, in the flange frame (of\n"
+        "the robot file's tip), with 95 % intervals.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
+    parser.add_argument("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")
+    parser.add_argument("--span", metavar="A:B", help="part of the recording: fractions (0:0.6) or seconds (5s:30s)")
+    parser.add_argument(
+        "--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two"
+    )
+    parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find the payload and report."""
+    from drivers.files.recordings.recording import Span, read_recording
+    from service.io.atomic_files import write_text
+    from service.models.document import load_model
+    from service.operations.payload import load_after, payload_between, payload_in_recording
+    from service.reports.payload import payload_facts, payload_page, payload_summary
+
+    before = load_model(args.model)
+    span = None if args.span is None else Span.parse(args.span)
+    if args.loaded.suffix in (".yaml", ".yml", ".json"):
+        if args.span is not None:
+            raise CliError(f"--span is for a recording, and {args.loaded} is an estimate")
+        theta, covariance = load_after(args.loaded, before)
+        result = payload_between(before, theta, covariance, refit_effects=args.refit_effects)
+    else:
+        recording = read_recording(args.loaded)
+        result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
+    if args.report is not None:
+        write_text(args.report, payload_page(result, before, args.loaded))
+    if args.json:
+        print_json(payload_summary(result, before, args.loaded, span, args.refit_effects))
+    else:
+        print_result(result, payload_facts(result, before, args.loaded))
+    return EXIT_OK if result.known else EXIT_NO
+
+
+def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:
+    """Print the result for people: verdict first."""
+    from rt_core.model.inertia import mass_com_inertia
+    from service.reports.identification import number
+    from service.reports.payload import VERDICT_TEXT
+
+    print(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}")
+    for reason in result.reasons:
+        print(f"  - {reason}")
+    for name, value in facts:
+        print(f"{name:21s} {value}")
+    if not result.present:
+        return
+    print(f"{'quantity':14s}{'value':>12s}{'95 % from':>12s}{'to':>12s}  {'unit':8s}status")
+    for q in result.quantities:
+        cells = "".join(f"{number(x, 5):>12s}" for x in (q.value, q.lower, q.upper))
+        print(f"{q.name:14s}{cells}  {q.unit:8s}{q.status}{'' if q.reason is None else f': {q.reason}'}")
+    if result.body is not None:
+        mass, com, inertia = mass_com_inertia(result.body)
+        print("nearest real body, for a controller's settings:")
+        print(f"  mass {mass:.5g} kg, centre of mass {' '.join(f'{x:.5g}' for x in com)} m")
+        print(f"  inertia about it {'; '.join(' '.join(f'{x:.4g}' for x in row) for row in inertia)} kg*m^2")

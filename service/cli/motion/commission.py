@@ -1,0 +1,371 @@
+"""`thetad commission`: from the description of a robot to a validated model."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import (
+    EXIT_INTERRUPTED,
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    UnavailableError,
+    add_json_flag,
+    fail,
+    print_json,
+)
+from service.cli._remote import add_control_flag, key_of
+from service.cli.jobs.values import at_most, read_parameters
+from service.config.methods import METHODS
+
+if TYPE_CHECKING:
+    from drivers.files.robots.file import RobotFile
+    from service.commission.commissioning import Commissioned, Told
+    from service.commission.context import Ask, Context, Place
+    from service.commission.settings import CommissionSettings, Payload
+
+DESCRIPTION = """\
+Lead an arm from the description of its robot to a validated dynamic model: small motions that check signs, units
+and order of its signals; friction at constant speeds; torque constants from a known payload where only current is
+measured; design of a trajectory; its run; identification; validation on another run; a report.
+
+With ROBOT alone it is a rehearsal: a simulated arm, in a daemon of its own, goes through all of it unattended.  With
+--arm it is the arm of a running daemon: each motion is asked for before it begins, unless --yes is given.
+
+Each step leaves a file in the folder.  The same command again goes on where it was; --from STEP repeats from there.
+"""
+EPILOG = """\
+examples:
+  thetad commission arm7                                     a rehearsal
+  thetad commission my_arm.toml -o runs/my_arm --json        a rehearsal with your own description
+  thetad commission --arm panda -o runs/panda                the arm of the running daemon; asks before each motion
+  thetad commission --arm panda -o runs/panda --from design
+  thetad commission --arm panda --payload 2.5:0.1,0,0.08     2.5 kg beside the flange's axis
+
+Steps: robot, signals, joints, friction, payload, design, run, identify, validate.  docs/commissioning.md tells what
+each does, and what to do when it fails.
+
+Exit codes: 0 validated; 1 a check failed or the model is not validated, the report says why; 2 wrong input; 3 no
+daemon answers; 130 interrupted, or a motion was declined: the same command goes on from there.
+"""
+_BETWEEN_LINES_S = 10.0
+_STEPS = ("robot", "signals", "joints", "friction", "payload", "design", "run", "identify", "validate")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "commission",
+        help="from the description of a robot to a validated model",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "robot", metavar="ROBOT", nargs="?", help="robot file, URDF, or the name of one in configs/robots"
+    )
+    parser.add_argument("--arm", metavar="NAME", help="commission this arm of the running daemon")
+    parser.add_argument(
+        "--output", "-o", metavar="DIR", type=Path, help="folder of all results (default: runs/commission-NAME)"
+    )
+    parser.add_argument("--yes", action="store_true", help="allow all motions of --arm without being asked")
+    parser.add_argument(
+        "--from", dest="again_from", choices=_STEPS, metavar="STEP", help="do this step and those after it again"
+    )
+    parser.add_argument(
+        "--payload", metavar="KG[:X,Y,Z]", help="known payload for torque constants; its centre in the flange frame [m]"
+    )
+    parser.add_argument(
+        "--least-r", dest="least_R", type=float, default=0.97, metavar="R",
+        help="correlation of torque that each joint needs on the validation run (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--promote", action="store_true", help="make the model the arm's active one if it is validated")
+    motion = parser.add_argument_group("motion")
+    motion.add_argument(
+        "--small", type=float, default=3.5, metavar="DEG", help="first motion of a joint (default: %(default)s degrees)"
+    )
+    motion.add_argument(
+        "--speeds", type=float, nargs="+", metavar="SHARE",
+        help="of the friction sweep, as shares of the velocity limits (default: 0.006 to 0.2)",
+    )  # fmt: skip
+    motion.add_argument(
+        "--sweep", type=float, default=2.5, metavar="S", help="time at each constant speed (default: %(default)s s)"
+    )
+    motion.add_argument(
+        "--room", type=float, default=0.4, metavar="SHARE",
+        help="of each joint's range that the sweep may use, about where the arm stands (default: %(default)s)",
+    )  # fmt: skip
+    motion.add_argument(
+        "--first-speed", type=float, default=0.33, metavar="SHARE",
+        help="at which the trajectory is run first; 1: not slowly first (default: %(default)s)",
+    )  # fmt: skip
+    motion.add_argument(
+        "--periods", type=at_most(1000), default=3, metavar="N", help="of the trajectory (default: %(default)s)"
+    )
+    motion.add_argument(
+        "--validation-periods", type=at_most(1000), default=2, metavar="N",
+        help="of the one to validate on (default: %(default)s)",
+    )  # fmt: skip
+    model = parser.add_argument_group("design and identification")
+    model.add_argument(
+        "--period", dest="period_s", type=float, default=10.0, metavar="S", help="of the trajectory (default: 10 s)"
+    )
+    model.add_argument("--harmonics", type=at_most(50), default=5, metavar="N", help="(default: %(default)s)")
+    model.add_argument("--starts", type=at_most(256), default=1, metavar="N", help="searches (default: %(default)s)")
+    model.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (default: %(default)s)")
+    model.add_argument(
+        "--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[],
+        help="any other parameter of the design, as of `thetad excite`",
+    )  # fmt: skip
+    model.add_argument("--method", choices=METHODS, default="wls", metavar="M", help="(default: %(default)s)")
+    add_control_flag(parser)
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Commission, report, print."""
+    from service.client import ClientError, ControlError, UnreachableError
+    from service.commission.errors import CommissionError, DeclinedError
+    from service.supervisor.launch import LaunchError
+
+    settings = read_settings(args)
+    if args.robot is None and args.arm is None:
+        raise CliError("name a ROBOT to rehearse with, or the --arm of a running daemon")
+    ask = _ask(args)
+    try:
+        with ExitStack() as stack:
+            robot, place, folder, more = _open(args, ask, stack)
+            return _commission(args, settings, robot, place, folder, ask, more)
+    except DeclinedError:
+        fail("declined; the same command goes on from there")
+        return EXIT_INTERRUPTED
+    except CommissionError as error:
+        raise CliError(str(error)) from error
+    except (UnreachableError, ClientError, ControlError, LaunchError) as error:
+        raise UnavailableError(str(error)) from error
+
+
+def read_settings(args: argparse.Namespace) -> CommissionSettings:
+    """Check the options; raises `CliError`."""
+    from service.commission.settings import CommissionSettings
+    from service.jobs.kinds import find_kind
+
+    for name, low, high in (
+        ("small", 0.1, 30.0),
+        ("sweep", 0.5, 60.0),
+        ("room", 0.01, 0.9),
+        ("first_speed", 0.01, 1.0),
+        ("least_R", 0.0, 1.0),
+        ("period_s", 0.5, 100.0),
+    ):
+        value = getattr(args, name)
+        if not low <= value <= high:
+            option = {"least_R": "least-r", "period_s": "period"}.get(name, name.replace("_", "-"))
+            raise CliError(f"--{option} {value:g}: between {low:g} and {high:g}")
+    if args.seed < 0:
+        raise CliError("--seed must not be negative")
+    speeds = CommissionSettings.speeds if args.speeds is None else tuple(sorted(args.speeds))
+    if not all(1e-4 <= share <= 1.0 for share in speeds):
+        raise CliError(f"--speeds {' '.join(f'{s:g}' for s in speeds)}: shares between 0.0001 and 1")
+    excite = read_parameters(find_kind("excite"), args.pairs)
+    own = sorted({"robot", "period_s", "f0_hz", "harmonics", "starts", "seed", "validation", "rest"} & set(excite))
+    if own:
+        raise CliError(f"--set {own[0]}=...: is an option of this command, or is needed as it is")
+    return CommissionSettings(
+        small_rad=math.radians(args.small),
+        speeds=speeds,
+        sweep_s=args.sweep,
+        room=args.room,
+        period_s=args.period_s,
+        harmonics=args.harmonics,
+        starts=args.starts,
+        seed=args.seed,
+        excite=excite,
+        first_speed=args.first_speed,
+        periods=args.periods,
+        validation_periods=args.validation_periods,
+        method=args.method,
+        least_R=args.least_R,
+        payload=_payload(args.payload),
+        promote=args.promote,
+    )
+
+
+def _payload(text: str | None) -> Payload | None:
+    from service.commission.settings import Payload
+
+    if text is None:
+        return None
+    mass, _, centre = text.partition(":")
+    try:
+        numbers = [float(mass), *(float(part) for part in (centre or "0,0,0").split(","))]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 4 or not all(math.isfinite(v) for v in numbers) or not 0.0 < numbers[0] < 1e4:
+        raise CliError(f"--payload {text!r}: expected a mass [kg], or mass and centre [m] such as 2.5:0.1,0,0.08")
+    return Payload(numbers[0], (numbers[1], numbers[2], numbers[3]))
+
+
+def _open(args: argparse.Namespace, ask: Ask | None, stack: ExitStack) -> tuple[RobotFile, Place, Path, dict[str, Any]]:
+    """Find robot, arm, folder, and what beside robot and settings tells this commissioning from others."""
+    from drivers.files.robots.file import load_robot
+    from service.client import Control
+    from service.commission.errors import CommissionError
+    from service.commission.folder import simulated_seed
+    from service.commission.rehearsal import Rehearsal
+    from service.commission.running import Running
+    from service.operations.inputs import open_robot
+
+    if args.arm is None:
+        robot = load_robot(args.robot)
+        folder = (args.output or Path("runs") / f"commission-{robot.model.name}").absolute()
+        seed = simulated_seed(folder, args.seed + 1)
+        rehearsal = Rehearsal(robot, folder, seed, current_only=args.payload is not None)
+        return robot, stack.enter_context(rehearsal), folder, {"simulated_seed": seed}
+    running = Running(stack.enter_context(Control(args.control, key_of(args))), args.arm, ask)
+    robot = open_robot(running.site().robot_text())
+    if args.robot is not None and load_robot(args.robot).sha256 != robot.sha256:
+        raise CommissionError(
+            f"{args.robot}: is not the description that arm {args.arm} has in its daemon: leave ROBOT out, or restart "
+            "the daemon with this one"
+        )
+    folder = (args.output or Path("runs") / f"commission-{args.arm}").absolute()
+    running.site().journal = folder / "recording.txt"
+    return robot, running, folder, {"drives": running.site().drives}
+
+
+def _commission(
+    args: argparse.Namespace,
+    settings: CommissionSettings,
+    robot: RobotFile,
+    place: Place,
+    path: Path,
+    ask: Ask | None,
+    more: dict[str, Any],
+) -> int:
+    from service.commission.commissioning import STEP_NAMES, commission
+    from service.commission.context import Context
+    from service.commission.folder import Folder
+    from service.commission.report import commission_html, summary
+    from service.io.atomic_files import write_text
+
+    folder = Folder(path, STEP_NAMES)
+    identity = {
+        "robot": {"name": robot.model.name, "sha256": robot.sha256},
+        "arm": args.arm,
+        "settings": settings.as_dict(),
+    } | more
+    folder.begin(identity, args.again_from)
+    context = Context(robot, settings, folder, place, ask)
+    with _Display(asks=ask is not None) as display:
+        result = commission(context, display)
+        display.line("report")
+        write_text(path / "report.html", commission_html(robot, result, rehearsal=place.rehearsal))
+    found = summary(robot, result, [("report", path / "report.html"), ("folder", path)])
+    write_text(path / "result.json", _json(found))
+    if args.json:
+        print_json(found)
+    else:
+        show(result, context)
+    if result.failed:
+        fail(f"{result.failed}: {result.reason}")
+    return EXIT_OK if result.validated else EXIT_NO
+
+
+def _json(found: dict[str, Any]) -> str:
+    import json
+
+    from service.protocol.json_values import plain
+
+    return json.dumps(plain(found), indent=1, allow_nan=False) + "\n"
+
+
+def show(result: Commissioned, context: Context) -> None:
+    """Print what came of it, for people."""
+    from service.reports.identification import number
+
+    for step in result.steps:
+        print(f"{step['step']:10s}{step['state']:9s}{step['summary']}")
+    rows = result.find("validate").get("joints", [])
+    if rows:
+        print(f"\n{'joint':12s}{'R':>9s}{'RMSE':>10s}")
+        for row in rows:
+            print(f"{row['name']:12s}{number(row['R'], 5):>9s}{number(row['rmse']):>10s}")
+    model = result.find("identify")
+    if model.get("model"):
+        print(f"\nmodel     {model['model']} (job {model['job']})")
+    print(f"report    {context.folder.path / 'report.html'}")
+    for text in result.open:
+        print(f"not told  {text}")
+    print("VALIDATED" if result.validated else "NOT VALIDATED")
+
+
+def _ask(args: argparse.Namespace) -> Ask | None:
+    """Return what asks before a motion; None where nobody is to be asked.
+
+    Raises
+    ------
+    CliError
+        Nobody is there, and --yes is not given.
+    """
+    if args.arm is None or args.yes:
+        return None
+    if not sys.stdin.isatty():
+        raise CliError("nobody can be asked before a motion, for input is no terminal: --yes allows all of them")
+
+    def ask(question: str) -> bool:
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return ask
+
+
+class _Display:
+    """Shows step, what is done and the time left: a bar on a terminal, elsewhere a line when something changes."""
+
+    def __init__(self, *, asks: bool) -> None:
+        from service.cli._progress import Progress
+
+        self._live = sys.stderr.isatty() and not asks  # a bar and questions would write over one another
+        self._bar = Progress("commission")
+        self._shown, self._next_s = "", 0.0
+        self._began_s = time.monotonic()
+
+    def __enter__(self) -> _Display:
+        if self._live:
+            self._bar.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._live:
+            self._bar.__exit__(*error)
+
+    def __call__(self, told: Told) -> None:
+        """Show how far it is."""
+        head = f"{told.number}/{told.of} {told.step.name}: {told.what}"
+        if self._live:
+            passed_s = time.monotonic() - self._began_s
+            self._bar.step(passed_s, passed_s + told.left_s, head)
+            return
+        now_s, brief = time.monotonic(), head.rpartition(": ")[0] if told.what.count(": ") else head
+        if brief != self._shown or now_s >= self._next_s:  # figures of a search alone are no news
+            self._shown, self._next_s = brief, now_s + _BETWEEN_LINES_S
+            self.line(f"{head}; about {_time(told.left_s)} left")
+
+    def line(self, text: str) -> None:
+        """Say something where no bar is."""
+        if not self._live:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,179 @@
+"""`thetad guide`: let an arm be guided by hand, and show what happened."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import (
+    EXIT_OK,
+    CliError,
+    UnavailableError,
+    add_json_flag,
+    fail,
+    print_json,
+)
+from service.cli._remote import add_control_flag, is_wrong, key_of
+from service.cli.motion._arm_recording import ArmRecording
+from service.cli.motion._motion_session import stay
+from service.protocol.endpoints import ANSWER_S
+
+if TYPE_CHECKING:
+    from service.client import Control
+
+DESCRIPTION = """\
+Guide an arm by hand: its drives go from their hold into torque mode, by the arm's active model, and back to a hold;
+then they are switched off.  Hands off until it says that the arm may be pushed.
+
+This command has to stay: when it ends, or is not heard of for a second, the arm is held.  Ctrl-C ends guiding.
+"""
+EPILOG = """\
+examples:
+  thetad control arm arm=panda for_s=120                      drives on; prints the permit
+  thetad guide panda --permit 3f0c... --for 60
+  thetad guide panda --permit 3f0c... --figures guided/       positions, velocities, torques over time
+  thetad guide panda --permit 3f0c... --model model.yaml      rehearse with a model that is not promoted
+  thetad control abort arm=panda                              from any terminal
+
+Exit codes: 0 the time is over; 1 guiding was stopped, stderr says why; 2 the request is wrong, nothing has moved;
+3 no permit, no model that holds, or no daemon answers; 130 interrupted, the arm was held.
+"""
+_PHASES = {
+    "ramping": "taking over: hands off",
+    "ending": "going to the hold: hands off",
+    "guiding": "guiding: the arm may be pushed",
+    "alarm": "alarm",
+    "hold": "hold by the drives",
+}
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "guide", help="guide an arm by hand", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("arm", metavar="ARM", help="which arm of the daemon")
+    parser.add_argument("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
+    parser.add_argument(
+        "--for", type=float, dest="for_s", metavar="S", help="how long (default: until Ctrl-C, or the permit expires)"
+    )
+    parser.add_argument("--friction", type=float, metavar="SHARE", help="share of the friction that is compensated")
+    parser.add_argument("--damping", type=float, metavar="S", help="time in which damping alone slows a joint to 1/e")
+    parser.add_argument("--speed", type=float, metavar="SHARE", help="speed limit, at most the configuration's")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="model file, in place of the arm's active model")
+    parser.add_argument("--record", action="store_true", help="start the arm's recorder meanwhile")
+    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="record, and draw the session into this folder")
+    add_control_flag(parser)
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Guide, record, draw, print."""
+    from service.client import Control, ControlError, UnreachableError
+
+    model = None if args.model is None else _model(args.model)
+    if args.figures is not None and args.figures.exists() and not args.figures.is_dir():
+        raise CliError(f"--figures: {args.figures} is not a folder")
+    try:
+        with Control(args.control, key_of(args)) as control:
+            return _run(args, control, model)
+    except UnreachableError as error:
+        raise UnavailableError(str(error)) from error
+    except ControlError as error:
+        message = error.message.removeprefix("zero_force: ")
+        raise (CliError if is_wrong(error) else UnavailableError)(message) from error
+
+
+def _model(path: Path) -> dict[str, Any]:
+    """Return what the daemon takes of a model file."""
+    from service.models.document import load_model
+
+    file = load_model(path)
+    verdict = file.document["verdict"]
+    if verdict != "ok":
+        raise CliError(f"{path}: its verdict is {verdict!r}, and only one that is ok may carry an arm: identify again")
+    return {
+        "theta": file.theta.tolist(),
+        "constants": file.base.layout.shape[:, 0].tolist(),
+        "robot": file.robot.sha256,
+        "name": path.name,
+        **file.temperature_limits,
+    }
+
+
+def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | None) -> int:
+    from service.client import Runs
+
+    drawn = None
+    if args.figures is not None:  # now: afterwards another model may be active
+        drawn = control.request("guiding_model", ANSWER_S, arm=args.arm, **(model or {}))
+    recording = ArmRecording(control, args.arm, wanted=args.record or args.figures is not None)
+    if args.figures is not None and recording.made and not recording.started:
+        raise CliError(
+            f"--figures: {args.arm} is being recorded already, and what is being written cannot be drawn; first "
+            f"`thetad control record arm={args.arm} action=stop`"
+        )
+    runs, show = Runs(control, args.arm), _Display()
+    stayed = stay(
+        control, args.arm, "guiding", recording,
+        lambda progress: runs.guide(
+            args.permit, for_s=args.for_s, friction_share=args.friction, damping_time_s=args.damping,
+            speed_share=args.speed, model=model, on_progress=progress,
+        ),
+        show,
+    )  # fmt: skip
+    done, path = stayed.done, stayed.path
+    figures = [] if drawn is None or not path else _draw(path, args.figures, drawn, show.settings, done)
+    if args.json:
+        print_json({"arm": args.arm, **done, "recording": path or None, "figures": figures})
+    else:
+        if stayed.code == EXIT_OK:
+            print(f"{args.arm}: guided for {done['t_s']:.1f} s")
+        for name in ([path] if path else []) + figures:
+            print(name)
+    if stayed.code != EXIT_OK:
+        fail(f"{args.arm}: guiding was stopped after {done['t_s']:.2f} s: {stayed.reason}")
+        for later in done["later"]:
+            fail(f"found after that: {later}")
+    return stayed.code
+
+
+def _draw(
+    path: str, folder: Path, model: Mapping[str, Any], settings: Mapping[str, Any], done: Mapping[str, Any]
+) -> list[str]:
+    """Draw a session that has begun; what cannot be drawn is told of on stderr."""
+    from drivers.files.recordings.recording import RecordingError
+    from service.operations.hand_guiding_replay import GuidingRecordError
+    from service.reports.hand_guiding import draw_session
+
+    if done["began_ns"] is None:
+        return []
+    try:
+        return [str(figure) for figure in draw_session(Path(path), folder, model, settings, done)]
+    except (OSError, ValueError, RecordingError, GuidingRecordError) as error:
+        fail(f"no figures: {error}")
+        return []
+
+
+class _Display:
+    """Says what the arm is at, a line for each phase; keeps the settings of the session."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self._shown = ""
+
+    def __call__(self, said: Mapping[str, Any]) -> None:
+        self.settings = said.get("settings", self.settings)
+        for text in said.get("unchecked", ()):
+            sys.stderr.write(f"not judged: {text}\n")
+        phase = str(said["guiding"]["phase"])
+        if phase == "ramping" and said["guiding"]["outcome"] == "stopping":
+            phase = "ending"
+        if phase != self._shown and phase in _PHASES:
+            sys.stderr.write(_PHASES[phase] + "\n")
+        self._shown = phase
+        sys.stderr.flush()

@@ -1,0 +1,188 @@
+"""`thetad run`: run a trajectory on an arm, record it, and have it identified."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli._common import (
+    EXIT_OK,
+    CliError,
+    UnavailableError,
+    add_json_flag,
+    fail,
+    print_json,
+)
+from service.cli._remote import add_control_flag, is_wrong, key_of, refusal
+from service.cli.motion._arm_recording import ArmRecording
+from service.cli.motion._motion_session import stay
+from service.config.methods import METHODS
+from service.protocol.endpoints import ANSWER_S
+
+if TYPE_CHECKING:
+    from service.client import Control
+
+DESCRIPTION = """\
+Run a trajectory on an arm that has been armed: its start is approached from where the arm stands, then it is
+repeated, then the arm comes to rest and its drives are switched off.  Everything is checked before anything moves.
+
+This command has to stay: when it ends, or is not heard of for a second, the arm is stopped.  Ctrl-C stops it too.
+"""
+EPILOG = """\
+examples:
+  thetad control arm arm=panda for_s=120                      drives on; prints the permit
+  thetad run panda trajectory.json --permit 3f0c... --periods 5
+  thetad run panda table.csv --permit 3f0c... --identify iwls
+  thetad control abort arm=panda                              from any terminal
+
+Exit codes: 0 the run is complete; 1 it was stopped, stderr says why; 2 the trajectory or the request is wrong, nothing
+has moved; 3 no permit, or no daemon answers; 130 interrupted, the arm was stopped.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "run", help="run a trajectory on an arm", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("arm", metavar="ARM", help="which arm of the daemon")
+    parser.add_argument("file", metavar="FILE", type=Path, help="trajectory.json of a design, or a table (.csv)")
+    parser.add_argument("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
+    parser.add_argument("--periods", type=int, default=1, metavar="N", help="how often (default: %(default)s)")
+    parser.add_argument("--hold", action="store_true", help="stay armed at the end, until the permit expires")
+    parser.add_argument("--no-record", action="store_true", help="do not start the arm's recorder for the run")
+    parser.add_argument(
+        "--identify",
+        choices=[*METHODS, "none"],
+        default="wls",
+        metavar="METHOD",
+        help="queue an identification of what was recorded, or none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--average", action="store_true", help="identify from the mean over the periods; needs two at least"
+    )
+    parser.add_argument(
+        "--changed-robot",
+        action="store_true",
+        help="run it although the robot's description is another version than that of the design",
+    )
+    add_control_flag(parser)
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run, record, identify, print."""
+    from service.client import Control, ControlError, UnreachableError
+    from service.io.trajectory_file import read_trajectory
+
+    if args.average and args.periods < 2:
+        raise CliError("--average: give --periods 2 or more")
+    message = read_trajectory(args.file).as_message()
+    try:
+        with Control(args.control, key_of(args)) as control:
+            return _run(args, control, message)
+    except UnreachableError as error:
+        raise UnavailableError(str(error)) from error
+    except ControlError as error:
+        if is_wrong(error):
+            raise CliError(f"{args.file}: {error.message.removeprefix('run_trajectory: ')}") from error
+        raise refusal(error) from error
+
+
+def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any]) -> int:
+    from service.client import Runs
+
+    recording = ArmRecording(control, args.arm, wanted=not args.no_record)
+    runs, display = Runs(control, args.arm), _Display()
+    with display as show:
+        stayed = stay(
+            control, args.arm, "run", recording,
+            lambda progress: runs.run(
+                message, args.permit, periods=args.periods, hold=args.hold, name=args.file.name,
+                changed_robot=args.changed_robot, on_progress=progress,
+            ),
+            show,
+        )  # fmt: skip
+    done, path = stayed.done, stayed.path
+    wanted = stayed.code == EXIT_OK and args.identify != "none" and recording.made
+    if wanted and recording.started and not path:
+        wanted = False
+        fail(f"{args.arm}: the identification was not queued: what was recorded is not known")
+    job = _submit(control, args, done, path if recording.started else "") if wanted else None
+    if args.json:
+        print_json(
+            {"arm": args.arm, **done, "unchecked": display.unchecked, "recording": path or None, "identify": job}
+        )
+    elif stayed.code == EXIT_OK:
+        each_s = done["duration_s"] / done["periods"]
+        print(f"{args.arm}: {args.file.name} completed, {done['periods']} x {each_s:g} s")
+        if path:
+            print(f"recording  {path}")
+        if job is not None:
+            print(f"identify   job {job}: thetad jobs wait {job}")
+    if stayed.code != EXIT_OK:
+        fail(f"{args.arm}: stopped after {done['t_s']:.2f} s of the trajectory: {stayed.reason}")
+        if path:
+            fail(f"what was recorded until then: {path}")
+    return stayed.code
+
+
+def _submit(control: Control, args: argparse.Namespace, done: Mapping[str, Any], path: str) -> int | None:
+    """Queue the identification of a run, of its own recording or of the last frames; returns the job's number."""
+    from service.client import ControlError, UnreachableError
+
+    source = path or f"live:{math.ceil(done['approach_s'] + done['duration_s'] + 1.0)}"
+    parameters: dict[str, Any] = {"recording": source, "method": args.identify}
+    if args.average:
+        parameters["period_s"] = done["duration_s"] / done["periods"]
+    try:
+        answer = control.request("submit", ANSWER_S, kind="identify", parameters=parameters, arm=args.arm)
+    except (ControlError, UnreachableError) as error:
+        fail(f"{args.arm}: the identification was not queued: {error}")
+        return None
+    return int(answer["id"])
+
+
+class _Display:
+    """Shows what is not judged and how far a run is: a bar on a terminal, a line for each phase elsewhere.
+
+    Attributes
+    ----------
+    unchecked : list of str
+        What is not judged, once the checks are over.
+    """
+
+    def __init__(self) -> None:
+        from service.cli._progress import Progress
+
+        self.unchecked: list[str] = []
+        self._live = sys.stderr.isatty()
+        self._bar = Progress("approach")
+        self._shown = ""
+
+    def __enter__(self) -> Callable[[Mapping[str, Any]], None]:
+        self._bar.__enter__()
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.__exit__(None, None, None)
+
+    def _show(self, said: Mapping[str, Any]) -> None:
+        found = said["run"]
+        if "unchecked" in said:  # in the first answer only, before anything moves
+            self.unchecked = list(said["unchecked"])
+            sys.stderr.write("".join(f"not judged: {text}\n" for text in self.unchecked))
+            sys.stderr.flush()
+        state = str(said["state"])
+        what = f"period {found['period']} of {found['periods']}" if state == "running" else state
+        if self._live:
+            self._bar.step(found["t_s"], found["duration_s"], what)
+        elif what != self._shown:
+            self._shown = what
+            sys.stderr.write(what + "\n")
+            sys.stderr.flush()

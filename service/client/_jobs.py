@@ -1,0 +1,203 @@
+"""Working with a daemon's jobs from another program; users import it from `service.client`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from service.client.control import ClientTimeoutError, Control, UnreachableError, passes
+from service.protocol.control import VERBS, ControlError
+from service.protocol.endpoints import ANSWER_S, PATIENCE_S
+from service.protocol.job_replies import ArmModels, EventEntry, JobDetail, JobSummary, Rollback, Submitted
+from service.protocol.job_state import FINISHED
+
+
+class Jobs:
+    """The durable batch jobs of a daemon.
+
+    Every method may raise `ControlError` (the daemon refused; `message` says what to do) and `UnreachableError`.
+
+    Parameters
+    ----------
+    control : Control
+    timeout_s : float
+        Longest wait for one answer.
+
+    Examples
+    --------
+    Fit a model to a recording, see how well it predicts another part of it, and make it the arm's active one if it
+    does better than the present one::
+
+        with Control() as control:
+            jobs = Jobs(control)
+            recording = Path("rec.mcap")
+            fit = jobs.submit("identify", {"recording": recording, "span": "0:0.6"}, arm="panda")
+            unseen = {"model": f"job:{fit['id']}", "recording": recording, "span": "0.65:1"}
+            check = jobs.submit("validate", unseen, arm="panda")
+            promote = jobs.submit("promote", unseen, arm="panda", after=[check["id"]])
+            job = jobs.wait(promote["id"], on_progress=lambda job: print(job["state"], job["doing"]))
+            print(job["state"], job["summary"] or job["reason"])
+
+    What the daemon did by itself since midnight, and the arm's models::
+
+        for event in jobs.events(arm="panda", limit=50):
+            print(event["time"], event["text"])
+        print(jobs.models()["panda"]["active"])
+    """
+
+    def __init__(self, control: Control, timeout_s: float = ANSWER_S) -> None:
+        self.control = control
+        self.timeout_s = timeout_s
+
+    def submit(
+        self,
+        kind: str,
+        parameters: Mapping[str, Any],
+        *,
+        arm: str | None = None,
+        after: Iterable[int] = (),
+        priority: int = 0,
+        due_s: float = 0.0,
+        time_s: float | None = None,
+        memory_mb: float | None = None,
+    ) -> Submitted:
+        """Queue a job.
+
+        Parameters
+        ----------
+        kind : str
+            Such as "identify"; `thetad jobs kinds` lists them with their parameters.
+        parameters : mapping
+            Plain JSON values.  A `Path` is made absolute, for the daemon has a working directory of its own; texts
+            are sent as they are.
+        arm : str, optional
+            Which arm of the daemon the job concerns.
+        after : iterable of int
+            Jobs that must have succeeded before.
+        priority : int
+            Jobs of higher priority run first.
+        due_s : float
+            Not before so many seconds from now.
+        time_s, memory_mb : float, optional
+            Limits of one attempt [s, 10^6 bytes] other than the daemon's.
+
+        Returns
+        -------
+        Submitted
+            `["id"]` is the job's number.
+        """
+        values = {name: _absolute(value) for name, value in parameters.items()}
+        options: dict[str, Any] = {"arm": arm, "after": list(after), "priority": priority, "due_s": due_s}
+        options |= {"time_s": time_s, "memory_mb": memory_mb}
+        given = {name: value for name, value in options.items() if value not in (None, [], 0)}
+        return cast(Submitted, self._ask("submit", kind=kind, parameters=values, **given))
+
+    def reidentify(self, arm: str | None = None, promote: bool = True) -> Sequence[int]:
+        """Queue what the daemon does at a drift: identify `arm` from its last frames, validate, and promote.
+
+        Returns the numbers of the jobs, in this order.
+        """
+        ids: Sequence[int] = self._ask("reidentify", **_given(arm=arm), promote=promote)["ids"]
+        return ids
+
+    def job(self, id: int) -> JobDetail:
+        """Return all that is known of one job."""
+        return cast(JobDetail, self._ask("job", id=id))
+
+    def list(
+        self, states: Sequence[str] = (), arm: str | None = None, kind: str | None = None, limit: int = 100
+    ) -> Sequence[JobSummary]:
+        """Return the newest jobs, newest first, at most 1000; only those in one of `states`, if any are named."""
+        more = _given(states=[*states] or None, arm=arm, kind=kind)
+        found: Sequence[JobSummary] = self._ask("jobs", limit=limit, **more)["jobs"]
+        return found
+
+    def cancel(self, id: int) -> JobSummary:
+        """Cancel a job that waits or runs; one that runs is told to stop, and ends soon after."""
+        return cast(JobSummary, self._ask("cancel", id=id))
+
+    def retry(self, id: int) -> JobSummary:
+        """Queue a job again that failed or was cancelled."""
+        return cast(JobSummary, self._ask("retry", id=id))
+
+    def wait(
+        self,
+        id: int,
+        timeout_s: float | None = None,
+        on_progress: Callable[[JobDetail], None] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> JobDetail:
+        """Wait until a job has succeeded, failed or been cancelled, and return it.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Longest wait; None: as long as it takes.  The job goes on all the same.
+        on_progress : callable, optional
+            Is given the job as it is, about once a second.
+        patience_s : float
+            How long the daemon may be silent meanwhile: jobs outlast its restart.
+
+        Raises
+        ------
+        ClientTimeoutError
+            The job had not ended after `timeout_s`.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        job = self.job(id)
+        heard, answered, pause_s = time.monotonic(), True, 0.1
+        while True:
+            if answered and on_progress is not None:
+                on_progress(job)
+            if job["state"] in FINISHED:
+                return job
+            left_s = float("inf") if deadline is None else deadline - time.monotonic()
+            if left_s <= 0.0:
+                raise ClientTimeoutError(f"job {id} is still {job['state']} after {timeout_s:.3g} s")
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(1.5 * pause_s, 1.0)
+            try:
+                job = cast(JobDetail, self.control.request("job", min(self.timeout_s, max(left_s, 1.0)), id=id))
+                heard, answered = time.monotonic(), True
+            except (UnreachableError, ControlError) as error:
+                if not passes(error) or time.monotonic() - heard > patience_s:
+                    raise
+                answered = False
+
+    def events(
+        self, arm: str | None = None, job: int | None = None, limit: int = 100, after: int = 0
+    ) -> Sequence[EventEntry]:
+        """Return the newest events, oldest first, at most 5000; only those with a number above `after`."""
+        more = _given(arm=arm, job=job)
+        found: Sequence[EventEntry] = self._ask("events", limit=limit, after=after, **more)["events"]
+        return found
+
+    def models(self, arm: str | None = None) -> dict[str, ArmModels]:
+        """Return by arm the models that are kept, the active one, and how it came to be that."""
+        found: dict[str, ArmModels] = self._ask("models", **_given(arm=arm))["arms"]
+        return found
+
+    def rollback(self, arm: str | None = None, reason: str = "") -> Rollback:
+        """Make the model active again that was before the present one."""
+        return cast(Rollback, self._ask("rollback", reason=reason, **_given(arm=arm)))
+
+    def _ask(self, verb: str, **args: Any) -> dict[str, Any]:
+        within_s = self.timeout_s
+        if VERBS[verb].within_s > ANSWER_S:  # the daemon may take so long, if there is one
+            self.control.request("ping", self.timeout_s)
+            within_s = max(within_s, VERBS[verb].within_s)
+        return self.control.request(verb, within_s, **args)
+
+
+def _given(**args: Any) -> dict[str, Any]:
+    return {name: value for name, value in args.items() if value is not None}
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value.absolute())
+    if isinstance(value, (list, tuple)):
+        return [_absolute(item) for item in value]
+    return value

@@ -1,0 +1,376 @@
+"""One arm of a daemon, as commissioning uses it: frames at rest, recorded motions, jobs.
+
+Everything that moves goes through `arm` and `run_trajectory` (`service.client.Runs`), with their permits, checks and
+stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.files.recordings.recording import Recording, RecordingError, read_recording
+from drivers.frame import CHANNELS, JointFrame
+from rt_core.types import FloatArray, IntArray
+from service.client import (
+    BodyMessage,
+    ClientTimeoutError,
+    Control,
+    ControlError,
+    FrameMessage,
+    Jobs,
+    Runs,
+    Subscriber,
+    UnreachableError,
+)
+from service.commission.errors import CommissionError, StepFailedError
+from service.io.atomic_files import write_bytes, write_text
+from service.io.trajectory_file import Trajectory
+from service.protocol.endpoints import ANSWER_S
+from service.protocol.job_replies import JobDetail
+
+#: Of a permit beyond the trajectory itself: the checks, and the way to its start.
+SPARE_S = 90.0
+#: Longest wait for drives that still stop, or an estimator that is not ready.
+_READY_S = 60.0
+_FRAME_S = 5.0
+#: Longest wait for what the source says of itself, which it does every second.
+_META_S = 3.0
+#: Refusals of a permit that pass by themselves; nobody else moves the arm meanwhile.
+_PASSING = ("still stopping", "in state 'stopping'", "is under way", "waits for its estimator")
+
+Make = Callable[[FloatArray, FloatArray], Trajectory]
+Follow = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Some frames as arrays: times (N,) [s], counts (N,), and channels (N, n).
+
+    `rate_hz` is the one that the source states, 0 if it has not been told.
+    """
+
+    t: FloatArray
+    seq: IntArray
+    channels: dict[str, FloatArray]
+    rate_hz: float = 0.0
+
+
+@dataclass(frozen=True)
+class Move:
+    """A recorded motion; `stopped` is why it did not end as it should, otherwise empty."""
+
+    path: Path
+    stopped: str
+
+    def recording(self) -> Recording:
+        """Read what was recorded; raises `StepFailedError` if that cannot be read."""
+        try:
+            return read_recording(self.path)
+        except RecordingError as error:
+            raise StepFailedError(f"what was recorded cannot be read: {error}") from error
+
+    def check(self, what: str, found: dict[str, Any]) -> None:
+        """Raise `StepFailedError` with what was `found` so far, if it was stopped."""
+        if self.stopped:
+            raise StepFailedError(f"{what} was stopped: {self.stopped}", found)
+
+
+class Site:
+    """An arm of a running daemon.
+
+    Parameters
+    ----------
+    control : Control
+    arm : str, optional
+        May be left out where there is only one.
+
+    Raises
+    ------
+    CommissionError
+        There is no such arm, or it has no recorder.
+
+    Attributes
+    ----------
+    arm : str
+    drives : str
+        SHA-256 of `[arm.driver]`: counts, gears and signs are those that were checked as long as it is the same.
+    permit_max_s : float
+        Longest permit that the arm grants.
+    journal : Path or None
+        Where it stands while something is recorded who has begun that, so that one's own is known again after a kill.
+    """
+
+    def __init__(self, control: Control, arm: str | None = None) -> None:
+        self.control = control
+        status = control.request("status", ANSWER_S)
+        arms = status["arms"]
+        if arm is None and len(arms) > 1:
+            raise CommissionError(f"the daemon has several arms: name one by --arm: {', '.join(arms)}")
+        if arm is not None and arm not in arms:
+            raise CommissionError(f"the daemon has no arm {arm!r}; it has {', '.join(arms)}")
+        self.arm: str = arm or arms[0]
+        self._frames = str(status["daemon"]["endpoints"]["frames"])
+        if not any(process["name"] == f"{self.arm}/recorder" for process in status["processes"]):
+            raise CommissionError(
+                f"arm {self.arm} is not recorded: add [arm.recorder] with enabled = false to its configuration"
+            )
+        if "configuration" not in status:
+            raise CommissionError("the daemon is of an earlier version than this command: restart it")
+        configured = status["configuration"][self.arm]
+        self.drives, self.permit_max_s = str(configured["driver_sha256"]), float(configured["permit_max_s"])
+        self._runs = Runs(control, self.arm)
+        self._recorded = False
+        self.journal: Path | None = None
+        self.jobs = Jobs(control)
+
+    def robot_text(self) -> str:
+        """Return the description of the arm's robot, a JSON text."""
+        return str(self.control.request("robot", ANSWER_S, arm=self.arm)["robot"])
+
+    # ------------------------------------------------------------ at rest
+
+    def rest(self, seconds: float) -> Frames:
+        """Take the arm's frames for so long by their own clock: a daemon that still compiles sends few.
+
+        Raises
+        ------
+        StepFailedError
+            None come.
+        """
+        topics = [f"{self.arm}/frame", f"{self.arm}/meta"]
+        with Subscriber(self._frames, topics, _FRAME_S, key=self.control.key) as stream:
+            frames: list[JointFrame] = []
+            rate_hz = 0.0
+            until = time.monotonic() + seconds + _READY_S
+            try:
+                while time.monotonic() < until:
+                    message = stream.receive()
+                    if isinstance(message, BodyMessage):
+                        rate_hz = float(message.body["rate_hz"])
+                    elif isinstance(message, FrameMessage):
+                        frames.append(message.frame)
+                        since_s = 1e-9 * (frames[-1].t_bus_ns - frames[0].t_bus_ns)
+                        if since_s >= (seconds if rate_hz else seconds + _META_S):
+                            break
+            except ClientTimeoutError as error:
+                raise StepFailedError(
+                    f"no frames of {self.arm} come: `thetad status` says what it waits for"
+                ) from error
+        return _arrays(frames, rate_hz)
+
+    def where(self) -> tuple[FloatArray, FloatArray]:
+        """Return where the drives hold the arm (n,), and where it is measured (n,)."""
+        frame = self._here()
+        assert frame.q is not None
+        return frame.q if frame.setpoint is None else frame.setpoint, frame.q
+
+    def _here(self) -> JointFrame:
+        """Return a frame of now."""
+        with Subscriber(self._frames, [f"{self.arm}/frame"], _FRAME_S, key=self.control.key) as stream:
+            try:
+                while True:
+                    message = stream.receive()
+                    if isinstance(message, FrameMessage) and message.frame.q is not None:
+                        return message.frame
+            except ClientTimeoutError as error:
+                raise StepFailedError(f"no frames of {self.arm} come") from error
+
+    # ------------------------------------------------------------ motion
+
+    def move(
+        self, make: Make, for_s: float, *, periods: int = 1, name: str = "", on_progress: Follow | None = None
+    ) -> Move:
+        """Arm, run a trajectory, and record it.
+
+        Parameters
+        ----------
+        make : callable
+            Takes where the drives hold the arm (n,), and where it is measured (n,); returns the trajectory.
+        for_s : float
+            Length of all periods.
+        name : str
+            For the history.
+
+        Raises
+        ------
+        StepFailedError
+            It is refused; nothing has moved.
+        """
+        self._check_recorder()
+        for last in (False, True):
+            try:
+                said, path = self._attempt(make, for_s, periods, name, on_progress)
+                break
+            except ControlError as error:
+                if error.type != "timeout" or last:  # nobody answered in time, and nothing has moved: once more
+                    text = error.message.removeprefix("run_trajectory: ")
+                    raise StepFailedError(f"{name}: refused: {text}") from error
+        run = said["run"] or {}
+        stopped = "" if run.get("outcome") == "completed" else str(run.get("reason") or said["reason"] or "stopped")
+        if not path:
+            raise StepFailedError(f"{name}: nothing was recorded: `thetad status` says what the recorder is doing")
+        return Move(Path(path), stopped)
+
+    def _attempt(
+        self, make: Make, for_s: float, periods: int, name: str, on_progress: Follow | None
+    ) -> tuple[dict[str, Any], str]:
+        """Arm, run and record once; returns what the arm says of the run, and the path of the recording.
+
+        A run that is lost in the middle has been recorded until then, and is one that was stopped.
+        """
+        said: dict[str, Any] = {"run": None, "reason": ""}
+
+        def follow(now: Mapping[str, Any]) -> None:
+            said.update(now)
+            if on_progress is not None:
+                on_progress(now)
+
+        permit = self._permit(for_s + SPARE_S)
+        try:
+            trajectory = make(*self.where())
+            self._begin_recording()
+            try:
+                said = self._runs.run(trajectory.as_message(), permit, periods=periods, name=name, on_progress=follow)
+            except ControlError as error:
+                # the first heartbeat of a checked run lets it begin, whether it is answered or not
+                if (said["run"] or {}).get("outcome") in (None, "refused"):
+                    raise
+                self._disarm()
+                said = {"run": None, "reason": error.message}
+            finally:
+                path = self._end_recording()
+        except BaseException:
+            self._disarm()
+            raise
+        return said, path
+
+    def _permit(self, for_s: float) -> str:
+        """Ask for a permit, again while drives stop; one that somebody else moves is not waited for."""
+        deadline = time.monotonic() + _READY_S
+        while True:
+            try:
+                return self._runs.arm(for_s)
+            except ControlError as error:
+                if error.type == "timeout":  # an answer that is late may still have switched the drives on
+                    self._disarm()
+                passes = error.type == "unavailable" and any(words in error.message for words in _PASSING)
+                if not passes or time.monotonic() > deadline:
+                    raise StepFailedError(error.message) from error
+            except BaseException:
+                self._disarm()
+                raise
+            time.sleep(0.2)
+
+    def _disarm(self) -> None:
+        with contextlib.suppress(ControlError, UnreachableError):
+            self._runs.disarm()
+
+    def _check_recorder(self) -> None:
+        """See before the first motion that nobody else records; afterwards its state is this one's own doing."""
+        if self._recorded:
+            return
+        self._recorded = True
+        noted = self._noted()
+        status = self.control.request("status", ANSWER_S)
+        found = next(p for p in status["processes"] if p["name"] == f"{self.arm}/recorder")
+        if found["info"].get("state") in ("on", "recording"):
+            if noted and noted == found["info"].get("owner"):  # an earlier call, which was killed
+                self._end_recording()
+                return
+            raise StepFailedError(
+                f"the recorder of {self.arm} is on already: `thetad record stop --arm {self.arm}` ends that"
+            )
+
+    def _noted(self) -> str:
+        """Who has begun the recording that this commissioning has not ended."""
+        if self.journal is None or not self.journal.exists():
+            return ""
+        return self.journal.read_text(encoding="utf-8").strip()
+
+    def _begin_recording(self) -> None:
+        owner = secrets.token_hex(8)
+        if self.journal is not None:  # before it begins: a kill in between leaves a note of nothing
+            write_text(self.journal, owner + "\n")
+        self._record("start", owner=owner)
+
+    def _end_recording(self) -> str:
+        try:
+            path = self._record("stop")
+        except ControlError as error:
+            raise StepFailedError(f"the recorder of {self.arm} does not end: {error.message}") from error
+        if self.journal is not None:
+            self.journal.unlink(missing_ok=True)
+        return path
+
+    def _record(self, action: str, **more: str) -> str:
+        return str(self.control.request("record", ANSWER_S, arm=self.arm, action=action, **more)["path"])
+
+    # ------------------------------------------------------------ jobs
+
+    def job(
+        self, kind: str, parameters: Mapping[str, Any], on_progress: Callable[[JobDetail], None] | None = None
+    ) -> JobDetail:
+        """Queue a job of the arm and wait for it; if the wait is interrupted, the job is cancelled.
+
+        Raises
+        ------
+        StepFailedError
+            It is refused, fails, or is cancelled.
+        """
+        try:
+            id = self.jobs.submit(kind, parameters, arm=self.arm)["id"]
+        except ControlError as error:
+            raise StepFailedError(f"{kind}: {error.message}") from error
+        try:
+            job = self.jobs.wait(id, on_progress=on_progress)
+        except KeyboardInterrupt:
+            with contextlib.suppress(ControlError):
+                self.jobs.cancel(id)
+            raise
+        if job["state"] != "succeeded" and job["outcome"] is None:
+            raise StepFailedError(f"{kind}: job {id} {job['state']}: {job['reason']}")
+        return job
+
+
+def fetch(job: JobDetail, folder: Path) -> dict[str, Path]:
+    """Copy the results of a job into `folder`, checked by their hash; returns them by name.
+
+    Raises
+    ------
+    StepFailedError
+        One cannot be read, or is damaged.
+    """
+    outcome = job["outcome"]
+    results = {} if outcome is None else outcome["results"]
+    for name, entry in results.items():
+        try:
+            content = Path(entry["path"]).read_bytes()
+        except OSError as error:
+            raise StepFailedError(f"{entry['path']}: result {name} cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise StepFailedError(f"{entry['path']}: result {name} is damaged: `thetad jobs retry {job['id']}`")
+        write_bytes(folder / name, content)
+    return {name: folder / name for name in results}
+
+
+def _arrays(frames: list[JointFrame], rate_hz: float) -> Frames:
+    if not frames:
+        raise StepFailedError("no frames came")
+    first = frames[0]
+    channels = {
+        name: np.array([getattr(frame, name) for frame in frames], dtype=np.float64)
+        for name in CHANNELS
+        if all(getattr(frame, name) is not None for frame in frames)
+    }
+    t_ns = np.array([frame.t_bus_ns - first.t_bus_ns for frame in frames], dtype=np.int64)
+    seq = np.array([frame.seq for frame in frames], dtype=np.int64)
+    return Frames(np.asarray(t_ns * 1e-9, dtype=np.float64), seq, channels, rate_hz)

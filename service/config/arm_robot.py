@@ -1,0 +1,36 @@
+"""The robot of an arm and the settings of its estimator, from the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drivers.files.robots.file import RobotFile, load_robot
+from service.config.load import ArmConfig, check_settings
+
+if TYPE_CHECKING:
+    from rt_core.online import OnlineSettings
+
+
+def load_arm_robot(arm: ArmConfig, base: Path) -> RobotFile:
+    """Load the robot of `arm`; raises `RobotError`."""
+    return load_robot(arm.robot, base)
+
+
+def online_settings(arm: ArmConfig, robot: RobotFile, where: str) -> OnlineSettings:
+    """Return the settings of the estimator: `[arm.estimator]`, over the band and slowest velocities of the robot file.
+
+    Raises
+    ------
+    ConfigError
+        A key is unknown or out of range; `where` is the place of the table.
+    """
+    from rt_core.online import OnlineSettings  # here, because only the estimator needs the filter design it brings
+
+    given = robot.identification
+    table: dict[str, Any] = {}
+    if given.cutoff_hz is not None:
+        table["cutoff_hz"] = given.cutoff_hz
+    if given.min_velocity is not None:
+        table["min_velocity"] = given.min_velocity
+    return check_settings(OnlineSettings, table | arm.estimator, where)

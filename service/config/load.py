@@ -1,0 +1,439 @@
+"""The daemon's configuration: a TOML file, every key checked, the path of the key in every error.
+
+`docs/daemon.md` describes the keys.  Relative paths are relative to the configuration file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from drivers.ads.config import AdsConfig, AxisTable
+from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from service.config.daemon import DaemonConfig
+from service.config.elastic import ElasticConfig
+from service.config.hand_guiding import UNABLE, GuidingConfig
+from service.config.jobs import JobsConfig, ReidentifyConfig
+from service.config.realtime import RealtimeConfig
+from service.config.safety import SafetyConfig
+from service.protocol.messages import WireError, check_arm_name
+from service.security.files import SecretFileError
+from service.security.keys import server_pair
+from sim_backend.arm.settings import (
+    DriveSettings,
+    EventSettings,
+    FaultSettings,
+    MotionSettings,
+    SegmentSettings,
+    SimSettings,
+    WiringSettings,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+#: Drivers that a real arm's drives are behind.
+BusConfig = EthercatConfig | AdsConfig
+#: Longest path of a socket in the file system that Linux accepts.
+MAX_SOCKET_PATH = 107
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: the file, the key and what to do are in the message."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Speed = Literal["max"] | Annotated[float, Field(gt=0.0, le=1000.0)]
+
+
+class ReplayConfig(_Table):
+    """`[arm.driver]` with `kind = "replay"`: a recording."""
+
+    kind: Literal["replay"]
+    recording: Path
+    speed: Speed = 1.0  # times the recorded pace
+    span: str | None = None  # 0:0.6 or 0.1s:4.91s
+    loop: bool = False
+
+
+class SimConfig(_Table):
+    """`[arm.driver]` with `kind = "sim"`: a simulated arm."""
+
+    kind: Literal["sim"]
+    pace: Speed = 1.0  # simulated seconds a second
+    motion: MotionSettings = MotionSettings()
+    settings: SimSettings = SimSettings()
+    mode: Literal["csp", "cst"] | None = None  # of drives that are commanded; None: they follow `motion` by themselves
+    start: tuple[float, ...] | None = None  # posture to begin with [rad or m], in a mode; None: mid-range
+    enable: bool = False  # switch the drives on at the start, in a mode
+    faults: tuple[FaultSettings, ...] = ()  # what goes wrong, in a mode
+    wiring: tuple[WiringSettings, ...] = ()  # channels that are wired or scaled wrongly, in a mode
+    robot: str | None = None  # robot file of what is simulated, where it is not as the arm's describes it
+
+    @model_validator(mode="after")
+    def _commanded(self) -> SimConfig:
+        if self.mode is None:
+            for key in ("start", "enable", "faults", "wiring"):
+                if getattr(self, key):
+                    raise ValueError(f'{key}: is of drives that are commanded: set mode = "csp" or "cst"')
+        elif self.motion != MotionSettings():
+            raise ValueError("motion: an arm with a mode moves as it is commanded: leave motion out, or mode")
+        elif self.pace == "max":
+            raise ValueError('pace: an arm with a mode is commanded in time: give a number, not "max"')
+        return self
+
+
+class ArmMotionSettings(MotionSettings):
+    """`[arm.motion]`: what a real arm does once its drives are enabled; it has more keys than a simulated motion."""
+
+    approach: float = Field(0.15, gt=0.0, le=1.0)
+    """Share of the velocity and acceleration limits used on the way to the start."""
+    following_error: float = Field(0.2, gt=0.0)
+    """Largest distance between command and position [rad or m]; beyond it the motion stops."""
+    at_end: Literal["hold", "stop"] = "hold"
+    """After the motion: drives stay enabled and hold, or are switched off and the stream ends."""
+
+
+class PublishConfig(_Table):
+    """`[arm.publish]`: how often results are sent, by the frames' own clock."""
+
+    estimate_hz: float = Field(50.0, gt=0.0, le=10_000.0)
+    torque_hz: float = Field(100.0, gt=0.0, le=10_000.0)
+    elastic_hz: float = Field(10.0, gt=0.0, le=1000.0)  # of each joint of [[arm.elastic]]
+
+
+class StateConfig(_Table):
+    """`[arm.state]`: saving and resuming the estimator."""
+
+    every_s: float = Field(5.0, ge=0.1, le=3600.0)
+    resume: bool = True
+
+
+class RecorderConfig(_Table):
+    """`[arm.recorder]`: its presence starts a recorder process."""
+
+    enabled: bool = True  # record from the start; otherwise when told to
+    directory: Path | None = None  # None: recordings/ in the state directory
+    chunk_bytes: int = Field(1 << 18, ge=1 << 10, le=1 << 26)  # a kill loses at most one chunk
+    max_minutes: float = Field(10.0, gt=0.0, le=1440.0)  # of frames in one file; the next frame begins another
+    max_gb: float | None = Field(None, gt=0.0)  # of all recordings of the arm; the oldest are deleted
+    keep_days: float | None = Field(None, gt=0.0)  # older recordings are deleted
+
+
+class ArmConfig(_Table):
+    """One `[[arm]]`."""
+
+    name: str
+    robot: str  # name of a robot file, or its path
+    driver: Annotated[ReplayConfig | SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
+    motion: ArmMotionSettings | None = None  # what the drives of a real arm follow once they are enabled
+    safety: SafetyConfig = SafetyConfig()  # limits of runs, see service.config.safety
+    guiding: GuidingConfig | None = None  # None: it is not guided by hand
+    realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
+    torque_range: tuple[Positive, ...] | None = None  # of each joint, see service.acquisition._torque_range
+    estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
+    elastic: tuple[ElasticConfig, ...] = ()  # joints whose springs are estimated beside it
+    publish: PublishConfig = PublishConfig()
+    state: StateConfig = StateConfig()
+    recorder: RecorderConfig | None = None
+    reidentify: ReidentifyConfig | None = None  # None: only when somebody asks for it
+    model: Path | None = None  # model file that predicts the torque; None: the running estimate
+    window_s: float = Field(120.0, ge=0.0, le=3600.0)  # newest frames that are kept for `set_aside`
+    hold: bool = False  # wait for the control verb `start` before the first frame
+
+    @property
+    def driver_sha256(self) -> str:
+        """Hash of `[arm.driver]` where it is not as by default, by which another one is known."""
+        return hashlib.sha256(self.driver.model_dump_json(exclude_defaults=True).encode()).hexdigest()
+
+    @model_validator(mode="after")
+    def _motion_needs_drives(self) -> ArmConfig:
+        if self.motion is not None and getattr(self.driver, "mode", None) != "csp":
+            raise ValueError(
+                'motion: only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _guiding_needs_positions(self) -> ArmConfig:
+        if self.guiding is None:
+            return self
+        if self.driver.kind in UNABLE:
+            raise ValueError(f"guiding: {UNABLE[self.driver.kind]}; take the table out")
+        if getattr(self.driver, "mode", None) != "csp":
+            raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
+        if self.motion is not None:
+            raise ValueError("guiding: [arm.motion] moves this arm: take one of the two tables out")
+        return self
+
+    @model_validator(mode="after")
+    def _one_spring_a_joint(self) -> ArmConfig:
+        joints = [spring.joint for spring in self.elastic]
+        twice = sorted({joint for joint in joints if joints.count(joint) > 1})
+        if twice:
+            raise ValueError(f"elastic: two tables are of joint {', '.join(twice)}; keep one")
+        return self
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        try:
+            return check_arm_name(value)
+        except WireError as error:
+            raise ValueError(str(error)) from error
+
+
+class Config(_Table):
+    """A whole configuration file, its paths absolute and, but for `keys_dir`, without links."""
+
+    daemon: DaemonConfig = DaemonConfig()
+    jobs: JobsConfig = JobsConfig()
+    arm: tuple[ArmConfig, ...] = ()
+    base: Path = Path()  # directory that relative paths start from
+
+    @model_validator(mode="after")
+    def _unique(self) -> Config:
+        if not self.arm:
+            raise ValueError("there is no [[arm]]; describe at least one")
+        names = [arm.name for arm in self.arm]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two arms are named {name!r}; names start topics and must differ")
+        controllers: dict[str, str] = {}
+        for arm in self.arm:
+            if isinstance(arm.driver, AdsConfig):
+                other = controllers.setdefault(arm.driver.target.address, arm.name)
+                if other != arm.name:
+                    raise ValueError(
+                        f"arms {other!r} and {arm.name!r} are on one controller, {arm.driver.target.address}: its ADS "
+                        "router keeps one connection to a computer, so each would cut off the other"
+                    )
+        return self
+
+    def find(self, arm: str) -> ArmConfig:
+        """Return the arm named `arm`; `ConfigError` if there is none."""
+        for candidate in self.arm:
+            if candidate.name == arm:
+                return candidate
+        raise ConfigError(f"no arm {arm!r}; there are: {', '.join(candidate.name for candidate in self.arm)}")
+
+    @property
+    def state_dir(self) -> Path:
+        """Directory of everything that outlives the daemon."""
+        if self.daemon.state_dir is not None:
+            return self.daemon.state_dir
+        # Without links, as a configured one is: jobs name their inputs so, and files that they need are known by name.
+        return self._usual_state_dir().resolve()
+
+    def _usual_state_dir(self) -> Path:
+        home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return Path(home) / "thetad" / self.daemon.name
+
+    @property
+    def keys_dir(self) -> Path:
+        """Directory of the server's key and of the registry of clients, links and all: who may change one is judged."""
+        return self.daemon.keys_dir or (self.daemon.state_dir or self._usual_state_dir()) / "keys"
+
+    def recording_dir(self, arm: ArmConfig) -> Path:
+        """Directory that recordings of `arm` go to."""
+        if arm.recorder is not None and arm.recorder.directory is not None:
+            return arm.recorder.directory
+        return self.state_dir / arm.name / "recordings"
+
+
+#: The tables by their place in the file, to suggest keys for a misspelt one.
+_TABLES: dict[tuple[str, ...], type[BaseModel]] = {
+    (): Config,
+    ("daemon",): DaemonConfig,
+    ("jobs",): JobsConfig,
+    ("arm",): ArmConfig,
+    ("arm", "publish"): PublishConfig,
+    ("arm", "state"): StateConfig,
+    ("arm", "recorder"): RecorderConfig,
+    ("arm", "reidentify"): ReidentifyConfig,
+    ("arm", "driver", "replay"): ReplayConfig,
+    ("arm", "motion"): ArmMotionSettings,
+    ("arm", "motion", "segments"): SegmentSettings,
+    ("arm", "realtime"): RealtimeConfig,
+    ("arm", "safety"): SafetyConfig,
+    ("arm", "guiding"): GuidingConfig,
+    ("arm", "elastic"): ElasticConfig,
+    ("arm", "driver", "ads"): AdsConfig,
+    ("arm", "driver", "ads", "axis"): AxisTable,
+    ("arm", "driver", "ethercat"): EthercatConfig,
+    ("arm", "driver", "ethercat", "drive"): DriveTable,
+    ("arm", "driver", "ethercat", "device", "*"): DeviceTable,
+    ("arm", "driver", "sim"): SimConfig,
+    ("arm", "driver", "sim", "motion"): MotionSettings,
+    ("arm", "driver", "sim", "faults"): FaultSettings,
+    ("arm", "driver", "sim", "wiring"): WiringSettings,
+    ("arm", "driver", "sim", "motion", "segments"): SegmentSettings,
+    ("arm", "driver", "sim", "settings"): SimSettings,
+    ("arm", "driver", "sim", "settings", "drive"): DriveSettings,
+    ("arm", "driver", "sim", "settings", "events"): EventSettings,
+}
+
+
+def load_config(path: Path, *, needs_key: bool = True) -> Config:
+    """Read a configuration file, TOML or (ending in .json) JSON.
+
+    Parameters
+    ----------
+    path : Path
+    needs_key : bool
+        False: also without the server's key that the configuration asks for, as where no daemon is started.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return parse_config(table, str(path), path.resolve().parent, needs_key=needs_key)
+
+
+def parse_config(table: object, origin: str, base: Path, *, needs_key: bool = True) -> Config:
+    """Check a configuration given as a table; `origin` names it in errors, `base` is what paths are relative to."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"{origin}: expected a table with [daemon] and [[arm]]")
+    if "base" in table:
+        raise ConfigError(f"{origin}: base: unknown key")
+    try:
+        text = json.dumps(table)
+    except TypeError as error:
+        raise ConfigError(f"{origin}: dates and times are not used here: {error}") from error
+    if needs_key:
+        _check_server_key(table, origin, base)
+    try:
+        config = Config.model_validate_json(text)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {describe(error)}") from error
+    return _resolve(config, base)
+
+
+def _check_server_key(table: Mapping[str, Any], origin: str, base: Path) -> None:
+    """Refuse to be reached from other computers, or to ask for keys, without a key of the server."""
+    try:
+        daemon = DaemonConfig.model_validate_json(json.dumps(table.get("daemon", {})))
+    except ValidationError:
+        return  # told with everything else that is wrong
+    if not daemon.keyed:
+        return
+    try:
+        server_pair(_resolve(Config.model_construct(daemon=daemon), base).keys_dir)
+    except SecretFileError as error:
+        why = "daemon.require_keys" if daemon.require_keys else f"daemon.bind: {daemon.bind} is not a loopback address"
+        raise ConfigError(f"{origin}: {why}, and this needs a key of the server: {error}") from error
+
+
+def check_settings(kind: type[T], table: Mapping[str, Any], where: str) -> T:
+    """Build the settings dataclass `kind` from a table of the configuration; `where` is the table's place in it.
+
+    Raises
+    ------
+    ConfigError
+        A key is unknown, or a value has the wrong type or is out of range.
+    """
+    hints = get_type_hints(kind)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        fields[field.name] = (hints[field.name], ... if default is dataclasses.MISSING else default)
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    model = create_model(kind.__name__, __config__=config, **fields)
+    try:
+        checked = model.model_validate_json(json.dumps(table))
+        return kind(**{name: getattr(checked, name) for name in model.model_fields})
+    except ValidationError as error:
+        raise ConfigError(describe(error, where, tuple(fields))) from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def describe(error: ValidationError, where: str = "", names: Sequence[str] = ()) -> str:
+    """Say in one line what is wrong with each key, with its path and, for a misspelt one, the likely meaning."""
+    return "; ".join(_describe_one(item, where, names) for item in error.errors(include_url=False))
+
+
+def _describe_one(item: ErrorDetails, where: str, names: Sequence[str]) -> str:
+    keys = item["loc"]
+    tagged = [str(key) for key in keys if not isinstance(key, int)]
+    shown: list[str | int] = [key for key in keys]
+    if tagged[:2] == ["arm", "driver"] and len(shown) > 3:
+        del shown[3]  # the discriminator's value, which is not a key
+        if tagged[3:4] in (["speed"], ["pace"]):
+            del shown[4:]  # the branch of the union
+    path = where
+    for key in shown:
+        path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else str(key)
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden" or item["type"] == "unexpected_keyword_argument":
+        if tagged[3:4] == ["device"] and len(tagged) == 6:
+            tagged[4] = "*"  # the name of a device is the user's
+        known: Iterable[str] = names or [
+            name for name in getattr(_TABLES.get(tuple(tagged[:-1])), "model_fields", ()) if name != "base"
+        ]
+        close = difflib.get_close_matches(tagged[-1], list(known), 1)
+        message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}")
+    elif item["type"] == "missing" or item["type"] == "missing_argument":
+        message = "is missing"
+    elif not isinstance(item["input"], (dict, list)):
+        message += f" (is {item['input']!r:.200})"
+    return f"{path}: {message}" if path else message
+
+
+def _resolve(config: Config, base: Path) -> Config:
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    arms = []
+    for arm in config.arm:
+        update: dict[str, Any] = {"model": absolute(arm.model)}
+        if arm.elastic:
+            update["elastic"] = tuple(s.model_copy(update={"model": absolute(s.model)}) for s in arm.elastic)
+        if isinstance(arm.driver, ReplayConfig):
+            update["driver"] = arm.driver.model_copy(update={"recording": absolute(arm.driver.recording)})
+        elif isinstance(arm.driver, SimConfig) and (arm.driver.robot or "").endswith((".toml", ".urdf")):
+            update["driver"] = arm.driver.model_copy(update={"robot": str(absolute(Path(str(arm.driver.robot))))})
+        if arm.recorder is not None:
+            update["recorder"] = arm.recorder.model_copy(update={"directory": absolute(arm.recorder.directory)})
+        arms.append(arm.model_copy(update=update))
+    places = {key: absolute(getattr(config.daemon, key)) for key in ("state_dir", "runtime_dir", "http_token_file")}
+    keys_dir = config.daemon.keys_dir
+    if keys_dir is None and config.daemon.state_dir is not None:
+        keys_dir = config.daemon.state_dir / "keys"
+    places["keys_dir"] = None if keys_dir is None else (base / keys_dir.expanduser()).absolute()  # links are judged
+    daemon = config.daemon.model_copy(update=places)
+    folders = None if config.jobs.folders is None else tuple(absolute(folder) for folder in config.jobs.folders)
+    jobs = config.jobs.model_copy(update={"folders": folders})
+    return config.model_copy(update={"daemon": daemon, "jobs": jobs, "arm": tuple(arms), "base": base})

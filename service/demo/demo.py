@@ -1,0 +1,290 @@
+"""The whole path once, with a simulated arm: frames, live estimates, a batch model, validation, the truth.
+
+A daemon of its own runs the arm through an exciting motion and then an independent one.  The online
+estimate is taken when the first ends; the batch model is identified from the recording of the first.
+Both then predict the second, and both are compared with the parameters that the arm was made of.
+The arm is simulated in the acquisition, or behind servo drives on EtherCAT or a PLC (`service.demo.hardware`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.files.recordings.recording import Recording, Span, read_recording
+from drivers.files.robots.file import RobotFile, load_robot
+from rt_core.identification.identify import Identification
+from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.parameters import standard_parameters
+from rt_core.types import FloatArray
+from service.client import ClientTimeoutError, Control, EstimateMessage, Subscriber
+from service.client.latency_monitor import Listener
+from service.config.load import Config, parse_config
+from service.config.realtime import RealtimeConfig
+from service.demo.hardware import Bus, bus_configuration, empty_loop, own_network, simulated_drives, simulated_plc
+from service.models.document import batch_document, limits_of, online_document, write_model, write_text
+from service.operations.identify import Validation, identify_recording, signal_settings, validate_recording
+from service.reports.identification import html_report
+from service.supervisor.launch import DaemonProcess
+
+#: What the demonstration must reach, joint by joint, to call itself passed.
+LEAST_R = 0.97
+LEAST_COVERAGE = 0.90
+_ARM = "arm"
+_QUANTILE_95 = 1.959964
+_PAUSE_S = 0.5  # after the first motion the arm stands still; the estimate is taken within this time
+_STALL_S = 30.0
+_FINISHED = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
+_EMPTY_LOOP_S = 10.0
+_DRIVES_PRIORITY = 50  # of SCHED_FIFO: below the loop that they answer
+
+
+class DemonstrationError(RuntimeError):
+    """The daemon did not get through the demonstration; the message says where it stopped."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What to run: an arm, the length of both motions [s], the seed of motion and noise, and the bus to the arm."""
+
+    robot: str = "space6"
+    excite_s: float = 40.0
+    validate_s: float = 20.0
+    seed: int = 1
+    bus: Bus | None = None
+
+    def config(self, directory: Path) -> Config:
+        """Return the daemon's configuration; everything it leaves behind goes to `directory`."""
+        segments = [
+            {"kind": "fourier", "duration_s": self.excite_s, "seed": self.seed},
+            {"kind": "hold", "duration_s": _PAUSE_S},
+            {"kind": "fourier", "duration_s": self.validate_s, "seed": self.seed + 1000},
+        ]
+        motion = {"kind": "schedule", "seed": self.seed, "segments": segments}
+        if self.bus is not None:
+            table, _ = bus_configuration(self.bus, self.robot)
+            source = table | {"motion": motion | {"at_end": "stop"}}
+        else:
+            source = {"driver": {"kind": "sim", "motion": motion, "settings": {"seed": self.seed}}}
+        arm = source | {
+            "name": _ARM,
+            "robot": self.robot,
+            "hold": True,
+            "recorder": {"directory": str(directory)},
+            "state": {"resume": False},
+        }
+        ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
+        daemon = {"name": "demo", "state_dir": str(directory / "state"), "log_level": "warning", **ports}
+        return parse_config({"daemon": daemon, "arm": [arm]}, "thetad demo", Path.cwd())
+
+
+def coverage(truth: FloatArray, theta: FloatArray, std: FloatArray) -> float:
+    """Share of parameters whose true value lies within the stated 95 % interval."""
+    return float(np.mean(np.abs(theta - truth) <= _QUANTILE_95 * std))
+
+
+def run_demonstration(what: Demonstration, directory: Path, log: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run it; `tell` receives a line of progress about every second.
+
+    Returns the result as plain data.  Recording, model files and report are left in `directory`.
+    """
+    robot = load_robot(what.robot)
+    directory.mkdir(parents=True, exist_ok=True)
+    before = set(directory.glob("*.mcap"))
+    config = what.config(directory)
+    tell(f"starting a daemon with a simulated {robot.model.name}; the first start compiles, which takes a minute")
+    began, quiet = time.monotonic(), {}
+    with contextlib.ExitStack() as stack:
+        if what.bus == "ads":
+            stack.enter_context(simulated_plc(bus_configuration("ads", what.robot)[1]))
+        elif what.bus == "ethercat":
+            own_network()
+            stack.enter_context(simulated_drives(bus_configuration("ethercat", what.robot)[1], _DRIVES_PRIORITY))
+            tell(f"measuring an empty loop for {_EMPTY_LOOP_S:g} s, to compare with")
+            quiet = empty_loop(config.arm[0].realtime or RealtimeConfig(), _EMPTY_LOOP_S)
+        daemon = stack.enter_context(DaemonProcess(config, log))
+        tell(f"ready after {time.monotonic() - began:.1f} s: {what.excite_s:g} s of exciting motion at 1 kHz")
+        followed = replace(_run_daemon(what, daemon, tell), empty_loop_us=quiet)
+    recordings = sorted(set(directory.glob("*.mcap")) - before)
+    if len(recordings) != 1:
+        raise DemonstrationError(f"{directory}: expected one new recording, found {len(recordings)}")
+    tell(f"identifying from {recordings[0].name} and validating on the second motion")
+    return _evaluate(what, robot, read_recording(recordings[0]), followed, directory)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What was seen of a run: the estimate at the end of the exciting motion, counts of frames, what the bus said."""
+
+    snapshot: dict[str, Any]
+    frames: dict[str, Any]
+    bus: dict[str, Any] | None
+    latency_us: dict[str, float]
+    empty_loop_us: dict[str, Any]
+
+
+def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str], None]) -> Followed:
+    """Follow the run to its end."""
+    snapshot: dict[str, Any] | None = None
+    total = what.excite_s + _PAUSE_S + what.validate_s
+    with (
+        Control(daemon.endpoints["control"]) as control,
+        Subscriber(daemon.endpoints["estimates"], [f"{_ARM}/estimate"], timeout_s=1.0) as estimates,
+        Listener(daemon.endpoints, _ARM) as listener,
+    ):
+        control.request("start")
+        told = progress = time.monotonic()
+        while True:
+            now = time.monotonic()
+            try:
+                message = estimates.newest()
+            except ClientTimeoutError:
+                message = None
+            processes = {p["role"]: p for p in control.request("status")["processes"]}
+            position = processes["acquisition"]["info"].get("motion_s")
+            if position is None:
+                position = processes["estimator"]["info"].get("received", 0) * 1e-3
+            if isinstance(message, EstimateMessage):
+                progress = now
+                if now - told >= 1.0:
+                    told = now
+                    known = sum(s in ("estimated", "stale", "frozen") for s in message.status)
+                    tell(
+                        f"{min(position, total):5.1f} s of {total:g} s: {message.frames} frames, {message.lost} lost, "
+                        f"{known} of {len(message.status)} parameters estimated"
+                    )
+            if snapshot is None and position >= what.excite_s + 0.5 * _PAUSE_S:
+                snapshot = control.request("snapshot", timeout_s=30.0)
+            if all(processes[role]["info"].get("state") == state for role, state in _FINISHED.items()):
+                break
+            if listener.stopped:
+                raise DemonstrationError(f"the motion was stopped: {listener.stopped}")
+            if now - progress > _STALL_S:
+                info = processes["estimator"]["info"]
+                received, lost = info.get("received", 0), info.get("lost", 0)
+                missed = f": {lost} of {received + lost} cycles have no frame" if lost else ""
+                raise DemonstrationError(f"no estimate for {_STALL_S:g} s{missed}; the daemon's log tells more")
+        if snapshot is None:
+            raise DemonstrationError("the motion ended before the estimate was taken")
+        sent, received = processes["acquisition"]["info"], processes["estimator"]["info"]
+        recorded = processes["recorder"]["info"]["received"]
+        frames = {
+            "sent": sent["frames"],
+            "received": received["received"],
+            "recorded": recorded,
+            "lost": sent["dropped"] + 2 * sent["frames"] - received["received"] - recorded,
+            "gaps": received["lost"],
+        }
+    return Followed(snapshot, frames, listener.bus, listener.latency_us(), {})
+
+
+def _evaluate(
+    what: Demonstration,
+    robot: RobotFile,
+    recording: Recording,
+    followed: Followed,
+    directory: Path,
+) -> dict[str, Any]:
+    model, snapshot, frames = robot.model, followed.snapshot, followed.frames
+    base = base_parameters(model)
+    truth = base.theta(standard_parameters(model, base.standard))
+    settings = signal_settings(robot)
+    slowest = what.config(directory).arm[0].estimator.get("min_velocity")
+    if slowest is not None:
+        settings = replace(settings, min_velocity=np.array(slowest))
+    split_s = what.excite_s + 0.5 * _PAUSE_S
+    if what.bus is not None:  # the recording begins with the way to the start of the motion
+        split_s = (snapshot["t_ns"] - int(recording.t_ns[0])) * 1e-9
+    span, held_back = Span.parse(f"0s:{split_s}s"), Span.parse(f"{split_s}s:")
+    batch = identify_recording(recording, robot, settings, span=span, base=base)
+    theta, std = np.asarray(snapshot["theta"]), np.asarray(snapshot["std"])
+
+    def validate(values: FloatArray, fit_error: float | None = None) -> Validation:
+        return validate_recording(recording, model, base, values, settings, span=held_back, fit_error=fit_error)
+
+    results = {"online": validate(theta), "batch": validate(batch.theta, batch.metrics.relative_error)}
+    covered = {"online": coverage(truth, theta, std), "batch": coverage(truth, batch.theta, batch.std)}
+    paths = _write(robot, recording, settings, span, batch, base, snapshot, results["batch"], directory)
+    passed = (
+        frames["lost"] == 0
+        and _accounted(frames, followed.bus)
+        and min(covered.values()) >= LEAST_COVERAGE
+        and all(bool((r.metrics.R > LEAST_R).all()) for r in results.values())
+    )
+    summary: dict[str, Any] = {
+        "passed": passed,
+        "robot": model.name,
+        "joints": [joint.name for joint in model.joints],
+        "parameters": len(base),
+        "seconds": {"excite": what.excite_s, "validate": what.validate_s},
+        "seed": what.seed,
+        "frames": frames,
+        "bus": followed.bus,
+        "latency_us": followed.latency_us,
+        "empty_loop_us": followed.empty_loop_us,
+        "coverage_95": min(covered.values()),
+        "files": {name: str(path) for name, path in paths.items()},
+    }
+    for name, result in results.items():
+        summary[name] = result.metrics.as_dict() | {"verdict": result.verdict, "coverage_95": covered[name]}
+    return summary
+
+
+def _accounted(frames: dict[str, Any], bus: dict[str, Any] | None) -> bool:
+    """Whether each gap in the frames is a cycle that the driver counted as late or unanswered."""
+    return bool(frames["gaps"] <= (0 if bus is None else bus.get("overruns", 0) + bus["lost_cycles"]))
+
+
+def _write(
+    robot: RobotFile,
+    recording: Recording,
+    settings: Any,
+    span: Span,
+    batch: Identification,
+    base: BaseParameters,
+    snapshot: dict[str, Any],
+    validation: Validation,
+    directory: Path,
+) -> dict[str, Path]:
+    paths = {
+        "recording": recording.path or directory,
+        "online_model": directory / "online.yaml",
+        "batch_model": directory / "batch.yaml",
+        "report": directory / "report.html",
+    }
+    document = batch_document(batch, robot, recording, settings, span)
+    write_model(document, paths["batch_model"])
+    source = {key: snapshot[key] for key in ("arm", "t_ns", "frames", "used", "masked", "lost", "resets")}
+    online = online_document(
+        robot,
+        base,
+        settings,
+        np.asarray(snapshot["theta"]),
+        np.asarray(snapshot["std"]),
+        np.asarray(snapshot["covariance"]),
+        tuple(snapshot["status"]),
+        source | {"settings": snapshot["meta"]["settings"]},
+        temperatures=limits_of(snapshot, robot.model.n),
+    )
+    write_model(online, paths["online_model"])
+    facts = [("robot", robot.model.name), ("recording", paths["recording"].name), ("identified on", str(span))]
+    facts.append(("relative torque error", f"{100 * validation.metrics.relative_error:.2f} % on the second motion"))
+    text = html_report(
+        f"{robot.model.name}: batch model on an independent motion",
+        robot.model,
+        validation.rows,
+        validation.predicted,
+        validation.metrics,
+        validation.verdict,
+        validation.reasons,
+        facts,
+        document["parameters"],
+    )
+    write_text(paths["report"], text)
+    return paths

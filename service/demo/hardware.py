@@ -1,0 +1,181 @@
+"""A demonstration's hardware: simulated drives at the far end of a virtual cable, or a simulated PLC on loopback.
+
+The drives want a network namespace of their own.  It is this process's from then on, and that of every process it
+starts: nothing of the machine's network is touched, and all of it goes when the last of them ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from drivers.ethercat.bus.cycle import Histogram, sleep_until
+from service.config.load import ConfigError
+from service.config.realtime import RealtimeConfig
+from service.worker.realtime import apply_realtime
+from sim_backend.ethercat.link import Link, enable_loopback
+
+Bus = Literal["ethercat", "ads"]
+
+_SHIPPED = Path(__file__).resolve().parent.parent.parent / "configs"
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_READY_S = 120.0  # the first start compiles
+_STOP_S = 5.0
+_PROBE_CYCLE_NS = 1_000_000
+_PLC_ADDRESS = "127.0.0.2"  # as the shipped configuration has it
+#: The simulated hardware's file, beside the configuration of the arm: bus -> names with the robot in them.
+_FILES = {
+    "ethercat": ("ethercat_{}.toml", "ethercat/{}_segment.toml"),
+    "ads": ("twincat_{}.toml", "twincat/{}_plc.toml"),
+}
+
+
+class RehearsalError(RuntimeError):
+    """The simulated bus could not be set up; the message says why."""
+
+
+def bus_configuration(bus: Bus, robot: str) -> tuple[dict[str, Any], Path]:
+    """Return the arm's table of the shipped configuration and the file of its hardware; raises `ConfigError`."""
+    config, hardware = (_SHIPPED / name.format(robot) for name in _FILES[bus])
+    if not (config.is_file() and hardware.is_file()):
+        before, after = _FILES[bus][0].split("{}")
+        known = sorted(
+            path.name.removeprefix(before).removesuffix(after) for path in _SHIPPED.glob(f"{before}*{after}")
+        )
+        raise ConfigError(f"robot {robot}: there is no simulated hardware for it; there is for {', '.join(known)}")
+    arm: dict[str, Any] = tomllib.loads(config.read_text(encoding="utf-8"))["arm"][0]
+    return arm, hardware
+
+
+def own_network() -> None:
+    """Move this process to a network namespace of its own, with a working loopback interface.
+
+    Raises
+    ------
+    RehearsalError
+        The process may not.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEW_NETWORK) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise RehearsalError(f"a network namespace of its own is refused ({reason}): run it as root (sudo)")
+    enable_loopback()
+
+
+class Hardware:
+    """A command of `thetad sim` in a process of its own.
+
+    Parameters
+    ----------
+    arguments : str
+        What stands after `thetad sim`.
+    link : Link, optional
+        Cable to lay before, and to remove after.
+    """
+
+    def __init__(self, *arguments: str, link: Link | None = None) -> None:
+        self._link = link
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
+        self._command = [sys.executable, "-m", "service.cli.main", "sim", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Lay the cable and wait until the hardware answers; raises `RehearsalError`."""
+        if self._link is not None:
+            self._link.up()
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._log)
+        try:
+            self._await_ready(self._process)
+        except RehearsalError:
+            self.stop()
+            raise
+        return self
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            line = process.stdout.readline() if selector.select(_READY_S) else b""
+        if not line or json.loads(line).get("event") != "ready":
+            raise RehearsalError(f"the simulated hardware does not start: {self._said() or 'no answer'}")
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def stop(self) -> str:
+        """End the hardware and remove the cable; returns its last words."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self._link is not None and self._link.exists():
+            self._link.down()
+        said = self._said()
+        self._log.close()
+        return said
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def simulated_drives(segment: Path, priority: int) -> Hardware:
+    """Return servo drives at the far end of a virtual cable; `priority` of SCHED_FIFO."""
+    return Hardware("ethercat", str(segment), "--priority", str(priority), link=Link())
+
+
+def simulated_plc(file: Path) -> Hardware:
+    """Return a PLC on loopback, where the shipped configuration looks for it."""
+    return Hardware("plc", str(file), "--address", _PLC_ADDRESS)
+
+
+def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:
+    """Percentiles of the period [us] of a 1 kHz loop that does nothing, in a process of its own with these settings."""
+    command = [sys.executable, "-m", "service.demo.hardware", config.model_dump_json(), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30.0)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def _empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:
+    period = Histogram()
+    apply_realtime(config)
+    last_ns = time.monotonic_ns()
+    deadline_ns, end_ns = last_ns, last_ns + round(seconds * 1e9)
+    while deadline_ns < end_ns:
+        deadline_ns += _PROBE_CYCLE_NS
+        now_ns = time.monotonic_ns()
+        if deadline_ns < now_ns:  # skip to the grid
+            deadline_ns += (now_ns - deadline_ns) // _PROBE_CYCLE_NS * _PROBE_CYCLE_NS + _PROBE_CYCLE_NS
+        sleep_until(deadline_ns)
+        now_ns = time.monotonic_ns()
+        period.add(now_ns - last_ns)
+        last_ns = now_ns
+    return period.summary()
+
+
+if __name__ == "__main__":
+    print(json.dumps(_empty_loop(RealtimeConfig.model_validate_json(sys.argv[1]), float(sys.argv[2]))))

@@ -1,0 +1,302 @@
+"""Putting the daemon in place as a system service: which files go where, what is run then, and whether it may be done.
+
+A plan is made from the files of `deploy/` and compared with what is there; nothing is written until it is applied.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from service.io.atomic_files import write_bytes
+
+#: `kept`: it is there, and is the user's own; `obsolete`: an earlier version's, under a name no longer used.
+FileState = Literal["new", "same", "changed", "kept", "obsolete"]
+
+SHIPPED = Path(__file__).resolve().parent.parent.parent / "deploy"
+#: What the files of `deploy/` are written for.
+_PREFIX, _CARD = "/opt/thetad", "enp3s0"
+PROGRAM, INTERPRETER = ".venv/bin/thetad", ".venv/bin/python"
+_LINKS = 40  # more than that are a circle
+CONFIGURATION = Path("/etc/thetad/thetad.toml")
+_FILES = {
+    "thetad.service": "/etc/systemd/system/thetad.service",
+    "sysusers.d/thetad.conf": "/etc/sysusers.d/thetad.conf",
+    "tmpfiles.d/thetad.conf": "/etc/tmpfiles.d/thetad.conf",
+    "thetad.toml": str(CONFIGURATION),
+}
+_BUS_FILES = {
+    "thetad-card@.service": "/etc/systemd/system/thetad-card@.service",
+    "thetad-ethercat.conf": "/etc/systemd/system/thetad.service.d/ethercat.conf",
+    "sysctl.d/90-thetad.conf": "/etc/sysctl.d/90-thetad.conf",
+    "network/90-thetad.conf": "/etc/NetworkManager/conf.d/90-thetad.conf",
+    "network/05-thetad.network": "/etc/systemd/network/05-thetad.network",
+}
+#: What earlier versions have put in place for a bus, under names that are no longer used.
+_OBSOLETE = ("/etc/systemd/network/10-thetad.network",)
+#: Folders that the unit hides from the daemon (ProtectHome=, PrivateTmp=).
+_HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+_USER = "thetad"  # of the unit
+#: Who cares for network cards, by unit: how it is told to read its files again.
+_RELOADS = {
+    "systemd-networkd.service": ("networkctl", "reload"),
+    "NetworkManager.service": ("nmcli", "general", "reload"),
+}
+_COMMAND_S = 60.0
+
+
+class DeployError(RuntimeError):
+    """The service could not be put in place; the message says at what."""
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file and where it goes; `target` is as the host will see it, without the root folder."""
+
+    source: str  # in deploy/; empty of one that is obsolete
+    target: Path
+    content: str
+    state: FileState
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an installation does: first the files, then the commands, in order."""
+
+    root: Path
+    prefix: Path
+    files: tuple[PlannedFile, ...]
+    commands: tuple[tuple[str, ...], ...]
+    hindrances: tuple[str, ...]  # why it may not be done; empty: it may
+
+    def apply(self) -> None:
+        """Write the files and run the commands.
+
+        A file that had been changed stays beside the new one as `NAME.old`, or with a number behind if there is such a
+        file already, and so does an obsolete one.
+
+        Raises
+        ------
+        DeployError
+            A command failed.
+        """
+        for file in self.files:
+            path = below(self.root, file.target)
+            if file.state in ("changed", "obsolete"):
+                os.replace(path, _aside(path))
+            if file.state in ("new", "changed"):
+                write_bytes(path, file.content.encode(), 0o644)  # whatever root's umask is: the service reads them
+        for command in self.commands:
+            _run(command)
+
+
+def is_running(unit: str) -> bool:
+    """Tell whether a unit of this host is at work."""
+    try:
+        done = subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False, timeout=_COMMAND_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def make_plan(
+    root: Path,
+    prefix: Path,
+    interface: str | None = None,
+    *,
+    force: bool = False,
+    shipped: Path = SHIPPED,
+    running: Callable[[str], bool] = is_running,
+) -> Plan:
+    """Plan an installation.
+
+    Parameters
+    ----------
+    root : Path
+        Folder that is, or will be, the host's file system.
+    prefix : Path
+        Clone that the service runs, as the host will see it.
+    interface : str, optional
+        Network card of an EtherCAT bus.
+    force : bool
+        Files that are there and differ are replaced.
+    shipped : Path
+        The folder `deploy/`.
+    running : Callable
+        Tells whether a unit of this host is at work.
+
+    Raises
+    ------
+    DeployError
+        The folder `deploy/` is not there.
+    """
+    wanted = _FILES | (_BUS_FILES if interface is not None else {})
+    files = []
+    for source, target in wanted.items():
+        try:
+            text = (shipped / source).read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise DeployError(f"{shipped / source}: is missing; install from a clone of the repository") from error
+        content = _filled(source, text, prefix, interface)
+        files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
+    if interface is not None:
+        there = (Path(target) for target in _OBSOLETE if below(root, Path(target)).is_file())
+        files += [PlannedFile("", target, "", "obsolete") for target in there]
+    commands = _commands(root, interface, running)
+    return Plan(root, prefix, tuple(files), commands, _hindrances(root, prefix, files, force))
+
+
+def _aside(path: Path) -> Path:
+    """Return a name beside `path` for what is there now, which no file has yet."""
+    number, name = 1, path.with_name(f"{path.name}.old")
+    while os.path.lexists(name):
+        number += 1
+        name = path.with_name(f"{path.name}.old.{number}")
+    return name
+
+
+def escaped(name: str) -> str:
+    """Write a name as part of a unit's name (systemd-escape)."""
+    return re.sub(r"[^A-Za-z0-9:_.]|^\.", lambda match: "".join(f"\\x{byte:02x}" for byte in match[0].encode()), name)
+
+
+def below(root: Path, path: Path) -> Path:
+    """Return an absolute path as it is below `root`."""
+    return root / path.relative_to("/")
+
+
+def _filled(source: str, text: str, prefix: Path, interface: str | None) -> str:
+    text = text.replace(_PREFIX, str(prefix))
+    if interface is None:
+        return text
+    return text.replace(_CARD, escaped(interface) if source.endswith("ethercat.conf") else interface)
+
+
+def _state(path: Path, content: str) -> FileState:
+    try:
+        found = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return "new"
+    if path.name == CONFIGURATION.name:
+        return "kept"
+    return "same" if found == content else "changed"
+
+
+def _commands(root: Path, interface: str | None, running: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
+    if root != Path("/"):
+        option = f"--root={root}"
+        return (
+            ("systemd-sysusers", option, "thetad.conf"),
+            ("systemd-tmpfiles", option, "--create", "thetad.conf"),
+            ("systemctl", option, "enable", "thetad.service"),
+        )
+    settings: tuple[tuple[str, ...], ...] = ()
+    if interface is not None:
+        reloads = (command for unit, command in _RELOADS.items() if running(unit))
+        settings = (("systemctl", "restart", "systemd-sysctl.service"), *reloads)
+    return (
+        ("systemd-sysusers", "thetad.conf"),
+        ("systemd-tmpfiles", "--create", "thetad.conf"),
+        *settings,
+        ("systemctl", "daemon-reload"),
+        ("systemctl", "enable", "thetad.service"),
+    )
+
+
+def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool) -> tuple[str, ...]:
+    found = []
+    hidden = next((folder for folder in _HIDDEN if prefix.is_relative_to(folder)), None)
+    if hidden is not None:
+        found.append(
+            f"{prefix}: the service does not see {hidden}: clone to {_PREFIX}, `make -C {_PREFIX} install`, and run "
+            f"{_PREFIX}/{PROGRAM} deploy install"
+        )
+    elif not below(root, prefix / PROGRAM).exists() and root == Path("/"):
+        found.append(f"{prefix / PROGRAM}: is not there: `make -C {prefix} install`, or name another --prefix")
+    else:
+        found += _unreachable(root, prefix)
+    if re.search(r"[\s%\\\"']", str(prefix)):
+        found.append(f"{prefix}: blanks, quotes, '%' and '\\' have a meaning in units: clone to another folder")
+    changed = [str(file.target) for file in files if file.state == "changed"]
+    if changed and not force:
+        found.append(
+            f"{', '.join(changed)}: there already, and different: keep your changes in a drop-in (systemctl edit "
+            "thetad) and say --force, which leaves what was there as NAME.old"
+        )
+    if root == Path("/") and not Path("/run/systemd/system").is_dir():
+        found.append("this host was not started by systemd: say --root DIR to prepare the file system of another")
+    return tuple(found)
+
+
+def _unreachable(root: Path, prefix: Path) -> list[str]:
+    """Say which of program and interpreter the service's user could not run, as far as they are there."""
+    found = []
+    for name in (PROGRAM, INTERPRETER):
+        path = _real(root, prefix / name)
+        shown = str(prefix / name) if path == prefix / name else f"{prefix / name}, which is {path}"
+        again = f"make the virtual environment anew with an interpreter below /usr, such as /usr/bin/{path.name}"
+        hidden = next((folder for folder in _HIDDEN if path.is_relative_to(folder)), None)
+        closed = _closed(root, path)
+        if hidden is not None:
+            found.append(f"{shown}: the service does not see {hidden}: {again}")
+        elif closed is not None:
+            letters = "x" if below(root, closed).is_dir() else "rx"
+            found.append(f"{shown}: the user {_USER} may not use {closed}: chmod o+{letters} '{closed}'")
+    return found
+
+
+def _closed(root: Path, path: Path) -> Path | None:
+    """Return the first folder on the way to a program, or the program, that the service's user may not use."""
+    user = None
+    if root == Path("/"):
+        try:
+            user = pwd.getpwnam(_USER)
+        except KeyError:
+            user = None  # will be made
+    for step in (*reversed(path.parents), path):
+        try:
+            found = below(root, step).stat()
+        except FileNotFoundError:
+            return None
+        needed = stat.S_IXOTH | (0 if stat.S_ISDIR(found.st_mode) else stat.S_IROTH)
+        shift = 0
+        if user is not None:
+            shift = 6 if found.st_uid == user.pw_uid else 3 if found.st_gid == user.pw_gid else 0
+        if step != Path("/") and needed & ~(found.st_mode >> shift):
+            return step
+    return None
+
+
+def _real(root: Path, path: Path) -> Path:
+    """Follow all links of an absolute path as the host will, whose file system is at `root`."""
+    done, left, links = Path("/"), list(path.parts[1:]), 0
+    while left:
+        part = left.pop(0)
+        step = below(root, done / part)
+        if part == "..":
+            done = done.parent
+        elif step.is_symlink() and links < _LINKS:
+            target, links = step.readlink(), links + 1
+            done = Path("/") if target.is_absolute() else done
+            left = [*(target.parts[1:] if target.is_absolute() else target.parts), *left]
+        else:
+            done /= part
+    return done
+
+
+def _run(command: tuple[str, ...]) -> None:
+    shown = " ".join(command)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeployError(f"{shown}: {error}") from error
+    if done.returncode != 0:
+        words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise DeployError(f"{shown}: {words}")

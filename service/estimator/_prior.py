@@ -1,0 +1,142 @@
+"""What the estimator answers to `prior`: what the robot's description says, beside what is estimated now.
+
+The description is a robot file or a URDF, from CAD or a data sheet; a value that it leaves out is none, not zero.  The
+model that is active has no part in it.
+
+Friction curves hold the terms that depend on a joint's velocity, and its torque offset, as
+`rt_core.identification.friction_curve` does; friction that follows temperature is that at the reference temperature.
+At standstill they have no point: whatever holds a joint there is no function of its velocity.  The band is that of the
+terms that are estimated; velocity constants are taken as they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET, REFERENCE_TEMPERATURE
+from rt_core.model.parameters import ParameterLayout, standard_layout, standard_parameters, stated_parameters
+from rt_core.model.regressor import regressor
+from rt_core.online import OnlineEstimator
+from rt_core.online.status import BELIEVED, STATUS
+from rt_core.types import BoolArray, FloatArray
+from service.protocol.json_values import plain
+from service.worker.worker import Handler
+
+_SIDE_POINTS = 24  # of a curve, in each direction
+_UNKNOWN_SPEED = 1.0  # where a joint has no limit [rad/s or m/s]
+_QUANTILE_95 = 1.959964
+
+
+class PriorSource:
+    """Handler of the verb `prior`.
+
+    Parameters
+    ----------
+    estimator : OnlineEstimator
+    """
+
+    def __init__(self, estimator: OnlineEstimator) -> None:
+        self._estimator = estimator
+        self.handlers: Mapping[str, Handler] = {"prior": self._on_prior}
+
+    def _on_prior(self, args: dict[str, Any]) -> dict[str, Any]:
+        estimator = self._estimator
+        model, base = estimator.model, estimator.base
+        known = prior_known(estimator)
+        prior = base.theta(standard_parameters(model, base.standard))
+        report = estimator.report(note=False)  # to ask changes nothing
+        believed = np.isin(report.status, STATUS[:BELIEVED])
+        curves = friction_curves(estimator, prior, known, report.theta, believed)
+        found: dict[str, Any] = plain(
+            {
+                "arm": args["arm"],
+                "hash": str(estimator.meta["hash"]),
+                "parameters": np.where(known, prior, np.nan),
+                "temperature": REFERENCE_TEMPERATURE if base.layout.has_temperature else None,
+                "friction": curves,
+            }
+        )
+        return found
+
+
+def prior_known(estimator: OnlineEstimator) -> BoolArray:
+    """(p,) which base parameters the robot's description gives: all that they are made of is in it."""
+    model, base = estimator.model, estimator.base
+    told = stated_parameters(model, base.standard)
+    return np.asarray(~((base.mapping != 0.0) & ~told).any(axis=1))
+
+
+def velocities(standstill: float, top: float) -> FloatArray:
+    """Both directions up to `top`, closer together near standstill, and standstill itself as a gap between them."""
+    side = standstill + (top - standstill) * np.linspace(0.0, 1.0, _SIDE_POINTS) ** 2
+    return np.concatenate((-side[::-1], [0.0], side))
+
+
+def friction_curves(
+    estimator: OnlineEstimator, prior: FloatArray, known: BoolArray, theta: FloatArray, believed: BoolArray
+) -> list[dict[str, Any]]:
+    """Friction of each joint that has any: described by `prior` (p,), estimated as `theta` (p,), with its 95 % band.
+
+    A curve is None where not all that it is made of is `known` (p,), or `believed` (p,): then `undetermined` names what
+    is not.  That of the description has its own velocity constants, and is None without them.
+    """
+    model, base = estimator.model, estimator.base
+    layout, n = base.layout, model.n
+    columns = np.flatnonzero(~np.isin(layout.law, (LAW_LINK, LAW_ARMATURE, LAW_LOAD, *CYCLIC)))
+    tops = [joint.velocity if np.isfinite(joint.velocity) else _UNKNOWN_SPEED for joint in model.joints]
+    grids = [velocities(float(s), max(top, 2.0 * s)) for s, top in zip(model.standstill_velocity, tops, strict=True)]
+    still = np.zeros((sum(grid.size for grid in grids), n))
+    dq = still.copy()
+    for j, grid in enumerate(grids):
+        dq[j * grid.size : (j + 1) * grid.size, j] = grid
+    warm = np.full(still.shape, REFERENCE_TEMPERATURE)
+    own = _as_described(estimator)
+    Y, Y_own = (regressor(model, each.take(columns), still, dq, still, temperature=warm) for each in (layout, own))
+    shaped = np.isin(layout.law, model.friction.shaped)
+    known = known & ~(shaped & (own.shape[:, 0] == 0.0))
+    covariance = estimator.covariance[np.ix_(columns, columns)]
+    found = []
+    for j, (joint, grid) in enumerate(zip(model.joints, grids, strict=True)):
+        effects = Y[j * grid.size : (j + 1) * grid.size, j, :]
+        effects_own = Y_own[j * grid.size : (j + 1) * grid.size, j, :]
+        acting = effects.any(axis=0) | effects_own.any(axis=0)
+        index = columns[acting]
+        if (layout.law[index] == LAW_OFFSET).all():
+            continue
+        G = np.where(grid[:, None] == 0.0, np.nan, effects[:, acting])
+        G_own = np.where(grid[:, None] == 0.0, np.nan, effects_own[:, acting])
+        lacking = [layout.names[c] for c in index if not believed[c]]
+        described = G_own @ prior[index] if known[index].all() else None
+        estimated = lower = upper = None
+        if not lacking:
+            value = G @ theta[index]
+            variance = np.einsum("gc,cd,gd->g", G, covariance[np.ix_(acting, acting)], G)
+            half = _QUANTILE_95 * np.sqrt(np.maximum(variance, 0.0))
+            estimated, lower, upper = value, value - half, value + half
+        revolute = joint.kind == "revolute"
+        found.append(
+            {
+                "joint": joint.name,
+                "unit": "N*m" if revolute else "N",
+                "speed_unit": "rad/s" if revolute else "m/s",
+                "velocity": grid,
+                "described": described,
+                "estimated": estimated,
+                "lower": lower,
+                "upper": upper,
+                "undetermined": lacking,
+            }
+        )
+    return found
+
+
+def _as_described(estimator: OnlineEstimator) -> ParameterLayout:
+    """Columns of the estimate with the velocity constants that the description gives, in place of a model's."""
+    model, base = estimator.model, estimator.base
+    every = standard_layout(model)
+    shape = {name: every.shape[c] for c, name in enumerate(every.names)}
+    return replace(base.layout, shape=np.array([shape[name] for name in base.layout.names]))

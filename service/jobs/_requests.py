@@ -1,0 +1,442 @@
+"""What clients may ask of the jobs process: each verb's arguments are checked, and answered or refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.config.load import Config, describe
+from service.io.state_file import FILE_NAME as STATE_FILE
+from service.jobs._auto_identification import Arms, robot_text
+from service.jobs._backup import back_up
+from service.jobs._job_storage import Holdings
+from service.jobs._path_policy import Places
+from service.jobs._summary import details, iso, summary
+from service.jobs.execution.executor import Execution
+from service.jobs.kinds import find_kind
+from service.jobs.queue.queue import QueueFullError, Submission
+from service.jobs.queue.state import JobStateError, Limits
+from service.jobs.queue.store import Model, Promotion, StoreCorruptError, StoreError
+from service.jobs.references import MODEL_WORDS, RECORDING_WORDS, References, Resolved, file_input, is_large
+from service.operations.kind import Kind, Parameters
+from service.operations.workspace import JobError
+from service.protocol.control import ControlError
+from service.protocol.job_state import State
+from service.worker.worker import Child
+
+T = TypeVar("T")
+
+_YEAR_S = 3.2e7
+#: Parameters that name a robot.
+_ROBOTS = ("robot", "prior")
+
+
+class _Args(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class _Submit(_Args):
+    kind: str
+    parameters: dict[str, Any] = {}
+    arm: str | None = None
+    after: list[Annotated[int, Field(ge=1, lt=2**62)]] = Field([], max_length=1000)
+    priority: int = Field(0, ge=-100, le=100)
+    due_s: float = Field(0.0, ge=0.0, le=_YEAR_S)
+    time_s: float | None = Field(None, ge=1.0, le=1e6)
+    memory_mb: float | None = Field(None, ge=100.0, le=1e7)
+
+
+class _Reidentify(_Args):
+    arm: str | None = None
+    promote: bool = True
+
+
+class _Recent(_Args):
+    states: list[State] = []
+    arm: str | None = None
+    kind: str | None = None
+    limit: int = Field(100, ge=1, le=1000)
+
+
+class _One(_Args):
+    id: int = Field(ge=1, lt=2**62)
+
+
+class _History(_Args):
+    arm: str | None = None
+    job: int | None = Field(None, ge=1, lt=2**62)
+    limit: int = Field(200, ge=1, le=5000)
+    after: int = Field(0, ge=0, lt=2**62)
+
+
+class _OfArm(_Args):
+    arm: str | None = None
+
+
+class _Rollback(_Args):
+    arm: str | None = None
+    reason: str = Field("", max_length=500)
+
+
+class _Backup(_Args):
+    directory: str
+
+
+class Requests:
+    """Answers requests; `reason` is why the queue cannot be used, while `holdings` is None."""
+
+    def __init__(self, child: Child, config: Config, arms: Arms) -> None:
+        self.child, self.config, self.arms, self.aside = child, config, arms, arms.aside
+        self.backing_up = False  # nothing that the copy names may be deleted meanwhile
+        self.holdings: Holdings | None = None
+        self.execution: Execution | None = None
+        self.reason = "the queue is not open yet"
+        self.corrupt = ""  # what a request found to be wrong with the queue's file
+
+    @property
+    def handlers(self) -> dict[str, Callable[[dict[str, Any]], Mapping[str, Any] | None]]:
+        """What the child serves."""
+        return {
+            "submit": self._guarded(_Submit, self._submit),
+            "reidentify": self._guarded(_Reidentify, self._reidentify),
+            "jobs": self._guarded(_Recent, self._recent),
+            "job": self._guarded(_One, self._job),
+            "cancel": self._guarded(_One, self._cancel),
+            "retry": self._guarded(_One, self._retry),
+            "events": self._guarded(_History, self._events),
+            "models": self._guarded(_OfArm, self._models),
+            "robot": self._guarded(_OfArm, self._description),
+            "rollback": self._guarded(_Rollback, self._rollback),
+            "backup": self._guarded(_Backup, self._backup),
+        }
+
+    def _guarded(
+        self, form: type[Any], handle: Callable[[Any, Holdings], Mapping[str, Any] | None]
+    ) -> Callable[[dict[str, Any]], Mapping[str, Any] | None]:
+        """Check the arguments, refuse while there is no queue, and turn errors into refusals."""
+
+        def answer(args: dict[str, Any]) -> Mapping[str, Any] | None:
+            try:
+                checked = form.model_validate(args)
+            except ValidationError as error:
+                raise ControlError("bad_argument", describe(error)) from error
+            if self.holdings is None:
+                raise ControlError("unavailable", self.reason)
+            with self._refusals():
+                return handle(checked, self.holdings)
+
+        return answer
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turn errors into refusals."""
+        try:
+            yield
+        except StoreError as error:
+            if isinstance(error, StoreCorruptError):
+                self.corrupt = str(error)
+            raise ControlError("unavailable", str(error)) from error
+        except (JobStateError, ValueError) as error:  # of a file that a parameter names, such as a robot's
+            raise ControlError("bad_argument", str(error)) from error
+        except QueueFullError as error:
+            raise ControlError("failed", str(error)) from error
+        except OSError as error:
+            raise ControlError("failed", f"{error.filename or ''}: {error.strerror or error}") from error
+
+    def _later(self, work: Callable[[], T], then: Callable[[T], Mapping[str, Any] | None], holdings: Holdings) -> None:
+        """Answer the present request with what `then` makes of the result of `work`, which takes long."""
+        request = self.child.request_id
+
+        def done(result: Callable[[], T]) -> None:
+            self.child.request_id = request
+            try:
+                with self._refusals():
+                    found = result()
+                    if self.holdings is not holdings:
+                        raise StoreError("the queue was opened anew meanwhile; try again")
+                    answer = then(found)
+            except ControlError as error:
+                self.child.refuse(request, error)
+            else:
+                if answer is not None:
+                    self.child.reply(request, answer)
+
+        self.aside.begin(work, done)
+
+    def _arm(self, name: str | None, *, needed: bool) -> str | None:
+        """Return the arm that a request means; the only one if there is one."""
+        names = [arm.name for arm in self.config.arm]
+        if name is None:
+            if len(names) == 1:
+                return names[0]
+            if needed:
+                raise JobError(f"arm: which? There are {', '.join(names)}")
+        elif name not in names:
+            raise JobError(f"arm: there is no {name!r:.80}; there are {', '.join(names)}")
+        return name
+
+    # ------------------------------------------------------------ jobs
+
+    def _submit(self, args: _Submit, holdings: Holdings) -> Mapping[str, Any] | None:
+        kind = find_kind(args.kind)
+        arm = self._arm(args.arm, needed=kind.needs_arm)
+        parameters = dict(args.parameters)
+        for name in _ROBOTS:
+            if name in kind.parameters.model_fields:
+                parameters[name] = self._robot(parameters.get(name), name, arm, holdings.references.places)
+        if kind.uses_active and arm is not None:
+            parameters["robot"] = self._own_robot(parameters["robot"], arm)
+        checked = kind.read(parameters)
+        large = self._large_files(kind, checked, holdings.references)
+        if not large:
+            return self._resolve(args, kind, arm, checked, {}, holdings)
+
+        def read() -> dict[str, dict[str, str]]:
+            kept = kind.models if kind.uses_active else ()
+            return {
+                name: _keep_model(path, name, holdings) if name in kept else file_input(path, name)
+                for name, path in large.items()
+            }
+
+        self._later(read, lambda files: self._resolve(args, kind, arm, checked, files, holdings), holdings)
+        return None
+
+    def _large_files(self, kind: Kind[Any], checked: Parameters, references: References) -> dict[str, Path]:
+        """Return by parameter the files that take long to read."""
+        named = [(name, RECORDING_WORDS) for name in kind.recordings] + [(name, MODEL_WORDS) for name in kind.models]
+        found = {}
+        for name, words in named:
+            text = getattr(checked, name)
+            path = None if text is None else references.file_of(text, name, words)
+            if path is not None and is_large(path):
+                found[name] = path
+        return found
+
+    def _resolve(
+        self, args: _Submit, kind: Kind[Any], arm: str | None, checked: Parameters, files: Mapping[str, dict[str, str]],
+        holdings: Holdings,
+    ) -> Mapping[str, Any] | None:  # fmt: skip
+        """Queue a job whose parameters have been checked, and of which `files` have been read already."""
+        resolved = Resolved(dict(files), list(args.after))
+        for name in kind.recordings:
+            text = getattr(checked, name)
+            if text is not None and name not in files:
+                holdings.references.recording(text, name, arm, resolved)
+        for name in kind.models:
+            text = getattr(checked, name)
+            if text is not None and name not in files:
+                holdings.references.model(text, name, arm, resolved)
+        if kind.uses_active:  # what is judged is kept now: its file may change while it is judged
+            self._keep_models(kind.models, resolved, holdings)
+        jobs = self.config.jobs
+        parts = list(kind.fan_out.split(checked)) if kind.fan_out is not None and kind.divided(checked) else []
+        submission = Submission(
+            kind.name, checked.model_dump(mode="json"), arm, resolved.inputs, args.priority,
+            time.time_ns() + round(args.due_s * 1e9) if args.due_s else 0, tuple(dict.fromkeys(resolved.after)), parts,
+            limits=Limits(args.time_s or jobs.time_s, args.memory_mb or jobs.memory_mb),
+        )  # fmt: skip
+        if not resolved.live:
+            return self._queued(submission, holdings)
+        if len(resolved.live) > 1:
+            raise JobError(f"{', '.join(resolved.live)}: only one of them can be live")
+        self._after_window(submission, resolved, holdings)
+        return None
+
+    def _keep_models(self, names: tuple[str, ...], resolved: Resolved, holdings: Holdings) -> None:
+        """Make artifacts of the models that are named as files."""
+        for name in names:
+            given = resolved.inputs.get(name)
+            if given is not None and "path" in given and "name" not in given:
+                resolved.inputs[name] = _keep_model(Path(given["path"]), name, holdings)
+
+    def _robot(self, given: Any, name: str, arm: str | None, places: Places) -> Any:
+        """Return a robot's whole description, so that the job depends neither on its file nor on this machine."""
+        if given is None:
+            return robot_text(self.config.find(arm), self.config) if name == "robot" and arm is not None else None
+        if not isinstance(given, str) or given.lstrip().startswith("{"):
+            return given  # checked with the other parameters
+        from service.operations.inputs import open_robot
+
+        places.check_robot(given, name)
+        try:
+            return json.dumps(open_robot(given).source)
+        except ValueError as error:
+            raise JobError(f"{name}: {error}") from error
+
+    def _own_robot(self, given: Any, arm: str) -> Any:
+        """Return the arm's own robot; `JobError` if another was given: a model of it would be no model of the arm."""
+        if not isinstance(given, str):
+            return given  # checked with the other parameters
+        from service.operations.inputs import open_robot
+
+        own = robot_text(self.config.find(arm), self.config)
+        robot, arms_robot = open_robot(given), open_robot(own)
+        if robot.sha256 != arms_robot.sha256:
+            raise JobError(
+                f"robot: is {robot.model.name} ({robot.sha256[:12]}), arm {arm} is {arms_robot.model.name} "
+                f"({arms_robot.sha256[:12]}), and only models of the arm's own robot can be active: leave robot out"
+            )
+        return own
+
+    def _queued(self, submission: Submission, holdings: Holdings) -> dict[str, Any]:
+        (job,) = holdings.queue.submit(submission)
+        self._look_now()
+        return {"id": job.id, "kind": job.kind, "parts": job.parts}
+
+    def _after_window(self, submission: Submission, resolved: Resolved, holdings: Holdings) -> None:
+        """Queue the job when the frames that it takes have been set aside, and answer then."""
+        request = self.child.request_id
+        ((name, seconds),) = resolved.live.items()
+
+        def then(given: dict[str, str] | None, error: ControlError | None) -> None:
+            if given is None or error is not None:
+                self.child.refuse(request, error or ControlError("failed", "no frames"))
+                return
+            inputs = {**submission.inputs, name: given}
+            try:
+                self.child.reply(request, self._queued(replace(submission, inputs=inputs), holdings))
+            except StoreError as problem:
+                self.child.refuse(request, ControlError("unavailable", str(problem)))
+            except (JobStateError, QueueFullError, ValueError, OSError) as problem:
+                self.child.refuse(request, ControlError("failed", str(problem)))
+
+        self.arms.set_aside(str(submission.arm), seconds, holdings, then)
+
+    def _reidentify(self, args: _Reidentify, holdings: Holdings) -> None:
+        request = self.child.request_id
+        arm = str(self._arm(args.arm, needed=True))
+
+        def then(ids: list[int] | None, error: ControlError | None) -> None:
+            if ids is None or error is not None:
+                self.child.refuse(request, error or ControlError("failed", "no jobs"))
+            else:
+                self._look_now()
+                self.child.reply(request, {"ids": ids})
+
+        self.arms.reidentify(arm, "request", args.promote, holdings, then)
+
+    def _look_now(self) -> None:
+        if self.execution is not None:
+            self.execution.look_now()
+
+    @property
+    def _trouble(self) -> str:
+        if self.config.jobs.workers == 0:
+            return "jobs.workers is 0: none are run"
+        return "" if self.execution is None else self.execution.waits
+
+    def _recent(self, args: _Recent, holdings: Holdings) -> dict[str, Any]:
+        jobs = holdings.queue.recent(args.states, args.arm, args.kind, args.limit)
+        rows = [summary(job, holdings.queue, self.execution, self._trouble) for job in jobs]
+        return {"jobs": rows, "trouble": self._trouble}
+
+    def _job(self, args: _One, holdings: Holdings) -> dict[str, Any]:
+        return details(holdings.queue.job(args.id), holdings, self.execution, self._trouble)
+
+    def _cancel(self, args: _One, holdings: Holdings) -> dict[str, Any]:
+        job = holdings.queue.cancel(args.id)
+        if self.execution is not None:
+            self.execution.cancel(job.id)
+        return summary(job, holdings.queue, self.execution, self._trouble)
+
+    def _retry(self, args: _One, holdings: Holdings) -> dict[str, Any]:
+        job = holdings.queue.retry(args.id)
+        self._look_now()
+        return summary(job, holdings.queue, self.execution, self._trouble)
+
+    def _events(self, args: _History, holdings: Holdings) -> dict[str, Any]:
+        events = holdings.queue.events(args.arm, args.job, args.limit, args.after)
+        return {
+            "events": [
+                {
+                    "id": e.id, "time": iso(e.t_ns), "t_ns": e.t_ns, "kind": e.kind, "text": e.text, "arm": e.arm,
+                    "job": e.job, "data": e.data,
+                }
+                for e in events
+            ]
+        }  # fmt: skip
+
+    # ------------------------------------------------------------ models
+
+    def _models(self, args: _OfArm, holdings: Holdings) -> dict[str, Any]:
+        arm = None if args.arm is None else self._arm(args.arm, needed=True)
+        names = [a.name for a in self.config.arm] if arm is None else [arm]
+        return {"arms": {name: self._models_of(name, holdings) for name in names}}
+
+    def _models_of(self, arm: str, holdings: Holdings) -> dict[str, Any]:
+        history = holdings.queue.history.promotions(arm)
+        return {
+            "active": history[-1].model if history else None,
+            "models": [_model(model, holdings) for model in holdings.queue.history.models(arm)],
+            "history": [_promotion(entry) for entry in history],
+        }
+
+    def _description(self, args: _OfArm, holdings: Holdings) -> dict[str, Any]:  # noqa: ARG002
+        arm = str(self._arm(args.arm, needed=True))
+        return {"arm": arm, "robot": robot_text(self.config.find(arm), self.config)}
+
+    def _rollback(self, args: _Rollback, holdings: Holdings) -> dict[str, Any]:
+        arm = str(self._arm(args.arm, needed=True))
+        entry = holdings.queue.history.roll_back(arm, args.reason)
+        self.arms.promoted(arm)
+        return {"arm": arm, "active": entry.model, "previous": entry.previous}
+
+    def _backup(self, args: _Backup, holdings: Holdings) -> None:
+        target = holdings.references.places.check(Path(args.directory), "directory")
+        if self.backing_up:
+            raise ControlError("failed", "a backup is under way")
+        states = {arm.name: self.config.state_dir / arm.name / STATE_FILE for arm in self.config.arm}
+
+        def work() -> dict[str, int | str]:
+            try:
+                return back_up(holdings, target, states, self.aside.stopping)
+            except OSError as error:
+                raise JobError(f"directory: {error.filename or target}: {error.strerror}") from error
+            finally:
+                self.backing_up = False
+
+        self.backing_up = True
+        try:
+            self._later(work, lambda said: said, holdings)
+        except ControlError:
+            self.backing_up = False
+            raise
+
+
+def _keep_model(path: Path, name: str, holdings: Holdings) -> dict[str, str]:
+    """Make an artifact of a model's file."""
+    return holdings.references.artifact(holdings.artifacts.put(path), name)
+
+
+def _model(model: Model, holdings: Holdings) -> dict[str, Any]:
+    error = model.relative_error
+    return {
+        "id": model.id,
+        "created": iso(model.created_ns),
+        "method": model.method,
+        "verdict": model.verdict,
+        "relative_error": error if error is not None and math.isfinite(error) else None,
+        "origin": model.origin,
+        "job": model.job,
+        "path": str(holdings.artifacts.place(model.id)),
+    }
+
+
+def _promotion(entry: Promotion) -> dict[str, Any]:
+    return {
+        "time": iso(entry.t_ns),
+        "action": entry.action,
+        "model": entry.model,
+        "previous": entry.previous,
+        "job": entry.job,
+        "reason": entry.reason,
+        "data": entry.data,
+    }

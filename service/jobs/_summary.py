@@ -1,0 +1,125 @@
+"""A job as clients see it: plain maps, with times as text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from service.jobs._job_storage import Holdings
+from service.jobs.execution.backend import log_tail
+from service.jobs.execution.executor import Execution
+from service.jobs.execution.progress import left_by_history, left_by_parts
+from service.jobs.queue import state
+from service.jobs.queue.queue import Queue
+from service.jobs.queue.state import Job
+
+
+def iso(t_ns: int) -> str | None:
+    """ISO 8601 text of a time [ns since 1970], UTC; None for 0."""
+    return None if not t_ns else datetime.fromtimestamp(t_ns * 1e-9, UTC).isoformat(timespec="milliseconds")
+
+
+def summary(job: Job, queue: Queue, execution: Execution | None, trouble: str) -> dict[str, Any]:
+    """Return what a list shows of a job."""
+    outcome: Mapping[str, Any] = job.outcome or {}
+    counts = queue.part_counts(job.id) if job.parts else {}
+    share, doing, left_s = _progress(job, counts, queue, execution)
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "arm": job.arm,
+        "state": job.state,
+        "origin": job.origin,
+        "priority": job.priority,
+        "created": iso(job.created_ns),
+        "due": iso(job.due_ns),
+        "started": iso(job.started_ns),
+        "finished": iso(job.finished_ns),
+        "attempts": job.attempts,
+        "interruptions": job.interruptions,
+        "after": list(job.after),
+        "waits": _waits(job, counts, queue, trouble) if job.state == "queued" else "",
+        "share": share,
+        "doing": doing,
+        "left_s": left_s,
+        "parts": {"total": job.parts} | {name: counts.get(name, 0) for name in ("succeeded", "running", "failed")}
+        if job.parts
+        else None,
+        "reason": job.reason,
+        "verdict": outcome.get("verdict"),
+        "summary": outcome.get("summary"),
+    }
+
+
+def details(job: Job, holdings: Holdings, execution: Execution | None, trouble: str) -> dict[str, Any]:
+    """Return all of a job."""
+    parts = holdings.queue.parts(job.id) if job.parts else []
+    return summary(job, holdings.queue, execution, trouble) | {
+        "parameters": dict(job.parameters),
+        "inputs": dict(job.inputs),
+        "limits": {"time_s": job.limits.seconds, "memory_mb": job.limits.memory_mb},
+        "log": job.log
+        if execution is None or job.id not in execution.held
+        else log_tail(execution.held[job.id].run.folder),
+        "outcome": _outcome(job, holdings),
+        "partial": [part.outcome["part"] for part in parts if part.state == "succeeded" and part.outcome],
+        "parts": [
+            {"part": p.part, "id": p.id, "state": p.state, "reason": p.reason, "attempts": p.attempts} for p in parts
+        ],
+    }
+
+
+def _outcome(job: Job, holdings: Holdings) -> dict[str, Any] | None:
+    if job.outcome is None:
+        return None
+    outcome = {key: value for key, value in job.outcome.items() if key not in ("ok", "accepted")}
+    outcome["results"] = {
+        name: {**result, "path": str(holdings.artifacts.place(result["sha256"]))}
+        for name, result in (outcome.get("results") or {}).items()
+    }
+    if outcome.get("log"):
+        outcome["log"] = {**outcome["log"], "path": str(holdings.artifacts.place(outcome["log"]["sha256"]))}
+    return outcome
+
+
+def _progress(
+    job: Job, counts: Mapping[str, int], queue: Queue, execution: Execution | None
+) -> tuple[float | None, str, list[float] | None]:
+    """Share done, what is being done, and the time left [s] as shortest and longest."""
+    held = {} if execution is None else execution.held
+    now = time.monotonic()
+    if job.id in held:
+        run = held[job.id].run
+        elapsed = now - run.began
+        left = run.pace.left_s(elapsed) or left_by_history(elapsed, queue.durations(job.kind) if not job.parts else [])
+        return run.pace.share, run.pace.what, None if left is None else list(left)
+    if not counts or job.finished or not job.started_ns:
+        return None, "", None
+    done = counts.get("succeeded", 0)
+    running = [one.run.pace.share for one in held.values() if one.job.parent == job.id]
+    share = (done + sum(running)) / job.parts
+    doing = f"{done} of {job.parts} parts done, {len(running)} running"
+    left = left_by_parts(job.parts, queue.part_seconds(job.id), running) if running else None
+    return share, doing, None if left is None else list(left)
+
+
+def _waits(job: Job, counts: Mapping[str, int], queue: Queue, trouble: str) -> str:
+    """Say why a queued job does not run yet."""
+    now_ns = queue.clock()
+    if job.due_ns > now_ns:
+        return f"until {iso(job.due_ns)}" + (f", after a failure: {job.reason}" if job.attempts else "")
+    with queue.store.read() as tx:
+        states = tx.states(job.after)
+    for other in job.after:
+        if states.get(other) != "succeeded":
+            return f"for job {other}, which is {states.get(other, 'gone')}"
+    if counts.get("queued") or counts.get("running"):
+        return trouble or "for its parts"
+    return trouble or (state_text(job) if job.reason else "for its turn")
+
+
+def state_text(job: Job) -> str:
+    """Say why a job is queued again."""
+    return f"for its turn, again: {job.reason} (attempt {job.attempts + 1} of {state.MAX_ATTEMPTS})"

@@ -1,0 +1,371 @@
+"""The connection to a Dask cluster: one thread that may wait, so that nobody else has to.
+
+It connects, and again when the connection is lost, later each time.  Every second it looks which workers there are;
+one that is new, or on which something went wrong, is asked what code it runs, and gets nothing to do unless that is
+the code here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from service.io.log import Log, get_log
+from service.jobs.execution.code_version import code_version
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+CONNECT_S = 5.0
+ANSWER_S = 10.0  # without an answer for so long the scheduler counts as lost
+CHECK_S = 60.0  # for a worker to say what code it runs; the first time it imports that
+LOOK_S = 1.0
+_POLL_S = 0.05
+_RETRY_S = (0.5, 30.0)  # before the second attempt to connect; longest, for it doubles
+_REST_S = (5.0, 300.0)  # of a worker on which a run went wrong, the same way
+_CLOSE_S = 5.0
+#: What connecting raises besides `OSError`: other versions of Dask, and TLS that is not set up.
+_REFUSALS = (OSError, ImportError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass
+class Place:
+    """A worker of the cluster.
+
+    `refused` says why it gets no runs; it is empty only after a check that went well.
+    """
+
+    address: str
+    directory: str  # of its own, made when it started: what tells it from another at the same address
+    threads: int
+    serving: bool
+    refused: str
+    barred: bool = False  # refused for good
+    rests_until: float = 0.0
+    rest_s: float = 0.0  # how long it rested the last time
+    known: set[str] = field(default_factory=set)  # hashes of inputs that were sent there
+    check: asyncio.Task[None] | None = field(default=None, repr=False, compare=False)  # under way, and still counts
+
+    def bar(self, why: str) -> None:
+        """Give it nothing any more."""
+        self.refused, self.barred, self.check = why, True, None
+
+    def rest(self, why: str) -> None:
+        """Give it nothing for a while, longer each time, and then only after another check."""
+        if self.barred:
+            return
+        self.refused, self.check = why, None
+        self.rest_s = min(max(2.0 * self.rest_s, _REST_S[0]), _REST_S[1])
+        self.rests_until = time.monotonic() + self.rest_s
+
+    def rested(self) -> bool:
+        """Tell whether it is time for another check."""
+        return not self.barred and 0.0 < self.rests_until < time.monotonic()
+
+    def usable(self) -> bool:
+        """Tell whether a run can be sent there."""
+        return self.serving and not self.refused
+
+
+class VersionError(Exception):
+    """The scheduler has another version of Dask than there is here."""
+
+
+class TaskError(Exception):
+    """A task came to nothing, because of the cluster; the message says why."""
+
+
+class DroppedError(TaskError):
+    """The same, and it was not the worker's fault."""
+
+
+class Cluster:
+    """The workers of one scheduler, and tasks on them.
+
+    Parameters
+    ----------
+    scheduler : str
+        Address, such as "tcp://10.0.0.5:8786" or "tls://10.0.0.5:8786".
+    on_event : callable
+        Takes what workers say under `topic`, and a few words of Dask's own, in the thread of the connection.
+    on_lost : callable
+        Takes a worker that is gone and why, in the thread of the connection.
+    on_trouble : callable
+        Takes why no worker can be used, or "", whenever that changes, in the thread of the connection.
+    """
+
+    def __init__(
+        self,
+        scheduler: str,
+        on_event: Callable[[Mapping[str, Any]], None],
+        on_lost: Callable[[Place, str], None],
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        import dask
+
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `trouble` says it in a line instead of a page
+        # Inputs go with the run that needs them; Dask would warn of each that is large.
+        dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
+        self.scheduler = scheduler
+        self.topic = ""  # of the connection
+        self.trouble = ""
+        self.code = code_version()
+        self._client: Client | None = None
+        self._places: dict[str, Place] = {}
+        self._lock = threading.Lock()
+        self._on_event, self._on_lost, self._on_trouble = on_event, on_lost, on_trouble
+        self._log: Log = get_log("jobs", scheduler=scheduler)
+        self._say(f"connecting to the scheduler at {scheduler}")
+        self._checks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._main: asyncio.Task[None] | None = None
+        self._delay_s = _RETRY_S[0]
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="dask", daemon=True)
+        self._thread.start()
+
+    def places(self) -> list[Place]:
+        """Workers that can be used now."""
+        with self._lock:
+            return [place for place in self._places.values() if place.usable()]
+
+    def ready(self, place: Place) -> bool:
+        """Tell whether a worker is there and can be used."""
+        with self._lock:
+            return self._places.get(place.address) is place and place.usable()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
+        """Do something in the thread of the connection; to cancel the future ends it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Let go of the cluster; its workers end what they do for us."""
+        self._closing = True
+        while self._thread.is_alive():  # a client that is just connecting may swallow the first
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(lambda: self._main and self._main.cancel())
+            self._thread.join(0.5)
+
+    async def call(
+        self, function: Callable[..., Any], *arguments: bytes, place: Place, name: str, limit_s: float
+    ) -> Any:
+        """Have a worker call a function and return what it returns.
+
+        Raises
+        ------
+        TaskError
+            The cluster failed: the worker was lost, it gave no answer within `limit_s`, or the function raised.
+        """
+        client = self._client
+        if client is None or client.status != "running":
+            raise DroppedError(self.trouble or f"there is no connection to the scheduler at {self.scheduler}")
+        future: Future[Any] = client.submit(
+            function, *arguments, key=f"thetad-{name}-{uuid.uuid4().hex}", workers=[place.address],
+            allow_other_workers=False, pure=False, retries=0,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                while not future.done():
+                    await asyncio.sleep(_POLL_S)
+                if future.status == "error":
+                    error = await future.exception()
+                    raise TaskError(f"worker {place.address}: {_cause(error)}")
+                return await client.gather(future, direct=False)
+        except concurrent.futures.CancelledError as error:
+            if getattr(error, "reason", "") == "scheduler-connection-lost":
+                self._lost()
+                raise DroppedError(self.trouble) from error
+            raise DroppedError(f"worker {place.address}: the scheduler dropped the task ({_cause(error)})") from error
+        except OSError as error:
+            if limit.expired():
+                raise TaskError(f"worker {place.address}: gave no answer within {limit_s:g} s") from error
+            raise TaskError(f"worker {place.address}: its answer did not arrive ({_cause(error)})") from error
+        finally:
+            future.release()
+
+    def _run(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        """Keep the connection, whatever ends it."""
+        self._main, log = asyncio.current_task(), self._log
+        while not self._closing:
+            try:
+                async with self._connection() as client:
+                    await self._watch(client)
+            except _REFUSALS as error:
+                self._say(f"the scheduler at {self.scheduler} does not answer ({_cause(error)})")
+            except VersionError as error:
+                self._say(str(error))
+            except asyncio.CancelledError as error:  # by `close`, or one that Dask lets out
+                if self._closing:
+                    return
+                self._say(f"the connection to the scheduler at {self.scheduler} failed ({_cause(error)})")
+            except Exception as error:  # without this thread no run would ever end
+                log.exception("connection_failed")
+                self._say(f"the connection to the scheduler at {self.scheduler} failed ({_cause(error)})")
+            await asyncio.sleep(self._delay_s)
+            self._delay_s = min(2.0 * self._delay_s, _RETRY_S[1])
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Client]:
+        """Connect; in the end all that was under way is lost."""
+        from distributed import Client
+
+        client = Client(
+            self.scheduler, asynchronous=True, timeout=CONNECT_S, set_as_default=False, direct_to_workers=False,
+            name="thetad",
+        )  # fmt: skip
+        try:
+            await asyncio.wait_for(client, 2.0 * CONNECT_S)  # its own limit does not hold for all of its steps
+            await self._check_scheduler(client)
+            self.topic = client.id  # the scheduler itself forgets what was said under the name of a client that is gone
+            client.subscribe_topic(self.topic, lambda event: self._on_event(event[1]))
+            self._client = client
+            yield client
+        finally:
+            if self._client is not None:
+                if client.status == "running":
+                    client.unsubscribe_topic(self.topic)
+                self._client = None
+                self._lost()
+            for check in self._checks:
+                check.cancel()
+            with contextlib.suppress(OSError):  # as after a time-out: the other side does not answer
+                await client.close(_CLOSE_S)
+
+    def _lost(self) -> None:
+        """Give up all that is under way; if there is a scheduler again, its workers are looked at anew."""
+        why = f"the connection to the scheduler at {self.scheduler} was lost"
+        if not self._closing:
+            self._say(why)
+        self._see({}, why)
+
+    async def _check_scheduler(self, client: Client) -> None:
+        """Refuse a scheduler of another version: what it is sent, it has to be able to read."""
+        answer = await asyncio.wait_for(_rpc(client).versions(), ANSWER_S)
+        there, here = answer["packages"]["distributed"], version("distributed")
+        if there != here:
+            raise VersionError(
+                f"the scheduler at {self.scheduler} has distributed {there}, here is {here}: install the same"
+            )
+
+    async def _watch(self, client: Client) -> None:
+        """Look who is there, until the scheduler does not answer."""
+        while client.status == "running":
+            answer = await asyncio.wait_for(_rpc(client).identity(n_workers=-1), ANSWER_S)
+            self._see(answer["workers"], "its worker was lost")
+            self._judge()
+            self._delay_s = _RETRY_S[0]
+            await asyncio.sleep(LOOK_S)
+        raise ConnectionResetError("connection lost")
+
+    def _see(self, workers: Mapping[str, Mapping[str, Any]], why: str) -> None:
+        """Take notice of which workers there are."""
+        seen = [
+            Place(
+                address, str(said["local_directory"]), int(said["nthreads"]), said["status"] == "running",
+                f"worker {address} is not ready yet",
+            )
+            for address, said in workers.items()
+        ]  # fmt: skip
+        with self._lock:
+            before, self._places = self._places, {}
+            for place in seen:
+                known = before.get(place.address)
+                if known is not None and known.directory == place.directory:
+                    known.threads, known.serving = place.threads, place.serving
+                    place = before.pop(place.address)
+                    if place.rested():
+                        self._begin_check(place)
+                else:
+                    self._begin_check(place)
+                self._places[place.address] = place
+        for place in before.values():
+            if place.check is not None:
+                place.check.cancel()
+            self._on_lost(place, why)
+
+    def _begin_check(self, place: Place) -> None:
+        place.rests_until = 0.0
+        place.check = self._loop.create_task(self._check(place))
+        self._checks.add(place.check)
+        place.check.add_done_callback(lambda check: self._checked(place, check))
+
+    def _checked(self, place: Place, check: asyncio.Task[None]) -> None:
+        """See to it that a worker whose check broke off is checked again."""
+        self._checks.discard(check)
+        error = asyncio.CancelledError("cancelled") if check.cancelled() else check.exception()
+        if error is not None:
+            self.refuse(place, f"worker {place.address}: its check broke off ({_cause(error)})", for_now=True)
+
+    async def _check(self, place: Place) -> None:
+        """Ask a worker what code it runs."""
+        from service.jobs.dask import _worker as remote
+
+        try:
+            code = await self.call(remote.describe, place=place, name="describe", limit_s=CHECK_S)
+        except TaskError as error:
+            self.refuse(place, str(error), for_now=True)
+            return
+        wrong = remote.difference(self.code, code)
+        if wrong:
+            self.refuse(place, f"worker {place.address}: {wrong}: install the same thetad there and start it again")
+        elif place.check is asyncio.current_task():  # nothing has gone wrong there meanwhile
+            place.refused, place.check = "", None
+            self._judge()
+
+    def refuse(self, place: Place, why: str, *, for_now: bool = False) -> None:
+        """Send no more runs to a worker, or none for a while; nothing if it is gone."""
+        with self._lock:
+            if self._places.get(place.address) is not place:
+                return
+            if for_now:
+                place.rest(why)
+            else:
+                place.bar(why)
+        self._log.warning("worker refused", worker=place.address, reason=why, for_now=for_now)
+        self._judge()
+
+    def _judge(self) -> None:
+        """Say why there is no worker to be used, if so."""
+        with self._lock:
+            places = list(self._places.values())
+        if any(place.usable() for place in places):
+            self._say("")
+        elif not places:
+            self._say(f"the scheduler at {self.scheduler} has no workers")
+        else:
+            whys = [place.refused or f"worker {place.address} takes no tasks" for place in places]
+            more = f"; and {len(whys) - 1} more" if len(whys) > 1 else ""
+            self._say(f"no worker of the scheduler at {self.scheduler} can be used: {whys[0]}{more}")
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._on_trouble(trouble)
+            self._log.info("cluster", trouble=trouble)
+
+
+def _rpc(client: Client) -> Any:
+    """Return what calls the scheduler."""
+    if client.scheduler is None:
+        raise ConnectionResetError("connection lost")
+    return client.scheduler
+
+
+def _cause(error: BaseException) -> str:
+    """One line on an error: of the first one, if it is the consequence of others."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(f"{type(error).__name__}: {error}".split())

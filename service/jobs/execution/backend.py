@@ -1,0 +1,234 @@
+"""Where runs take place: what the dispatcher needs of a place, and the one that is always there, this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from service.jobs.execution.progress import Pace
+from service.jobs.queue.state import Limits
+from service.worker.worker import resident_mb
+
+SPEC, OUTCOME, LOG, RESULTS = "spec.json", "outcome.json", "log.txt", "results"
+GRACE_S = 5.0  # for a run that is told to stop, before it is killed
+_LOG_TAIL = 4000  # bytes
+_LINE = 65536
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+_SINGLE = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+
+How = Literal["outcome", "failed", "final", "cancelled", "interrupted"]
+
+
+class BackendBusyError(RuntimeError):
+    """No place is free after all; the job goes back in the queue."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    `how` is "outcome" (`outcome` holds it, and the run's folder its results), "failed" (another attempt may do),
+    "final" (it may not), "cancelled" (it stopped because it was told to), or "interrupted" (not the job's fault).
+    """
+
+    how: How
+    reason: str = ""
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+    log: str = ""
+
+
+class Run(Protocol):
+    """One attempt at a job, under way."""
+
+    folder: Path
+    pace: Pace
+    began: float  # time.monotonic()
+
+    def poll(self) -> Ended | None:
+        """Look after the run, without waiting; None while it goes on."""
+
+    def stop(self) -> None:
+        """Tell the run to stop; it is killed if it does not."""
+
+    def kill(self) -> None:
+        """End the run at once."""
+
+
+class Backend(Protocol):
+    """A place for runs.  `trouble` says why it takes none now, if so; `label` names it in what people read."""
+
+    label: str
+    trouble: str
+
+    def free(self) -> int:
+        """How many more runs can be started now."""
+
+    def start(self, key: str, folder: Path, limits: Limits) -> Run:
+        """Start a run of what is in `folder`; `key` is unique to it.  Raises `OSError`."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+def read_end(folder: Path, code: int) -> Ended:
+    """Tell how a run ended from what it left in its folder and its exit code, negative for a signal."""
+    log = log_tail(folder)
+    path = folder / OUTCOME
+    try:
+        outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if code < 0:
+            what = f"killed by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"signal {-code}"
+            more = ", as by the system when memory runs out" if code == -signal.SIGKILL else ""
+            return Ended("failed", f"its process was {what}{more}", log=log)
+        return Ended("failed", f"its process ended with exit code {code} and without an outcome", log=log)
+    except (OSError, ValueError) as error:
+        return Ended("failed", f"its outcome cannot be read: {error}", log=log)
+    if outcome.get("ok"):
+        return Ended("outcome", outcome=outcome, log=log)
+    if outcome.get("cancelled"):
+        return Ended("cancelled", log=log)
+    return Ended("final" if outcome.get("final") else "failed", str(outcome.get("reason")), log=log)
+
+
+def log_tail(folder: Path) -> str:
+    """Return the last lines of a run's log."""
+    try:
+        with (folder / LOG).open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - _LOG_TAIL))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text if size <= _LOG_TAIL else text.partition("\n")[2]
+
+
+class Progress:
+    """Reads the lines that a run prints about its progress."""
+
+    def __init__(self, pace: Pace, began: float) -> None:
+        self._pace, self._began = pace, began
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes; what is not a line of ours is passed over."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-_LINE:]
+        for line in lines[-100:]:
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                said = json.loads(line)
+                self._pace.report(time.monotonic() - self._began, float(said["share"]), str(said["what"])[:200])
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class LocalRun:
+    """A run in a process of this machine."""
+
+    def __init__(self, folder: Path, limits: Limits, processors: frozenset[int], priority: str) -> None:
+        self.folder, self.limits = folder, limits
+        self.began = time.monotonic()
+        self.pace = Pace()
+        self._progress = Progress(self.pace, self.began)
+        self._why = ""
+        self._told: float | None = None
+        command = [sys.executable, "-m", "service.jobs.execution.runner", str(folder), "--parent", str(os.getpid())]
+        command += ["--priority", priority]
+        with (folder / LOG).open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **_SINGLE},
+                preexec_fn=_die_with_parent,  # the runner does so too, but may be stopped before it comes to that
+            )
+        self._out = self.process.stdout.fileno() if self.process.stdout is not None else -1
+        os.set_blocking(self._out, False)
+        with contextlib.suppress(OSError):  # it has ended already, which `poll` will see
+            os.sched_setaffinity(self.process.pid, processors)
+
+    def poll(self) -> Ended | None:
+        """Take in progress, hold the run to its limits, see whether it has ended."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._out, 1 << 16):
+                self._progress.feed(data)
+        now = time.monotonic()
+        code = self.process.poll()
+        if code is None:
+            if now - self.began > self.limits.seconds:
+                self._end(f"not done within its limit of {self.limits.seconds:g} s")
+            elif resident_mb(self.process.pid) > self.limits.memory_mb:
+                self._end(f"needs more than its limit of {self.limits.memory_mb:g} MB of memory")
+            elif self._told is not None and now - self._told > GRACE_S:
+                self._end("")
+            return None
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        if self._why:
+            return Ended("final", self._why, log=log_tail(self.folder))
+        if self._told is not None and not (self.folder / OUTCOME).exists():
+            return Ended("cancelled", log=log_tail(self.folder))
+        return read_end(self.folder, code)
+
+    def _end(self, why: str) -> None:
+        self._why = self._why or why
+        self.process.kill()
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        if self._told is None:
+            self._told = time.monotonic()
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the process and wait for its end."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class LocalBackend:
+    """Processes of this machine, `workers` of them at most, on `processors`."""
+
+    label = "local"
+
+    def __init__(self, workers: int, processors: frozenset[int], priority: str = "idle") -> None:
+        self.workers = workers
+        self.priority = priority
+        self.processors = processors
+        self.trouble = ""
+        self._runs: list[LocalRun] = []
+
+    def free(self) -> int:
+        """How many more fit."""
+        self._runs = [run for run in self._runs if run.process.returncode is None]
+        return self.workers - len(self._runs)
+
+    def start(self, key: str, folder: Path, limits: Limits) -> LocalRun:  # noqa: ARG002
+        """Start one."""
+        run = LocalRun(folder, limits, self.processors, self.priority)
+        self._runs.append(run)
+        return run
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for run in self._runs:
+            if run.process.returncode is None:
+                run.kill()

@@ -1,0 +1,58 @@
+"""What code ran a job: the same code on the same machine gives the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PACKAGES = ("drivers", "rt_core", "service", "sim_backend")
+_SUFFIXES = (".py", ".toml", ".html", ".j2")  # templates end in .html.j2
+_LIBRARIES = ("numpy", "scipy", "numba")
+
+
+@cache
+def code_version() -> dict[str, str]:
+    """Versions of thetad, of Python and the numerical libraries, a hash of all sources, and the processor's name.
+
+    The processor counts: libraries choose their kernels by it, and sums in another order end in other last digits.
+    """
+    found = {
+        "thetad": _version("thetad"),
+        "sources_sha256": sources_sha256(_ROOT),
+        "python": platform.python_version(),
+    }
+    found |= {name: _version(name) for name in _LIBRARIES}
+    return found | {"cpu": _processor()}
+
+
+def sources_sha256(root: Path) -> str:
+    """Hash of the names and contents of all sources of the packages under `root`."""
+    digest = hashlib.sha256()
+    for package in _PACKAGES:
+        files = (path for path in (root / package).rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+        for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    """Name of the processor, as the kernel has it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+    return next(names, platform.machine())

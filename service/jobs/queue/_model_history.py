@@ -1,0 +1,90 @@
+"""The models of each arm, which one is active, and how it came to be that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from service.jobs.queue.state import JobStateError
+from service.jobs.queue.store import Event, Model, Promotion, Store, Transaction
+
+
+class ModelHistory:
+    """The models in a store; every method may raise `StoreError`, after which nothing has changed.
+
+    Parameters
+    ----------
+    store : Store
+    clock : callable
+        Nanoseconds since 1970.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+        self.store = store
+        self.clock = clock
+
+    def models(self, arm: str | None = None) -> list[Model]:
+        """Return the models that are kept, oldest first."""
+        with self.store.read() as tx:
+            return tx.models(arm)
+
+    def promotions(self, arm: str | None = None) -> list[Promotion]:
+        """Return the changes of an arm's active model, oldest first."""
+        with self.store.read() as tx:
+            return tx.promotions(arm)
+
+    def active(self, arm: str) -> str | None:
+        """Return the arm's active model; None if there is none."""
+        with self.store.read() as tx:
+            return active_model(tx, arm)
+
+    def roll_back(self, arm: str, reason: str) -> Promotion:
+        """Make the model active again that was before the present one; raises `JobStateError` if there was none."""
+        now_ns = self.clock()
+        with self.store.write() as tx:
+            history = tx.promotions(arm)
+            steps = _stack(history)
+            if not steps or steps[-1] is None:
+                raise JobStateError(f"arm {arm}: no model is active")
+            if len(steps) < 2:
+                raise JobStateError(f"arm {arm}: there is no model before the present one")
+            promotion = Promotion(now_ns, arm, steps[-2], steps[-1], "rolled_back", reason=reason)
+            tx.add_promotion(promotion)
+            text = f"rolled back from model {short(steps[-1])} to {short(steps[-2])}" + (
+                f": {reason}" if reason else ""
+            )
+            tx.add_event(Event(now_ns, "model_rolled_back", text, arm, None, {"model": steps[-2]}))
+        return promotion
+
+
+def active_model(tx: Transaction, arm: str) -> str | None:
+    """Return the arm's active model; None if there is none."""
+    history = tx.promotions(arm)
+    return history[-1].model if history else None
+
+
+def _stack(history: Sequence[Promotion]) -> list[str | None]:
+    """Models in the order in which rolling back goes through them, the active one last."""
+    steps: list[str | None] = []
+    for entry in history:
+        if entry.action == "rolled_back":
+            if steps[-1:] == [entry.previous]:
+                steps.pop()
+            _down_to(entry.model, steps)
+        else:
+            _down_to(entry.previous, steps)
+            steps.append(entry.model)
+    return steps
+
+
+def _down_to(model: str | None, steps: list[str | None]) -> None:
+    """Have `model` on top, which it is unless entries of the history were lost with a damaged file."""
+    if model in steps:
+        while steps[-1] != model:
+            steps.pop()
+    else:
+        steps.append(model)
+
+
+def short(model: str | None) -> str:
+    """Return the first digits of a model's hash, as texts have it."""
+    return "none" if model is None else model[:12]

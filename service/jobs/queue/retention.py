@@ -1,0 +1,63 @@
+"""What of the queue is kept: finished jobs for a while, and the files that jobs and models need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from service.jobs.queue.state import Job
+from service.jobs.queue.store import Store
+
+_DAY_NS = 86_400_000_000_000
+
+
+@dataclass
+class Files:
+    """Files that are needed: artifacts by hash, and others by path."""
+
+    artifacts: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+
+
+def purge(store: Store, now_ns: int, keep_days: float, keep_jobs: int) -> int:
+    """Delete finished jobs older than `keep_days`, or beyond the newest `keep_jobs`, and old events.
+
+    A job that another one still waits for stays, and one whose parts are still being stopped.  Returns how many
+    went.
+    """
+    before_ns = now_ns - round(keep_days * _DAY_NS)
+    with store.write() as tx:
+        finished = tx.jobs("parent IS NULL AND state IN ('succeeded', 'failed', 'cancelled')", order="id DESC")
+        active = tx.jobs("state IN ('queued', 'running')")
+        needed = {other for job in active for other in (*_needs(job), job.parent)}
+        old = [
+            job.id
+            for place, job in enumerate(finished)
+            if job.id not in needed and (place >= keep_jobs or job.finished_ns < before_ns)
+        ]
+        for id in old:
+            tx.delete_jobs(part.id for part in tx.jobs("parent = ?", (id,)))
+        tx.delete_jobs(old)
+        tx.delete_events(before_ns)
+        tx.delete_models_without_use()
+    store.tidy()
+    return len(old)
+
+
+def needed_files(store: Store, *, unfinished: bool = False) -> Files:
+    """Return which files models and jobs need; `unfinished`: only jobs that have not run to their end."""
+    needed = Files()
+    with store.read() as tx:
+        needed.artifacts |= {model.id for model in tx.models()}
+        for promotion in tx.promotions():
+            needed.artifacts |= {sha for sha in (promotion.model, promotion.data.get("values")) if sha}
+        for job in tx.jobs("state IN ('queued', 'running')" if unfinished else "1"):
+            outcome = job.outcome or {}
+            results = outcome.get("results") or {}
+            needed.artifacts |= {result["sha256"] for result in (*results.values(), outcome.get("log")) if result}
+            needed.artifacts |= {given["sha256"] for given in job.inputs.values() if "sha256" in given}
+            needed.paths |= {given["path"] for given in job.inputs.values() if "path" in given}
+    return needed
+
+
+def _needs(job: Job) -> list[int]:
+    return [*job.after, *(given["job"] for given in job.inputs.values() if "job" in given)]

@@ -1,0 +1,463 @@
+"""The queue's file: jobs, models, promotions and events in SQLite, each a row with its whole content as JSON.
+
+The file is in WAL mode: a commit is on the disk when it returns, and a kill at any moment leaves all of it or
+nothing.  Every row can be read by itself (`service.jobs.queue._checked_row`), so the columns beside `body` only serve
+to find it. Nothing here knows what a job's state means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from service.io.atomic_files import sync_folder
+from service.jobs.queue._checked_row import Row, RowError, pack, unpack
+from service.jobs.queue.state import Job
+
+VERSION = 1  # of the tables; a file of an older one is brought up to it, one of a newer one is refused
+FILE_NAME = "queue.db"
+_APPLICATION = 0x74686574  # "thet": tells our files from other programs'
+_BUSY_MS = 250
+_PAGE = 16384  # most rows fit in one page, which helps when the file is damaged; each commit writes whole pages
+
+_TABLES = """
+CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, parent INTEGER, priority INTEGER NOT NULL,
+    due_ns INTEGER NOT NULL, finished_ns INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE INDEX jobs_by_state ON jobs (state, priority DESC, id);
+CREATE INDEX jobs_by_parent ON jobs (parent, id) WHERE parent IS NOT NULL;
+CREATE TABLE models (id TEXT NOT NULL, arm TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (id, arm));
+CREATE TABLE promotions (id INTEGER PRIMARY KEY AUTOINCREMENT, arm TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX promotions_by_arm ON promotions (arm, id);
+CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, t_ns INTEGER NOT NULL, arm TEXT, job INTEGER,
+    body TEXT NOT NULL);
+CREATE INDEX events_by_time ON events (t_ns);
+"""
+
+
+class StoreError(RuntimeError):
+    """The queue's file cannot be used now; the message says why and what to do.  Nothing was changed."""
+
+
+class StoreCorruptError(StoreError):
+    """The queue's file is damaged."""
+
+
+class StoreVersionError(StoreError):
+    """The queue's file was made by a newer version of thetad."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened, for the history; `id` is 0 until it is stored."""
+
+    t_ns: int
+    kind: str
+    text: str
+    arm: str | None = None
+    job: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is kept for an arm; `id` is the SHA-256 of its file, which is an artifact."""
+
+    id: str
+    arm: str
+    created_ns: int
+    job: int | None = None
+    method: str = ""
+    verdict: str = ""
+    relative_error: float | None = None
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A change of an arm's active model, from `previous` to `model`; None is no model."""
+
+    t_ns: int
+    arm: str
+    model: str | None
+    previous: str | None
+    action: str  # "promoted", "rolled_back"
+    job: int | None = None
+    reason: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    id: int = 0
+
+
+_JOB: TypeAdapter[Job] = TypeAdapter(Job)
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_MODEL: TypeAdapter[Model] = TypeAdapter(Model)
+_PROMOTION: TypeAdapter[Promotion] = TypeAdapter(Promotion)
+
+
+class Transaction:
+    """Reads and writes of one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    # ------------------------------------------------------------ jobs
+
+    def add_job(self, job: Job) -> Job:
+        """Store a new job; returns it with its number.  Numbers are never used again."""
+        cursor = self._db.execute(
+            "INSERT INTO jobs (state, parent, priority, due_ns, finished_ns, body) VALUES (?, ?, ?, ?, ?, '{}')",
+            (job.state, job.parent, job.priority, job.due_ns, job.finished_ns),
+        )
+        job = replace(job, id=int(cursor.lastrowid or 0))
+        self.put_job(job)
+        return job
+
+    def put_job(self, job: Job) -> None:
+        """Store a job that has changed, or one that was recovered with its number."""
+        before = self._db.execute("SELECT json_extract(body, '$.rev') FROM jobs WHERE id = ?", (job.id,)).fetchone()
+        revision = 1 + ((before[0] or 0) if before is not None else 0)
+        self._db.execute(
+            "INSERT INTO jobs (id, state, parent, priority, due_ns, finished_ns, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET state = excluded.state, parent = excluded.parent, "
+            "priority = excluded.priority, due_ns = excluded.due_ns, finished_ns = excluded.finished_ns, "
+            "body = excluded.body",
+            (job.id, job.state, job.parent, job.priority, job.due_ns, job.finished_ns, pack("jobs", job, revision)),
+        )
+
+    def job(self, id: int) -> Job | None:
+        """Return a job, None if there is none."""
+        row = self._db.execute("SELECT body FROM jobs WHERE id = ?", (id,)).fetchone()
+        return None if row is None else read_job(row[0])
+
+    def jobs(self, where: str = "1", values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[Job]:
+        """Return jobs, by a condition on the columns."""
+        rows = self._db.execute(f"SELECT body FROM jobs WHERE {where} ORDER BY {order} LIMIT ?", (*values, limit))
+        return [read_job(body) for (body,) in rows]
+
+    def ids(self, where: str, values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[int]:
+        """Return the numbers of jobs, by a condition on the columns."""
+        rows = self._db.execute(f"SELECT id FROM jobs WHERE {where} ORDER BY {order} LIMIT ?", (*values, limit))
+        return [id for (id,) in rows]
+
+    def states(self, ids: Iterable[int]) -> dict[int, Any]:
+        """Return the states of those of the jobs that exist."""
+        wanted = tuple(ids)
+        marks = ", ".join("?" * len(wanted))
+        return dict(self._db.execute(f"SELECT id, state FROM jobs WHERE id IN ({marks})", wanted).fetchall())
+
+    def count(self, where: str, values: Sequence[object] = ()) -> int:
+        """Count jobs, by a condition on the columns."""
+        return int(self._db.execute(f"SELECT count(*) FROM jobs WHERE {where}", values).fetchone()[0])
+
+    def part_counts(self, parent: int) -> dict[str, int]:
+        """Count the parts of a job by state."""
+        rows = self._db.execute("SELECT state, count(*) FROM jobs WHERE parent = ? GROUP BY state", (parent,))
+        return dict(rows.fetchall())
+
+    def seconds(self, where: str, values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[float]:
+        """Return how long jobs ran that have ended [s], by a condition on the columns."""
+        rows = self._db.execute(
+            f"SELECT finished_ns - json_extract(body, '$.started_ns') FROM jobs WHERE {where} ORDER BY {order} LIMIT ?",
+            (*values, limit),
+        )
+        return [1e-9 * ran_ns for (ran_ns,) in rows]
+
+    def counts(self) -> dict[str, int]:
+        """Count jobs by state."""
+        return dict(self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
+
+    def counts_by_kind(self) -> dict[str, dict[str, int]]:
+        """Count jobs by kind and state."""
+        found: dict[str, dict[str, int]] = {}
+        rows = "SELECT json_extract(body, '$.kind'), state, count(*) FROM jobs GROUP BY 1, 2"
+        for kind, state, count in self._db.execute(rows):
+            found.setdefault(kind, {})[state] = count
+        return found
+
+    def delete_jobs(self, ids: Iterable[int]) -> None:
+        """Delete jobs."""
+        self._db.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
+
+    def check(self) -> None:
+        """Read every row; raises `StoreCorruptError` if one cannot be read.
+
+        What is not found here when a file is opened is not mended, and met again with the next request for it.
+        """
+        self.jobs()
+        self.models()
+        self.promotions()
+        self.events(limit=-1)
+
+    # ------------------------------------------------------------ models
+
+    def put_model(self, model: Model) -> None:
+        """Store a model, once."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO models (id, arm, body) VALUES (?, ?, ?)",
+            (model.id, model.arm, pack("models", model)),
+        )
+
+    def models(self, arm: str | None = None) -> list[Model]:
+        """Return models, oldest first."""
+        rows = self._db.execute("SELECT body FROM models WHERE ? IS NULL OR arm = ?", (arm, arm))
+        return sorted(
+            (_MODEL.validate_python(unpack(body).content) for (body,) in rows), key=lambda model: model.created_ns
+        )
+
+    def delete_models_without_use(self) -> None:
+        """Delete models that were never active and whose job has been deleted."""
+        self._db.execute(
+            "DELETE FROM models WHERE id NOT IN (SELECT json_extract(body, '$.model') FROM promotions "
+            "WHERE json_extract(body, '$.model') IS NOT NULL) "
+            "AND json_extract(body, '$.job') NOT IN (SELECT id FROM jobs)"
+        )
+
+    def add_promotion(self, promotion: Promotion) -> None:
+        """Store a change of an active model."""
+        cursor = self._db.execute("INSERT INTO promotions (arm, body) VALUES (?, '')", (promotion.arm,))
+        self.put_promotion(replace(promotion, id=int(cursor.lastrowid or 0)))
+
+    def put_promotion(self, promotion: Promotion) -> None:
+        """Store one with its number."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO promotions (id, arm, body) VALUES (?, ?, ?)",
+            (promotion.id, promotion.arm, pack("promotions", promotion)),
+        )
+
+    def promotions(self, arm: str | None = None) -> list[Promotion]:
+        """Return the changes of active models, oldest first."""
+        rows = self._db.execute("SELECT body FROM promotions WHERE ? IS NULL OR arm = ? ORDER BY id", (arm, arm))
+        return [_PROMOTION.validate_python(unpack(body).content) for (body,) in rows]
+
+    # ------------------------------------------------------------ events
+
+    def add_event(self, event: Event) -> None:
+        """Store an event."""
+        cursor = self._db.execute(
+            "INSERT INTO events (t_ns, arm, job, body) VALUES (?, ?, ?, '')", (event.t_ns, event.arm, event.job)
+        )
+        self.put_event(replace(event, id=int(cursor.lastrowid or 0)))
+
+    def put_event(self, event: Event) -> None:
+        """Store one with its number."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO events (id, t_ns, arm, job, body) VALUES (?, ?, ?, ?, ?)",
+            (event.id, event.t_ns, event.arm, event.job, pack("events", event)),
+        )
+
+    def events(self, arm: str | None = None, job: int | None = None, limit: int = 1000, after: int = 0) -> list[Event]:
+        """Return events, oldest first: the newest `limit`, or the `limit` that follow the one numbered `after`."""
+        rows = self._db.execute(
+            "SELECT body FROM events WHERE (? IS NULL OR arm = ?) AND (? IS NULL OR job = ?) AND id > ? "
+            f"ORDER BY id {'ASC' if after else 'DESC'} LIMIT ?",
+            (arm, arm, job, job, after, limit),
+        ).fetchall()
+        events = [_EVENT.validate_python(unpack(body).content) for (body,) in rows]
+        return sorted(events, key=lambda event: event.id)
+
+    def newest_event(self, arm: str, kind: str) -> Event | None:
+        """Return the newest event of a kind that concerns an arm, None if there is none."""
+        row = self._db.execute(
+            "SELECT body FROM events WHERE arm = ? AND json_extract(body, '$.kind') = ? ORDER BY id DESC LIMIT 1",
+            (arm, kind),
+        ).fetchone()
+        return None if row is None else _EVENT.validate_python(unpack(row[0]).content)
+
+    def delete_events(self, before_ns: int) -> int:
+        """Delete events older than that; returns how many."""
+        return self._db.execute("DELETE FROM events WHERE t_ns < ?", (before_ns,)).rowcount
+
+    # ------------------------------------------------------------ recovery
+
+    def put_row(self, row: Row) -> None:
+        """Store a row that was recovered, in a file that has none of its key; raises `ValidationError`."""
+        match row.table:
+            case "jobs":
+                self.put_job(_JOB.validate_python(row.content))
+            case "models":
+                self.put_model(_MODEL.validate_python(row.content))
+            case "promotions":
+                self.put_promotion(_PROMOTION.validate_python(row.content))
+            case "events":
+                self.put_event(_EVENT.validate_python(row.content))
+
+    def last_numbers(self) -> dict[str, int]:
+        """Return the highest number that was ever used in each table that is numbered."""
+        return dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+
+    def use_up_numbers(self, table: str, last: int) -> None:
+        """Give what is new in a table numbers beyond `last`."""
+        if last > self.last_numbers().get(table, 0):
+            self._db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+            self._db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last))
+
+
+class Store:
+    """An open queue file.
+
+    Raises
+    ------
+    StoreCorruptError
+        It is damaged: `service.jobs.queue.salvage` sets it aside and saves what can be read.
+    StoreVersionError
+        It is of a newer version.
+    StoreError
+        It cannot be used for another reason: locked, read-only, no space.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if _size(path) == 0 and _size(path.with_name(path.name + "-wal")) > 0:
+            raise StoreCorruptError(f"{path}: is empty, and its log is not")  # which SQLite would delete
+        with self._translated():
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        new = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if not new and application != _APPLICATION:
+            raise StoreCorruptError(f"{self.path}: is not a queue of thetad")
+        if version > VERSION:
+            raise StoreVersionError(
+                f"{self.path}: has version {version}, this thetad knows {VERSION}: a newer thetad made it; use that one"
+            )
+        if not new and self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise StoreCorruptError(f"{self.path}: is damaged")
+        if not new and version == VERSION:
+            with self.read() as transaction:
+                transaction.check()
+        if new:
+            self._db.execute(f"PRAGMA page_size = {_PAGE}")
+        if self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreError(f"{self.path}: this file system has no shared memory for SQLite's WAL; use a local disk")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA secure_delete = ON")  # what was deleted does not come back when the file is salvaged
+        if new or version < VERSION:
+            with self.write() as _:
+                self._migrate()
+
+    def _migrate(self) -> None:
+        """Bring the tables to the present version, inside a transaction."""
+        if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            for statement in _TABLES.split(";\n"):
+                if statement.strip():
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+
+    @property
+    def changes(self) -> int:
+        """How many rows have been written since the file was opened: while it is the same, so is what was read."""
+        return self._db.total_changes
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """Do everything inside or, after an exception, nothing; raises `StoreError`."""
+        with self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield Transaction(self._db)
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """Read from one state of the file; raises `StoreError`."""
+        with self._translated():
+            self._db.execute("BEGIN")
+            try:
+                yield Transaction(self._db)
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+
+    def backup(self, target: Path) -> None:
+        """Copy the file while it is in use, in any thread; the copy appears whole or not at all."""
+        temporary = target.with_name(target.name + ".new")
+        if target.exists() and (target.samefile(self.path) or _size(target.with_name(target.name + "-wal")) > 0):
+            raise StoreError(f"{target}: is a queue in use; back up to another folder")
+        try:
+            temporary.unlink(missing_ok=True)
+            with (
+                _translated(temporary),
+                contextlib.closing(sqlite3.connect(self.path)) as source,  # the other is of the thread that opened it
+                contextlib.closing(sqlite3.connect(temporary)) as copy,
+            ):
+                source.backup(copy)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(target.parent)
+
+    def tidy(self) -> None:
+        """Leave nothing of what was deleted in the file's log, as far as that can be done now."""
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _translated(self) -> contextlib.AbstractContextManager[None]:
+        return _translated(self.path)
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours, which say what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translate(error, path) from error
+    except RowError as error:
+        raise StoreCorruptError(f"{path}: holds a row that cannot be read: {error}") from error
+    except ValidationError as error:
+        raise StoreCorruptError(f"{path}: holds a row that cannot be read: {error.error_count()} errors") from error
+
+
+def _translate(error: sqlite3.Error, path: Path) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT):
+        return StoreCorruptError(f"{path}: is damaged: {error}")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(f"{path}: another program has locked it; close that program")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreError(f"{path}: {os.strerror(errno.ENOSPC)}; make room on that disk")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return StoreError(f"{path}: cannot be written: the file or its file system is read-only")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StoreError(f"{path}: cannot be opened; the state directory is missing, read-only or full")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(f"{path}: the disk fails or is full: {error}")
+    return StoreError(f"{path}: {error}")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 if there is none that can be seen."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def read_job(body: str) -> Job:
+    """Read a job from the content of its row."""
+    return _JOB.validate_python(unpack(body).content)

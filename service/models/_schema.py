@@ -1,0 +1,165 @@
+"""What a model file must hold, and YAML that cannot crash its reader.
+
+The file is checked before anything of it is used: a file that was damaged or edited is refused with
+the field, it never surprises whoever reads a model later.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from rt_core.identification.identify import Verdict
+
+#: A model of nine joints has 200 kB; much more is no model.
+SIZE_LIMIT = 16 * 2**20
+_DEPTH_LIMIT = 20
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SettingsTable(_Table):
+    """How the signals were prepared; see `rt_core.identification.preprocess.SignalSettings`."""
+
+    cutoff_hz: _Positive
+    rate_hz: _Positive
+    filter_order: int = Field(ge=1, le=20)
+    trim_s: _NotNegative
+    min_velocity: list[_NotNegative] | None
+
+
+class RobotEntry(_Table):
+    """The embedded robot description."""
+
+    name: str
+    sha256: str
+    source: dict[str, Any]
+
+
+class ParameterEntry(_Table):
+    """One base parameter as people read it."""
+
+    name: str
+    expression: str
+    unit: str
+    value: _Number | None
+    std: _NotNegative | None
+    relative_std: _NotNegative | None
+    status: str
+
+
+class ConstantEntry(_Table):
+    """A velocity constant of friction; `used` is what predictions are made with, also where `value` is not known."""
+
+    name: str
+    unit: str
+    value: _Number | None
+    lower: _NotNegative | None
+    upper: _NotNegative | None
+    used: _NotNegative
+    status: str
+
+
+class TemperatureTable(_Table):
+    """Temperatures of each joint that friction was identified at [degC]; null of a joint that was not seen moving."""
+
+    reference_c: _Number
+    lower: list[_Number | None]
+    upper: list[_Number | None]
+
+
+class JointEntry(_Table):
+    """How well one joint is determined."""
+
+    name: str
+    verdict: str
+    counts: dict[str, int]
+    reason: str
+
+
+class MetricsTable(_Table):
+    """Figures of the fit; only this one is used again."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, JsonValue]
+    relative_error: _NotNegative | None
+
+
+class ModelDocument(_Table):
+    """A whole model file."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: str
+    kind: Literal["batch", "online"]
+    created: str
+    thetad: str
+    verdict: Verdict
+    reasons: list[str]
+    robot: RobotEntry
+    data: dict[str, JsonValue]
+    settings: SettingsTable
+    settings_sha256: str
+    method: str
+    condition_number: _NotNegative | None = None
+    scaled_condition_number: _NotNegative | None = None
+    rank: int | None = None
+    noise: dict[str, JsonValue] | None = None
+    metrics: MetricsTable | None = None
+    estimator: dict[str, JsonValue] = {}
+    constants: list[ConstantEntry] = []
+    joints: list[JointEntry] = []
+    temperature: TemperatureTable | None = None
+    needs_gravity: list[str] = []
+    standard: list[_Number] | None = None
+    parameters: list[ParameterEntry]
+    theta: list[_Number]
+    covariance: list[list[_Number]]
+
+
+def check_document(document: object) -> ModelDocument:
+    """Return the typed form of a model file's content; raises `ValueError` that names the field."""
+    try:
+        return ModelDocument.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        what = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Input ")
+        raise ValueError(f"field {place or 'top level'}: {what}; the file is damaged or was edited") from None
+
+
+def read_yaml(text: str) -> Any:
+    """Content of a YAML document without aliases and of bounded depth; raises `ValueError` on any other text.
+
+    The events are looked at first: building the content recurses and follows aliases, so that a small
+    hostile file could exhaust the stack or the memory.
+    """
+    try:
+        found = _hazard(text)
+        if found is None:
+            return yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        found = " ".join(str(error).split())
+    raise ValueError(f"not valid YAML: {found}")
+
+
+def _hazard(text: str) -> str | None:
+    """Say what makes a document too dangerous to build, if anything."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            return "aliases have no place in a model file"
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEPTH_LIMIT:
+                return f"nested more than {_DEPTH_LIMIT} deep"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return None

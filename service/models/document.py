@@ -1,0 +1,411 @@
+"""The model file: a YAML document that carries everything a prediction needs, and where it came from.
+
+The robot description is embedded, so that a model file stands alone.  `theta` and `covariance` hold
+the full estimate; in `parameters`, which people read, a value that the data do not determine is null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from drivers.files.recordings.recording import Recording, Span
+from drivers.files.robots.file import RobotFile, robot_from_source
+from rt_core.identification.identify import Identification
+from rt_core.identification.joint_verdict import verdicts_of
+from rt_core.identification.preprocess import SignalSettings
+from rt_core.model.base import BaseParameters, base_parameters, needing_gravity
+from rt_core.model.friction import REFERENCE_TEMPERATURE
+from rt_core.model.parameters import friction_constants, with_constants
+from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
+from rt_core.types import FloatArray
+from service.io.atomic_files import write_text as write_text
+from service.models._schema import SIZE_LIMIT, SettingsTable, TemperatureTable, check_document, read_yaml
+from service.models.origin import origin_of
+
+FORMAT = "thetad-model/1"
+#: Statuses of a batch model whose value is not shown: the data do not support it.
+HIDDEN = ("undetermined", "prior")
+_ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be read, or does not fit; the message names file and field."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model as read from its file.
+
+    Attributes
+    ----------
+    robot : RobotFile
+        The embedded robot description; its model has the friction constants that were found.
+    base : BaseParameters
+    theta : (p,) float64
+    covariance : (p, p) float64
+    settings : SignalSettings
+        How the signals were prepared; a validation prepares its own the same way.
+    document : dict
+        The whole file.
+    standard : (P,) float64 or None
+        A full set of standard parameters that is physically consistent link by link, where the method gives one.
+    temperatures : TemperatureRange or None
+        Temperatures that friction was identified at; None if it does not follow them.
+    """
+
+    path: Path
+    robot: RobotFile
+    base: BaseParameters
+    theta: FloatArray
+    covariance: FloatArray
+    settings: SignalSettings
+    document: dict[str, Any]
+    standard: FloatArray | None = None
+    temperatures: TemperatureRange | None = None
+
+    @property
+    def fit_error(self) -> float | None:
+        """Relative torque error of the identification, None for an online model."""
+        value = (self.document.get("metrics") or {}).get("relative_error")
+        return None if value is None else float(value)
+
+    @property
+    def temperature_limits(self) -> dict[str, Any]:
+        """`temperatures` as an estimator takes them, in a map; an empty one where friction does not follow them."""
+        return {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
+
+    @property
+    def origin(self) -> str:
+        """What the model was identified from: a recording, or the daemon's arm."""
+        data = self.document["data"]
+        return str(data.get("recording") or data.get("arm") or "unknown data")
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of plain JSON content, independent of key order."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def settings_document(settings: SignalSettings) -> dict[str, Any]:
+    """Plain form of signal settings, with the defaults resolved."""
+    speeds = settings.min_velocity
+    return {
+        "cutoff_hz": settings.cutoff_hz,
+        "rate_hz": settings.row_rate_hz,
+        "filter_order": settings.filter_order,
+        "trim_s": settings.trim,
+        "min_velocity": None if speeds is None else [float(v) for v in speeds],
+    }
+
+
+def _signal_settings(table: SettingsTable) -> SignalSettings:
+    speeds = table.min_velocity
+    return SignalSettings(
+        cutoff_hz=table.cutoff_hz,
+        rate_hz=table.rate_hz,
+        filter_order=table.filter_order,
+        trim_s=table.trim_s,
+        min_velocity=None if speeds is None else np.asarray(speeds, dtype=np.float64),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def finite_covariance(covariance: FloatArray) -> FloatArray:
+    """Covariance with zeros where nothing is known; the parameters' statuses tell which."""
+    open_ = ~np.isfinite(np.diag(covariance))
+    out = np.where(np.isfinite(covariance), covariance, 0.0)
+    out[open_] = 0.0
+    out[:, open_] = 0.0
+    return np.asarray(out)
+
+
+def parameter_table(
+    base: BaseParameters, theta: FloatArray, std: FloatArray, status: tuple[str, ...], hide: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """One entry per base parameter; the value of a parameter whose status is in `hide` is null."""
+    rows: list[dict[str, Any]] = []
+    for k, expression in enumerate(base.expressions):
+        shown = status[k] not in hide
+        relative = std[k] / abs(theta[k]) if theta[k] != 0.0 else np.inf
+        rows.append(
+            {
+                "name": base.names[k],
+                "expression": expression,
+                "unit": base.layout.units[k],
+                "value": _finite(theta[k]) if shown else None,
+                "std": _finite(std[k]) if status[k] != "dropped" else None,
+                "relative_std": _finite(relative) if status[k] != "dropped" else None,
+                "status": status[k],
+            }
+        )
+    return rows
+
+
+def estimator_document(result: Identification) -> dict[str, Any]:
+    """How the parameters were estimated, for the record."""
+    options, search, consistent = result.options, result.estimate.search, result.estimate.consistent
+    out: dict[str, Any] = {"seed": options.seed}
+    if options.method == "iwls":
+        out["loss"] = options.loss
+    if search is not None:
+        out |= {
+            "formulation": options.formulation,
+            "evaluations": int(search.evaluations),
+            "stopped": search.stopped,
+            "converged": bool(search.converged),
+            "cost": float(search.cost),
+            "at_bound": list(search.at_bound),
+        }
+    if options.bounds is not None:
+        out["bounds"] = {name: [float(v) for v in pair] for name, pair in options.bounds.items()}
+    if consistent is not None:
+        out |= {
+            "prior": None if options.prior is None else options.prior.name,
+            "link_weight": float(consistent.link_weight),
+            "smallest_eigenvalue": [float(v) for v in consistent.smallest_eigenvalue],
+            "data_share": [float(v) for v in consistent.data_share],
+        }
+    if result.estimate.dropped.any():
+        out["dropped"] = [n for n, gone in zip(result.base.names, result.estimate.dropped, strict=True) if gone]
+    return out
+
+
+def batch_document(
+    result: Identification,
+    robot: RobotFile,
+    recording: Recording,
+    settings: SignalSettings,
+    span: Span | None,
+    created: str | None = None,
+) -> dict[str, Any]:
+    """Make the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now if left out."""
+    chosen = settings_document(settings)
+    solution, method = result.solution, result.options.method
+    consistent = result.estimate.consistent
+    used = result.model.dynamics
+    where = friction_constants(result.model)
+    return {
+        "format": FORMAT,
+        "kind": "batch",
+        "created": datetime.now(UTC).isoformat(timespec="seconds") if created is None else created,
+        "thetad": version("thetad"),
+        "verdict": result.verdict,
+        "reasons": list(result.reasons),
+        "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
+        "data": {
+            "robot": recording.robot,
+            "span": "0:1" if span is None else str(span),
+            "rows": [int(c) for c in result.metrics.count],
+            "row_rate_hz": result.rows.rate_hz,
+            "band_hz": result.rows.band_hz,
+            **origin_of(recording, result.rows.t),
+        },
+        "settings": chosen,
+        "settings_sha256": digest(chosen | {"method": method}),
+        "method": method,
+        "estimator": estimator_document(result),
+        "condition_number": _finite(solution.condition_number),
+        "scaled_condition_number": _finite(solution.scaled_condition_number),
+        "rank": solution.rank,
+        "noise": {
+            "std": [float(v) for v in solution.sigma],
+            "inflation": [float(v) for v in result.uncertainty.inflation],
+        },
+        "metrics": result.metrics.as_dict(),
+        "constants": [
+            {
+                "name": c.name,
+                "unit": c.unit,
+                "value": _finite(c.value),
+                "lower": _finite(c.lower),
+                "upper": _finite(c.upper),
+                "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
+                "status": "doubtful" if result.verdict == "doubtful" and c.status == "determined" else c.status,
+            }
+            for c in result.estimate.constants
+        ],
+        "joints": [
+            {"name": joint.name, "verdict": v.word, "counts": dict(v.counts), "reason": v.reason}
+            for joint, v in zip(result.model.joints, verdicts_of(result), strict=True)
+        ],
+        "standard": None if consistent is None else [float(v) for v in consistent.phi],
+        **temperature_table(result.temperatures),
+        **_without_gravity(result.model, result.base),
+        "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
+        "theta": [float(v) for v in result.theta],
+        "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
+    }
+
+
+def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
+    """Entry of a model file that tells which temperatures friction was identified at; nothing for None."""
+    if seen is None:
+        return {}
+    lower, upper = seen.plain
+    return {"temperature": {"reference_c": REFERENCE_TEMPERATURE, "lower": lower, "upper": upper}}
+
+
+def limits_of(snapshot: Mapping[str, Any], n: int) -> TemperatureRange | None:
+    """Return the temperatures that an estimate was learned from, of the answer to the verb `snapshot`."""
+    limits = snapshot.get("temperatures")
+    return None if limits is None else TemperatureRange.from_plain(limits, n)
+
+
+def _without_gravity(model: RobotModel, base: BaseParameters) -> dict[str, Any]:
+    """Entry of a model file that names what only gravity would show, for an arm without it."""
+    names = needing_gravity(model, base)
+    return {"needs_gravity": list(names)} if names else {}
+
+
+def _constants_of(robot: RobotFile, base: BaseParameters, columns: FloatArray) -> Iterator[tuple[str, str, float]]:
+    """Name, unit and value of each friction constant, from that of the columns that it shapes."""
+    codes = {source: laws for _, source, laws in robot.model.friction.constants}
+    for name, (source, joint) in friction_constants(robot.model).items():
+        shaped = np.isin(base.layout.law, codes[source]) & (base.layout.source == joint)
+        unit = "rad/s" if robot.model.joints[joint].kind == "revolute" else "m/s"
+        if shaped.any():
+            yield name, unit, float(columns[shaped][0])
+
+
+def online_document(
+    robot: RobotFile,
+    base: BaseParameters,
+    settings: SignalSettings,
+    theta: FloatArray,
+    std: FloatArray,
+    covariance: FloatArray,
+    status: tuple[str, ...],
+    source: dict[str, Any],
+    constants: FloatArray | None = None,
+    temperatures: TemperatureRange | None = None,
+) -> dict[str, Any]:
+    """Make the model file of an online estimate; `source` tells arm, frames and settings it came from.
+
+    `constants` (p,) are the friction constants it went on with, one per base parameter; those of `base` if left out.
+    `temperatures` are those that it has learned from, where friction follows them.
+    """
+    used = base.layout.shape[:, 0] if constants is None else constants
+    chosen = settings_document(settings)
+    hidden = ("unestimated", "invalid")
+    supported = all(s not in hidden for s in status)
+    reasons = [] if supported else [f"{sum(s in hidden for s in status)} of {len(status)} parameters are not estimated"]
+    return {
+        "format": FORMAT,
+        "kind": "online",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "thetad": version("thetad"),
+        "verdict": "ok" if supported else "not_explained" if "invalid" in status else "weak_excitation",
+        "reasons": reasons,
+        "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
+        "data": source,
+        "settings": chosen,
+        "settings_sha256": digest(chosen | {"method": "vff_rls"}),
+        "method": "vff_rls",
+        "constants": [
+            {"name": name, "unit": unit, "value": None, "lower": None, "upper": None, "used": value, "status": "given"}
+            for name, unit, value in _constants_of(robot, base, used)
+        ],
+        **temperature_table(temperatures),
+        "parameters": parameter_table(base, theta, std, status, hidden),
+        "theta": [float(v) for v in theta],
+        "covariance": [[float(v) for v in row] for row in covariance],
+    }
+
+
+def model_text(document: dict[str, Any]) -> str:
+    """Return the text of a model file."""
+    return str(yaml.dump(document, Dumper=yaml.CSafeDumper, default_flow_style=None, sort_keys=False, width=2**16))
+
+
+def write_model(document: dict[str, Any], path: Path) -> None:
+    """Write a model file; it appears whole or not at all."""
+    write_text(path, model_text(document))
+
+
+def load_model(path: str | Path) -> ModelFile:
+    """Read a model file and check that it is whole and consistent.
+
+    Raises
+    ------
+    ModelFileError
+        Naming the file, the field, and what to do.
+    """
+    path = Path(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise ModelFileError(f"{path}: is not a file; a model file is written by `thetad identify ... -o FILE`")
+        if path.stat().st_size > SIZE_LIMIT:
+            raise ModelFileError(f"{path}: {path.stat().st_size} bytes is too large for a model file")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ModelFileError(
+            f"{path}: no such file; a model file is written by `thetad identify ... -o FILE`"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"{path}: cannot be read as text: {error}") from error
+    try:
+        document = read_yaml(text)
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+    found = document.get("format") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or found != FORMAT:
+        shown = f"format is {found!r:.60}" if found is not None else "there is no format"
+        raise ModelFileError(f"{path}: {shown}, expected {FORMAT!r}: not a model file of this version")
+    try:
+        return _checked(path, document)
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+
+
+def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
+    table = check_document(document)
+    robot = robot_from_source(table.robot.source, "robot.source")
+    if robot.sha256 != table.robot.sha256:
+        raise ValueError("robot.sha256 does not match the embedded robot: the file was edited; identify again")
+    settings = _signal_settings(table.settings)
+    if digest(settings_document(settings) | {"method": table.method}) != table.settings_sha256:
+        raise ValueError("settings_sha256 does not match the settings: the file was edited; identify again")
+    if settings.min_velocity is not None and settings.min_velocity.size != robot.model.n:
+        raise ValueError(
+            f"settings.min_velocity has {settings.min_velocity.size} values for {robot.model.n} joints; identify again"
+        )
+    robot = replace(robot, model=with_constants(robot.model, {row.name: row.used for row in table.constants}))
+    base = base_parameters(robot.model)
+    if base.names != tuple(row.name for row in table.parameters):
+        raise ValueError("parameters are not the base parameters of the embedded robot; identify again")
+    p = len(base)
+    if len(table.theta) != p or len(table.covariance) != p or any(len(row) != p for row in table.covariance):
+        raise ValueError(f"theta or covariance do not have {p} entries: the file is damaged")
+    theta, covariance = np.array(table.theta), np.array(table.covariance)
+    largest = np.abs(covariance).max()
+    if (np.diag(covariance) < 0.0).any() or np.abs(covariance - covariance.T).max() > _ASYMMETRY * largest:
+        raise ValueError("covariance is not symmetric with a positive diagonal: the file is damaged")
+    standard = None if table.standard is None else np.array(table.standard)
+    if standard is not None and standard.shape != (len(base.standard),):
+        raise ValueError(f"standard has {standard.size} values, not {len(base.standard)}: the file is damaged")
+    temperatures = _temperatures(table.temperature, base, robot.model.n)
+    return ModelFile(path, robot, base, theta, covariance, settings, document, standard, temperatures)
+
+
+def _temperatures(table: TemperatureTable | None, base: BaseParameters, n: int) -> TemperatureRange | None:
+    if base.layout.has_temperature != (table is not None):
+        raise ValueError("temperature: it belongs to models whose friction follows temperature, and to all of those")
+    if table is None:
+        return None
+    if table.reference_c != REFERENCE_TEMPERATURE or len(table.lower) != n or len(table.upper) != n:
+        raise ValueError(f"temperature: expected {n} bounds each, about {REFERENCE_TEMPERATURE:g} degC; identify again")
+    return TemperatureRange.from_plain([table.lower, table.upper], n)

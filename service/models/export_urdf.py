@@ -1,0 +1,145 @@
+"""A model as URDF, for other tools."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from rt_core.identification.physical.recovery import complete_parameters
+from rt_core.linear_algebra import lstsq
+from rt_core.model.base import BaseParameters
+from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET
+from rt_core.model.inertia import is_physical
+from rt_core.model.parameters import friction_constants, standard_parameters
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.urdf_writer import urdf_from_model
+from rt_core.types import FloatArray
+from service.models.document import ModelFile, ModelFileError
+
+#: Assumed where the robot file knows nothing of a link: 1 kg, a ball of 10 cm [Pinocchio's order].
+_ASSUMED_LINK = np.array([1.0, 0.0, 0.0, 0.0, 0.004, 0.0, 0.004, 0.0, 0.0, 0.004])
+#: A mass below this is rounding [kg].
+_NO_MASS = 1e-9
+#: Two sets of base parameters that agree like this, relative to the largest, give the same torque.
+_SAME = 1e-10
+
+
+def consistent_parameters(model_file: ModelFile) -> FloatArray | None:
+    """Return standard parameters (P,) with the model's base parameters in which every link is a possible body.
+
+    Those of the model file where its method gives them, else the ones nearest to the robot file's links; None if no
+    possible bodies have these base parameters.
+
+    Raises
+    ------
+    ModelFileError
+        If the file's own set does not have its base parameters.
+    """
+    base, theta = model_file.base, model_file.theta
+    if model_file.standard is not None:
+        if not _same(base.theta(model_file.standard), theta):
+            raise ModelFileError(
+                f"{model_file.path}: field standard does not belong to theta; the file is damaged or was edited"
+            )
+        return model_file.standard
+    # a parameter that the data left open has no variance in the file, and its value is kept like the others
+    known = bool((np.diag(model_file.covariance) > 0.0).all())
+    found = complete_parameters(base, model_file.robot.model, theta, model_file.covariance if known else None)
+    return found.phi if found.exact and _same(base.theta(found.phi), theta) else None
+
+
+def full_parameters(model_file: ModelFile) -> FloatArray:
+    """Return the standard parameters (P,) that a URDF carries: possible bodies where there are any."""
+    found = consistent_parameters(model_file)
+    return standard_from_base(model_file.robot.model, model_file.base, model_file.theta) if found is None else found
+
+
+def _same(a: FloatArray, b: FloatArray) -> bool:
+    return bool(np.abs(a - b).max() <= _SAME * np.abs(b).max())
+
+
+def standard_from_base(model: RobotModel, base: BaseParameters, theta: FloatArray) -> FloatArray:
+    """Find standard parameters (P,) with exactly the base parameters `theta`, as close as possible to the prior.
+
+    What torque cannot determine stays at the robot file's link parameters (or an assumed ball of 1 kg).
+    The closeness is measured in units of one kilogram, and of a tenth of a metre for moments.
+    """
+    prior = standard_parameters(model, base.standard)
+    for i in range(model.n):
+        link = (base.standard.law == LAW_LINK) & (base.standard.source // 10 == i)
+        if not prior[link].any():
+            prior[link] = _ASSUMED_LINK
+    element = np.where(base.standard.law == LAW_LINK, base.standard.source % 10, 4)
+    unit = np.select([element == 0, element < 4], [0.1, 0.1], 0.01)  # the mass moves reluctantly
+    scaled = base.mapping * unit
+    correction = lstsq(scaled, theta - base.mapping @ prior)
+    return np.asarray(prior + unit * correction)
+
+
+def joint_effects(model: RobotModel, base: BaseParameters, phi: FloatArray) -> JointDynamics:
+    """Rotor inertia, friction and offset per joint in standard parameters `phi` (P,), joint side only."""
+    held = {law: source for _, law, source in model.friction.terms}
+    held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
+    effects = JointDynamics.zeros(model.n)
+    for c in range(len(base.standard)):
+        law = int(base.standard.law[c])
+        if law != LAW_LINK and np.count_nonzero(base.standard.motor[c]) == 1:
+            getattr(effects, held[law])[base.standard.source[c]] += phi[c]
+    return effects
+
+
+def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
+    """URDF of an identified arm, and warnings.
+
+    The link parameters give exactly the identified torque, with friction, rotor inertia and offset added.  Every link
+    is a possible body wherever such bodies exist (see `consistent_parameters`); where noise has carried the base
+    parameters outside, links may be impossible by themselves, and the warnings name those.  They also name negative
+    friction, which a URDF cannot hold.
+
+    Raises
+    ------
+    ValueError
+        If a link cannot be written: no mass, but a first moment.
+    """
+    model, base = model_file.robot.model, model_file.base
+    phi = full_parameters(model_file)
+    links = np.zeros((model.n, 10))
+    for c in np.flatnonzero(base.standard.law == LAW_LINK):
+        links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
+    links[np.abs(links[:, 0]) < _NO_MASS, 0] = 0.0
+    warnings = [
+        f"link {i + 1} ({joint.name}): the inertial parameters are not physically possible by themselves; "
+        "together with the others they give the identified torque; `thetad identify --method physical` finds "
+        "possible ones"
+        for i, joint in enumerate(model.joints)
+        if not is_physical(links[i])
+    ]
+    rest = [
+        f"{base.standard.names[c]} = {phi[c]:.9g} {base.standard.units[c]}"
+        for c in np.flatnonzero(base.standard.law != LAW_LINK)
+    ]
+    if model.dynamics is not None:
+        rest += [
+            f"{name} = {getattr(model.dynamics, field)[j]:.9g} {'rad' if model.joints[j].kind == 'revolute' else 'm'}/s"
+            for name, (field, j) in friction_constants(model).items()
+        ]
+    comment = (
+        f"identified by thetad from {plain_text(model_file.origin)}; "
+        f"gravity in the base frame {' '.join(f'{g:.9g}' for g in model.gravity)}; "
+        f"URDF has no place for: {', '.join(rest)}"
+    )
+    effects = joint_effects(model, base, phi)
+    for word, values in (("viscous", effects.viscous), ("Coulomb", effects.coulomb)):
+        warnings += [
+            f"joint {j + 1} ({model.joints[j].name}): its {word} friction is {values[j]:.4g}; readers of URDF refuse "
+            "negative friction, so 0 is written, and the value stands in the comment"
+            for j in np.flatnonzero(values < 0.0)
+        ]
+        np.maximum(values, 0.0, out=values)
+    return urdf_from_model(model, links, effects, comment=comment), warnings
+
+
+def plain_text(text: str) -> str:
+    """`text` with nothing in it that ends a docstring or an XML comment."""
+    return re.sub(r"[^\w.,:/ -]", "_", re.sub(r"--+", "-", text))

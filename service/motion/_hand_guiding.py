@@ -1,0 +1,403 @@
+r"""Guiding by hand: from a hold by the drives into torque mode, and back to a hold by the drives.
+
+Torque is that of `rt_core.hand_guiding`, which takes every sample and says when guiding has to end.  The drives then
+follow positions again, from where the arm is and at the speed that it has, along a stop within its acceleration limits.
+
+    preparing -> checked -> guiding -> stopping -> completed, or stopped
+             \-> refused
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from drivers.driver import DriverError, ModeChanging
+from drivers.frame import JointFrame
+from rt_core.hand_guiding import GuidingModel, GuidingState, ZeroForceController, ZeroForceSettings
+from rt_core.model.robot import RobotModel
+from rt_core.safety import SafetyError, SafetyLimits, SafetyState, brake
+from rt_core.types import FloatArray
+from service.config.hand_guiding import GuidingConfig
+from service.models.hand_guiding_arrays import still_model
+from service.motion._hand_guiding_limits import check_limits, effective
+
+Outcome = Literal["preparing", "refused", "checked", "guiding", "stopping", "completed", "stopped"]
+
+#: Of a permit that is left at the end of guiding, at least; and for how long the drives hold before they go off.
+_SPARE_S = 1.0
+_SETTLE_S = 0.2
+#: In which the arm comes to rest back in the hold, as far as its acceleration limits allow.
+_BRAKE_S = 0.1
+_LEAST_BRAKE = 1e-3  # [rad/s^2 or m/s^2]
+#: Longest time that the drives hold an arm that does not come to rest.
+_UNREST_S = 2.0
+
+
+@dataclass
+class Session:
+    """One time that an arm is guided.
+
+    Attributes
+    ----------
+    number : int
+        Counts the sessions of this process.
+    token : str
+        Of the permit.
+    settings : ZeroForceSettings
+    for_s : float or None
+        How long; None: until it is stopped.
+    model : str
+        By which it is guided, as far as it is known.
+    digest : str
+        Of the values of the model.
+    outcome : str
+    reason : str
+        Why it was refused, or has ended.
+    later : list of str
+        What was found on the way to the hold, beside what the controller has found.
+    began_ns, stopped_ns, at_once_ns : int or None
+        Of the frames' own clock: the first sample, the one from which on the arm is brought to its hold, and the one
+        from which on that is done at once; None if it was done slowly.
+    t_s : float
+        Since the first sample, up to the end of the hold.
+    over : bool
+        Its time is over, and nothing else has ended it.
+    """
+
+    number: int
+    token: str
+    settings: ZeroForceSettings
+    for_s: float | None
+    model: str = ""
+    digest: str = ""
+    outcome: Outcome = "preparing"
+    reason: str = ""
+    later: list[str] = field(default_factory=list)
+    began_ns: int | None = None
+    stopped_ns: int | None = None
+    at_once_ns: int | None = None
+    t_s: float = 0.0
+    over: bool = False
+
+
+class Guiding:
+    """Sessions of one arm; an `Activity` of `service.motion._motion_controller`.
+
+    Everything that a session calls is compiled when it is made.
+
+    Parameters
+    ----------
+    model : RobotModel
+    limits : SafetyLimits
+    state : SafetyState
+        Shared with whatever else may move the arm.
+    config : GuidingConfig
+    period_s : float
+        Of the cycle.
+    pace : float
+        Seconds of the arm's cycles a second.
+
+    Attributes
+    ----------
+    session : Session or None
+        The last one.
+
+    Raises
+    ------
+    SafetyError
+        Settings, limits and cycle do not go together.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        limits: SafetyLimits,
+        state: SafetyState,
+        config: GuidingConfig,
+        period_s: float,
+        pace: float = 1.0,
+    ) -> None:
+        try:
+            check_limits(model, config.settings())
+            ZeroForceController(still_model(model), effective(config.settings(), model, limits), period_s)
+        except ValueError as error:
+            raise SafetyError(f"guiding: {error}") from error
+        self._model = model
+        self.session: Session | None = None
+        self._limits, self._state, self._period_s, self._pace = limits, state, period_s, pace
+        self._controller: ZeroForceController | None = None
+        self._sessions = 0
+        self._begin_until_s = 0.0  # by then the client of a session that is checked has to be heard of
+        self._held: tuple[FloatArray, FloatArray] | None = None  # set position and its velocity, back in the hold
+        self._stop = limits  # with the deceleration of the present stop
+        self._settle_until_s = self._unrest_until_s = 0.0
+        self._settle_at: FloatArray | None = None  # where the arm was when it last began to settle
+        self._untold = False  # drives hold by themselves where they must not be told a position
+
+    @property
+    def token(self) -> str:
+        """Of the permit of the last session; empty before the first."""
+        return "" if self.session is None else self.session.token
+
+    @property
+    def busy(self) -> bool:
+        """Whether a session is being prepared, or waits for its client."""
+        return self.session is not None and self.session.outcome in ("preparing", "checked")
+
+    @property
+    def moving(self) -> bool:
+        """Whether the arm is being guided, or brought to its hold."""
+        return self.session is not None and self.session.outcome in ("guiding", "stopping")
+
+    @property
+    def free(self) -> bool:
+        """Whether drives follow torques, and positions the hand."""
+        return self.moving and self._held is None
+
+    @property
+    def position(self) -> FloatArray | None:
+        """Where the drives were told to hold the arm after torque mode; None before."""
+        return None if self._held is None else self._held[0]
+
+    @property
+    def phase(self) -> str:
+        """Where the last session stands, in one word; empty before it has begun."""
+        if self._controller is None or self.session is None or self.session.began_ns is None:
+            return ""
+        if self._held is not None or self._controller.state is GuidingState.HOLD_REQUESTED:
+            return "hold" if self.moving else "ended"
+        return self._controller.state.value
+
+    # ------------------------------------------------------------ what is asked for
+
+    def prepare(self, token: str, now_s: float, settings: ZeroForceSettings, for_s: float | None) -> Session:
+        """Begin a session that waits for its model; raises `PermitError` if the permit is not good for it."""
+        self._state.check_permit(token, now_s, self._duration_s(settings, for_s))
+        settings = effective(settings, self._model, self._limits)
+        self._sessions += 1
+        self._controller = self._held = None
+        self.session = Session(self._sessions, token, settings, for_s)
+        return self.session
+
+    def give(self, model: GuidingModel, name: str, now_s: float, digest: str = "") -> None:
+        """Take the model of a session that is being prepared, and its digest; a heartbeat then begins it."""
+        session = self.session
+        if session is None or session.outcome != "preparing":
+            return
+        session.model, session.digest = name, digest
+        try:
+            self._controller = ZeroForceController(model, session.settings, self._period_s)
+        except ValueError as error:
+            self.refuse(str(error))
+        else:
+            session.outcome = "checked"
+            self._begin_until_s = now_s + self._state.heartbeat_s
+
+    def refuse(self, reason: str) -> None:
+        """Refuse a session that has not begun."""
+        session = self.session
+        if session is not None and session.outcome in ("preparing", "checked"):
+            session.outcome, session.reason = "refused", reason
+
+    def begin(self, now_s: float) -> None:
+        """Begin the session if it is checked: its client has been heard of."""
+        session = self.session
+        if session is None or session.outcome != "checked":
+            return
+        try:
+            self._state.begin(session.token, now_s, self._duration_s(session.settings, session.for_s), "guiding")
+        except SafetyError as error:
+            self.refuse(str(error))
+        else:
+            session.outcome = "guiding"
+
+    def _duration_s(self, settings: ZeroForceSettings, for_s: float | None) -> float:
+        """Time that a permit has to be good for."""
+        return 0.0 if for_s is None else (for_s + settings.ramp_s) / self._pace + _SPARE_S
+
+    def wait(self, _frame: JointFrame, now_s: float) -> None:
+        """See whether the client of a session that is checked is still there."""
+        if self.session is not None and self.session.outcome == "checked" and now_s > self._begin_until_s:
+            self.refuse(f"the client has not been heard of for {self._state.heartbeat_s:g} s after the answer")
+
+    # ------------------------------------------------------------ cycle by cycle
+
+    def hasten(self, reason: str) -> None:
+        """Take note of what was found on the way to the hold, and go there at once."""
+        session = self.session
+        if session is None or not self.moving or reason in (self._state.reason, session.reason, *session.later):
+            return
+        if session.over and self._held is None:
+            session.over, session.reason = False, reason
+        else:
+            session.later.append(reason)
+
+    def command(self, frame: JointFrame, driver: ModeChanging, now_s: float, lost: int) -> None:
+        """Give the drives their next torque, or on the way to the hold their next position."""
+        session, controller, state = self.session, self._controller, self._state
+        assert session is not None
+        assert controller is not None
+        if session.began_ns is None:
+            session.began_ns = frame.t_bus_ns
+        session.t_s = 1e-9 * (frame.t_bus_ns - session.began_ns)
+        if self._held is not None:
+            self._brake(frame, driver, now_s, lost)
+            return
+        if session.for_s is not None and session.t_s >= session.for_s and state.phase == "guiding":
+            session.over = True
+            state.stop(f"the {session.for_s:g} s are over")
+        if state.phase == "stopping":
+            controller.stop(state.reason, at_once=not session.over)
+        torque = controller.step(frame)
+        if controller.state in (GuidingState.ALARM, GuidingState.HOLD_REQUESTED):
+            self._end(controller)
+        self._note(session, frame)
+        if controller.state is GuidingState.HOLD_REQUESTED:
+            self._hold(frame, driver, now_s)
+            return
+        if controller.state is GuidingState.WAITING:  # no torque is known yet: the drives go on holding
+            return
+        try:
+            if driver.mode != "cst":
+                driver.change_mode("cst")
+            driver.command(torque)
+        except DriverError as error:
+            if state.phase == "stopping":
+                self.hasten(str(error))
+            state.stop(str(error))
+            session.over = False
+            self._note(session, frame)
+            self._hold(frame, driver, now_s)
+
+    def _note(self, session: Session, frame: JointFrame) -> None:
+        """Write down from which frame on the arm is brought to its hold, and from which on at once."""
+        if self._state.phase != "stopping":
+            return
+        if session.outcome == "guiding":
+            session.outcome, session.stopped_ns = "stopping", frame.t_bus_ns
+        if not session.over and session.at_once_ns is None:
+            session.at_once_ns = frame.t_bus_ns
+
+    def _end(self, controller: ZeroForceController) -> None:
+        """Take note that the controller does not go on: for what it has found, or because it was told to stop."""
+        status = controller.status
+        if self._state.phase == "guiding":
+            self._state.stop(status.reason)
+        elif self.session is not None and self.session.over and status.reason != self._state.reason:
+            self.session.over, self.session.reason = False, status.reason  # found on the way to the hold
+
+    def _hold(self, frame: JointFrame, driver: ModeChanging, now_s: float) -> None:
+        """Let the drives hold again, from where the arm is; or stop by themselves, if that is not known."""
+        controller, state = self._controller, self._state
+        assert controller is not None
+        q, holds, v = frame.q, controller.holds, controller.status.velocity
+        controller.end()
+        known = q is not None and np.isfinite(q).all() and (frame.valid is None or frame.valid.all())
+        if driver.mode == "csp" or not (holds and known):  # they never were in torque mode, or brakes have to close
+            state.off(state.reason)
+            return
+        assert q is not None
+        v = np.nan_to_num(v)
+        self._held, self._stop, self._untold = self._stopping_place(q, v)
+        if self._untold and (np.abs(v) > self._model.standstill_velocity).any():
+            state.off(state.reason)  # no set position may be told, and without one all joints would stop dead
+            return
+        try:
+            driver.change_mode("csp")
+        except DriverError as error:
+            state.off(str(error))
+            return
+        self._settle_at, self._settle_until_s = None, now_s + _SETTLE_S
+        self._unrest_until_s = now_s + _UNREST_S
+        self._brake(frame, driver, now_s, 0)
+
+    def _stopping_place(self, q: FloatArray, v: FloatArray) -> tuple[tuple[FloatArray, FloatArray], SafetyLimits, bool]:
+        """Set position and its velocity that a stop begins with, its limits, and whether drives cannot be told it.
+
+        A joint comes to rest within its position limits, as far as its acceleration allows.  Drives that are pushed
+        further beyond them than a set position may step back hold where they are by themselves, untold.
+        """
+        limits = self._limits
+        here = np.clip(q, limits.lower, limits.upper)
+        if (np.abs(here - q) > 0.5 * limits.velocity * self._period_s).any():
+            return (q.copy(), np.zeros_like(q)), limits, True
+        v = np.clip(v, -limits.velocity, limits.velocity)
+        room = np.where(v > 0.0, limits.upper - here, here - limits.lower)
+        v = np.where((room > 0.0) & (here == q), v, 0.0)
+        slower = np.maximum(np.abs(v) / _BRAKE_S, 0.5 * v * v / np.where(room > 0.0, room, 1.0))
+        stop = replace(limits, acceleration=np.clip(slower, _LEAST_BRAKE, limits.acceleration))
+        return (here, v), stop, False
+
+    def _brake(self, frame: JointFrame, driver: ModeChanging, now_s: float, lost: int) -> None:
+        """Bring the set position to rest, and switch the drives off when the arm rests too."""
+        assert self._held is not None
+        q, v = self._held
+        if lost:  # meanwhile the drives have stopped at their last set position
+            v = np.zeros_like(v)
+        if not self._untold:
+            q, v = brake(self._stop, self._period_s, q, v)
+            within = np.clip(q, self._limits.lower, self._limits.upper)
+            q, v = within, np.where(within == q, v, 0.0)
+            try:
+                driver.command(q)
+            except DriverError as error:
+                self._state.off(str(error))
+                return
+        self._held = q, v
+        if v.any() or not self._rests(frame):
+            self._settle_until_s = now_s + _SETTLE_S
+        if now_s >= self._settle_until_s:
+            self._state.off(self._state.reason)
+        elif now_s >= self._unrest_until_s:
+            self.hasten(f"the arm has not come to rest in its hold within {_UNREST_S:g} s")
+            self._state.off(self._state.reason)
+
+    def _rests(self, frame: JointFrame) -> bool:
+        """Whether the arm is where it was when it began to settle, as far as a joint at standstill may move."""
+        q, at = frame.q, self._settle_at
+        if q is None or not np.isfinite(q).all() or not (frame.valid is None or frame.valid.all()):
+            return False
+        if at is not None and (np.abs(q - at) <= self._model.standstill_velocity * _SETTLE_S).all():
+            return True
+        self._settle_at = q.copy()
+        return False
+
+    # ------------------------------------------------------------ what came of it
+
+    def close(self) -> None:
+        """Finish a session that has come to its end."""
+        session, reason = self.session, self._state.reason
+        if session is None or not self.moving:
+            self.refuse(reason)
+            return
+        session.outcome, session.reason = "completed" if session.over else "stopped", session.reason or reason
+        if self._controller is not None:
+            self._controller.end()
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the last session as plain values; None before the first."""
+        session = self.session
+        if session is None:
+            return None
+        status = None if self._controller is None else self._controller.status
+        return {
+            "number": session.number,
+            "model": session.model,
+            "digest": session.digest,
+            "outcome": session.outcome,
+            "reason": session.reason or (self._state.reason if session.outcome == "stopping" else ""),
+            "later": [*([] if status is None else status.later), *session.later],
+            "phase": self.phase,
+            "t_s": session.t_s,
+            "for_s": session.for_s,
+            "friction_share": session.settings.compensated_share,
+            "residual": [] if status is None else status.residual.tolist(),
+            "margin": [] if status is None else status.margin.tolist(),
+            "residual_time_s": [] if status is None else status.residual_time_s.tolist(),
+            "began_ns": session.began_ns,
+            "stopped_ns": session.stopped_ns,
+            "at_once_ns": session.at_once_ns,
+        }

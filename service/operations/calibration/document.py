@@ -1,0 +1,271 @@
+"""A calibration as plain data, as a table of residuals, and in a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from drivers.files.robots.file import RobotFile
+from rt_core.calibration.result import Accuracy, Calibration, Errors, FrameEstimate
+from rt_core.calibration.sample import Contacts, Distances
+from rt_core.calibration.uncertainty import half_interval
+from rt_core.types import BoolArray
+from service.operations.calibration.table import MeasurementTable
+
+FORMAT = "thetad-calibration/1"
+_MM = 1e3
+_NAMED = 20
+_RUN = 5
+
+
+def calibration_document(
+    found: Calibration,
+    robot: RobotFile,
+    table: MeasurementTable,
+    settings: Mapping[str, Any],
+    *,
+    created: str,
+    sha256: str,
+) -> dict[str, Any]:
+    """Return the calibration as plain data; `settings` are those of the job, `sha256` is of the table."""
+    usable = found.verdict in ("ok", "not_converged")
+    return {
+        "format": FORMAT,
+        "created": created,
+        "verdict": found.verdict,
+        "reasons": found.reasons,
+        "robot": {"name": robot.model.name, "sha256": robot.sha256, "convention": found.model.geometry.convention},
+        "data": {
+            "sha256": sha256,
+            "poses": len(found.weights),
+            "orientation": found.residual_after.shape[1] == 6,
+            "kind": measurement_kind(table),
+            "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
+        },
+        "settings": dict(settings),
+        "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test)},
+        "outliers": int(found.outlying.sum()),
+        "doubts": doubts_text(found, table.lines),
+        "scale": {"position_mm": _MM * float(found.scale[0]), "rotation_rad": float(found.scale[1])},
+        "parameters": [
+            {
+                "name": q.name,
+                "unit": q.unit,
+                "nominal": q.nominal,
+                "status": q.status,
+                "value": q.value,
+                "std": q.std,
+                "relative_std": q.relative_std,
+                "prior": q.prior,
+            }
+            for q in found.parameters
+        ],
+        "base_frame": base_frame(found),
+        "base": _frame(found.base),
+        "tool": _frame(found.tool),
+        "points": _points(found, table) if usable else None,
+        "heads": _heads(found, table) if usable else None,
+        "stations": _stations(found, table) if usable else None,
+        "fixed": [{"name": item.name, "reason": item.reason, "on": dict(item.on)} for item in found.fixed],
+        "correlated": [{"names": pair[:2], "correlation": pair[2]} for pair in found.correlated],
+        "rank": len(found.free),
+        "condition_number": found.condition_number,
+        "observability": {name: getattr(found.observability, name) for name in ("O1", "O2", "O3", "O4", "O5")},
+        "evaluations": found.evaluations,
+        "standard_deviations": {
+            "from": "blocks" if found.dependence.found else "independent_errors",
+            "blocks": found.dependence.blocks,
+            "variance_ratio": found.dependence.ratio,
+            "limit": found.dependence.limit,
+            "freedom": found.freedom,
+        },
+        "free": found.free if usable else None,
+        "covariance": found.covariance if usable else None,
+        "prediction": {"names": (*found.free, *found.held), "covariance": found.joint_covariance} if usable else None,
+        "geometry": corrected_geometry(found) if usable else None,
+    }
+
+
+def measurement_kind(table: MeasurementTable) -> str:
+    """Return what was measured: position, pose, distance or socket."""
+    if isinstance(table.measured, Contacts):
+        return "socket"
+    if isinstance(table.measured, Distances):
+        return "distance"
+    return "pose" if table.measured.shape[1] == 7 else "position"
+
+
+def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
+    """Sentences about poses that do not fit, by their lines in the table, and what may be wrong."""
+    doubts = found.doubts
+    out = [doubts.unit] if doubts.unit else []
+    out += [f"lines {lines[i]} and {lines[j]} look exchanged with each other" for i, j in doubts.exchanged]
+    paired = {pose for pair in doubts.exchanged for pose in pair}
+    single = [str(lines[pose]) for pose in doubts.poses if pose not in paired]
+    if single:
+        more = f", and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
+        out.append(f"poses that do not fit the others at all: lines {', '.join(single[:_NAMED])}{more}")
+    if doubts.needed:
+        out.append(
+            f"too few poses to look for bad ones: {found.training.count} were fitted, and {doubts.needed} would do; a "
+            "bad one may be taken for errors of the arm"
+        )
+    if rising := rising_joints(found):
+        out.append(
+            f"{', '.join(rising)} below zero, by more than a 95 % interval: a joint would rise under its load; check "
+            "the masses of the robot file, the sign of gravity and how the arm is mounted"
+        )
+    for first, last in _runs(found.outlying):
+        out.append(
+            f"lines {lines[first]} to {lines[last]} do not fit the others, all of them: something was moved or changed "
+            "there, such as the instrument, the base or the tool"
+        )
+    return out
+
+
+def rising_joints(found: Calibration) -> list[str]:
+    """Name the compliances that are below zero by more than half a 95 % interval."""
+    half = half_interval(found.freedom)
+    return [
+        q.name
+        for q in found.parameters
+        if q.name.startswith("compliance") and q.value is not None and q.std is not None and q.value < -half * q.std
+    ]
+
+
+def _runs(on: BoolArray) -> list[tuple[int, int]]:
+    """First and last of each run of `_RUN` or more successive ones of `on` (N,)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(np.int64)))
+    return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2) if b - a >= _RUN]
+
+
+def _heads(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] | None:
+    """Offsets of several points on the tool from the first, along the axes of the last frame."""
+    if table.head is None:
+        return None
+    offsets = found.model.offsets(found.x)
+    return [{"number": k, "offset": offset} for k, offset in zip(table.head_numbers, offsets, strict=True)]
+
+
+def _stations(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] | None:
+    """List the base of the robot in the instrument's frame at each of its places."""
+    if table.station is None:
+        return None
+    frames = zip(table.station_numbers, (found.base, *found.stations), strict=True)
+    return [{"number": number, **(_frame(frame) or {})} for number, frame in frames]
+
+
+def _points(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] | None:
+    """Sockets or centres, in the base of the robot; those that no fitted pose shows are left out."""
+    if table.numbers is None:
+        return None
+    names = set(found.free)
+    return [
+        {"number": number, "translation": place}
+        for k, (number, place) in enumerate(zip(table.known_numbers, found.places, strict=True))
+        if f"point{k + 1}_x" in names
+    ]
+
+
+def _accuracy(accuracy: Accuracy | None) -> dict[str, Any] | None:
+    if accuracy is None:
+        return None
+    return {"poses": accuracy.count, "before": _errors(accuracy.before), "after": _errors(accuracy.after)}
+
+
+def _errors(errors: Errors) -> dict[str, float | None]:
+    out: dict[str, float | None] = {
+        "mean_mm": _MM * errors.mean,
+        "rms_mm": _MM * errors.rms,
+        "max_mm": _MM * errors.maximum,
+    }
+    if errors.angle_mean is not None and errors.angle_maximum is not None:
+        out |= {"mean_deg": math.degrees(errors.angle_mean), "max_deg": math.degrees(errors.angle_maximum)}
+    return out
+
+
+def base_frame(found: Calibration) -> str:
+    """Say what the base of the corrected arm is: the "robot"'s own, or where "joint1"'s nominal zero and height put it.
+
+    The latter where measurements do not tell the base from errors of the first joint.  A prior of these errors leaves
+    them at zero, for the base fits as well with any, and says only how far off that may be.
+    """
+    return "robot" if found.base is None and not found.model.points else "joint1"
+
+
+def _frame(frame: FrameEstimate | None) -> dict[str, Any] | None:
+    if frame is None:
+        return None
+    return {
+        "translation": frame.translation,
+        "translation_std": frame.translation_std,
+        "rotation": frame.rotation,
+        "rotation_std": frame.rotation_std,
+    }
+
+
+def corrected_geometry(found: Calibration) -> dict[str, Any]:
+    """Placements of the calibrated joints, and of two frames in the last link; nominal where undetermined.
+
+    `tip` is the measured frame, `robot_tip` that of the robot file, at its nominal place beyond the last row.
+    """
+    joints, (rotation, translation) = found.model.joints(found.x)
+    nominal = found.model.geometry
+    with_tip = found.model.with_frame("tool", nominal.tip_rotation, nominal.tip_translation)
+    x = found.x.copy()
+    x[found.model.belongs_to("tool")] = 0.0
+    _, (own_rotation, own_translation) = with_tip.joints(x)
+    placed = [
+        {
+            "name": joint.name,
+            "kind": joint.kind,
+            "rotation": joint.rotation,
+            "translation": joint.translation,
+            "axis": joint.axis,
+        }
+        for joint in joints
+    ]
+    return {
+        "joints": placed,
+        "tip": {"rotation": rotation, "translation": translation},
+        "robot_tip": {"rotation": own_rotation, "translation": own_translation},
+    }
+
+
+def residual_table(found: Calibration, use: BoolArray, lines: list[int]) -> str:
+    """Every pose with its line in the file: the error before and after, and the latter's components."""
+    columns = ["line", "part", "weight", "before_mm", "after_mm"]
+    columns += ["dx_mm", "dy_mm", "dz_mm"] if found.residual_after.shape[1] > 1 else ["d_mm"]
+    turns = found.residual_after.shape[1] == 6
+    if turns:
+        columns += ["before_deg", "after_deg"]
+    out = [",".join(columns)]
+    for i, line in enumerate(lines):
+        before, after = found.residual_before[i], found.residual_after[i]
+        values = [np.linalg.norm(before[:3]), np.linalg.norm(after[:3]), *after[:3]]
+        texts = [f"{_MM * value:.6f}" for value in values]
+        if turns:
+            texts += [f"{math.degrees(np.linalg.norm(r[3:])):.6f}" for r in (before, after)]
+        part = "training" if use[i] else "test"
+        out.append(",".join((str(line), part, f"{found.weights[i]:.6f}", *texts)))
+    return "\n".join(out) + "\n"
+
+
+def summary(found: Calibration) -> str:
+    """Return the calibration in a line."""
+    shown, of = (found.training, "training") if found.test is None else (found.test, "test")
+    text = (
+        f"{found.verdict}: {_MM * shown.before.mean:.3f} mm before, {_MM * shown.after.mean:.3f} mm after "
+        f"(mean of {shown.count} {of} poses)"
+    )
+    open_ = [q.name for q in found.parameters if q.value is None]
+    if found.reasons:
+        return f"{text}; {found.reasons[0]}" + (f"; {found.doubts.unit}" if found.doubts.unit else "")
+    text += f"; undetermined: {', '.join(open_)}" if open_ else ""
+    for status, what in (("imprecise", "imprecise"), ("prior", "from the prior, not from the poses")):
+        names = [q.name for q in found.parameters if q.status == status]
+        text += f"; {what}: {', '.join(names)}" if names else ""
+    return text

@@ -1,0 +1,49 @@
+"""Nominal geometry of a robot file, as a calibration takes it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from drivers.files.robots.file import RobotFile
+from rt_core.calibration.geometry import Geometry
+from rt_core.model.dh import DhRow, chain_from_dh, chain_from_mdh
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from service.operations.workspace import JobError
+
+
+def nominal_geometry(robot: RobotFile) -> Geometry:
+    """Nominal geometry as the robot's description has it: its DH table, or placements."""
+    model, source = robot.model, robot.source
+    convention = source["kinematics"]
+    if convention == "urdf":
+        return Geometry.from_model(model)
+    rows = []
+    for row, joint in zip(source["joint"], model.joints, strict=True):
+        angles = [math.radians(row[f"{k}_deg"]) if f"{k}_deg" in row else row.get(k, 0.0) for k in ("alpha", "theta")]
+        limits = (joint.lower, joint.upper, joint.velocity, joint.effort)
+        rows.append(DhRow(joint.name, row.get("a", 0.0), angles[0], row.get("d", 0.0), angles[1], joint.kind, *limits))
+    rotation, translation = (chain_from_mdh if convention == "mdh" else chain_from_dh)(rows).tip
+    return Geometry(
+        convention,
+        rows=tuple(rows),
+        tip_rotation=rotation.T @ model.tip_rotation,
+        tip_translation=rotation.T @ (model.tip_translation - translation),
+    )
+
+
+def gravity_load(model: RobotModel, q: FloatArray) -> FloatArray:
+    """Return what each joint holds against gravity (N, n) [N*m or N] at postures `q` (N, n).
+
+    Raises
+    ------
+    JobError
+        If the robot file does not say what the links weigh.
+    """
+    if model.inertial is None or not np.any(model.inertial[:, 0] > 0.0):
+        raise JobError(f"compliance: robot {model.name} has no masses: add mass and com of its links to the robot file")
+    still = np.zeros_like(q)
+    return inverse_dynamics(model.geometry, model.gravity, model.inertial, q, still, still)

@@ -1,0 +1,257 @@
+"""The table of measurements of a calibration: comma-separated values whose first line names the columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rt_core.calibration.input_checks import rotations_from_quaternions
+from rt_core.calibration.sample import Contacts, Distances
+from rt_core.calibration.settings import LARGEST
+from rt_core.types import FloatArray, IntArray
+from service.operations.workspace import JobError
+
+POSITION = ("x", "y", "z")
+QUATERNION = ("qx", "qy", "qz", "qw")
+#: Of a table, for memory: a Jacobian of so many poses of a large arm has some 100 MB.
+MOST_POSES = 50_000
+_MOST_BYTES = 64_000_000
+_UNIT_LENGTH = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class MeasurementTable:
+    """What a table holds.
+
+    Attributes
+    ----------
+    q : (N, n) float64
+        [rad] or [m].
+    measured : (N, 3) or (N, 7) float64, Contacts or Distances
+        As `rt_core.calibration.calibrate` takes it.
+    numbers : (N,) int64 or None
+        Of the socket or centre of each pose, as the table has them.
+    lines : list of int
+        Of each pose, in the file.
+    head : (N,) int64 or None
+        Which point on the tool was measured, counted from 0 in the order of `head_numbers`.
+    station : (N,) int64 or None
+        Where the instrument stood, counted from 0 in the order of `station_numbers`.
+    """
+
+    q: FloatArray
+    measured: FloatArray | Contacts | Distances
+    numbers: IntArray | None
+    lines: list[int]
+    head: IntArray | None = None
+    head_numbers: tuple[int, ...] = ()
+    station: IntArray | None = None
+    station_numbers: tuple[int, ...] = ()
+
+    @property
+    def known_numbers(self) -> list[int]:
+        """Numbers of sockets or centres, in the order in which `measured` counts them from 0."""
+        return [] if self.numbers is None else [int(k) for k in np.unique(self.numbers)]
+
+
+def read_table(path: Path, where: str, n: int) -> MeasurementTable:
+    """Read the table of an arm of `n` joints; `where` stands for it in messages.
+
+    Empty lines, and those that begin with `#`, count but say nothing.
+
+    Raises
+    ------
+    JobError
+        If it is no such table; with line and column.
+    """
+    joints = tuple(f"q{k + 1}" for k in range(n))
+    empty = f"the first line names the columns {', '.join((*joints, *POSITION))}"
+    wanted, values, lines = _read_columns(path, where, lambda names, line: _wanted(names, joints, line), empty)
+    q, rest = values[:, :n], values[:, n:]
+    if wanted[n] == "socket":
+        numbers, order = _counted(rest[:, 0], lines, f"{where}: ", "socket")
+        return MeasurementTable(q, Contacts(order), numbers, lines)
+    if wanted[n] == "distance":
+        given = rest[:, 1] if len(wanted) > n + 1 else np.ones(len(rest))
+        numbers, order = _counted(given, lines, f"{where}: ", "centre")
+        return MeasurementTable(q, Distances(rest[:, 0], order), numbers, lines)
+    counted: dict[str, tuple[IntArray | None, tuple[int, ...]]] = {}
+    for name in ("head", "station"):
+        counted[name] = None, ()
+        if name in wanted:
+            numbers, order = _counted(rest[:, wanted.index(name) - n], lines, f"{where}: ", name)
+            counted[name] = order, tuple(int(k) for k in np.unique(numbers))
+    measured = rest[:, : 7 if QUATERNION[0] in wanted else 3]
+    _check_quaternions(measured[:, 3:], lines, where)
+    return MeasurementTable(q, measured, None, lines, *counted["head"], *counted["station"])
+
+
+def read_targets(path: Path, where: str, n: int) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+    """Read a table of Cartesian targets for an arm of `n` joints.
+
+    Returns positions (N, 3) [m]; rotations (N, 3, 3) if there are `qx` to `qw`; and joint positions (N, n) to start
+    from if there are `q1` to `qn`.
+
+    Raises
+    ------
+    JobError
+        If it is no such table; with line and column.
+    """
+    joints = tuple(f"q{k + 1}" for k in range(n))
+
+    def wanted(names: list[str], line: str) -> tuple[str, ...]:
+        turned = QUATERNION if any(name in names for name in QUATERNION) else ()
+        started = joints if any(name in names for name in joints) else ()
+        return _exactly(names, (*POSITION, *turned, *started), line, "targets")
+
+    found, values, lines = _read_columns(path, where, wanted, "the first line names the columns x, y, z")
+    rotations = start = None
+    if "qx" in found:
+        _check_quaternions(values[:, 3:7], lines, where)
+        rotations = rotations_from_quaternions(values[:, 3:7] / np.linalg.norm(values[:, 3:7], axis=1, keepdims=True))
+    if "q1" in found:
+        start = values[:, -n:]
+    return values[:, :3], rotations, start
+
+
+def _read_columns(
+    path: Path, where: str, wanted: Callable[[list[str], str], tuple[str, ...]], empty: str
+) -> tuple[tuple[str, ...], FloatArray, list[int]]:
+    """Names of the columns that `wanted` chooses, their values (N, k), and the line of each row."""
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise JobError(f"{where}: has {size} bytes, more than {_MOST_BYTES}: leave poses out, or write fewer digits")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise JobError(f"{where}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    filled = [
+        (number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip() and line.lstrip()[0] != "#"
+    ]
+    if not filled:
+        raise JobError(f"{where}: is empty; {empty}")
+    names = [name.strip() for name in filled[0][1].split(",")]
+    chosen = wanted(names, f"{where}: line {filled[0][0]}")
+    if len(filled) - 1 > MOST_POSES:
+        raise JobError(f"{where}: line {filled[MOST_POSES + 1][0]}: more than {MOST_POSES} poses: leave some out")
+    values = np.empty((len(filled) - 1, len(names)))
+    for row, (number, line) in zip(values, filled[1:], strict=True):
+        fields = line.split(",")
+        if len(fields) != len(names):
+            raise JobError(f"{where}: line {number}: {len(fields)} values for {len(names)} columns")
+        for k, field in enumerate(fields):
+            row[k] = _number(field, f"{where}: line {number}, column {names[k]}")
+    if not len(values):
+        raise JobError(f"{where}: has no line of values after the names of the columns")
+    lines = [number for number, _ in filled[1:]]
+    return chosen, values[:, [names.index(name) for name in chosen]], lines
+
+
+def table_text(names: list[str], values: FloatArray) -> str:
+    """Text of a table with these columns; numbers read back to the same bits, NaN is an empty field."""
+    lines = [",".join(names), *(",".join("" if math.isnan(v) else repr(float(v)) for v in row) for row in values)]
+    return "\n".join(lines) + "\n"
+
+
+def columns_of(n: int, measured: Any) -> list[str]:
+    """Names of the columns of an arm of `n` joints for a kind of measurement."""
+    joints = [f"q{k + 1}" for k in range(n)]
+    if isinstance(measured, Contacts):
+        return [*joints, "socket"]
+    if isinstance(measured, Distances):
+        return [*joints, "distance", "centre"]
+    return [*joints, *POSITION, *(QUATERNION if measured.shape[1] == 7 else ())]
+
+
+def as_stations(tables: list[tuple[str, MeasurementTable]], n: int) -> str:
+    """Text of one table of several, each measured from a place of the instrument of its own; with what each is called.
+
+    Raises
+    ------
+    JobError
+        If they are not positions or poses of one kind, or one of them has stations already.
+    """
+    first = tables[0][1]
+    for where, table in tables:
+        if isinstance(table.measured, (Contacts, Distances)) or table.station is not None:
+            raise JobError(f"{where}: several tables are several stations: give positions or poses, and no station")
+        assert not isinstance(first.measured, (Contacts, Distances))
+        if table.measured.shape[1] != first.measured.shape[1] or (table.head is None) != (first.head is None):
+            raise JobError(f"{where}: has other columns than {tables[0][0]}: measure the same at each station")
+    names = [*columns_of(n, first.measured), *(["head"] if first.head is not None else []), "station"]
+    text = []
+    for number, (_, table) in enumerate(tables, 1):
+        heads = [] if table.head is None else [np.array(table.head_numbers, dtype=np.float64)[table.head]]
+        rows = np.column_stack((table.q, np.asarray(table.measured), *heads, np.full(len(table.q), float(number))))
+        text.append(table_text(names, rows) if number == 1 else table_text(names, rows).partition("\n")[2])
+    return "".join(text)
+
+
+def _check_quaternions(quaternions: FloatArray, lines: list[int], where: str) -> None:
+    if not quaternions.shape[1]:
+        return
+    lengths = np.linalg.norm(quaternions, axis=1)
+    wrong = np.abs(lengths - 1.0) > _UNIT_LENGTH
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise JobError(
+            f"{where}: line {lines[i]}, column qx: the quaternion has length {lengths[i]:.6g}, not 1; its order "
+            "is x, y, z, w"
+        )
+
+
+def _counted(values: FloatArray, lines: list[int], where: str, column: str) -> tuple[IntArray, IntArray]:
+    """Whole numbers of a column, and the same counted from 0 without gaps."""
+    wrong = (values != np.round(values)) | (values < 0.0)
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise JobError(f"{where}line {lines[i]}, column {column}: {values[i]:g} is no whole number of a {column}")
+    numbers = values.astype(np.int64)
+    order: IntArray = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    return numbers, order
+
+
+def _wanted(names: list[str], joints: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """Names of the columns in their order here; `JobError` unless the header has these and no others."""
+    wanted = (*joints, *POSITION)
+    if "socket" in names:
+        wanted = (*joints, "socket")
+    elif "distance" in names:
+        wanted = (*joints, "distance", *(("centre",) if "centre" in names else ()))
+    else:
+        if "head" in names:
+            wanted = (*wanted, "head")
+        elif any(name in names for name in QUATERNION):
+            wanted = (*wanted, *QUATERNION)
+        wanted = (*wanted, *(("station",) if "station" in names else ()))
+    return _exactly(names, wanted, where, f"an arm of {len(joints)} joints")
+
+
+def _exactly(names: list[str], wanted: tuple[str, ...], where: str, who: str) -> tuple[str, ...]:
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise JobError(f"{where}, column {k + 1}: {name!r} is there twice")
+    for name in wanted:
+        if name not in names:
+            raise JobError(f"{where}: there is no column {name}; {who} takes {', '.join(wanted)}")
+    for k, name in enumerate(names):
+        if name not in wanted:
+            raise JobError(f"{where}, column {k + 1}: {name!r} is none of {', '.join(wanted)}: leave it out")
+    return wanted
+
+
+def _number(field: str, where: str) -> float:
+    try:
+        value = float(field)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or "_" in field:
+        raise JobError(f"{where}: {field.strip()!r} is not a number; leave the line out if nothing was measured")
+    if abs(value) > LARGEST:
+        raise JobError(f"{where}: {field.strip()} is beyond {LARGEST:g} m or rad: correct it, or leave the line out")
+    return value

@@ -1,0 +1,64 @@
+"""A back-propagation network: two hidden layers of tanh, weight decay, trained by L-BFGS on all samples at once."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rt_core.types import FloatArray
+from service.operations.comparators._stopping import EarlyStopping
+
+HIDDEN = (40, 40)
+ITERATIONS = 300
+_CHUNK = 20  # iterations between two looks at the held-out samples
+_PATIENCE = 4  # looks without progress before training ends
+_WEIGHT_DECAY = 1e-3
+
+
+@dataclass(frozen=True)
+class BackPropagationNetwork:
+    """scikit-learn's `MLPRegressor`, trained."""
+
+    regressor: Any
+
+    def predict(self, x: FloatArray) -> FloatArray:
+        """(N, d) inputs to (N, m) outputs."""
+        return np.asarray(self.regressor.predict(x)).reshape(x.shape[0], -1)
+
+
+def train(
+    x: FloatArray,
+    y: FloatArray,
+    x_held: FloatArray,
+    y_held: FloatArray,
+    rng: np.random.Generator,
+    callback: Callable[[int, float], bool | None] | None,
+) -> tuple[BackPropagationNetwork, float]:
+    """Train on `x` (N, d), `y` (N, m); return the network with the least error on the held-out samples, and that."""
+    library = importlib.import_module("sklearn.neural_network")
+    regressor = library.MLPRegressor(
+        hidden_layer_sizes=HIDDEN,
+        activation="tanh",
+        solver="lbfgs",
+        alpha=_WEIGHT_DECAY,
+        max_iter=_CHUNK,
+        warm_start=True,
+        random_state=int(rng.integers(2**31)),
+    )
+    stopping = EarlyStopping[Any](_PATIENCE, callback)
+    for done in range(_CHUNK, ITERATIONS + 1, _CHUNK):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # each chunk ends before it has converged, and it says so
+            regressor.fit(x, y if y.shape[1] > 1 else y[:, 0])
+        error = float(np.mean((BackPropagationNetwork(regressor).predict(x_held) - y_held) ** 2))
+        if not stopping.look(done, error, lambda: deepcopy(regressor)) or regressor.n_iter_ < _CHUNK:
+            break
+    if stopping.best is None:
+        raise FloatingPointError("the network's error is not a finite number after the first iterations")
+    return BackPropagationNetwork(stopping.best), stopping.least

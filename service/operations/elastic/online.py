@@ -1,0 +1,139 @@
+"""The online estimate of an elastic joint over a recording, beside what was found off-line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rt_core.online.elastic import (
+    ElasticEstimate,
+    ElasticHistory,
+    ElasticJointEstimator,
+    ElasticOnlineSettings,
+    follow,
+)
+from rt_core.types import FloatArray
+from service.operations.elastic._prior import NoStartError, OnlineStart, check_start, start_values
+from service.operations.elastic.joint import ElasticIdentification, ElasticJointError
+
+#: Frames whose mean step is further than this from their median step are no even sampling.
+_EVEN = 0.01
+#: Start values are this far off those found off-line, up and down in turn: what is shown is found, not copied.
+START_ERROR = 0.3
+
+
+@dataclass(frozen=True)
+class OnlineResult:
+    """How the online estimate went: `reference` are the off-line values, `start` those it began with."""
+
+    history: ElasticHistory
+    last: ElasticEstimate
+    reference: Mapping[str, float]
+    start: Mapping[str, float]
+    settings: ElasticOnlineSettings
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Tell what was done, as pairs of name and value for people."""
+        last, settings = self.last, self.settings
+        rule = f"variable, alpha {settings.alpha:g}, beta {settings.beta:g}"
+        if settings.constant is not None:
+            rule = f"{settings.constant:g}, constant"
+        counts = f"{last.updates} updates, {last.masked} frames masked, {last.gaps} gaps, {last.rejected} rows rejected"
+        facts = [("online: forgetting", rule), ("online: frames", f"{last.frames}: {counts}")]
+        return facts
+
+    @property
+    def warning(self) -> str | None:
+        """Why the estimate must not be used, if so, for people."""
+        return None if self.last.valid else f"online: not valid: {self.last.reason}"
+
+    def document(self) -> dict[str, Any]:
+        """Plain form, for `--json`."""
+        return {"start": dict(self.start), **estimate_document(self.last)}
+
+
+def estimate_document(said: ElasticEstimate) -> dict[str, Any]:
+    """Plain form of an estimate; what is not known yet is null."""
+    fields = ("value", "unit", "std", "lower", "upper", "status", "reason")
+    sides = ("motor", "sensor")[: said.innovation.size]
+
+    def by_side(values: FloatArray) -> dict[str, float | None]:
+        known = zip(sides, values.tolist(), strict=True)
+        return {side: value if math.isfinite(value) else None for side, value in known}
+
+    return {
+        "parameters": {q.name: {k: getattr(q, k) for k in fields} for q in said.parameters},
+        "excited": {q.name: flag for q, flag in zip(said.parameters, said.excited, strict=True)},
+        "valid": said.valid,
+        "changing": said.changing,
+        "reason": said.reason,
+        "lam": said.lam,
+        "relative_error": said.relative_error,
+        "innovation": by_side(said.innovation),
+        "sigma": by_side(said.sigma),
+        "delay_s": said.delay_s,
+        **{name: getattr(said, name) for name in ("frames", "masked", "gaps", "rejected", "updates")},
+    }
+
+
+def follow_online(result: ElasticIdentification, constant: float | None = None) -> OnlineResult:
+    """Let the online estimator take the recording, started 30 % off the off-line values.
+
+    `constant` is a constant forgetting factor in place of the variable one.
+
+    Raises
+    ------
+    ElasticJointError
+        If the stage left friction out, there is nothing to start from, or lag or zero of the encoders are open.
+    """
+    try:
+        check_start(result.found)
+    except NoStartError as error:
+        raise ElasticJointError(error.message, error.parameter) from error
+    begin = OnlineStart(**result.document["online_start"])
+    signals, fit, recording = result.signals, result.answer.fit, result.signals.recording
+    known = {q.name: q.value for q in result.answer.parameters if q.value is not None}
+    start = start_values(fit, known, START_ERROR)
+    settings = begin.settings(constant)
+    try:
+        estimator = ElasticJointEstimator(
+            signals.drive,
+            start,
+            _rate(recording.t),
+            settings,
+            lag_s=begin.lag_s,
+            zero=begin.zero,
+            errors=begin.errors,
+        )
+    except ValueError as error:
+        raise ElasticJointError(f"no online estimate from this recording: {error}") from error
+    torque = signals.motor_torque
+    if recording.valid is not None:  # a frame with a value that is not finite is left out
+        torque = np.where(recording.valid[:, signals.index], torque, np.nan)
+    sensor = signals.sensor_torque if estimator.sensor else None
+    history = follow(estimator, recording.t, signals.theta_in, signals.theta_out, torque, sensor)
+    reference = {name: value for name, value in known.items() if name in start}
+    return OnlineResult(history, estimator.report(), reference, start, settings)
+
+
+def _rate(t: FloatArray) -> float:
+    """Rate of the frames at `t` (N,) [1/s].
+
+    Raises
+    ------
+    ValueError
+        If they are not evenly sampled, but for those that are missing.
+    """
+    steps = np.diff(t)
+    steps = steps[steps > 0.0]
+    step = float(np.median(steps))
+    mean = float(np.mean(steps[steps < 1.5 * step]))
+    if abs(mean - step) > _EVEN * step:
+        raise ValueError(
+            f"frames are {step:.4g} s apart in most cases but {mean:.4g} s in the mean: it takes evenly sampled frames"
+        )
+    return 1.0 / step

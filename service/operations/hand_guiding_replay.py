@@ -1,0 +1,94 @@
+"""A session of guiding, worked out again from its recording: what the controller saw and decided, cycle by cycle.
+
+The controller knows nothing but the samples.  The same ones give the same residuals, margins and states again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drivers.files.recordings.recording import Recording
+from rt_core.hand_guiding import GuidingModel, GuidingState, ZeroForceController, ZeroForceSettings
+from rt_core.types import FloatArray
+
+
+@dataclass(frozen=True)
+class GuidingRecord:
+    """A session of zero-force control, one row a cycle; joint arrays are (N, n).
+
+    Attributes
+    ----------
+    t : (N,) float64
+        Time [s].
+    q, dq, tau : float64
+        Positions, velocities and motor torques, on the joint side.
+    outside, margin : float64
+        Torque from outside that the model sees, and what it may be [N*m or N].
+    states : sequence of GuidingState
+    force : (N, 3) float64 or None
+        Force on the flange in the base frame [N], where it is known.
+    """
+
+    t: FloatArray
+    q: FloatArray
+    dq: FloatArray
+    tau: FloatArray
+    outside: FloatArray
+    margin: FloatArray
+    states: Sequence[GuidingState]
+    force: FloatArray | None = None
+
+
+class GuidingRecordError(ValueError):
+    """A recording that does not hold the session."""
+
+
+def record_of(
+    recording: Recording, model: GuidingModel, settings: ZeroForceSettings, session: Mapping[str, Any]
+) -> GuidingRecord:
+    """Return a session from its first sample to its end, when the drives went off.
+
+    Parameters
+    ----------
+    recording : Recording
+        With `q`; without `dq` or `tau` velocity is that of the controller, and torque what it asked for.
+    model : GuidingModel
+    settings : ZeroForceSettings
+        Of the session.
+    session : mapping
+        As `service.motion._hand_guiding.Guiding.report` gives it.
+
+    Raises
+    ------
+    GuidingRecordError
+        The recording has no sample of the session.
+    """
+    began_ns, stopped_ns, at_once_ns = (session[key] for key in ("began_ns", "stopped_ns", "at_once_ns"))
+    indices = []
+    if began_ns is not None:
+        passed_ns = recording.t_ns - began_ns
+        indices = np.flatnonzero((passed_ns >= 0) & (passed_ns <= 1e9 * session["t_s"])).tolist()
+    if not indices or recording.t_ns[indices[0]] - began_ns > 1e9 / recording.rate_hz:
+        raise GuidingRecordError(
+            f"{recording.path}: does not hold the beginning of session {session['number']}: record from before it on"
+        )
+    controller = ZeroForceController(model, settings, 1.0 / recording.rate_hz)
+    rows = np.zeros((5, len(indices), recording.n))
+    states: list[GuidingState] = []
+    for k, index in enumerate(indices):
+        frame = recording.frame(index)
+        if stopped_ns is not None and frame.t_bus_ns >= stopped_ns:
+            controller.stop(at_once=at_once_ns is not None and frame.t_bus_ns >= at_once_ns)
+        controller.step(frame)
+        status = controller.status
+        q = np.full(recording.n, np.nan) if frame.q is None else frame.q
+        dq = status.velocity if frame.dq is None else frame.dq
+        tau = status.torque if frame.tau is None else frame.tau
+        rows[:, k] = q, dq, tau, status.residual, status.margin
+        states.append(status.state)
+    q, dq, tau, outside, margin = rows
+    return GuidingRecord(1e-9 * (recording.t_ns[indices] - began_ns), q, dq, tau, outside, margin, states)

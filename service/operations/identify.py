@@ -1,0 +1,306 @@
+"""From a recording and a robot file to a fitted model, and from a model and a recording to its validation.
+
+The one place where files meet the numerics of `rt_core.identification`; commands and the demonstration use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from drivers.files.importing.checks import velocity_ratio
+from drivers.files.recordings.recording import Recording, Span
+from drivers.files.robots.file import RobotFile
+from rt_core.identification.estimate import EstimatorOptions, disturb
+from rt_core.identification.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
+from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
+from rt_core.identification.rows import Rows, build_rows
+from rt_core.identification.temperature import outside_reasons, share_outside
+from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.frames import inertial_in_frames_of
+from rt_core.model.robot import RobotModel
+from rt_core.model.temperature import TemperatureRange
+from rt_core.optimise.run import Callback
+from rt_core.types import FloatArray
+from rt_core.validation import Metrics, torque_metrics
+
+#: A position this far outside its limits (in ranges of the joint) is taken for a wrong unit.
+_LIMIT_SLACK = 1.0
+#: A revolute joint without limits that turns further than this is taken for a wrong unit [rad]; as at import.
+_MOST_RADIANS = 20.0 * np.pi
+#: Torque beyond this many times the effort limit is taken for a wrong unit.
+_EFFORT_SLACK = 3.0
+#: Velocity and the change of position that correlate like this are the same signal, whatever their units.
+_SAME_SIGNAL = 0.9
+#: A validation error above this many times the identification's is called worse than the fit.
+WORSE_LIMIT = 2.5
+
+ValidationVerdict = Literal["ok", "worse_than_fit", "outside_temperatures", "not_explained"]
+
+
+def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
+    """Return the settings of a robot file's `[identification]`, with `overrides` that are not None on top.
+
+    Where the file gives no `min_velocity`, samples at a standstill are left out; see `slowest_velocity` to give one.
+    """
+    given = robot.identification
+    table: dict[str, Any] = {
+        "cutoff_hz": given.cutoff_hz,
+        "rate_hz": given.rate_hz,
+        "filter_order": given.filter_order,
+        "trim_s": given.trim_s,
+        "min_velocity": robot.model.standstill_velocity
+        if given.min_velocity is None
+        else np.asarray(given.min_velocity, dtype=np.float64),
+    }
+    chosen = {k: v for k, v in (table | {k: v for k, v in overrides.items() if v is not None}).items() if v is not None}
+    return SignalSettings(**chosen)
+
+
+def slowest_velocity(robot: RobotFile, given: Sequence[float] | None) -> FloatArray | None:
+    """(n,) slowest velocity of each joint [rad/s or m/s] from one value for all or one for each; None for None.
+
+    Raises
+    ------
+    DataError
+        If there are as many as neither, or one is negative or not finite.
+    """
+    if given is None:
+        return None
+    n = robot.model.n
+    if len(given) not in (1, n) or not all(0.0 <= v < np.inf for v in given):
+        raise DataError(f"the slowest velocity takes one value or {n}, finite and not negative")
+    return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,)).copy()
+
+
+def prior_model(model: RobotModel, given: RobotModel) -> RobotModel:
+    """Return `model` with the links and friction of the robot `given`, for `physical` to be drawn towards."""
+    return replace(model, name=given.name, inertial=inertial_in_frames_of(model, given), dynamics=given.dynamics)
+
+
+def check_recording(recording: Recording, model: RobotModel) -> None:
+    """Refuse a recording that cannot be of this robot: number of joints, channels, units.
+
+    Raises
+    ------
+    DataError
+        Naming the joint, the values, and what to do.
+    """
+    where = str(recording.path or "recording")
+    if recording.n != model.n:
+        raise DataError(f"{where}: {recording.n} joints, but robot {model.name} has {model.n}")
+    for channel in ("q", "tau"):
+        if channel not in recording.channels:
+            raise DataError(
+                f"{where}: no channel {channel}; it has {', '.join(recording.channels)}. "
+                f"Identification needs joint position and torque: add [{channel}] to the mapping"
+            )
+    if model.friction.temperature != "none" and "temperature" not in recording.channels:
+        raise DataError(
+            f"{where}: no channel temperature; it has {', '.join(recording.channels)}. Friction of robot {model.name} "
+            'follows temperature: add [temperature] to the mapping, or set friction_temperature = "none" in [model]'
+        )
+    expected = tuple("rad" if joint.kind == "revolute" else "m" for joint in model.joints)
+    if recording.units != expected:
+        raise DataError(
+            f"{where}: positions are in {', '.join(recording.units)}, but the joints of robot {model.name} take "
+            f"{', '.join(expected)}: the recording is of another robot, or [q] of the mapping has the wrong unit"
+        )
+    q, tau = recording.channels["q"], recording.channels["tau"]
+    for j, joint in enumerate(model.joints):
+        finite = q[np.isfinite(q[:, j]), j]
+        if np.isfinite(joint.lower) and np.isfinite(joint.upper) and finite.size:
+            slack = _LIMIT_SLACK * (joint.upper - joint.lower)
+            worst = float(finite[np.argmax(np.abs(finite - 0.5 * (joint.lower + joint.upper)))])
+            if not joint.lower - slack <= worst <= joint.upper + slack:
+                raise DataError(
+                    f"{where}: joint {joint.name} reaches {worst:.4g}, far outside its limits "
+                    f"[{joint.lower:.4g}, {joint.upper:.4g}]: check the unit (degrees for radians is a factor 57.3), "
+                    "the zero offset and motor side against joint side in the mapping"
+                )
+        elif joint.kind == "revolute" and finite.size and np.ptp(finite) > _MOST_RADIANS:
+            raise DataError(
+                f"{where}: joint {joint.name} turns by {np.ptp(finite):.4g} rad: its unit is likely degrees (a factor "
+                "57.3), or the motor side; if it does turn that far, give its limits in the robot file"
+            )
+        if np.isfinite(joint.effort):
+            peak = float(np.nanmax(np.abs(tau[:, j]), initial=0.0))
+            if peak > _EFFORT_SLACK * joint.effort:
+                raise DataError(
+                    f"{where}: joint {joint.name} shows a torque of {peak:.4g}, {peak / joint.effort:.1f} times its "
+                    f"effort limit {joint.effort:.4g}: check the unit, the gear ratio and the torque constant"
+                )
+    _check_velocity(recording, model, where)
+
+
+def _check_velocity(recording: Recording, model: RobotModel, where: str) -> None:
+    if "dq" not in recording.channels:
+        return
+    t, q, dq = recording.t, recording.channels["q"], recording.channels["dq"]
+    for j, joint in enumerate(model.joints):
+        ratio, correlation = velocity_ratio(t, q[:, j], dq[:, j])
+        if correlation is not None and abs(correlation) > _SAME_SIGNAL and not 0.1 < ratio < 10.0:
+            raise DataError(
+                f"{where}: joint {joint.name}: its velocity is {ratio:.3g} times the change of its position: "
+                "their units differ (degrees for radians is a factor 57.3); check [q] and [dq] of the mapping"
+            )
+
+
+def prepare_recording(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
+    """Check a whole recording and filter its signals."""
+    check_recording(recording, model)
+    return _prepare(recording, recording.channels, model, settings)
+
+
+def _prepare(
+    recording: Recording, channels: Mapping[str, FloatArray], model: RobotModel, settings: SignalSettings
+) -> Signals:
+    valid = None if recording.valid is None else np.asarray(recording.valid.all(axis=1))
+    dq = channels.get("dq")
+    temperature = None if model.friction.temperature == "none" else channels["temperature"]
+    try:
+        return prepare(
+            recording.t, channels["q"], channels["tau"], settings, dq=dq, valid=valid,
+            rate_hz=nominal_rate_of(recording), seq=recording.seq, temperature=temperature, spans=recording.spans,
+        )  # fmt: skip
+    except DataError as error:
+        raise DataError(f"{recording.path or 'recording'}: {error}") from error
+
+
+def disturbed_signals(recording: Recording, model: RobotModel, settings: SignalSettings) -> Signals:
+    """Filter a recording with as much noise again on its position and velocity, for `tls`."""
+    channels = dict(recording.channels)
+    for seed, name in enumerate(("q", "dq")):
+        if name in channels:
+            channels[name] = disturb(channels[name], seed)
+    return _prepare(recording, channels, model, settings)
+
+
+def nominal_rate_of(recording: Recording) -> float | None:
+    """Nominal rate of a recording, unless its time stamps say otherwise."""
+    if recording.samples < 2 or not recording.rate_hz > 0.0:
+        return None
+    measured = 1.0 / float(np.median(np.diff(recording.t)))
+    return recording.rate_hz if 0.8 < recording.rate_hz / measured < 1.25 else None
+
+
+def span_bounds(recording: Recording, span: Span | None) -> tuple[float, float]:
+    """First and last time [s] of a span of a recording; the last is open unless it is the recording's end."""
+    if span is None:
+        return -np.inf, np.inf
+    first, last = float(recording.t[0]), float(recording.t[-1])
+    start, stop = span.bounds(first, last)
+    return start, np.inf if stop >= last else stop
+
+
+def identify_recording(
+    recording: Recording,
+    robot: RobotFile,
+    settings: SignalSettings,
+    *,
+    options: EstimatorOptions | None = None,
+    span: Span | None = None,
+    base: BaseParameters | None = None,
+    callback: Callback | None = None,
+) -> Identification:
+    """Fit the robot's model to a span of a recording.
+
+    The whole recording is filtered, then the rows of the span are taken, so that a span has no edges
+    of its own; rows next to a cut have seen a little of the other side, within the filter's length.
+    """
+    options = EstimatorOptions() if options is None else options
+    signals = prepare_recording(recording, robot.model, settings)
+    disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
+    start, stop = span_bounds(recording, span)
+    base = base_parameters(robot.model) if base is None else base
+    return identify(
+        robot.model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed,
+        callback=callback,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A model's prediction against a recording it was tested on.
+
+    `outside` (n,) is the share of each joint's rows at temperatures at which the model was not identified.
+    """
+
+    rows: Rows
+    predicted: FloatArray
+    metrics: Metrics
+    verdict: ValidationVerdict
+    reasons: tuple[str, ...]
+    outside: FloatArray
+
+
+def validate_recording(
+    recording: Recording,
+    model: RobotModel,
+    base: BaseParameters,
+    theta: FloatArray,
+    settings: SignalSettings,
+    *,
+    span: Span | None = None,
+    fit_error: float | None = None,
+    temperatures: TemperatureRange | None = None,
+) -> Validation:
+    """Predict the torque of a span of a recording with base parameters `theta` and compare.
+
+    `fit_error` is the relative error of the identification, to judge how well the model carries over, `temperatures`
+    are those that its friction was identified at.
+    """
+    signals = prepare_recording(recording, model, settings)
+    start, stop = span_bounds(recording, span)
+    rows = build_rows(model, base, signals, settings, load_theta=theta, slow=False).select(start, stop)
+    if rows.t.size == 0:
+        raise DataError(f"{recording.path}: no rows within the span: it is shorter than the filters, or trimmed away")
+    predicted = rows.predict(theta)
+    metrics = torque_metrics(rows.tau, predicted, rows.use)
+    verdict: ValidationVerdict = "ok"
+    reasons: list[str] = []
+    for j, joint in enumerate(model.joints):
+        if metrics.count[j] and not metrics.explained[j] >= EXPLAINED_LIMIT:
+            explained = metrics.explained[j]
+            share = (
+                "no signal" if np.isnan(explained) else f"{100 * max(explained, 0.0):.0f} % of the variance explained"
+            )
+            reasons.append(f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms")
+    if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
+        reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
+    colder = () if temperatures is None else outside_reasons(model, temperatures, rows)
+    if reasons:
+        verdict = "not_explained"
+    elif colder:
+        verdict = "outside_temperatures"
+    elif fit_error is not None and fit_error > 0.0 and metrics.relative_error > WORSE_LIMIT * fit_error:
+        verdict = "worse_than_fit"
+        reasons.append(
+            f"the relative torque error is {metrics.relative_error / fit_error:.1f} times that of the identification "
+            f"({100 * fit_error:.2f} %): the model does not carry over to this motion"
+        )
+    outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
+    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder), outside)
+
+
+def span_text(span: Span | None) -> str:
+    """Which part of a recording was used."""
+    return "0:1" if span is None else str(span)
+
+
+def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
+    """How signals were filtered, in words."""
+    return (
+        f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
+        f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
+    )
+
+
+def selection_text(settings: SignalSettings) -> str:
+    """Which samples were left out for being slow, in words."""
+    if settings.min_velocity is None or not settings.min_velocity.any():
+        return ", all samples"
+    return ", samples with |dq| of at least " + " ".join(f"{v:g}" for v in settings.min_velocity)

@@ -1,0 +1,124 @@
+"""What a kind of job is: a name, typed parameters, and the function that does the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from service.operations.workspace import JobError, Workspace
+
+
+class Parameters(BaseModel):
+    """Parameters of a kind of job: plain JSON values; unknown names and values out of range are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job came to.
+
+    Attributes
+    ----------
+    verdict : str
+        One word of the kind's own, such as "ok" or "not_explained".
+    summary : str
+        One line for people.
+    metrics : dict
+        Plain JSON: the same figures that the command of this name prints with `--json`.
+    accepted : bool
+        False: the job ran, and its result must not be used, as of a fit that does not explain its data.  Jobs that
+        depend on it do not run.
+    """
+
+    verdict: str
+    summary: str
+    metrics: dict[str, Any] = field(default_factory=dict)
+    accepted: bool = True
+
+
+@dataclass(frozen=True)
+class FanOut(Generic[P]):
+    """How a job is divided into parts that run by themselves, in any order and anywhere.
+
+    `split` gives one plain map for each part, `run_part` does one and returns a plain JSON map that holds whole
+    results and nothing that depends on time or place, `gather` makes the outcome of all, in the order of `split`.
+    """
+
+    split: Callable[[P], Sequence[dict[str, Any]]]
+    run_part: Callable[[P, dict[str, Any], Workspace], dict[str, Any]]
+    gather: Callable[[P, Sequence[dict[str, Any]], Workspace], Outcome]
+
+
+@dataclass(frozen=True)
+class Kind(Generic[P]):
+    """One kind of job.
+
+    Attributes
+    ----------
+    recordings, models : tuple of str
+        Names of the parameters that refer to a recording or a model; the queue resolves them, and the job opens
+        them by `Workspace.recording` and `Workspace.model`.
+    needs_arm : bool
+        The job changes or concerns one arm of the daemon.
+    uses_active : bool
+        The arm's active model, as it is when the job starts, is its input `present`, where there is one.
+    fan_out : FanOut or None
+        For a job of several parts; `divided` tells whether these parameters make it one.
+    """
+
+    name: str
+    help: str
+    parameters: type[P]
+    run: Callable[[P, Workspace], Outcome]
+    recordings: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    needs_arm: bool = False
+    uses_active: bool = False
+    fan_out: FanOut[P] | None = None
+    divided: Callable[[P], bool] = lambda _: False
+
+    def read(self, values: Mapping[str, Any]) -> P:
+        """Check parameters, plain JSON as they were submitted.
+
+        Raises
+        ------
+        JobError
+            Naming every field that is wrong.
+        """
+        return read_parameters(self.name, self.parameters, values)
+
+
+def read_parameters(name: str, parameters: type[P], values: Mapping[str, Any]) -> P:
+    """Check the parameters of the kind `name`, plain JSON as they were submitted; raises `JobError`."""
+    try:
+        return parameters.model_validate_json(json.dumps(dict(values)))
+    except ValidationError as error:
+        wrong = [_explained(e["loc"], e["type"], str(e["msg"]), e["input"]) for e in error.errors()]
+        known = ", ".join(parameters.model_fields)
+        hint = f"; parameters of {name}: {known}" if any(e["type"] == "extra_forbidden" for e in error.errors()) else ""
+        raise JobError(f"{name}: {'; '.join(wrong)}{hint}") from None
+    except TypeError as error:
+        raise JobError(f"{name}: parameters are plain JSON values: {error}") from None
+
+
+def _explained(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:
+    """One problem of a parameter, in words."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in place)
+    name = "".join(parts).removeprefix(".")
+    text = message.removeprefix("Value error, ").removeprefix("Input ")
+    if kind == "extra_forbidden":
+        return f"{name}: is no parameter"
+    if kind == "missing":
+        return f"{name}: is missing"
+    if not name:
+        return text  # of several parameters at once: it names them itself
+    shown = repr(given)
+    return f"{name}: {text}, got {shown if len(shown) <= 60 else shown[:57] + '...'}"

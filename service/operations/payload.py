@@ -1,0 +1,380 @@
+"""A payload from the model of an arm without it, and a recording or an estimate with it.
+
+`rt_core.identification.payload` finds the ten parameters about the flange.  Here they become what people ask for:
+mass, centre of mass, and inertia about it, each with an interval and a word on how well it is known.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from drivers.files.recordings.recording import Recording, Span
+from rt_core.identification.estimate import EstimatorOptions
+from rt_core.identification.identify import Identification
+from rt_core.identification.least_squares import compress
+from rt_core.identification.payload import (
+    NATURAL_LENGTH,
+    PRESENT,
+    RELATIVE_STD_LIMIT,
+    Payload,
+    payload_from_change,
+    payload_from_rows,
+)
+from rt_core.identification.physical.fit import noise_inflation
+from rt_core.model.base import payload_columns
+from rt_core.model.inertia import mass_com_inertia, six
+from rt_core.types import FloatArray
+from rt_core.validation import torque_metrics
+from service.models.document import ModelFile, load_model
+from service.models.origin import share_seen
+from service.operations.identify import identify_recording
+
+#: Name and unit of what is reported, in the order of the ten parameters.
+QUANTITIES = (
+    ("mass", "kg"),
+    *((f"centre_{axis}", "m") for axis in "xyz"),
+    *((f"inertia_{axes}", "kg*m^2") for axes in ("xx", "xy", "yy", "xz", "yz", "zz")),
+)
+#: Each quantity depends on these of the ten parameters.
+_DEPENDS = ((0,), (0, 1), (0, 2), (0, 3), (0, 2, 3, 4), (0, 1, 2, 5), (0, 1, 3, 6), (0, 1, 3, 7), (0, 2, 3, 8),
+            (0, 1, 2, 9))  # fmt: skip
+#: Scatter between the two sets of data, relative to their noise, beyond which they differ by more than a payload.
+SCATTER_LIMIT = 3.0
+_QUANTILE_95 = 1.959964
+_SAME = 1e-9
+
+QuantityStatus = Literal["determined", "weak", "doubtful", "undetermined"]
+PayloadVerdict = Literal["determined", "partly_determined", "doubtful", "no_payload", "not_determined", "not_explained"]
+
+
+class PayloadError(ValueError):
+    """A payload cannot be looked for in what was given; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One figure of a payload; without a value if the data do not determine it, and then `reason` says why."""
+
+    name: str
+    unit: str
+    value: float | None
+    std: float | None
+    lower: float | None
+    upper: float | None
+    status: QuantityStatus
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class PayloadResult:
+    """What was found.
+
+    Attributes
+    ----------
+    verdict : str
+    reasons : tuple of str
+    present : bool
+        Whether the mass is significantly above zero.
+    quantities : tuple of Quantity
+        In the order of `QUANTITIES`: mass, centre of mass in the flange frame, inertia about it in the flange's axes.
+    body : (10,) float64 or None
+        The nearest real body about the flange frame, in Pinocchio's order; None if a quantity is open or doubtful.
+    scatter : float
+        Rms of what a payload does not explain of the change, relative to the noise; about 1 if all is well.
+        Intervals are widened by it.
+    identification : Identification or None
+        Of the recording with payload, where one was given.
+    errors : tuple of float or None
+        Relative torque error on that recording: without payload, with it, and of a fit of its own.
+    predicted : (K, n) float64 or None
+        Torque of the arm with the payload at the identification's rows; None where no single payload gives it, because
+        nothing explains the recording or other effects were fitted along with it.
+    """
+
+    verdict: PayloadVerdict
+    reasons: tuple[str, ...]
+    present: bool
+    quantities: tuple[Quantity, ...]
+    body: FloatArray | None
+    scatter: float | None
+    identification: Identification | None = None
+    errors: tuple[float, float | None, float] | None = None
+    predicted: FloatArray | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a payload whose mass is determined, be it doubtful."""
+        return self.verdict in ("determined", "partly_determined", "doubtful")
+
+
+def payload_in_recording(
+    before: ModelFile, recording: Recording, *, span: Span | None = None, refit_effects: bool = False
+) -> PayloadResult:
+    """Payload in a recording with it, from the model `before` of the arm without.
+
+    The recording is prepared as the model's own was, and fitted freely: its residuals tell the noise.
+
+    Raises
+    ------
+    PayloadError
+        If the model does not serve, or the recording is of another robot or the model's own.
+    DataError
+        If the recording cannot be used.
+    """
+    _check_before(before)
+    origin = before.document["data"]
+    known = origin.get("robot")
+    if known and recording.robot and known != recording.robot:
+        raise PayloadError(
+            f"{recording.path}: is of robot {recording.robot}, but {before.path} was identified from one of {known}: "
+            "give a recording of the same robot"
+        )
+    options = EstimatorOptions(constants="given")
+    base, model = before.base, before.robot.model
+    found = identify_recording(recording, before.robot, before.settings, options=options, span=span, base=base)
+    rows = found.rows
+    if share_seen(origin, recording, rows.t) > 0.0:
+        raise PayloadError(
+            f"{recording.path}: is the recording that {before.path} was identified from, or one of them: a payload "
+            "shows only between two recordings (or give --span a part that the model has not seen)"
+        )
+    if found.verdict == "not_explained":
+        reasons = ("the robot's model does not explain the recording, with or without a payload", *found.reasons)
+        why = "the recording is not explained"
+        return PayloadResult("not_explained", reasons, False, _all_open(why), None, None, found)
+    triangles = compress(rows.Y, rows.tau, rows.use)
+    sigma = found.solution.sigma
+    inflation = noise_inflation(triangles, found.solution, found.uncertainty.covariance)
+    payload = payload_from_rows(
+        base, model, before.theta, before.covariance, triangles, sigma, inflation=inflation,
+        refit_effects=refit_effects,
+    )  # fmt: skip
+
+    def error(theta: FloatArray) -> float:
+        return torque_metrics(rows.tau, rows.predict(theta), rows.use).relative_error
+
+    loaded = before.theta + payload_columns(base, model) @ payload.estimate
+    errors = (error(before.theta), None if refit_effects else error(loaded), found.metrics.relative_error)
+    result = _result(payload, refit_effects, found, errors)
+    return result if refit_effects else replace(result, predicted=rows.predict(loaded))
+
+
+def payload_between(
+    before: ModelFile, theta: FloatArray, covariance: FloatArray, *, refit_effects: bool = False
+) -> PayloadResult:
+    """Payload from the model `before` of the arm without it and base parameters (p,), (p, p) with it.
+
+    Raises
+    ------
+    PayloadError
+        If the model does not serve.
+    """
+    _check_before(before)
+    payload = payload_from_change(
+        before.base, before.robot.model, before.theta, before.covariance, theta, covariance,
+        refit_effects=refit_effects,
+    )  # fmt: skip
+    return _result(payload, refit_effects)
+
+
+def load_after(path: Path, before: ModelFile) -> tuple[FloatArray, FloatArray]:
+    """Read base parameters (p,) and covariance (p, p) with payload: a model file, or a daemon's snapshot (.json).
+
+    Raises
+    ------
+    PayloadError
+        If the file is neither, or of another robot.
+    """
+    if path.suffix == ".json":
+        return _from_snapshot(path, before)
+    after = load_model(path)
+    if after.robot.sha256 != before.robot.sha256:
+        raise PayloadError(
+            f"{path}: is of robot {after.robot.model.name} (sha256 {after.robot.sha256[:12]}), {before.path} of "
+            f"{before.robot.model.name} ({before.robot.sha256[:12]}): both models must be of the same robot file"
+        )
+    if after.document["verdict"] == "not_explained":
+        raise PayloadError(f"{path}: does not explain its own recording: identify again")
+    _check_constants(path, after.base.layout.shape[:, 0], before)
+    return after.theta, after.covariance
+
+
+def _from_snapshot(path: Path, before: ModelFile) -> tuple[FloatArray, FloatArray]:
+    base = before.base
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        meta = found["meta"]
+        theta, covariance, mapping, constants = (
+            np.asarray(values, dtype=np.float64)
+            for values in (found["theta"], found["covariance"], meta["base_map"], meta["constants"])
+        )
+        names, robot, status = tuple(meta["parameters"]), str(meta["robot"]), tuple(found["status"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise PayloadError(
+            f"{path}: is not the answer of `thetad control snapshot`: {type(error).__name__} {error}"
+        ) from error
+    p = len(base)
+    same = names == base.names and mapping.shape == base.mapping.shape and np.allclose(mapping, base.mapping, _SAME)
+    if not same:
+        raise PayloadError(
+            f"{path}: is of robot {robot}, whose base parameters are not those of {before.robot.model.name} in "
+            f"{before.path}: both must be of the same robot file"
+        )
+    if theta.shape != (p,) or covariance.shape != (p, p) or not (np.isfinite(theta) & np.isfinite(covariance)).all():
+        raise PayloadError(f"{path}: theta or covariance do not hold {p} finite values: take another snapshot")
+    if "invalid" in status:
+        raise PayloadError(f"{path}: the estimator had stopped: its estimate is invalid; take another snapshot")
+    _check_constants(path, constants, before)
+    return theta, covariance
+
+
+def _check_constants(path: Path, constants: FloatArray, before: ModelFile) -> None:
+    if not np.allclose(constants, before.base.layout.shape[:, 0], rtol=_SAME, atol=0.0):
+        raise PayloadError(
+            f"{path}: its velocity constants of friction are not those of {before.path}, so that friction parameters "
+            "cannot be compared: give the recording with payload instead"
+        )
+
+
+def _check_before(before: ModelFile) -> None:
+    if before.document["verdict"] == "not_explained":
+        raise PayloadError(f"{before.path}: does not explain its own recording: identify the arm without payload again")
+    open_ = [name for name, v in zip(before.base.names, np.diag(before.covariance), strict=True) if not v > 0.0]
+    if open_:
+        more = f" and {len(open_) - 5} more" if len(open_) > 5 else ""
+        raise PayloadError(
+            f"{before.path}: leaves {', '.join(open_[:5])}{more} open, so that a payload cannot be told from them: "
+            "identify the arm without payload with `thetad identify --method physical`, which knows all within limits"
+        )
+
+
+def _result(
+    payload: Payload,
+    refit_effects: bool,
+    found: Identification | None = None,
+    errors: tuple[float, float | None, float] | None = None,
+) -> PayloadResult:
+    scatter = payload.scatter
+    wider = max(scatter, 1.0)
+    mass, std = float(payload.estimate[0]), wider * float(payload.std[0])
+    doubtful = scatter > SCATTER_LIMIT
+    reasons: list[str] = []
+    if doubtful:
+        advice = (
+            "the arm or its mounting is not the same in both"
+            if refit_effects
+            else "friction or offsets may differ between them: warm the arm up alike, or try --refit-effects"
+        )
+        reasons.append(
+            f"with and without payload differ by {scatter:.1f} times as much as noise and a payload explain: {advice}"
+        )
+    if not mass > PRESENT * std:
+        verdict: PayloadVerdict = "no_payload" if np.isfinite(std) else "not_determined"
+        if verdict == "not_determined":
+            why = "the data show nothing of the mass"
+            reasons.insert(0, f"{why}: record a motion in which the wrist is lifted and turned")
+        else:
+            why = "no payload is seen"
+            reasons.insert(
+                0,
+                f"no payload is seen: its mass comes out as {mass:.3g} ± {_QUANTILE_95 * std:.2g} kg (95 %); "
+                f"one of more than {PRESENT * std:.2g} kg would show",
+            )
+            if mass < -PRESENT * std:
+                reasons.append(
+                    "the mass is clearly negative: the arm carried more in the first data than in the second"
+                )
+        return PayloadResult(verdict, tuple(reasons), False, _all_open(why), None, scatter, found, errors)
+    quantities = _quantities(payload, wider, doubtful)
+    states = [q.status for q in quantities]
+    if states[0] == "undetermined":
+        verdict = "not_determined"
+        reasons.insert(0, f"there is a payload, but its mass is known to ± {_QUANTILE_95 * std:.2g} kg only")
+    elif doubtful:
+        verdict = "doubtful"
+    else:
+        verdict = "partly_determined" if "undetermined" in states else "determined"
+    if "undetermined" in states[1:]:
+        names = ", ".join(q.name for q in quantities[1:] if q.status == "undetermined")
+        reasons.append(
+            f"not determined: {names}; turning the wrist about all axes shows the centre of mass, fast turning the "
+            "inertia"
+        )
+    body = None if doubtful or "undetermined" in states else payload.phi
+    return PayloadResult(verdict, tuple(reasons), True, quantities, body, scatter, found, errors)
+
+
+def _all_open(why: str) -> tuple[Quantity, ...]:
+    return tuple(Quantity(name, unit, None, None, None, None, "undetermined", why) for name, unit in QUANTITIES)
+
+
+def _quantities(payload: Payload, wider: float, doubtful: bool) -> tuple[Quantity, ...]:
+    """Mass, centre and inertia about it with intervals, by linear propagation; `wider` multiplies the deviations."""
+    phi = payload.estimate
+    mass, com, inertia = mass_com_inertia(phi)
+    values = np.concatenate(([mass], com, six(inertia)))
+    moved = _derivatives(phi)
+    stds = wider * np.sqrt(np.einsum("ij,jk,ik->i", moved, payload.covariance, moved))
+    natural = mass * np.array([1.0] + 3 * [NATURAL_LENGTH / mass] + 6 * [NATURAL_LENGTH**2])
+    out = []
+    for (name, unit), value, std, size, needs in zip(QUANTITIES, values, stds, natural, _DEPENDS, strict=True):
+        status: QuantityStatus = "undetermined"
+        reason: str | None = None
+        if not np.isfinite(payload.std[list(needs)]).all():
+            reason = "the data show nothing of it"
+            out.append(Quantity(name, unit, None, None, None, None, status, reason))
+            continue
+        if std <= RELATIVE_STD_LIMIT * abs(value):
+            status = "doubtful" if doubtful else "determined"
+        elif std <= RELATIVE_STD_LIMIT * size:
+            status = "doubtful" if doubtful else "weak"
+        half = _QUANTILE_95 * float(std)
+        if status == "undetermined":
+            reason = f"known to ± {half:.2g} {unit} only"
+            out.append(Quantity(name, unit, None, float(std), None, None, status, reason))
+        else:
+            out.append(Quantity(name, unit, float(value), float(std), float(value) - half, float(value) + half, status))
+    return tuple(out)
+
+
+def _derivatives(phi: FloatArray) -> FloatArray:
+    """(10, 10) derivatives of mass, centre of mass and inertia about it with respect to `phi` (10,)."""
+    mass, h = float(phi[0]), phi[1:4]
+    out = np.eye(10)
+    out[1:4, 1:4] = np.eye(3) / mass
+    out[1:4, 0] = -h / mass**2
+    out[4:, 0] = six(h @ h * np.eye(3) - np.outer(h, h)) / mass**2
+    for k, unit in enumerate(np.eye(3)):
+        out[4:, 1 + k] = -six(2.0 * h[k] * np.eye(3) - np.outer(unit, h) - np.outer(h, unit)) / mass
+    return out
+
+
+def payload_document(result: PayloadResult) -> dict[str, Any]:
+    """Plain form of a result."""
+    rows = [
+        {key: getattr(q, key) for key in ("name", "unit", "value", "std", "lower", "upper", "status", "reason")}
+        for q in result.quantities
+    ]
+    out: dict[str, Any] = {
+        "verdict": result.verdict,
+        "reasons": list(result.reasons),
+        "present": result.present,
+        "mass": rows[0],
+        "centre_of_mass": rows[1:4],
+        "inertia": rows[4:],
+        "frame": "flange",
+        "scatter": result.scatter,
+        "body": None,
+    }
+    if result.body is not None:
+        mass, com, inertia = mass_com_inertia(result.body)
+        out["body"] = {"mass": mass, "centre_of_mass": com.tolist(), "inertia": inertia.tolist()}
+    if result.errors is not None:
+        keys = ("without_payload", "with_payload", "own_fit")
+        out["relative_error"] = dict(zip(keys, result.errors, strict=True))
+    return out

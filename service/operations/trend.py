@@ -1,0 +1,130 @@
+"""Estimates over time with the events of an arm: what is kept of a stream, however long it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rt_core.types import BoolArray, FloatArray
+from service.protocol.messages import BodyMessage, EstimateMessage
+
+#: Estimates that are kept; beyond them every other one is let go, and half as many are taken from then on.
+MOST = 4000
+
+
+@dataclass(frozen=True)
+class TrendEvent:
+    """What was told at a time [s] of the estimates' own clock."""
+
+    t: float
+    event: str
+    text: str
+
+
+@dataclass
+class Trend:
+    """Estimates of one arm, thinned evenly, and its events.
+
+    Attributes
+    ----------
+    names, units : list of str
+        Of the p parameters.
+    events : list of TrendEvent
+    restarts : int
+        How often estimates of other parameters began; what was before is not kept.
+    joints : dict of str to Trend
+        Of springs and friction of elastic joints, by joint; they have no events.
+    breakaway : Trend or None
+        Of the breakaway friction of all joints; None before one was told.
+    """
+
+    names: list[str] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+    events: list[TrendEvent] = field(default_factory=list)
+    restarts: int = 0
+    joints: dict[str, Trend] = field(default_factory=dict)
+    breakaway: Trend | None = None
+    _rows: list[tuple[float, FloatArray, FloatArray, BoolArray]] = field(default_factory=list)
+    _hash: str = ""
+    _stride: int = 1
+    _count: int = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def estimate(self, message: EstimateMessage) -> None:
+        """Take an estimate; one of other parameters begins anew."""
+        t = message.envelope.t_ns * 1e-9
+        if self._rows and message.hash != self._hash:
+            if len(message.theta) == len(self._rows[-1][1]):
+                self.events.append(
+                    TrendEvent(t, "other settings", "the model or the settings of the estimator changed")
+                )
+            else:
+                self.restarts += 1
+                self._rows, self._stride, self._count = [], 1, 0
+        self._hash = message.hash
+        known = np.array([status == "estimated" for status in message.status], dtype=np.bool_)
+        self._take(t, message.theta.copy(), message.std.copy(), known)
+
+    def _take(self, t: float, theta: FloatArray, std: FloatArray, known: BoolArray) -> None:
+        self._count += 1
+        if (self._count - 1) % self._stride:
+            return
+        self._rows.append((t, theta, std, known))
+        if len(self._rows) > MOST:
+            self._rows = self._rows[::2]
+            self._stride *= 2
+
+    def body(self, message: BodyMessage) -> None:
+        """Take the names of the parameters, or an event."""
+        if message.kind == "meta":
+            self.names = [str(name) for name in message.body.get("parameters", [])]
+            self.units = [str(unit) for unit in message.body.get("units", [])]
+        elif message.kind == "event":
+            told = str(message.body.get("event", "")), str(message.body.get("text", ""))
+            self.events.append(TrendEvent(message.envelope.t_ns * 1e-9, *told))
+        elif message.kind == "status" and message.envelope.src == "estimator":
+            self._breakaway(message.envelope.t_ns * 1e-9, message.body.get("breakaway", {}))
+        elif message.kind == "elastic":
+            for joint, said in message.body.get("joints", {}).items():
+                self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, said["parameters"])
+
+    def _breakaway(self, t: float, joints: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
+
+        A daemon without it tells of no joint.  An estimator that has begun again knows no time before its first frame.
+        """
+        if not joints or t == 0.0:
+            return
+        if self.breakaway is None:
+            if all(said["value"] is None for said in joints.values()):
+                return
+            self.breakaway = Trend()
+        told = {f"breakaway friction of {joint}": said for joint, said in joints.items()}
+        self.breakaway._told(t, told, ("estimated",))
+
+    def _spring(self, t: float, parameters: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take what is known of an elastic joint at `t` [s]."""
+        self._told(t, parameters, ("determined", "weak"))
+
+    def _told(self, t: float, parameters: Mapping[str, Mapping[str, Any]], good: tuple[str, ...]) -> None:
+        """Take parameters by name at `t` [s], known where their status is `good`; other names begin anew."""
+        if list(parameters) != self.names:
+            self._rows, self._stride, self._count = [], 1, 0
+        self.names = list(parameters)
+        self.units = [str(p["unit"]) for p in parameters.values()]
+        numbers = np.array([(p["value"], p["std"]) for p in parameters.values()], dtype=np.float64)  # null is NaN
+        known = np.array([p["status"] in good for p in parameters.values()], dtype=np.bool_)
+        self._take(t, numbers[:, 0], numbers[:, 1], known)
+
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
+        """Return times (N,) [s], values (N, p), standard deviations (N, p), and where they are estimated (N, p)."""
+        if not self._rows:
+            nothing = np.zeros((0, len(self.names)))
+            return np.zeros(0), nothing, nothing, nothing.astype(np.bool_)
+        t, theta, std, known = zip(*self._rows, strict=True)
+        return np.array(t), np.array(theta), np.array(std), np.array(known)

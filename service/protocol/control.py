@@ -1,0 +1,237 @@
+"""The control socket's requests and replies, and which verbs there are.
+
+A request is `[payload]` (DEALER) or `["", payload]` (REQ) with the msgpack map
+`{"v", "id", "verb", "args"}`; its reply is `{"v", "id", "ok", "result"}` or `{"v", "id", "ok", "error"}`
+with an error of `{"type", "message"}`.  Every request gets one reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from service.protocol.endpoints import ANSWER_S
+from service.protocol.messages import (
+    MAX_REPLY,
+    MAX_REQUEST,
+    MAX_TEXT,
+    VERSION,
+    WireError,
+    WireVersionError,
+    pack_map,
+    unpack_map,
+)
+from service.protocol.roles import Role
+
+Target = Literal["supervisor", "acquisition", "estimator", "recorder", "jobs"]
+ErrorType = Literal[
+    "bad_request", "unknown_verb", "bad_argument", "denied", "too_many", "unavailable", "timeout", "failed"
+]
+
+
+class ControlError(RuntimeError):
+    """A request that was answered with an error; `type` is one of `ErrorType`."""
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__(message)
+        self.type = type
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What a verb does, who answers it, which role a client needs, and which arguments it knows beside `arm`.
+
+    A standing request holds until the next of its kind: a process that was restarted is told again.  An answer that has
+    not come within `within_s` is given up.
+    """
+
+    target: Target
+    role: Role
+    help: str
+    arguments: tuple[str, ...] = ()
+    standing: bool = False
+    within_s: float = ANSWER_S
+
+
+VERBS: Mapping[str, Verb] = {
+    "ping": Verb("supervisor", "read", "answer at once"),
+    "status": Verb("supervisor", "read", "state and counters of every process and arm"),
+    "start": Verb("acquisition", "motion", "let a held arm send its first frame", standing=True),
+    "enable": Verb(
+        "acquisition", "motion", "switch the drives of a real arm on; a motion that was stopped begins again"
+    ),
+    "disable": Verb("acquisition", "operate", "stop the drives of a real arm and switch them off"),
+    "arm": Verb(
+        "acquisition", "motion", "switch the drives on and grant a permit, for one use and a limited time", ("for_s",)
+    ),
+    "disarm": Verb("acquisition", "operate", "stop within the acceleration limits and switch the drives off"),
+    "run_trajectory": Verb(
+        "acquisition",
+        "motion",
+        "check a trajectory, approach its start, and run it so many times",
+        ("permit", "trajectory", "periods", "hold", "name", "changed_robot"),
+        within_s=60.0,  # it is checked between frames, as long as `service.motion.trajectory_run.LONGEST_S` says
+    ),
+    "zero_force": Verb(
+        "acquisition",
+        "motion",
+        "let an arm be guided by hand: drives in torque mode, by the active model or a given one",
+        ("permit", "for_s", "friction_share", "damping_time_s", "speed_share", "model"),
+    ),
+    "heartbeat": Verb(
+        "acquisition", "motion", "say that the client of a run is there; how far the run is", ("permit",)
+    ),
+    "abort": Verb(
+        "acquisition", "operate", "stop a run or guiding within the acceleration limits and switch the drives off"
+    ),
+    "snapshot": Verb(
+        "estimator", "operate", "save the estimator's state and return parameters, covariance and meta data"
+    ),
+    "reset_estimator": Verb("estimator", "operate", "forget everything that was estimated"),
+    "activate": Verb(
+        "estimator",
+        "motion",
+        "predict torque by a batch model, and watch for drift from it; null: by the estimate",
+        ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures"),
+        standing=True,
+    ),
+    "guiding_model": Verb(
+        "estimator",
+        "operate",
+        "the active model, or a given one, as zero-force control takes it",
+        ("theta", "constants", "robot", "name", "temperatures"),
+    ),
+    "validity": Verb(
+        "estimator",
+        "read",
+        "which model is active, and what speaks against it, or against a given one",
+        ("theta", "constants", "robot", "name", "temperatures", "started"),
+    ),
+    "prior": Verb("estimator", "read", "parameters and friction by the robot's description, beside the estimate"),
+    "set_aside": Verb("estimator", "operate", "write the last seconds of frames to a file", ("seconds", "path")),
+    "record": Verb("recorder", "operate", "start or stop recording", ("action", "owner"), True),
+    "submit": Verb(
+        "jobs",
+        "operate",
+        "queue a job: its kind and parameters",
+        ("kind", "parameters", "arm", "after", "priority", "due_s", "time_s", "memory_mb"),
+        within_s=120.0,  # recordings of gigabytes are read once
+    ),
+    "reidentify": Verb(
+        "jobs", "operate", "identify an arm from its last frames, validate, and promote", ("arm", "promote")
+    ),
+    "jobs": Verb("jobs", "read", "the newest jobs", ("states", "arm", "kind", "limit")),
+    "job": Verb("jobs", "read", "one job, with its parts and the end of its log", ("id",)),
+    "cancel": Verb("jobs", "operate", "cancel a job", ("id",)),
+    "retry": Verb("jobs", "operate", "queue a job again that failed or was cancelled", ("id",)),
+    "events": Verb("jobs", "read", "what happened, oldest first", ("arm", "job", "limit", "after")),
+    "models": Verb("jobs", "read", "the models that are kept, and which are active", ("arm",)),
+    "robot": Verb("jobs", "read", "the description of an arm's robot", ("arm",)),
+    "rollback": Verb(
+        "jobs", "operate", "make the model active again that was before the present one", ("arm", "reason")
+    ),
+    "backup": Verb(
+        "jobs",
+        "admin",
+        "copy the state directory's database, models and estimates while they are in use",
+        ("directory",),
+        within_s=3600.0,
+    ),
+    "shutdown": Verb("supervisor", "admin", "stop the daemon in order"),
+}
+
+#: Verbs that stop an arm.
+STOPPING = frozenset(("abort", "disarm", "disable"))
+#: Verbs that have no rate: those, and what keeps a run from being stopped, whatever else its client asks for.
+UNLIMITED = STOPPING | {"heartbeat"}
+
+#: Verbs that concern one arm and take `arm`; it may be left out where there is only one.
+ARM_VERBS = frozenset(name for name, verb in VERBS.items() if verb.target not in ("supervisor", "jobs"))
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request."""
+
+    id: int
+    verb: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply; `id` is 0 where the daemon could not read the request's."""
+
+    id: int
+    result: dict[str, Any]
+    error: ControlError | None
+
+
+def encode_request(request: Request) -> bytes:
+    """Encode a request; raises `WireError` if an argument cannot be sent."""
+    return pack_map({"v": VERSION, "id": request.id, "verb": request.verb, "args": request.args}, MAX_REQUEST)
+
+
+def decode_request(data: bytes) -> Request:
+    """Decode a request; raises `WireError`, and nothing else, whatever the bytes."""
+    body = _checked(data, MAX_REQUEST)
+    verb, args = body.get("verb"), body.get("args", {})
+    if type(verb) is not str:
+        raise WireError("verb: expected a text")
+    if type(args) is not dict:
+        raise WireError("args: expected a map")
+    return Request(body["id"], verb, args)
+
+
+def encode_result(id: int, result: Mapping[str, Any]) -> bytes:
+    """Encode the reply to a request that succeeded."""
+    return pack_map({"v": VERSION, "id": id, "ok": True, "result": result}, MAX_REPLY)
+
+
+def encode_error(id: int, type: str, message: str) -> bytes:
+    """Encode the reply to a request that failed."""
+    return pack_map({"v": VERSION, "id": id, "ok": False, "error": {"type": type, "message": message}}, MAX_REPLY)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """Decode a reply; raises `WireError`, and nothing else, whatever the bytes."""
+    body = _checked(data, MAX_REPLY, MAX_REPLY)  # the description of a robot is one text
+    if body.get("ok") is True and type(body.get("result")) is dict:
+        return Reply(body["id"], body["result"], None)
+    error = body.get("error")
+    if body.get("ok") is not False or type(error) is not dict:
+        raise WireError("a reply needs ok and a result or an error")
+    return Reply(body["id"], {}, ControlError(str(error.get("type")), str(error.get("message"))))
+
+
+def _checked(data: bytes, limit: int, text: int = MAX_TEXT) -> dict[str, Any]:
+    body = unpack_map(data, limit, text=text)
+    if body.get("v") != VERSION or type(body.get("v")) is not int:
+        raise WireVersionError(body.get("v") if type(body.get("v")) is int else None)
+    if type(body.get("id")) is not int or abs(body["id"]) >> 62:
+        raise WireError("id: expected an integer")
+    return body
+
+
+def check_request(request: Request, arms: tuple[str, ...]) -> Request:
+    """Return the request with its arm filled in; raises `ControlError` for an unknown verb, argument or arm."""
+    verb = VERBS.get(request.verb)
+    if verb is None:
+        raise ControlError("unknown_verb", f"unknown verb {request.verb[:80]!r}; verbs: {', '.join(VERBS)}")
+    known = verb.arguments + (("arm",) if request.verb in ARM_VERBS else ())
+    for name in request.args:
+        if name not in known:
+            raise ControlError(
+                "bad_argument", f"{request.verb}: unknown argument {name[:80]!r}; known: {', '.join(known) or 'none'}"
+            )
+    if request.verb not in ARM_VERBS:
+        return request
+    arm = request.args.get("arm")
+    if arm is None and len(arms) == 1:
+        arm = arms[0]
+    if arm not in arms:
+        what = "which arm?" if arm is None else f"no arm {str(arm)[:80]!r};"
+        raise ControlError("bad_argument", f"{request.verb}: {what} there are: {', '.join(arms)}")
+    return Request(request.id, request.verb, {**request.args, "arm": arm})

@@ -1,0 +1,216 @@
+"""The recorder process of one arm: frames into MCAP files.
+
+Every start makes a new file and none is overwritten.  A gap in the frames is written to the log and
+counted; it also shows in the recorded sequence numbers.  A restart of the source starts a new file,
+because its clock may start again; so does a file that has become long, because an MCAP writer keeps
+its index in memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import zmq
+
+from drivers.files.recordings.recording import RecordingError, RecordingExistsError, RecordingMeta, RecordingWriter
+from service.config.load import RecorderConfig
+from service.protocol.control import ControlError
+from service.protocol.messages import BodyMessage, Envelope, FrameMessage, encode
+from service.worker.frame_subscriber import BATCH, FrameFeed
+from service.worker.worker import Child
+
+TICK_NS = 50_000_000
+REPORT_NS = 1_000_000_000
+PAUSE_S = 0.02  # frames gather meanwhile: a process that wakes for each delays those that are in a hurry
+MOST_OWNER = 100
+FLUSH_NS = 500_000_000  # a chunk of a source that pauses stays open no longer
+
+
+class Recorder:
+    """Writes one arm's frames while recording is on."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.arm = child.arm
+        self.settings = self.arm.recorder or RecorderConfig()
+        self.directory = child.config.recording_dir(self.arm)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecordingError(f"{self.directory}: cannot be made: {error.strerror}") from error
+        self.feed = FrameFeed(child, self._on_frame)
+        self.feed.wait_for_meta(child)
+        self.recording = self.settings.enabled
+        self.writer: RecordingWriter | None = None
+        self.path = ""
+        self.owner = ""  # who has switched recording on, as they call themselves
+        self.files = 0
+        self.written = 0
+        self._bytes = 0  # of files that are closed
+        self.error = ""
+        self._longest_ns = round(self.settings.max_minutes * 60e9)
+        self._begin_ns = 0  # of the file being written, by the frames' clock
+        self._lost_before = 0
+        self._seq = 0
+        self._next_tick_ns = self._next_report_ns = self._flush_ns = 0
+        self._flushed = 0
+        self.socket = child.context.socket(zmq.PUB)
+        self.socket.setsockopt(zmq.LINGER, 500)
+        self.socket.bind(child.runtime.results(self.arm.name, "recorder"))
+
+    def run(self) -> None:
+        """Record until told to stop."""
+        self.feed.start()
+        self.child.ready(directory=str(self.directory))
+        gc.collect()
+        gc.freeze()
+        while not self.child.stopping:
+            if self.feed.poll() < BATCH:
+                time.sleep(PAUSE_S)
+            now_ns = time.monotonic_ns()
+            if now_ns >= self._next_tick_ns:
+                self._tick(now_ns)
+
+    def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
+        if not self.recording:
+            return
+        t_ns = message.frame.t_bus_ns
+        if restart is not None or abs(t_ns - self._begin_ns) >= self._longest_ns:
+            self._close()
+        try:
+            if self.writer is None:
+                self.writer = self._open(message)
+                self._begin_ns = t_ns
+            self.writer.write(message.frame)
+        except RecordingError as error:
+            self._fail(error)
+            return
+        self.written += 1
+
+    def _fail(self, error: RecordingError) -> None:
+        """Say why and stop recording: a full disk must not end the process."""
+        self.error = str(error)
+        self.recording = False
+        self.child.log.error("recording_failed", reason=self.error)
+        self._close()
+
+    def _open(self, message: FrameMessage) -> RecordingWriter:
+        source = self.feed.meta
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        meta = RecordingMeta(
+            robot=self.arm.name,
+            joint_names=tuple(source["joint_names"]),
+            units=tuple(source["joint_units"]),
+            rate_hz=float(source["rate_hz"]),
+            clock=message.envelope.clock,
+            source=str(source["source"]),
+            extra={
+                "model": str(source["robot"]),
+                "epoch": str(message.envelope.epoch),
+                "first_seq": str(message.envelope.seq),
+                "part": str(self.files),
+            },
+        )
+        self._lost_before = self.feed.lost
+        for attempt in range(1000):
+            path = self.directory / f"{self.arm.name}-{stamp}{f'-{attempt}' if attempt else ''}.mcap"
+            try:
+                writer = RecordingWriter(path, meta, chunk_bytes=self.settings.chunk_bytes)
+            except RecordingExistsError:
+                continue
+            self.files += 1
+            self.path = str(path)
+            self.child.log.info("recording_started", path=self.path)
+            return writer
+        raise RecordingExistsError(f"{self.directory}: a thousand recordings of {stamp} are there already")
+
+    def _close(self) -> None:
+        if self.writer is None:
+            return
+        writer, self.writer = self.writer, None
+        try:
+            writer.close()
+        except RecordingError as error:
+            self.error = str(error)
+            self.child.log.error("recording_failed", reason=self.error)
+        self._bytes += writer.size
+        lost = self.feed.lost - self._lost_before
+        self.child.log.info("recording_closed", path=str(writer.path), frames=writer.frames, lost=lost)
+
+    def _tick(self, now_ns: int) -> None:
+        self._next_tick_ns = now_ns + TICK_NS
+        self.feed.log_losses(now_ns)
+        if self.writer is not None and now_ns >= self._flush_ns:
+            self._flush_ns = now_ns + FLUSH_NS
+            if self.feed.ended:
+                self._close()
+            elif self.written == self._flushed:
+                self._flush()
+            self._flushed = self.written
+        self.child.serve({"record": self._on_record})
+        if self.child.beat_due(now_ns):
+            self.child.beat(now_ns, self._status())
+        if now_ns >= self._next_report_ns:
+            self._next_report_ns = now_ns + REPORT_NS
+            envelope = Envelope("recorder", self.child.epoch, self._seq, time.time_ns(), "unix", now_ns)
+            self._seq += 1
+            self.socket.send_multipart(
+                encode(BodyMessage(self.arm.name, "status", envelope, self._status())), zmq.NOBLOCK
+            )
+
+    def _flush(self) -> None:
+        if self.writer is not None:
+            try:
+                self.writer.flush()
+            except RecordingError as error:
+                self._fail(error)
+
+    def _status(self) -> dict[str, Any]:
+        state = "recording" if self.recording and self.writer is not None else "on" if self.recording else "off"
+        if self.feed.ended and self.writer is None:
+            state = "drained"
+        return {
+            "state": state,
+            "path": self.path,
+            "owner": self.owner,
+            "files": self.files,
+            "written": self.written,
+            "bytes": self._bytes + (0 if self.writer is None else self.writer.size),
+            "error": self.error,
+            **self.feed.counts(),
+        }
+
+    def _on_record(self, args: dict[str, Any]) -> dict[str, Any]:
+        action, owner = args.get("action"), args.get("owner", "")
+        if action not in ("start", "stop"):
+            raise ControlError("bad_argument", f"record: action {str(action)[:40]!r}: use start or stop")
+        if type(owner) is not str or len(owner) > MOST_OWNER:
+            raise ControlError("bad_argument", f"record: owner: expected a text of at most {MOST_OWNER} characters")
+        if action == "start":
+            self.recording = True
+            self.owner, self.error = owner, ""
+            if self.writer is None:
+                self.path = ""  # the next frame begins a file; the one before is not it
+        else:
+            while self.feed.poll(0) >= BATCH:  # what has come by now belongs to it
+                pass
+            self.recording = False
+            self.owner = ""
+            self._close()
+        return {"arm": args["arm"], "recording": self.recording, "path": self.path, "directory": str(self.directory)}
+
+    def close(self) -> None:
+        """Close the file, with its index."""
+        self._close()
+
+
+def main(child: Child) -> None:
+    """Run the recorder of the child's arm."""
+    recorder = Recorder(child)
+    try:
+        recorder.run()
+    finally:
+        recorder.close()

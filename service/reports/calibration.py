@@ -1,0 +1,128 @@
+"""A calibration as a self-contained HTML page."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from rt_core.calibration.result import Calibration
+from rt_core.types import BoolArray, FloatArray
+from service.reports.figures.calibration import axis_errors_figure, error_histogram_figure, error_vectors_figure
+from service.reports.identification import number
+
+VERDICT_TEXT = {
+    "ok": "the corrected arm may be used",
+    "undetermined": "the poses show nothing of the arm",
+    "not_explained": "the errors are too large for errors of geometry: the data do not belong to this arm as it is "
+    "described",
+    "outliers": "poses that do not fit the others make up most of the error",
+    "at_bound": "some parameter reached the largest error allowed",
+    "not_converged": "the search ended short of the minimum",
+    "no_gain": "the nominal geometry is as good",
+    "overfit": "the estimates do not hold on poses that were not fitted",
+}
+VECTORS_CAPTION = (
+    "Model minus measurement at each pose. Arrows of both sides have one scale. Arrows that still point one way in a "
+    "region show an error that geometry does not describe, or that these poses do not determine."
+)
+HISTOGRAM_CAPTION = (
+    "How many poses are off by how much. Fitted and test poses should look alike; a few far to the right are bad "
+    "readings, which --robust finds."
+)
+AXES_CAPTION = (
+    "Each coordinate over the poses in the order measured. Slow waves after the calibration are errors that are alike "
+    "at successive poses: sag, gears, warming."
+)
+
+
+def calibration_html(found: Calibration, document: dict[str, Any], positions: FloatArray, use: BoolArray) -> str:
+    """Render the report of a calibration with points at `positions` (N, 3) [m]; those in `use` (N,) were fitted."""
+    before, after = found.residual_before, found.residual_after
+    figures = [
+        _figure("Errors in space", VECTORS_CAPTION, error_vectors_figure(positions, before, after)),
+        _figure("How large", HISTOGRAM_CAPTION, error_histogram_figure(before, after, use)),
+        _figure("Along each axis", AXES_CAPTION, axis_errors_figure(before, after)),
+    ]
+    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
+    return environment.get_template("calibration.html.j2").render(
+        title=f"{document['robot']['name']}: kinematic calibration",
+        verdict=found.verdict,
+        verdict_text=VERDICT_TEXT[found.verdict],
+        reasons=[*found.reasons, *document["doubts"]],
+        facts=calibration_facts(document),
+        errors=_error_rows(document),
+        parameters=[_parameter(p) for p in document["parameters"]],
+        fixed=[
+            {"name": f["name"], "reason": f["reason"].replace("_", " "), "on": ", ".join(f["on"])}
+            for f in document["fixed"]
+        ],
+        correlated=[
+            {"names": " and ".join(c["names"]), "value": number(c["correlation"], 3)} for c in document["correlated"]
+        ],
+        figures=figures,
+    )
+
+
+def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Tell what was measured and how well the poses determine it, as pairs of name and value for people."""
+    data, scale, deviations = document["data"], document["scale"], document["standard_deviations"]
+    facts = [
+        ("measured", f"{data['kind']} at {data['poses']} poses, {document['outliers']} of them outlying"),
+        ("fitted", f"{document['rank']} parameters by {document['settings']['method']}"),
+        ("scale of a coordinate", f"{number(scale['position_mm'])} mm"),
+        ("condition number", number(document["condition_number"])),
+        ("observability", ", ".join(f"{name} {number(value, 3)}" for name, value in document["observability"].items())),
+        (
+            "standard deviations",
+            f"from {deviations['from'].replace('_', ' ')}, {number(deviations['freedom'], 3)} degrees of freedom",
+        ),
+    ]
+    carried = [p["name"] for p in document["parameters"] if p["status"] == "prior"]
+    if carried:
+        facts.append(("from the prior", f"{', '.join(carried)}: no measurements, the poses say less of them"))
+    if data["kind"] == "socket" and document["residual"]["test"] is not None:
+        facts.append(("not tested", "the size of the arm: sockets farther apart go with a larger arm"))
+    if scale["rotation_rad"] is not None:
+        facts.insert(3, ("scale of a rotation", f"{number(math.degrees(scale['rotation_rad']))} deg"))
+    return facts
+
+
+def _error_rows(document: dict[str, Any]) -> list[dict[str, str]]:
+    rows = []
+    for part in ("training", "test"):
+        found = document["residual"][part]
+        if found is None:
+            continue
+        for when in ("before", "after"):
+            e = found[when]
+            rows.append(
+                {"part": part, "poses": str(found["poses"]), "when": when}
+                | {key: number(e[f"{key}_mm"], 4) for key in ("mean", "rms", "max")}
+                | {"angle": number(e["mean_deg"], 3) if "mean_deg" in e else ""}
+            )
+    return rows
+
+
+def _parameter(p: dict[str, Any]) -> dict[str, str]:
+    factor, unit = 1e3, f"m{p['unit']}"
+    shown = {"name": p["name"], "unit": unit, "status": p["status"], "nominal": number(factor * p["nominal"], 6)}
+    known = p["value"] is not None
+    return shown | {
+        "value": number(factor * p["value"], 4) if known else "",
+        "std": number(factor * p["std"], 2) if known and p["std"] is not None else "",
+        "relative": number(100.0 * p["relative_std"], 2) if known and p["relative_std"] is not None else "",
+    }
+
+
+def _figure(heading: str, caption: str, content: bytes) -> dict[str, str]:
+    alternative = caption.partition(".")[0]
+    return {"heading": heading, "caption": caption, "alt": alternative, "png": base64.b64encode(content).decode()}
+
+
+def undetermined(document: dict[str, Any]) -> Sequence[str]:
+    """Names of the arm's parameters without a value."""
+    return [p["name"] for p in document["parameters"] if p["value"] is None]

@@ -1,0 +1,100 @@
+"""A comparison of estimators as table, figure and page."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, select_autoescape
+from matplotlib.figure import Figure
+
+from service.operations.compare import Comparison
+from service.reports.figures.panels import plain_ticks, png, style
+from service.reports.identification import number
+
+HEADINGS = ("method", "error", "worst joint", "least R", "parameters", "constants", "success", "time")
+_COLOUR = "#0072B2"
+
+
+def ordered(result: Comparison) -> list[str]:
+    """Methods by their median torque error, those without a result last."""
+    summaries = {name: result.summary(name)["error_in_noise"] for name in result.methods}
+    return sorted(result.methods, key=lambda name: (summaries[name] is None, summaries[name] or 0.0))
+
+
+def table_rows(result: Comparison) -> list[tuple[str, ...]]:
+    """One row of texts per method, best first; the headings are `HEADINGS`."""
+    rows: list[tuple[str, ...]] = []
+    for name in ordered(result):
+        s = result.summary(name)
+        if s["error_in_noise"] is None:
+            rows.append((name, "refused", "", "", "", "", "0 %", s["failure"] or ""))
+            continue
+        worst = float(np.max(s["torque_error"] / result.noise))
+        parameter = "\u2013" if s["parameter_error"] is None else f"{100 * s['parameter_error']:.2g} %"
+        constants = "\u2013"
+        if s["constants"]:
+            constants = f"{s['constants_inside']}/{s['constants_determined']} of {s['constants']}"
+        rows.append(
+            (
+                name,
+                number(s["error_in_noise"], 3),
+                number(worst, 3),
+                f"{s['least_R']:.4f}",
+                parameter,
+                constants,
+                f"{100 * s['success_rate']:.0f} %",
+                "\u2013" if np.isnan(s["seconds"]) else f"{s['seconds']:.2g} s",
+            )
+        )
+    return rows
+
+
+def comparison_figure(result: Comparison) -> bytes:
+    """Torque error of every seed, and time, per method."""
+    names = ordered(result)[::-1]
+    places = np.arange(len(names))
+    with style():
+        figure = Figure(figsize=(9.0, 1.2 + 0.32 * len(names)), layout="constrained")
+        timed = any(np.isfinite(t.seconds) for t in result.trials)  # where they ran elsewhere, times compare nothing
+        axes = figure.subplots(1, 2 if timed else 1, sharey=True, squeeze=False)[0]
+        left, right = axes[0], axes[-1]
+        for k, name in enumerate(names):
+            done = [t for t in result.of(name) if not t.failure]
+            errors = [result.total_error(t) for t in done]
+            left.plot(errors, np.full(len(errors), k), "o", ms=3.0, alpha=0.5, color=_COLOUR)
+            if errors:
+                left.plot(np.median(errors), k, "|", ms=14.0, mew=2.0, color="black")
+            if errors and timed:
+                right.plot(np.median([t.seconds for t in done]), k, "o", ms=4.0, color="black")
+        left.axvline(1.0, color="#D55E00", lw=0.8, ls="--")
+        for axis in axes:
+            axis.set_xscale("log")
+            plain_ticks(axis.xaxis)
+            axis.grid(alpha=0.25)
+        left.set_yticks(places, names)
+        left.set_ylim(-0.6, len(names) - 0.4)
+        if timed:
+            right.set_xlabel("time [s]")
+        left.set_xlabel("torque error, in units of the noise")
+        return png(figure)
+
+
+def comparison_html(result: Comparison) -> str:
+    """Self-contained page."""
+    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
+    c = result.conditions
+    facts = [
+        ("robot", f"{result.model.name}, {result.model.n} joints, friction {result.model.friction.law}"),
+        ("motions", f"{c.seconds:g} s to learn from, {c.validation_s:g} s to be judged on, of their own for each seed"),
+        ("seeds", str(len(result.of(result.methods[0])))),
+        ("torque noise", ", ".join(f"{s:.3g}" for s in result.noise) + " N\u00b7m"),
+        ("outliers", f"{100 * c.outliers:g} % of the training samples"),
+    ]
+    return environment.get_template("comparison.html.j2").render(
+        title=f"{result.model.name}: estimators compared",
+        facts=facts,
+        headings=HEADINGS,
+        rows=table_rows(result),
+        figure=base64.b64encode(comparison_figure(result)).decode(),
+    )

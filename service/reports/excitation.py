@@ -1,0 +1,153 @@
+"""A designed trajectory as a self-contained HTML page, and as a table of points for a controller."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from rt_core.excitation.constraints import Margin, PriorTorque
+from rt_core.excitation.design import ExcitationDesign
+from rt_core.excitation.fourier import FourierSeries
+from rt_core.excitation.limits import Limits
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from service.reports.figures.excitation import determination_figure, limits_figure
+from service.reports.figures.history import history_figure
+from service.reports.identification import number, percent
+
+VERDICT_TEXT = {
+    "ok": "the motion keeps {limits} and determines all parameters that count",
+    "poor": "the motion keeps {limits}, but some parameters are determined poorly",
+    "undetermined": "the motion keeps {limits}, but does not tell some parameters apart",
+    "infeasible": "no motion within the limits was found; there is no trajectory",
+}
+LIMITS_CAPTION = (
+    "How much of what is allowed the motion uses over one period: 1 is the limit less its reserve. A joint that stays "
+    "far from all limits could move more; one at a limit all the time is what keeps the others small."
+)
+DETERMINATION_CAPTION = (
+    "Left: singular values of the stacked regressor; their largest over their smallest is the condition number. "
+    "Right: how many times larger each parameter's standard deviation is than if all others were known. Tall bars are "
+    "parameters that the motion hardly tells apart from others; red ones it does not tell apart at all."
+)
+HISTORY_CAPTION = (
+    "Lowest cost after each iteration, one line for each start, the best in blue. A line that still falls at its end "
+    "needed more iterations; starts that end at different costs have found different motions."
+)
+#: Points of a period in the figure.
+_SHOWN = 500
+
+
+def verdict_text(verdict: str, design: ExcitationDesign) -> str:
+    """Say what a verdict means of `design`, of which some limits may be assumed or not looked at."""
+    known = not (design.assumed or design.unchecked)
+    return VERDICT_TEXT[verdict].format(limits="every limit" if known else "every limit that is known")
+
+
+def excitation_html(
+    model: RobotModel, design: ExcitationDesign, verdict: str, reasons: Sequence[str], facts: Sequence[tuple[str, str]]
+) -> str:
+    """Render the report of `design`; `facts` are pairs of name and value."""
+    spectrum = design.spectrum
+    figures = [
+        _figure("Determination", DETERMINATION_CAPTION,
+                determination_figure(spectrum.singular_values, spectrum.inflation, design.parameters)),
+        _figure("Motion", LIMITS_CAPTION, limits_figure(model, *limit_shares(model, design))),
+    ]  # fmt: skip
+    histories = [search.history for search in design.searches if search.history.size > 1]
+    if histories:
+        figures.append(_figure("Search", HISTORY_CAPTION, history_figure(histories)))
+    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
+    return environment.get_template("excitation.html.j2").render(
+        title=f"{model.name}: excitation trajectory",
+        verdict=verdict,
+        verdict_text=verdict_text(verdict, design),
+        reasons=reasons,
+        facts=[*excitation_facts(design), *facts],
+        weakest=[
+            {
+                "name": weak.name,
+                "share": percent(weak.share),
+                "inflation": number(weak.inflation, 3),
+                "expression": weak.expression,
+            }
+            for weak in design.weakest
+        ],
+        margins=[margin_row(margin) for margin in sorted(design.margins, key=lambda margin: margin.share)],
+        left_out=design.left_out,
+        unchecked=design.unchecked,
+        figures=figures,
+    )
+
+
+def excitation_facts(design: ExcitationDesign) -> list[tuple[str, str]]:
+    """Tell what the motion is and how good, as pairs of name and value for people."""
+    spectrum, settings = design.spectrum, design.settings
+    judged = "unit norm" if settings.scaled else "SI units"
+    return [
+        ("condition number", f"{number(spectrum.condition_scaled)} with columns of unit norm, "
+                             f"{number(spectrum.condition_unscaled)} in SI units; designed for {judged}"),
+        ("basis", f"{len(design.parameters)} base parameters"
+                  f"{' of the links only' if settings.columns == 'rigid' else ''}" + (
+            f", {len(design.left_out)} left out" if design.left_out else "")),
+        ("largest spread", f"{number(float(spectrum.inflation.max()), 3)} times that of the parameter alone"),
+        ("motion", f"{design.series.harmonics} harmonics of {design.series.f0_hz:g} Hz, "
+                   f"period {design.series.period_s:g} s"
+                   f"{'' if settings.rest else ', begins and ends at speed'}"),
+        ("search", f"{design.optimiser}, objective {settings.objective}, seed {design.seed}, "
+                   f"{sum(search.evaluations for search in design.searches)} evaluations"),
+    ]  # fmt: skip
+
+
+def limit_shares(model: RobotModel, design: ExcitationDesign) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Return times (N,) over a period, and what the motion uses then of what is allowed, by quantity (N, n)."""
+    series, limits = design.series, Limits.of(model, design.settings)
+    t = np.linspace(0.0, series.period_s, _SHOWN + 1)
+    q, dq, ddq = series.sample(t)
+    middle, half = 0.5 * (limits.lower + limits.upper), 0.5 * (limits.upper - limits.lower)
+    shares = {
+        "position": (q - middle) / half,
+        "velocity": dq / limits.velocity,
+        "acceleration": ddq / limits.acceleration,
+    }
+    if model.inertial is not None:
+        torque = PriorTorque(model)((q, dq, ddq))
+        shares["torque"] = np.where(np.isfinite(limits.effort), torque / limits.effort, np.nan)
+    return t, shares
+
+
+def margin_row(margin: Margin) -> dict[str, str]:
+    """Return a margin as texts."""
+    return {
+        "where": margin.where,
+        "quantity": margin.quantity,
+        "reached": number(margin.reached),
+        "allowed": number(margin.allowed),
+        "limit": number(margin.limit) + (" (assumed)" if margin.assumed else ""),
+        "share": percent(margin.share, ".3g"),
+        "style": "broken" if margin.share < 0.0 else "",
+    }
+
+
+def point_table(model: RobotModel, series: FourierSeries, rate_hz: float) -> str:
+    """One period as a table of set positions at equal intervals, in the units of a motion controller.
+
+    Degrees or millimetres, a semicolon between columns, no exponents; `;`-separated headings name joint and unit.  Such
+    tables go into TwinCAT's NC FIFO channels (one row for each FIFO cycle) and into cam and scope tools.
+    """
+    count = round(series.period_s * rate_hz)
+    q = series.sample(np.arange(count + 1) / rate_hz)[0]
+    turning = np.array([joint.kind == "revolute" for joint in model.joints])
+    values = np.where(turning, np.degrees(q), 1e3 * q)
+    heads = [f"{joint.name} [{'deg' if turns else 'mm'}]" for joint, turns in zip(model.joints, turning, strict=True)]
+    lines = [";".join(["time [s]", *heads])]
+    lines += [f"{k / rate_hz:.9g};" + ";".join(f"{v:.9f}" for v in row) for k, row in enumerate(values.tolist())]
+    return "\r\n".join(lines) + "\r\n"
+
+
+def _figure(heading: str, caption: str, content: bytes) -> dict[str, str]:
+    alternative = caption.partition(".")[0]
+    return {"heading": heading, "caption": caption, "alt": alternative, "png": base64.b64encode(content).decode()}

@@ -1,0 +1,66 @@
+"""Friction against velocity: data, fitted curve, 95 % band; and against velocity and temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+
+from rt_core.identification.friction_curve import FrictionCurve
+from rt_core.model.robot import RobotModel
+from service.reports.figures.panels import AXIS, PREDICTED, joint_panels, png, speed_unit, style, thin, torque_unit
+
+_DATA = "#8C8C8C"
+_HEAT = "plasma"
+
+
+def friction_figure(model: RobotModel, curves: Sequence[FrictionCurve]) -> bytes:
+    """One panel per curve; the points are the rows in use, the band is where the curve lies with 95 % confidence."""
+    with style():
+        figure, axes = joint_panels(model, [curve.joint for curve in curves], height=2.6)
+        for curve, axis in zip(curves, axes, strict=True):
+            shown = thin(curve.velocity.size)
+            axis.plot(curve.velocity[shown], curve.torque[shown], ".", ms=2.5, color=_DATA, label="data")
+            axis.fill_between(curve.grid, curve.lower, curve.upper, color=PREDICTED, alpha=0.3, lw=0.0, label="95 %")
+            axis.plot(curve.grid, curve.fitted, color=PREDICTED, lw=1.1, label="fitted")
+            axis.axhline(0.0, color=AXIS, lw=0.6)
+            axis.axvline(0.0, color=AXIS, lw=0.6)
+            if curve.coupled:
+                axis.set_title(f"{model.joints[curve.joint].name}, the others at rest")
+            j = curve.joint
+            axis.set_xlabel(f"velocity [{speed_unit(model, j)}]")
+            axis.set_ylabel(f"friction [{torque_unit(model, j)}]")
+        if axes:
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+        return png(figure)
+
+
+def friction_temperature_figure(model: RobotModel, families: Sequence[Sequence[FrictionCurve]]) -> bytes:
+    """One panel per joint: its curves at several temperatures, and the rows in use, in the colour of theirs."""
+    shown = [curve for family in families for curve in family]
+    with style():
+        figure, axes = joint_panels(model, [family[0].joint for family in families], height=2.6)
+        temperatures = [curve.temperature for curve in shown if curve.temperature is not None]
+        scale = Normalize(min(temperatures, default=0.0), max(temperatures, default=1.0))
+        heat = mpl.colormaps[_HEAT]
+        for family, axis in zip(families, axes, strict=True):
+            first, j = family[0], family[0].joint
+            points = thin(first.velocity.size)
+            colours = _DATA if first.temperatures is None else heat(scale(first.temperatures[points]))
+            axis.scatter(first.velocity[points], first.torque[points], s=2.5, c=colours, alpha=0.6, lw=0.0)
+            for curve in family:
+                colour = PREDICTED if curve.temperature is None else heat(scale(curve.temperature))
+                axis.fill_between(curve.grid, curve.lower, curve.upper, color=colour, alpha=0.25, lw=0.0)
+                label = None if curve.temperature is None else f"{curve.temperature:.0f} °C"
+                axis.plot(curve.grid, curve.fitted, color=colour, lw=1.3, label=label)
+            axis.axhline(0.0, color=AXIS, lw=0.6)
+            axis.axvline(0.0, color=AXIS, lw=0.6)
+            axis.set_xlabel(f"velocity [{speed_unit(model, j)}]")
+            axis.set_ylabel(f"friction [{torque_unit(model, j)}]")
+            axis.legend(frameon=False, fontsize=6.5)
+        if axes:
+            bar = figure.colorbar(ScalarMappable(scale, heat), ax=axes, shrink=0.8)
+            bar.set_label("temperature [°C]")
+        return png(figure)

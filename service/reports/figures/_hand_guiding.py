@@ -1,0 +1,106 @@
+"""What happened while an arm was guided by hand: motion, torque, and what pushed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rt_core.hand_guiding import GuidingState
+from rt_core.model.robot import RobotModel
+from service.operations.hand_guiding_replay import GuidingRecord
+from service.reports.figures.panels import (
+    AXIS,
+    MEASURED,
+    PREDICTED,
+    RESIDUAL,
+    joint_panels,
+    nothing,
+    png,
+    speed_unit,
+    style,
+    thin,
+    torque_unit,
+)
+
+_DASHES = ("-", "--", ":")
+_FORCE_COLOURS = (RESIDUAL, PREDICTED, MEASURED)
+_SHADES = {GuidingState.ALARM: (RESIDUAL, 0.3), GuidingState.HOLD_REQUESTED: (RESIDUAL, 0.12)}
+_TAKEOVER = (AXIS, 0.2)
+
+
+def _mark_states(axis: Axes, record: GuidingRecord) -> None:
+    """Shade the times at which the arm was not being guided."""
+    start = 0
+    for state, run in groupby(record.states):
+        end = start + len(list(run))
+        if state is not GuidingState.GUIDING:
+            colour, alpha = _SHADES.get(state, _TAKEOVER)
+            axis.axvspan(record.t[start], record.t[min(end, record.t.size - 1)], color=colour, alpha=alpha, lw=0.0)
+        start = end
+
+
+def _units(model: RobotModel, of_joint: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(of_joint[j] for j in range(model.n)))
+
+
+def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") -> bytes:
+    """Positions, velocities and torques of all joints, torque from outside and the hand's force, over time.
+
+    Grey: taking over or stopping; orange: an alarm, and the hold that it asks for.
+    """
+    shown = thin(record.t.size)
+    t = record.t[shown]
+    kinds = [joint.kind for joint in model.joints]
+    torques = _units(model, [torque_unit(model, j) for j in range(model.n)])
+    panels = [
+        (record.q, f"position [{_units(model, ['rad' if k == 'revolute' else 'm' for k in kinds])}]"),
+        (record.dq, f"velocity [{_units(model, [speed_unit(model, j) for j in range(model.n)])}]"),
+        (record.tau, f"torque [{torques}]"),
+        (record.outside, f"from outside [{torques}]"),
+    ]
+    with style():
+        figure = Figure(figsize=(9.0, 8.0), layout="constrained")
+        axes = figure.subplots(len(panels) + 1, 1, sharex=True)
+        for axis, (values, label) in zip(axes, panels, strict=False):
+            for j, joint in enumerate(model.joints):
+                of_joint = mpl.colormaps["viridis"](j / max(1, model.n - 1) * 0.9)
+                axis.plot(t, values[shown, j], color=of_joint, ls=_DASHES[j % len(_DASHES)], lw=1.1, label=joint.name)
+            axis.set_ylabel(label)
+        if record.force is None:
+            nothing(axes[-1], "the force was not measured")
+        else:
+            for k, colour in enumerate(_FORCE_COLOURS):
+                axes[-1].plot(t, record.force[shown, k], color=colour, lw=1.2, label=f"force {'xyz'[k]}")
+        axes[-1].set_ylabel("force [N]")
+        for axis in axes:
+            _mark_states(axis, record)
+        lines, labels = axes[0].get_legend_handles_labels()
+        more, others = axes[-1].get_legend_handles_labels()
+        figure.legend(lines + more, labels + others, loc="outside right upper", frameon=False)
+        if title:
+            axes[0].set_title(title, loc="left")
+        axes[-1].set_xlabel("time [s]")
+        return png(figure)
+
+
+def guiding_torque_figure(model: RobotModel, record: GuidingRecord) -> bytes:
+    """Motor torque of each joint, and the torque from outside against its margin."""
+    shown = thin(record.t.size)
+    t = record.t[shown]
+    with style():
+        figure, axes = joint_panels(model, range(model.n))
+        for j, axis in enumerate(axes):
+            margin = record.margin[shown, j]
+            axis.fill_between(t, -margin, margin, color=PREDICTED, alpha=0.2, lw=0.0, label="margin")
+            axis.plot(t, record.tau[shown, j], color=MEASURED, lw=1.1, label="motor")
+            axis.plot(t, record.outside[shown, j], color=RESIDUAL, lw=1.0, label="from outside")
+            _mark_states(axis, record)
+            axis.set_xlabel("time [s]")
+            axis.set_ylabel(f"torque [{torque_unit(model, j)}]")
+        if axes:
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+        return png(figure)

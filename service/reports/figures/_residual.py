@@ -1,0 +1,121 @@
+"""What the model leaves unexplained: against velocity, by frequency, and how it is distributed."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.ticker import LogLocator
+
+from rt_core.identification.rows import Rows
+from rt_core.identification.spectrum import power_spectrum
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from service.reports.figures.panels import (
+    AXIS,
+    MARK,
+    MEASURED,
+    PREDICTED,
+    RESIDUAL,
+    joint_panels,
+    nothing,
+    plain_ticks,
+    png,
+    speed_unit,
+    style,
+    thin,
+    torque_unit,
+)
+
+_MOST_BINS = 61
+_WIDEST = 6.0  # standard deviations that a histogram shows at most
+_BEYOND = 3.0
+_NORMAL_BEYOND = 0.0027  # share of a normal distribution outside three standard deviations
+_DECADES = 8.0  # a spectrum shows at most, below its highest point
+
+
+def residual_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
+    """Residual against velocity: friction that the law does not describe shows here."""
+    with style():
+        figure, axes = joint_panels(model, range(model.n))
+        for j, axis in enumerate(axes):
+            use = np.flatnonzero(rows.use[:, j])
+            if use.size == 0:
+                nothing(axis, "no rows in use")
+            shown = use[thin(use.size)]
+            axis.plot(rows.dq[shown, j], (rows.tau - predicted)[shown, j], ".", ms=2.0, color=RESIDUAL, rasterized=True)
+            axis.axhline(0.0, color=AXIS, lw=0.6)
+            axis.set_xlabel(f"velocity [{speed_unit(model, j)}]")
+            axis.set_ylabel(f"residual [{torque_unit(model, j)}]")
+        return png(figure)
+
+
+def noise_floor(frequency: FloatArray, density: FloatArray, band_hz: float) -> float:
+    """Median density in the upper half of the band, where motion seldom reaches; NaN without points there."""
+    upper = (frequency >= 0.5 * band_hz) & (frequency <= band_hz)
+    return float(np.median(density[upper])) if upper.any() else float("nan")
+
+
+def spectrum_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
+    """Power spectral density of torque and residual, with the residual's floor and the edge of the band."""
+    with style():
+        figure, axes = joint_panels(model, range(model.n))
+        for j, axis in enumerate(axes):
+            torque, residual = (
+                power_spectrum(x, rows.use[:, j], rows.piece, rows.rate_hz)
+                for x in (rows.tau[:, j], (rows.tau - predicted)[:, j])
+            )
+            if residual[0].size == 0 or not (residual[1] > 0.0).any():
+                nothing(axis, "no spectrum: nothing is left over" if residual[0].size else "too few rows in a row")
+                continue
+            floor = noise_floor(*residual, rows.band_hz)
+            axis.loglog(*torque, color=MEASURED, lw=0.8, label="torque")
+            axis.loglog(*residual, color=RESIDUAL, lw=1.0, label="residual")
+            if floor > 0.0:
+                axis.axhline(floor, color=PREDICTED, lw=0.9, ls=":", label="floor of the residual")
+            axis.axvline(rows.band_hz, color=MARK, lw=0.9, ls="--", label="edge of the band")
+            top = max(float(torque[1].max()), float(residual[1].max()))
+            axis.set_ylim(max(float(residual[1][residual[1] > 0.0].min()), top * 10.0**-_DECADES), 2.0 * top)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            plain_ticks(axis.xaxis)
+            plain_ticks(axis.yaxis)
+            axis.set_xlabel("frequency [Hz]")
+            axis.set_ylabel(f"density [({torque_unit(model, j)})²/Hz]")
+        labelled = [axis for axis in axes if axis.get_legend_handles_labels()[0]]
+        if labelled:
+            handles = labelled[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside upper right", ncols=4, frameon=False)
+        return png(figure)
+
+
+def share_beyond(residual: FloatArray) -> float:
+    """Share of `residual` (K,) further than three standard deviations from its mean."""
+    spread = np.abs(residual - residual.mean())
+    return float(np.mean(spread > _BEYOND * residual.std()))
+
+
+def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
+    """Histogram of the residual, with the normal curve of the same mean and standard deviation."""
+    with style():
+        figure, axes = joint_panels(model, range(model.n))
+        for j, axis in enumerate(axes):
+            residual = (rows.tau - predicted)[rows.use[:, j], j]
+            mean, std = (float(residual.mean()), float(residual.std())) if residual.size else (0.0, 0.0)
+            if not std > 0.0:
+                nothing(axis, "the residual is constant" if residual.size else "no rows in use")
+                continue
+            reach = min(max(float(np.abs(residual - mean).max()) / std, _BEYOND), _WIDEST)
+            bins = min(int(2.0 * np.sqrt(residual.size)) | 1, _MOST_BINS)
+            edges = mean + std * np.linspace(-reach, reach, bins + 1)
+            # what lies outside counts in the outermost bars: nothing is hidden
+            counted = np.clip(residual, edges[0], edges[-1])
+            axis.hist(counted, edges.tolist(), density=True, color=RESIDUAL, alpha=0.75)
+            x = np.linspace(edges[0], edges[-1], 200)
+            normal = np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * np.sqrt(2.0 * np.pi))
+            axis.plot(x, normal, color=MEASURED, lw=1.0)
+            for side in (-_BEYOND, _BEYOND):
+                axis.axvline(mean + side * std, color=PREDICTED, lw=0.8, ls=":")
+            text = f"beyond 3σ: {100.0 * share_beyond(residual):.2g} %\n(normal: {100.0 * _NORMAL_BEYOND:.2g} %)"
+            axis.text(0.98, 0.95, text, transform=axis.transAxes, ha="right", va="top")
+            axis.set_xlabel(f"residual [{torque_unit(model, j)}]")
+            axis.set_ylabel("density")
+            axis.set_yticks([])
+        return png(figure)

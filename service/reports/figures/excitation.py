@@ -1,0 +1,73 @@
+"""A designed trajectory: how much of each limit its motion uses, and how well it determines the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from service.reports.figures.panels import (
+    AXIS,
+    MARK,
+    MEASURED,
+    PREDICTED,
+    RESIDUAL,
+    joint_panels,
+    plain_ticks,
+    png,
+    style,
+)
+
+_COLOURS = {"position": MEASURED, "velocity": PREDICTED, "acceleration": MARK, "torque": RESIDUAL}
+
+#: Beyond this a linear axis would hide all but the tallest bars.
+_WIDE = 50.0
+
+
+def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatArray]) -> bytes:
+    """One panel a joint: what `shares`, by quantity (N, n), use of what is allowed, over `t` (N,) [s].
+
+    A share is 1 at the limit; positions are about the middle of the allowed range.
+    """
+    with style():
+        figure, axes = joint_panels(model, range(model.n), height=2.0)
+        for j, axis in enumerate(axes):
+            for name, share in shares.items():
+                if np.isfinite(share[:, j]).all():
+                    axis.plot(t, share[:, j], color=_COLOURS[name], lw=1.0, label=name)
+            for side in (-1.0, 1.0):
+                axis.axhline(side, color=AXIS, lw=0.8, ls="--")
+            axis.set_ylim(-1.15, 1.15)
+            axis.set_xlabel("time [s]")
+            axis.set_ylabel("share of what is allowed")
+        lines = {str(line.get_label()): line for axis in axes for line in axis.get_lines()}
+        known = [name for name in shares if name in lines]
+        figure.legend(
+            [lines[name] for name in known], known, loc="outside upper right", ncols=len(shares), frameon=False
+        )
+        return png(figure)
+
+
+def determination_figure(singular_values: FloatArray, inflation: FloatArray, names: Sequence[str]) -> bytes:
+    """Singular values (p,) of the regressor, and of each parameter how much its spread grows with the others."""
+    with style():
+        figure = Figure(figsize=(10.0, 3.6), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(1, 3))
+        left.plot(np.arange(1, singular_values.size + 1), singular_values, ".-", color=PREDICTED, lw=0.8)
+        left.set_xlabel("number")
+        left.set_ylabel("singular value")
+        places = np.arange(len(names))
+        known = np.isfinite(inflation)
+        right.bar(places[known], inflation[known], color=PREDICTED)
+        right.bar(places[~known], np.full((~known).sum(), inflation[known].max(initial=1.0)), color=RESIDUAL)
+        right.set_xticks(places, names, rotation=90, fontsize=6.0)
+        right.set_ylabel("spread over that alone")
+        right.set_xlim(-0.7, len(names) - 0.3)
+        many = inflation[known].max(initial=1.0) > _WIDE
+        for axis in (left, right) if many else (left,):
+            axis.set_yscale("log")
+            plain_ticks(axis.yaxis)
+        return png(figure)

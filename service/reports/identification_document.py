@@ -1,0 +1,142 @@
+"""What is told of an identification: the model file, the facts for people, the page, the figures for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.files.recordings.recording import Recording, Span
+from drivers.files.robots.file import RobotFile
+from rt_core.identification.estimate import EstimatorOptions
+from rt_core.identification.identify import Identification
+from rt_core.identification.preprocess import SignalSettings
+from rt_core.optimise.run import Callback
+from rt_core.types import FloatArray
+from rt_core.validation import torque_metrics
+from service.models.document import batch_document
+from service.operations.identify import band_text, identify_recording, selection_text, span_text
+from service.reports.identification import html_report
+
+#: What of a model file is not told: only programs that predict with it need it.
+_BULK = ("theta", "covariance", "robot", "metrics", "format")
+
+
+@dataclass(frozen=True)
+class IdentificationReport:
+    """An identification and what it was made from.
+
+    Attributes
+    ----------
+    document : dict
+        The model file; of a model that does not explain its recording, without the values that people read.
+    """
+
+    result: Identification
+    robot: RobotFile
+    recording: Recording
+    settings: SignalSettings
+    span: Span | None
+    document: dict[str, Any]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the model explains the recording."""
+        return self.result.verdict != "not_explained"
+
+    @property
+    def predicted(self) -> FloatArray:
+        """(K, n) torque of the model at the rows."""
+        return self.result.rows.predict(self.result.theta)
+
+    def errors_within(self, spans: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:
+        """Torque error within each of some spans of time [s]: relative, and the rms of each joint."""
+        rows, found = self.result.rows, []
+        for start, stop in spans:
+            inside = (rows.t >= start) & (rows.t <= stop)
+            metrics = torque_metrics(rows.tau[inside], self.predicted[inside], rows.use[inside])
+            rows_used = int(metrics.count.sum())
+            found.append({"relative_error": metrics.relative_error, "rmse": metrics.rmse.tolist(), "rows": rows_used})
+        return found
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Tell what was done, as pairs of name and value for people."""
+        result, robot, recording = self.result, self.robot, self.recording
+        rows, trim = result.rows, self.settings.trim
+        count = ", ".join(str(int(c)) for c in result.metrics.count)
+        facts = [
+            ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
+            ("recording", f"{recording.path}, span {span_text(self.span)}, sha256 {recording.sha256[:12]}"),
+            ("method", f"{result.options.method}, {len(result.base)} base parameters"),
+            ("band", band_text(self.settings, rows.rate_hz, rows.band_hz)),
+            ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({trim:.3g} s cut at both ends of each recording)"),
+            ("rows", f"{count} per joint{selection_text(self.settings)}"),
+            (
+                "condition number",
+                f"{result.solution.condition_number:.0f}, "
+                f"{result.solution.scaled_condition_number:.0f} with unit columns",
+            ),
+            ("relative torque error", f"{100 * result.metrics.relative_error:.2f} %"),
+        ]
+        if result.temperatures is not None:
+            pairs = zip(result.temperatures.lower, result.temperatures.upper, strict=True)
+            facts.append(("temperatures", ", ".join(f"{low:.1f} to {high:.1f}" for low, high in pairs) + " degC"))
+        if result.impossible_temperatures:
+            facts.append(("temperatures that cannot be", f"{result.impossible_temperatures}, left out"))
+        if needed := self.document.get("needs_gravity"):
+            facts.append(("undetermined without gravity", ", ".join(needed)))
+        if not result.gravity.sensitive:
+            facts.append(("gravity", "these data fit equally well with any mounting direction: it is not verified"))
+        return facts
+
+    def html(self) -> str:
+        """Self-contained page."""
+        result, search = self.result, self.result.estimate.search
+        name = self.recording.file_name or "a recording"
+        return html_report(
+            f"{self.robot.model.name}: identification from {name}",
+            self.robot.model,
+            result.rows,
+            self.predicted,
+            result.metrics,
+            result.verdict,
+            result.reasons,
+            self.facts(),
+            self.document["parameters"] if self.accepted else (),
+            identification=result,
+            constants=self.document["constants"] if self.accepted else (),
+            history=[] if search is None else [search.history],
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return the `--json` result: the model file without the bulk, metrics on top."""
+        document = self.document
+        kept = {k: v for k, v in document.items() if k not in _BULK}
+        if not self.accepted:
+            kept["standard"] = None
+        robot = {k: v for k, v in document["robot"].items() if k != "source"}
+        metrics: dict[str, Any] = document["metrics"]
+        return metrics | kept | {"robot": robot}
+
+
+def report_identification(
+    recording: Recording,
+    robot: RobotFile,
+    settings: SignalSettings,
+    *,
+    options: EstimatorOptions | None = None,
+    span: Span | None = None,
+    callback: Callback | None = None,
+    created: str | None = None,
+) -> IdentificationReport:
+    """Identify as `identify_recording` does, and make the model file; `created` as in `batch_document`."""
+    result = identify_recording(recording, robot, settings, options=options, span=span, callback=callback)
+    document = batch_document(result, robot, recording, settings, span, created)
+    if result.verdict == "not_explained":
+        for row in document["parameters"]:
+            row.update(value=None, status="invalid")
+        for row in document["constants"]:
+            row.update(value=None, lower=None, upper=None, status="invalid")
+        for row in document["joints"]:
+            row.update(counts={})
+    return IdentificationReport(result, robot, recording, settings, span, document)

@@ -1,0 +1,85 @@
+"""What is told of a validation: the facts for people, the page, the figures for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.files.recordings.recording import Recording, Span
+from rt_core.identification.temperature import temperatures_of
+from service.models.document import ModelFile, settings_document
+from service.operations.identify import Validation, band_text, selection_text, span_text, validate_recording
+from service.reports.identification import html_report
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """A validation and what it was made from."""
+
+    result: Validation
+    model: ModelFile
+    recording: Recording
+    span: Span | None
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Tell what was done, as pairs of name and value for people."""
+        metrics, rows, settings = self.result.metrics, self.result.rows, self.model.settings
+        count = ", ".join(str(int(c)) for c in metrics.count)
+        return [
+            ("model", f"{self.model.path}, {self.model.document['method']} from {self.model.origin}"),
+            ("recording", f"{self.recording.path}, span {span_text(self.span)}"),
+            ("band", band_text(settings, rows.rate_hz, rows.band_hz)),
+            ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s"),
+            ("rows", f"{count} per joint{selection_text(settings)}"),
+            ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
+        ]
+
+    def html(self) -> str:
+        """Self-contained page."""
+        robot, result = self.model.robot.model, self.result
+        name = "a recording" if self.recording.path is None else self.recording.path.name
+        title = f"{robot.name}: validation on {name}"
+        return html_report(
+            title, robot, result.rows, result.predicted, result.metrics, result.verdict, result.reasons, self.facts()
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return the `--json` result."""
+        result = self.result
+        metrics, rows = result.metrics, result.rows
+        return metrics.as_dict() | {
+            "verdict": result.verdict,
+            "reasons": result.reasons,
+            "model": str(self.model.path),
+            "recording": str(self.recording.path),
+            "span": span_text(self.span),
+            "rows": metrics.count.astype(int),
+            "row_rate_hz": rows.rate_hz,
+            "band_hz": rows.band_hz,
+            "first_s": float(rows.t[0]),
+            "last_s": float(rows.t[-1]),
+            "fit_relative_error": self.model.fit_error,
+            "settings": settings_document(self.model.settings),
+            "temperature": self._temperature(),
+        }
+
+    def _temperature(self) -> dict[str, Any] | None:
+        """Temperatures of identification and validation, and the share of rows outside; None for other models."""
+        fitted, seen = self.model.temperatures, temperatures_of(self.model.robot.model, self.result.rows)
+        if fitted is None or seen is None:
+            return None
+        return {
+            "fitted": {"lower": fitted.lower, "upper": fitted.upper},
+            "seen": {"lower": seen.lower, "upper": seen.upper},
+            "share_outside": self.result.outside,
+            "within": bool((self.result.outside == 0.0).all()),
+        }
+
+
+def report_validation(model: ModelFile, recording: Recording, span: Span | None = None) -> ValidationReport:
+    """Validate a model file on a span of a recording, whose signals are prepared as for the identification."""
+    result = validate_recording(
+        recording, model.robot.model, model.base, model.theta, model.settings, span=span, fit_error=model.fit_error,
+        temperatures=model.temperatures,
+    )  # fmt: skip
+    return ValidationReport(result, model, recording, span)

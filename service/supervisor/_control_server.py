@@ -1,0 +1,212 @@
+"""The daemon's public control socket: what arrives on it is checked, handed on, and answered.
+
+ZeroMQ bounds the size of a message's part, not the number of parts, so that clients can make the process that holds
+this socket grow; `limit_memory` opens the socket anew then, which hangs up on all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import zmq
+
+from service.config.load import Config
+from service.io.log import Log
+from service.io.sockets import readable
+from service.protocol.control import ControlError, Request, check_request, decode_request, encode_error
+from service.protocol.messages import MAX_REQUEST, WireError
+from service.security.access import Access
+from service.security.authenticator import Authenticator, protect
+from service.security.files import risk
+from service.security.keys import KeyPair, server_pair
+from service.security.registry import Registry
+from service.worker.bind import bind_tcp
+from service.worker.resources import give_back
+from service.worker.worker import resident_mb
+
+MESSAGES_A_TURN = 64
+REOPEN_S = 3.0  # a port that was closed is free after a moment
+MEMORY_NS = 500_000_000  # between two looks at the memory
+RESTART_NS = 100_000_000  # from the end of an authenticator to the next
+
+#: Takes the way back to a client, and its request; raises `ControlError` to refuse it.
+Dispatch: TypeAlias = Callable[[list[bytes], Request], None]
+
+
+class ControlSocket:
+    """The socket that requests come from.
+
+    Parameters
+    ----------
+    context : zmq.Context
+    config : Config
+    dispatch : callable
+        Answers a request that is well-formed, now or later, with `reply`.
+    log : Log
+
+    Attributes
+    ----------
+    port : int
+        The real one, also where the configuration leaves it open.
+    requests, garbage : int
+        Messages that were requests, and that were not.
+    reopened : int
+        How often the socket was opened anew because of its memory.
+    authenticator_restarts : int
+        How often the authenticator has failed; nobody is let in until it is back.
+
+    Raises
+    ------
+    PortTakenError
+        The port is in use.
+    SecretFileError
+        The server's key, which the configuration asks for, cannot be used.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], config: Config, dispatch: Dispatch, log: Log) -> None:
+        self._context, self._daemon, self._dispatch, self.log = context, config.daemon, dispatch, log
+        self._arms = tuple(arm.name for arm in config.arm)
+        self.requests = self.garbage = self.reopened = 0
+        self._memory_mb = self._daemon.memory_mb
+        self._next_memory_ns = 0
+        self.port = self._daemon.control_port
+        self.authenticator_restarts = 0
+        self._authenticator: Authenticator | None = None
+        self._next_authenticator_ns = 0
+        self._pair: KeyPair | None = None
+        if self._daemon.keyed:
+            self._pair = server_pair(config.keys_dir)
+            if said := risk(config.keys_dir):
+                log.warning("keys_could_be_replaced", reason=said)
+            self._registry = Registry(config.keys_dir)
+            self._access = Access(self._registry, self._daemon.requests_per_s, log)
+            self._authenticator = self._authenticate()
+        self._socket = self._open()
+
+    def _authenticate(self) -> Authenticator:
+        return Authenticator(self._context, self._registry, self.log)
+
+    def _open(self, patience_s: float = 0.0) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.ROUTER)
+        for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, 100), (zmq.SNDHWM, 100)):
+            socket.setsockopt(option, value)
+        socket.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+        if self._pair is not None:
+            protect(socket, self._pair)
+        self.port = bind_tcp(socket, self._daemon.bind, self.port, "control_port", patience_s)
+        return socket
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wake when something arrives."""
+        poller.register(self._socket, zmq.POLLIN)
+        if self._authenticator is not None:
+            poller.register(self._authenticator.socket, zmq.POLLIN)
+
+    def serve(self) -> None:
+        """Hand on what has arrived; who asks without pause must not keep the daemon from its work."""
+        if self._pair is not None:
+            self._admit()
+        for _ in range(MESSAGES_A_TURN):
+            if not readable(self._socket):
+                return
+            self._receive()
+
+    def _admit(self) -> None:
+        """Answer those who connect; an authenticator that fails lets nobody in, and is followed by another."""
+        now_ns = time.monotonic_ns()
+        try:
+            if self._authenticator is None and now_ns >= self._next_authenticator_ns:
+                self._authenticator = self._authenticate()
+            if self._authenticator is not None:
+                self._authenticator.serve()
+        except Exception:
+            self.log.exception("authenticator_failed")
+            self.authenticator_restarts += 1
+            self._next_authenticator_ns = now_ns + RESTART_NS
+            if self._authenticator is not None:
+                self._authenticator.close()
+                self._authenticator = None
+
+    def _receive(self) -> None:
+        if self._pair is None:
+            self._on_message(self._socket.recv_multipart(), None)
+            return
+        frames = self._socket.recv_multipart(copy=False)
+        key = ""  # nobody's
+        with contextlib.suppress(zmq.ZMQError):
+            key = str(frames[-1].get("User-Id"))  # set by libzmq from the handshake, out of the client's reach
+        self._on_message([frame.bytes for frame in frames], key)
+
+    def _on_message(self, parts: list[bytes], key: str | None) -> None:
+        """Answer a message of the client with this public key, or, without keys, of anybody."""
+        empty = len(parts) == 3 and parts[1] == b""
+        route = parts[: 2 if empty else 1]
+        id = 0
+        try:
+            request, wrong = _read(parts[len(route)] if len(parts) == len(route) + 1 else b"")
+            id = request.id
+            client = None if key is None else self._access.client(key, request.verb)
+            if client is not None:
+                self._access.count(client, request.verb)
+            if wrong:
+                self._on_garbage(wrong)
+            self.requests += 1
+            request = check_request(request, self._arms)
+            if client is not None:
+                self._access.check(client, request.verb)
+            self._dispatch(route, request)
+        except ControlError as error:
+            self.reply(route, encode_error(id, error.type, error.message))
+
+    def _on_garbage(self, reason: str) -> None:
+        self.garbage += 1
+        if self.garbage & (self.garbage - 1) == 0:
+            self.log.warning("request_refused", reason=reason, count=self.garbage)
+        raise ControlError("bad_request", reason)
+
+    def reply(self, route: list[bytes], payload: bytes) -> None:
+        """Send a payload along the way back to a client; an empty one leads to nobody."""
+        if not route:
+            return
+        with contextlib.suppress(zmq.Again):  # who does not read replies gets none
+            self._socket.send_multipart([*route, payload], zmq.NOBLOCK)
+
+    def limit_memory(self) -> None:
+        """Take back the memory that clients occupy, by hanging up on them; they connect again by themselves."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._next_memory_ns:
+            return
+        self._next_memory_ns = now_ns + MEMORY_NS
+        if resident_mb(os.getpid()) <= self._memory_mb:
+            return
+        give_back()  # nobody is hung up on for memory that is free
+        if resident_mb(os.getpid()) <= self._memory_mb:
+            return
+        limit_mb = self._daemon.memory_mb
+        self.reopened += 1
+        self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
+        self._socket.close(linger=0)
+        self._socket = self._open(REOPEN_S)
+        give_back()
+        self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the counters for the reply to `status`."""
+        counts: dict[str, Any] = {"requests": self.requests, "garbage": self.garbage, "reopened": self.reopened}
+        if self._pair is not None:
+            now = {} if self._authenticator is None else self._authenticator.describe()
+            counts["refused"] = dict(self._access.refused)
+            counts["authenticator"] = {"restarts": self.authenticator_restarts, **now}
+        return counts
+
+
+def _read(data: bytes) -> tuple[Request, str]:
+    """Return a request, and what is wrong with it: then it has neither id nor verb."""
+    try:
+        return decode_request(data), ""
+    except WireError as error:
+        return Request(0, ""), str(error)

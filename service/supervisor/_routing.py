@@ -1,0 +1,158 @@
+"""Requests on their way through the supervisor: to the process that answers them, and its answer back to who asked.
+
+Who asks is a client on the control socket, or a process of this daemon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+
+from service.config.daemon import DaemonConfig
+from service.protocol.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
+from service.protocol.messages import MAX_REPLY, WireError, pack_map
+from service.security.http_policy import check_by_http, check_submitted
+from service.supervisor._worker_handle import Managed
+
+
+@dataclass
+class Pending:
+    """A request that a process has not answered yet."""
+
+    request: Request
+    process: Managed
+    deadline_ns: int
+    route: list[bytes]  # of a client: identity, and the empty part of a REQ socket; empty: nobody waits
+    asker: bytes = b""  # identity of the process of this daemon that asked, if one did
+
+
+class Routing:
+    """Forwards requests to processes and answers back.
+
+    Parameters
+    ----------
+    processes : sequence of Managed
+        All there are.
+    private : zmq.Socket
+        The socket to the processes.
+    reply : callable
+        Sends a payload along a client's route.
+    arms : tuple of str
+    daemon : DaemonConfig
+        Says what may be asked for by HTTP.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[Managed],
+        private: zmq.Socket[bytes],
+        reply: Callable[[list[bytes], bytes], None],
+        arms: tuple[str, ...],
+        daemon: DaemonConfig,
+    ) -> None:
+        self._processes, self._private, self._reply, self._arms = processes, private, reply, arms
+        self._daemon = daemon
+        self._pending: dict[int, Pending] = {}
+        self._standing: dict[tuple[str, str | None, str], Request] = {}  # what a restarted process is told again
+        self._next_id = 1
+
+    def forward(self, request: Request, role: str, *, route: list[bytes] | None = None, asker: bytes = b"") -> None:
+        """Send a request to the process of `role`; raises `ControlError` if there is none, or it is not ready."""
+        if role == "supervisor":  # which answers clients itself
+            raise ControlError("denied", f"{request.verb}: is for clients alone")
+        arm = None if role == "jobs" else request.args["arm"]
+        process = next((p for p in self._processes if p.role == role and p.arm == arm), None)
+        if process is None:
+            raise ControlError(
+                "unavailable", f"arm {arm} has no {role}: add the table [arm.{role}] to its configuration"
+            )
+        if process.state != "ready":
+            raise ControlError("unavailable", f"{process.name} is {process.state}: {process.last_error or 'not ready'}")
+        id = self._next_id
+        self._next_id += 1
+        data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REPLY)
+        deadline_ns = time.monotonic_ns() + int(VERBS[request.verb].within_s * 1e9)
+        self._pending[id] = Pending(request, process, deadline_ns, route or [], asker)
+        self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
+
+    def on_ask(self, process: Managed, message: dict[str, Any]) -> None:
+        """Pass on what a process asks of another; the web process asks for others, and is not taken at its word."""
+        request = Request(message["id"], message["verb"], message["args"])
+        try:
+            if process.role == "web":
+                check_by_http(request.verb, message["role"], self._daemon)
+                if request.verb == "submit":
+                    check_submitted(request.args)
+            request = check_request(request, self._arms)
+            self.forward(request, VERBS[request.verb].target, asker=process.identity)
+        except ControlError as error:
+            self._answer(Pending(request, process, 0, [], process.identity), error=error)
+
+    def on_reply(self, process: Managed, message: dict[str, Any]) -> None:
+        """Pass on what a process answers."""
+        pending = self._pending.pop(message["id"], None)
+        if pending is None:  # it was given up
+            return
+        if "error" in message:
+            self._answer(pending, error=ControlError(message["error"]["type"], message["error"]["message"]))
+            return
+        if VERBS[pending.request.verb].standing:
+            self._standing[process.role, process.arm, pending.request.verb] = pending.request
+        self._answer(pending, result=message["result"])
+
+    def repeat(self, process: Managed) -> None:
+        """Tell a process that has been started again what holds."""
+        for (role, arm, _), request in self._standing.items():
+            if (role, arm) == (process.role, process.arm):
+                self.forward(request, role)
+
+    def on_exit(self, process: Managed) -> None:
+        """Answer for a process that has ended."""
+        self._give_up(lambda p: p.process is process, "unavailable", f"{process.name} ended before it answered")
+
+    def expire(self) -> None:
+        """Answer for processes that do not."""
+        now_ns = time.monotonic_ns()
+        for id, pending in list(self._pending.items()):
+            if now_ns > pending.deadline_ns:
+                within_s = VERBS[pending.request.verb].within_s
+                self._give_up_one(id, "timeout", f"no answer within {within_s:g} s")
+
+    def stop(self) -> None:
+        """Answer for all processes: the daemon stops."""
+        self._give_up(lambda _: True, "unavailable", "the daemon is stopping")
+
+    def _give_up(self, which: Callable[[Pending], bool], type: str, message: str) -> None:
+        for id, pending in list(self._pending.items()):
+            if which(pending):
+                self._give_up_one(id, type, message)
+
+    def _give_up_one(self, id: int, type: str, message: str) -> None:
+        pending = self._pending.pop(id)
+        name = "" if pending.process.name in message else f"{pending.process.name}: "
+        self._answer(pending, error=ControlError(type, name + message))
+
+    def _answer(
+        self, pending: Pending, *, result: dict[str, Any] | None = None, error: ControlError | None = None
+    ) -> None:
+        id = pending.request.id
+        if pending.asker:
+            answer = {"result": result} if error is None else {"error": {"type": error.type, "message": error.message}}
+            try:
+                data = pack_map({"type": "answer", "id": id, **answer}, MAX_REPLY)
+            except WireError as problem:
+                failed = {"type": "failed", "message": str(problem)}
+                data = pack_map({"type": "answer", "id": id, "error": failed}, MAX_REPLY)
+            with contextlib.suppress(zmq.ZMQError):  # who asked may have ended meanwhile
+                self._private.send_multipart([pending.asker, data], zmq.NOBLOCK)
+        elif pending.route:
+            try:
+                payload = encode_error(id, error.type, error.message) if error else encode_result(id, result or {})
+            except WireError as problem:
+                payload = encode_error(id, "failed", str(problem))
+            self._reply(pending.route, payload)

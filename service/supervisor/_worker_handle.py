@@ -1,0 +1,184 @@
+"""One process under the supervisor, seen from outside: its state, its restarts, its command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from service.protocol.messages import pack_map
+from service.protocol.worker_messages import MAX_INFO
+from service.worker.scheduling import PATH
+from service.worker.worker import process_name
+
+ProcessState = Literal["starting", "ready", "waiting", "stopped"]
+
+FIRST_DELAY_S = 0.1  # before the first restart; doubled for each further failure
+LAST_DELAY_S = 10.0
+MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
+STEADY_S = 30.0  # so long without a failure, and the delay starts anew
+TELL_NS = 60_000_000_000  # between two lines of the log about what a process says that cannot be read
+MOST_STARVED = 2  # times the limit of silence that are not counted against a process that is given no processor
+
+
+@dataclass
+class Managed:
+    """A process that the supervisor keeps running; times are CLOCK_MONOTONIC [ns]."""
+
+    role: str
+    arm: str | None
+    state: ProcessState = "waiting"
+    process: subprocess.Popen[bytes] | None = None
+    pidfd: int = -1
+    started_ns: int = 0
+    ready_ns: int = 0
+    beat_ns: int = 0
+    beat_starved_ns: int = 0  # `starved_ns` then
+    asked_ns: int = 0  # when it was asked where it stands, since it is silent; 0 if it is not
+    next_start_ns: int = 0
+    restarts: int = 0
+    failures: int = 0  # without a steady time between
+    promised_ns: int | None = None  # by when it is to be ready, by its own word
+    otherwise: str = ""  # why it is not, if it is not
+    words: str = ""  # why this run is ending, as far as it is known
+    killed: bool = False  # it has been, and may take a while to end
+    last_error: str = ""  # why the last run ended
+    info: dict[str, Any] = field(default_factory=dict)
+    unreadable: int = 0  # messages that were none, of all runs
+    unreadable_why: str = ""  # of the last one of this run
+    next_tell_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name in logs and status."""
+        return process_name(self.role, self.arm)
+
+    @property
+    def pid(self) -> int:
+        """Process id, 0 while there is none."""
+        return 0 if self.process is None else self.process.pid
+
+    @property
+    def identity(self) -> bytes:
+        """Identity of the process on the supervisor's private socket."""
+        return f"{self.name}#{self.pid}".encode()
+
+    def start(self, runtime: Path, epoch: int, now_ns: int) -> None:
+        """Start the process; it is told apart from its predecessors by its process id, and what it sends by `epoch`."""
+        command = [sys.executable, "-m", "service.worker.entry", self.role]
+        command += ["--runtime", str(runtime), "--parent", str(os.getpid())]
+        command += ["--epoch", str(epoch), "--restarts", str(self.restarts)]
+        if self.arm is not None:
+            command += ["--arm", self.arm]
+        single = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), env={**os.environ, **single}
+        )
+        self.pidfd = os.pidfd_open(self.process.pid)
+        self.state = "starting"
+        self.started_ns = now_ns
+        self.info = {}
+        self.words, self.unreadable_why, self.killed = "", "", False
+        self.promised_ns = None
+
+    def on_ready(self, now_ns: int) -> None:
+        """Note that the process can work."""
+        self.state = "ready"
+        self.promised_ns = None
+        self.ready_ns = now_ns
+        self.on_beat(now_ns)
+
+    def on_beat(self, now_ns: int) -> None:
+        """Note a sign of life."""
+        self.beat_ns, self.beat_starved_ns = now_ns, starved_ns(self.pid)
+        self.asked_ns = 0
+
+    def hangs(self, now_ns: int, limit_ns: int) -> bool:
+        """Tell whether the process has been silent for longer than `limit_ns`.
+
+        The time in which it would have run, and others had the processors, does not count: to kill it then and to
+        start it again only takes more of them.  Of that time, `MOST_STARVED` limits at most are let pass, and nothing
+        of it for the path of the frames, which is let in before others and may be in charge of a moving arm.
+        """
+        silence_ns = now_ns - self.beat_ns
+        if silence_ns <= limit_ns or self.role in PATH:
+            return silence_ns > limit_ns
+        starved = starved_ns(self.pid) - self.beat_starved_ns
+        return silence_ns - min(starved, MOST_STARVED * limit_ns) > limit_ns
+
+    def on_info(self, info: Mapping[str, Any]) -> None:
+        """Take what the process says of itself, beside what it has said before.
+
+        Raises
+        ------
+        WireError
+            All of it together would be more than a process may say; what was said before stays.
+        """
+        told = {**self.info, **info}
+        pack_map(told, MAX_INFO)
+        self.info = told
+
+    def count_unreadable(self, now_ns: int, reason: str) -> int:
+        """Count a message that cannot be read; returns how many there were if that is to be told now, else 0."""
+        self.unreadable += 1
+        self.unreadable_why = reason
+        if now_ns < self.next_tell_ns:
+            return 0
+        self.next_tell_ns = now_ns + TELL_NS
+        return self.unreadable
+
+    def on_exit(self, now_ns: int) -> int:
+        """Reap the process and plan its next start; returns its exit code."""
+        process = self.process
+        if process is None:
+            return 0
+        code = process.wait()
+        os.close(self.pidfd)
+        self.pidfd = -1
+        self.process = None
+        if self.state == "ready" and now_ns - self.ready_ns > STEADY_S * 1e9:
+            self.failures = 0
+        delay_s = min(FIRST_DELAY_S * 2**self.failures, LAST_DELAY_S)
+        self.failures = min(self.failures + 1, 20)
+        self.restarts += 1
+        self.state = "waiting"
+        self.next_start_ns = now_ns + int(delay_s * 1e9)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal if the process runs."""
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    def describe(self, now_ns: int) -> dict[str, Any]:
+        """Return the process's entry in the reply to `status`."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "arm": self.arm,
+            "pid": self.pid,
+            "state": self.state,
+            "restarts": self.restarts,
+            "last_error": self.last_error,
+            "unreadable": self.unreadable,
+            "silent_s": (now_ns - self.beat_ns) * 1e-9 if self.state == "ready" else None,
+            "info": self.info,
+        }
+
+
+def starved_ns(pid: int) -> int:
+    """Return how long the main thread of a process has waited for a processor, 0 where the kernel does not tell.
+
+    A wait that goes on is counted when it ends, and what other threads wait for, which this one may need, is not.
+
+    Second figure of Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+    """
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

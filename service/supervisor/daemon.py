@@ -1,0 +1,91 @@
+"""A daemon from its configuration file, and what it says on stdout.
+
+One JSON line when every process is ready: `{"event": "ready", "endpoints": {..}}`; if the daemon cannot
+start, `{"event": "failed", "message": ..}` where that is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from service.config.load import Config, load_config
+from service.protocol.transient_errors import may_pass
+from service.supervisor.supervisor import StartError, Supervisor
+from service.worker.worker import die_with_parent, is_own
+
+EXIT_INPUT = 2
+EXIT_UNAVAILABLE = 3
+
+
+class RunError(RuntimeError):
+    """The daemon, at work, met an error that it has no answer to; the message is that of the error."""
+
+    again = True
+
+
+def announce(event: str, **content: Any) -> None:
+    """Print an event as one JSON line on stdout."""
+    sys.stdout.write(json.dumps({"event": event, **content}) + "\n")
+    sys.stdout.flush()
+
+
+def serve(config: Config) -> None:
+    """Run a daemon until it is told to stop; raises what `Supervisor` raises.
+
+    Raises
+    ------
+    RunError
+        An error of this program's own left the supervisor at its work: whatever its class is, it says nothing against
+        the configuration.
+    """
+
+    def on_ready(endpoints: Mapping[str, str]) -> None:
+        announce("ready", endpoints=dict(endpoints))
+
+    faulthandler.enable()  # where it hung goes to the log, when systemd's watchdog ends it by SIGABRT
+    supervisor = Supervisor(config)
+    try:
+        supervisor.run(on_ready)
+    except StartError:
+        raise
+    except Exception as error:
+        if not is_own(error):
+            raise
+        supervisor.log.exception("failed")
+        raise RunError(str(error) or type(error).__name__) from error
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code of a daemon that has failed.
+
+    It is 3 if something is in use, not there or not readable at the moment, or the daemon failed at its work, so that a
+    later start may succeed, and 2 if the configuration is wrong.
+    """
+    return EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT
+
+
+def main() -> int:
+    """Run a daemon for the process that started this one."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    arguments = parser.parse_args()
+    die_with_parent(arguments.parent)
+    try:
+        serve(load_config(arguments.config))
+    except Exception as error:
+        if not is_own(error):
+            raise
+        announce("failed", message=str(error))
+        return exit_code(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

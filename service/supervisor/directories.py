@@ -1,0 +1,100 @@
+"""The daemon's directories: the lock on its state, and the private one for its sockets."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from service.config.load import MAX_SOCKET_PATH, Config, ConfigError
+from service.worker.worker import ROLES, Runtime
+
+
+class AlreadyRunningError(RuntimeError):
+    """Another daemon uses the same state directory."""
+
+    again = True
+
+
+class DirectoryError(ConfigError):
+    """A directory cannot be used at the moment: its disk may be full, or not mounted yet."""
+
+    again = True
+
+
+def make_closed(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, so that others cannot write there whatever the umask."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o755, exist_ok=True)
+
+
+class StateLock:
+    """Holds the state directory for one daemon; the kernel lets go of it when the process ends."""
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            make_closed(directory)
+            self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DirectoryError(f"daemon.state_dir: {directory}: cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
+            os.close(self._file)
+            raise AlreadyRunningError(
+                f"a daemon (process {holder or 'unknown'}) is already running with state directory {directory}; "
+                "stop it first (thetad control shutdown), or set another daemon.state_dir"
+            ) from error
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let go of the directory."""
+        os.close(self._file)
+
+
+def make_runtime(config: Config) -> Runtime:
+    """Make a directory of this process for private sockets, open to its user alone.
+
+    Directories of daemons that were killed are removed.
+
+    Raises
+    ------
+    ConfigError
+        The directory belongs to somebody else, is open to others, or its path is too long for a socket.
+    """
+    parent = runtime_parent(config)
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = parent.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise ConfigError(f"daemon.runtime_dir: {parent} is not a directory of this user")
+        for old in parent.iterdir():
+            if old.name.isdecimal() and not Path("/proc", old.name).exists():
+                shutil.rmtree(old, ignore_errors=True)
+        directory = parent / str(os.getpid())
+        if directory.exists():
+            shutil.rmtree(directory)
+        directory.mkdir(mode=0o700)
+    except OSError as error:
+        raise DirectoryError(f"daemon.runtime_dir: {parent}: cannot be used: {error.strerror}") from error
+    longest = max(len(arm.name) for arm in config.arm) + 1 + max(len(role) for role in ROLES)
+    if len(os.fsencode(directory)) + 1 + longest > MAX_SOCKET_PATH:
+        shutil.rmtree(directory)
+        raise ConfigError(
+            f"daemon.runtime_dir: {parent} is too long for sockets (they may have {MAX_SOCKET_PATH} bytes): "
+            "choose a shorter one"
+        )
+    return Runtime(directory)
+
+
+def runtime_parent(config: Config) -> Path:
+    """Return the directory that daemons of this user make theirs in."""
+    if config.daemon.runtime_dir is not None:
+        return config.daemon.runtime_dir
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base) / "thetad" if base else Path("/tmp") / f"thetad-{os.getuid()}"

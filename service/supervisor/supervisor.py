@@ -1,0 +1,495 @@
+"""The supervisor: starts the processes, watches and restarts them, and answers on the control socket.
+
+It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
+than `daemon.hang_s`, is started again after a delay that grows with its failures, and so is the gateway or
+the web process when clients have made it larger than `daemon.memory_mb`.  The supervisor itself is watched by
+systemd, if that has started it; each turn of the loop tells it so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import zmq
+
+from drivers.driver import DriverConfigError, DriverError
+from service.config.load import Config
+from service.io.log import configure, get_log
+from service.io.sockets import readable
+from service.protocol.control import VERBS, ControlError, Request, encode_result
+from service.protocol.messages import MAX_REPLY, WireError, pack_map
+from service.protocol.worker_messages import GATEWAY_PORTS, read_said
+from service.supervisor._boot_counter import Epochs
+from service.supervisor._control_server import ControlSocket
+from service.supervisor._preflight import check_reachable
+from service.supervisor._routing import Routing
+from service.supervisor._systemd_notify import ServiceManager
+from service.supervisor._worker_handle import MAX_START_FAILURES, TELL_NS, Managed
+from service.supervisor.capabilities import Rights, capability_names
+from service.supervisor.directories import StateLock, make_runtime
+from service.worker.resources import usage
+from service.worker.worker import WHERE, kernel_state, resident_mb
+
+POLL_MS = 100
+LAST_WORDS_S = 0.5
+ASKED_NS = 200_000_000  # for a process that hangs to write where it stands
+MEMORY_NS = 500_000_000  # between two looks at the memory
+STATUS_NS = 500_000_000  # between two messages to the web process, which answers for the daemon by them
+#: Who stops after whom, and how long each may take [s].  An arm has to come to rest first, and its drives then.
+STOP_STAGES = ((("acquisition", "jobs"), 5.0), (("estimator", "recorder"), 2.0), (("gateway", "web"), 0.9))
+MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
+MAX_EVENT_KINDS = 200  # counted each by itself, several times as many as there are; the rest together
+OTHER_EVENTS = "other"
+
+
+class StartError(RuntimeError):
+    """The daemon could not be started; the message is that of the process that failed.
+
+    `again` tells whether a later start may succeed with the same configuration: what was not there may be there then.
+    """
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
+
+
+class Supervisor:
+    """Runs a daemon until it is told to stop.
+
+    Raises
+    ------
+    ConfigError, PortTakenError, AlreadyRunningError
+        The daemon cannot run as configured, or a second time.
+    """
+
+    def __init__(self, config: Config) -> None:
+        configure(config.daemon.log_level)
+        self.log = get_log("supervisor", daemon=config.daemon.name)
+        self.config = config
+        self.ready = False
+        self._manager = ServiceManager()
+        self._rights = Rights()  # before ZeroMQ has threads
+        if self._rights.withheld:
+            self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._rights.withheld))
+        self._next_memory_ns = 0
+        self._hang_ns = round(config.daemon.hang_s * 1e9)
+        self._stop_reason = ""
+        self._failure = ""
+        self._again = True
+        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._event_counts: Counter[str] = Counter()
+        self._next_status_ns = self._next_untold_ns = 0
+        self._stopping = False
+        self._began_ns = time.monotonic_ns()
+        self._cleanup = contextlib.ExitStack()
+        try:
+            self._cleanup.callback(StateLock(config.state_dir).release)
+            self._epochs = Epochs(config.state_dir / "epoch")
+            self.runtime = make_runtime(config)
+            self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
+            context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+            self._cleanup.callback(context.destroy, linger=500)
+            self._context = context
+            self._control = ControlSocket(context, config, self._dispatch, self.log)
+            self._set_ports(control_port=self._control.port)
+            self._private = context.socket(zmq.ROUTER)
+            self._private.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
+            self._private.bind(self.runtime.supervisor)
+        except BaseException:
+            self._cleanup.close()
+            raise
+        self.processes = [Managed("gateway", None), Managed("jobs", None)]
+        if config.daemon.serves_http:
+            self.processes.append(Managed("web", None))
+        for arm in config.arm:
+            self.processes += [Managed("estimator", arm.name), Managed("acquisition", arm.name)]
+            if arm.recorder is not None:
+                self.processes.append(Managed("recorder", arm.name))
+        self._routing = Routing(
+            self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon
+        )
+
+    def _set_ports(self, **ports: int) -> None:
+        """Fix the real ports, so that a gateway that is restarted binds the same."""
+        self.config = self.config.model_copy(update={"daemon": self.config.daemon.model_copy(update=ports)})
+        self.runtime.config.write_text(self.config.model_dump_json(), encoding="utf-8")
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """Public endpoints; final once the daemon is ready."""
+        daemon = self.config.daemon
+        ports = {"frames": daemon.frames_port, "estimates": daemon.estimates_port, "control": daemon.control_port}
+        ports |= {} if daemon.mirror_port is None else {"mirror": daemon.mirror_port}
+        found = {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
+        known = daemon.serves_http and daemon.http_port  # any free one is known when the web process has it
+        return found | ({"http": f"http://{daemon.http_bind}:{daemon.http_port}"} if known else {})
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self, on_ready: Callable[[dict[str, str]], None]) -> None:
+        """Start everything, call `on_ready` with the endpoints, and work until told to stop.
+
+        Raises
+        ------
+        StartError
+            An arm's hardware cannot be opened, a process cannot work as configured, or is not ready within
+            `daemon.start_s`.
+        """
+        with self._cleanup, self._signals() as wake:
+            for arm in self.config.arm:
+                try:
+                    with self._rights.used():
+                        check_reachable(arm)
+                except DriverError as error:
+                    raise StartError(str(error), again=not isinstance(error, DriverConfigError)) from error
+            try:
+                while not self._stop_reason:
+                    self._keep_running()
+                    self._limit_memory()
+                    self._control.limit_memory()
+                    self._wait(wake)
+                    self._routing.expire()
+                    self._hand_on_events()
+                    self._tell_manager()
+                    self._tell_web()
+                    if not self.ready and all(self._settled(process) for process in self.processes):
+                        self.ready = True
+                        seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
+                        self.log.info("ready", endpoints=self.endpoints, seconds=seconds)
+                        self._note("daemon_ready", f"all processes ready after {seconds:.1f} s")
+                        self._manager.ready()
+                        on_ready(self.endpoints)
+                    if self.ready and self.config.daemon.exit_at_end and self._drained():
+                        self._stop_reason = "all sources have ended"
+            finally:
+                self._stop_all()
+        if self._failure:
+            raise StartError(self._failure, again=self._again)
+
+    def _settled(self, process: Managed) -> bool:
+        """Tell whether the daemon need not wait for a process: estimation needs neither batch jobs nor unasked HTTP."""
+        return process.state == "ready" or (process.restarts > 0 and self._may_fail(process))
+
+    def _may_fail(self, process: Managed) -> bool:
+        """Tell whether the daemon starts without a process: jobs, and HTTP where the configuration does not ask for it.
+
+        It is started again and again meanwhile, like any other.
+        """
+        return process.role == "jobs" or self._unasked(process)
+
+    def _unasked(self, process: Managed) -> bool:
+        return process.role == "web" and self.config.daemon.http is not True
+
+    def _tell_manager(self) -> None:
+        others = ", ".join(f"{process.name} {process.state}" for process in self.processes if process.state != "ready")
+        self._manager.status(others or f"{len(self.processes)} processes ready")
+        if self.ready:
+            self._manager.alive(time.monotonic_ns())
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[socket.socket]:
+        """Let SIGTERM and SIGINT wake the loop and stop it."""
+
+        def stop(number: int, _frame: FrameType | None) -> None:
+            self._stop_reason = self._stop_reason or signal.Signals(number).name
+
+        reader, writer = socket.socketpair()
+        with reader, writer:
+            reader.setblocking(False)
+            writer.setblocking(False)
+            old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+            numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+            old = [(number, signal.signal(number, stop)) for number in numbers]
+            try:
+                yield reader
+            finally:
+                signal.set_wakeup_fd(old_fd)
+                for number, handler in old:
+                    signal.signal(number, handler)
+
+    def _wait(self, wake: socket.socket) -> None:
+        poller = zmq.Poller()
+        poller.register(wake, zmq.POLLIN)
+        self._control.register(poller)
+        poller.register(self._private, zmq.POLLIN)
+        for process in self.processes:
+            if process.pidfd >= 0:
+                poller.register(process.pidfd, zmq.POLLIN)
+        events = dict(poller.poll(POLL_MS))
+        if wake.fileno() in events or wake in events:
+            with contextlib.suppress(BlockingIOError):
+                wake.recv(4096)
+        self._receive_private()
+        for process in self.processes:
+            if process.pidfd in events:
+                self._on_exit(process)
+        self._control.serve()
+
+    def _receive_private(self) -> None:
+        while readable(self._private):
+            parts = self._private.recv_multipart()
+            process = next((p for p in self.processes if p.process is not None and p.identity == parts[0]), None)
+            if process is None or len(parts) != 2:
+                continue
+            try:
+                message = read_said(parts[1], process.role)
+                if message["type"] in ("beat", "ready"):
+                    process.on_info(message["info"])
+            except WireError as error:  # one message that cannot be read must not end all processes
+                count = process.count_unreadable(time.monotonic_ns(), str(error))
+                if count:
+                    self.log.error(
+                        "message_unreadable", name=process.name, pid=process.pid, reason=str(error), count=count
+                    )
+            else:
+                self._on_message(process, message)
+
+    # ------------------------------------------------------------ processes
+
+    def _keep_running(self) -> None:
+        now_ns = time.monotonic_ns()
+        limits = self.config.daemon
+        for process in self.processes:
+            if process.state == "waiting" and now_ns >= process.next_start_ns:
+                with self._rights.lent() if process.role == "acquisition" else contextlib.nullcontext():
+                    process.start(self.runtime.directory, self._epochs.next(), now_ns)
+                self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
+            elif process.state == "ready" and process.hangs(now_ns, self._hang_ns):
+                self._on_silence(process, now_ns)
+            elif process.promised_ns is not None and now_ns > process.promised_ns:
+                process.promised_ns = None
+                self._kill(process, process.otherwise)
+                if not self.ready:
+                    self._fail(process.otherwise)
+            elif process.state == "starting" and now_ns - process.started_ns > limits.start_s * 1e9:
+                self._kill(process, f"not ready within {limits.start_s:g} s")
+        if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
+            late = [f"{p.name} ({p.last_error or p.state})" for p in self.processes if p.state != "ready"]
+            self._fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
+
+    def _limit_memory(self) -> None:
+        """Take back the memory that subscribers occupy, by hanging up on them; they connect again by themselves."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._next_memory_ns:
+            return
+        self._next_memory_ns = now_ns + MEMORY_NS
+        limit_mb = self.config.daemon.memory_mb
+        for process in self.processes:
+            if process.role in ("gateway", "web") and process.state == "ready" and resident_mb(process.pid) > limit_mb:
+                self._kill(process, f"clients make it larger than {limit_mb:g} MB")
+
+    def _on_silence(self, process: Managed, now_ns: int) -> None:
+        """Let a process that hangs write to the log where it stands, if it still can, and kill it."""
+        if not process.asked_ns:
+            self._receive_private()  # where the supervisor itself has stood, beats are waiting
+            if not process.hangs(now_ns, self._hang_ns):
+                return
+            process.asked_ns = now_ns
+            self.log.warning("process_silent", name=process.name, pid=process.pid)
+            process.send_signal(WHERE)
+        elif now_ns - process.asked_ns >= ASKED_NS:
+            why = f"; its last message that could not be read: {process.unreadable_why}"
+            reason = f"silent for more than {self.config.daemon.hang_s:g} s ({kernel_state(process.pid)})"
+            self._kill(process, reason + (why if process.unreadable_why else ""))
+
+    def _kill(self, process: Managed, reason: str) -> None:
+        if process.killed:  # on a busy machine its end takes many turns of the loop
+            return
+        process.words, process.killed = reason, True
+        self.log.error("process_killed", name=process.name, pid=process.pid, reason=reason)
+        process.send_signal(signal.SIGKILL)
+
+    def _fail(self, message: str, *, again: bool = True) -> None:
+        if not self._failure:
+            self._failure, self._again = message, again
+        self._stop_reason = self._stop_reason or "failed to start"
+
+    def _on_exit(self, process: Managed) -> None:
+        self._await_words(process)
+        pid = process.pid
+        code = process.on_exit(time.monotonic_ns())
+        reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        repeated, process.last_error = process.last_error, process.words or reason
+        self.log.warning(
+            "process_ended", name=process.name, pid=pid, reason=reason, last_error=process.last_error,
+            restarts=process.restarts,
+        )  # fmt: skip
+        if not (self._unasked(process) and process.last_error == repeated):  # its port may be another's for months
+            self._note("process_ended", f"{process.name} ended: {process.last_error}", process.arm)
+        if not self.ready and process.restarts >= MAX_START_FAILURES and not self._may_fail(process):
+            self._fail(f"{process.name} failed {process.restarts} times: {process.last_error}")
+        self._routing.on_exit(process)
+
+    def _await_words(self, process: Managed) -> None:
+        """Take the last words of a process that failed by itself: they were sent before it ended, and may come after.
+
+        A killed one has none.
+        """
+        self._receive_private()
+        failed = process.process is not None and process.process.wait() > 0
+        deadline = time.monotonic() + LAST_WORDS_S
+        while failed and not process.words and (left := deadline - time.monotonic()) > 0.0:
+            self._private.poll(int(left * 1000) + 1)
+            self._receive_private()
+
+    def _on_message(self, process: Managed, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        now_ns = time.monotonic_ns()
+        if kind == "beat":
+            process.on_beat(now_ns)
+        elif kind == "ready":
+            process.on_ready(now_ns)
+            if process.role == "gateway":
+                self._set_ports(**{key: port for key, port in message["info"].items() if key in GATEWAY_PORTS})
+            elif process.role == "web":
+                self._set_ports(http_port=message["info"]["http_port"])
+            self._routing.repeat(process)
+            self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
+        elif kind == "promise":
+            process.promised_ns = now_ns + round(message["within_s"] * 1e9)
+            process.otherwise = message["otherwise"]
+        elif kind == "event":
+            arm = process.arm or message["data"].get("arm")  # the jobs process tells of any arm
+            self._note(message["event"], message["text"], arm, message["data"], message["ids"])
+        elif kind == "ask":
+            self._routing.on_ask(process, message)
+        elif kind in ("fatal", "crash"):
+            process.words = message["message"]
+            if kind == "fatal" and not self.ready and not self._unasked(process):
+                self._fail(process.words, again=message["again"])
+        elif kind == "reply":
+            self._routing.on_reply(process, message)
+
+    def _note(
+        self, kind: str, text: str, arm: str | None = None, data: dict[str, Any] | None = None, ids: Any = None
+    ) -> None:
+        """Keep an event for the history, and write it to the log with what it can be found by elsewhere."""
+        known = {key: value for key, value in (data or {}).items() if key in ("model", "job", "number")}
+        self.log.info("event", event_kind=kind, text=text, arm=arm, **known, **(ids or {}))
+        known_kind = kind in self._event_counts or len(self._event_counts) < MAX_EVENT_KINDS
+        self._event_counts[kind if known_kind else OTHER_EVENTS] += 1
+        event = {"type": "event", "t_ns": time.time_ns(), "event": kind, "text": text, "arm": arm, "data": data or {}}
+        self._events.append(event)
+
+    def _hand_on_events(self) -> None:
+        """Give the events to the jobs process, which writes the history."""
+        jobs = next(process for process in self.processes if process.role == "jobs")
+        while self._events and jobs.state == "ready":
+            self._private.send_multipart([jobs.identity, pack_map(self._events.popleft(), MAX_REPLY)], zmq.NOBLOCK)
+
+    def _tell_web(self) -> None:
+        """Give the daemon's status to the web process: that it goes on coming is the sign that this loop goes round."""
+        now_ns = time.monotonic_ns()
+        web = next((process for process in self.processes if process.role == "web"), None)
+        if web is None or web.state != "ready" or now_ns < self._next_status_ns:
+            return
+        self._next_status_ns = now_ns + STATUS_NS
+        message = {"type": "status", "monotonic_ns": now_ns, "stopping": self._stopping, **self._status()}
+        try:
+            data = pack_map(message, MAX_REPLY)
+        except WireError as error:
+            self._tell_untold(now_ns, error)
+            return
+        self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
+
+    def _tell_untold(self, now_ns: int, error: WireError) -> None:
+        """Say in the log, now and then, that the status cannot be told to anybody."""
+        if now_ns >= self._next_untold_ns:
+            self._next_untold_ns = now_ns + TELL_NS
+            self.log.error("status_too_large", reason=str(error))
+
+    def _drained(self) -> bool:
+        """Whether every source has ended and every consumer has worked off its frames."""
+        wanted = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
+        for process in self.processes:
+            state = process.info.get("state")
+            if process.role == "recorder" and state == "off":
+                continue
+            if process.role in wanted and (process.state != "ready" or state != wanted[process.role]):
+                return False
+        return True
+
+    def _stop_all(self) -> None:
+        self.log.info("stopping", reason=self._stop_reason or "error")
+        self._stopping, self._next_status_ns = True, 0
+        try:
+            self._tell_web()  # for the last time: what follows only waits for others
+            self._manager.stopping()
+            self._manager.status(f"stopping: {self._stop_reason or 'error'}")
+            self._routing.stop()
+        except Exception:  # whatever it is, arms come to rest and recordings are closed
+            self.log.exception("stop_not_told")
+        for roles, seconds in STOP_STAGES:
+            stage = [process for process in self.processes if process.role in roles]
+            for process in stage:
+                process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + seconds
+            for process in stage:
+                self._await_end(process, deadline)
+        self.log.info("stopped", seconds_up=round((time.monotonic_ns() - self._began_ns) * 1e-9, 3))
+
+    def _await_end(self, process: Managed, deadline: float) -> None:
+        if process.process is None:
+            return
+        poller = zmq.Poller()
+        poller.register(process.pidfd, zmq.POLLIN)
+        if not poller.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+            self.log.error("process_killed", name=process.name, pid=process.pid, reason="did not stop in time")
+            process.send_signal(signal.SIGKILL)
+        code = process.on_exit(time.monotonic_ns())
+        process.state = "stopped"
+        self.log.info("process_stopped", name=process.name, code=code)
+
+    # ------------------------------------------------------------ control
+
+    def _dispatch(self, route: list[bytes], request: Request) -> None:
+        target = VERBS[request.verb].target
+        if target != "supervisor":
+            self._routing.forward(request, target, route=route)
+            return
+        if request.verb == "ping":
+            result: dict[str, Any] = {"pong": True, "t_host_ns": time.monotonic_ns()}
+        elif request.verb == "status":
+            result = self._status()
+        else:
+            self._stop_reason = "told to by the control socket"
+            result = {"stopping": True}
+        try:
+            payload = encode_result(request.id, result)
+        except WireError as error:
+            self._tell_untold(time.monotonic_ns(), error)
+            raise ControlError("failed", f"{request.verb}: {error}") from error
+        self._control.reply(route, payload)
+
+    def _status(self) -> dict[str, Any]:
+        now_ns = time.monotonic_ns()
+        return {
+            "daemon": {
+                "name": self.config.daemon.name,
+                "pid": os.getpid(),
+                "ready": self.ready,
+                "uptime_s": (now_ns - self._began_ns) * 1e-9,
+                "endpoints": self.endpoints,
+                "state_dir": str(self.config.state_dir),
+                "python": sys.version.split()[0],
+                "usage": usage(),
+            },
+            "arms": [arm.name for arm in self.config.arm],
+            "configuration": {
+                arm.name: {"driver_sha256": arm.driver_sha256, "permit_max_s": arm.safety.permit_max_s}
+                for arm in self.config.arm
+            },
+            "processes": [process.describe(now_ns) for process in self.processes],
+            "control": self._control.describe(),
+            "events": dict(self._event_counts),
+        }

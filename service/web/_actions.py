@@ -1,0 +1,150 @@
+"""What can be done from the dashboard: a closed list, each with its own form, and the request that it becomes.
+
+Nothing that a browser sends is passed on as it came: arms are those of the configuration, recordings are named as they
+are listed, models and jobs by their numbers, and every other value is one of a list or a number within a range.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from service.config.load import Config, ConfigError, describe
+from service.config.methods import Method
+from service.protocol.control import ControlError
+from service.web._recordings import find_recording
+
+_OWNER = "the dashboard"
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+_Arm = Annotated[str, Field(max_length=32)]
+_Id = Annotated[int, Field(ge=1, lt=2**62)]
+#: The last seconds, what a job has read, or a recording by its name; the name is looked up in the list.
+_Recording = Annotated[
+    str, Field(max_length=200, pattern=r"^(live:[0-9]{1,5}(\.[0-9]{1,3})?|job:[0-9]{1,18}|file:[A-Za-z0-9._-]{1,150})$")
+]
+_Model = Annotated[str, Field(max_length=100, pattern=r"^(active|job:[0-9]{1,18}|model:[0-9a-f]{4,64})$")]
+_Span = Annotated[str, Field(max_length=40, pattern=r"^[0-9.]{1,12}s?:[0-9.]{1,12}s?$")]
+
+
+class Stop(_Form):
+    """Stop whatever moves an arm: what was armed for a run, or (`disable`) the motion of its configuration."""
+
+    do: Literal["abort", "disarm", "disable"]
+    arm: _Arm
+
+
+class Arm(_Form):
+    """Switch the drives on; what the answer permits is run elsewhere."""
+
+    do: Literal["arm"]
+    arm: _Arm
+    for_s: float | None = Field(None, ge=1.0, le=3600.0)
+
+
+class Record(_Form):
+    """Start or stop recording."""
+
+    do: Literal["record"]
+    arm: _Arm
+    action: Literal["start", "stop"]
+
+
+class Identify(_Form):
+    """Queue a job that fits a model to a recording."""
+
+    do: Literal["identify"]
+    arm: _Arm
+    recording: _Recording
+    span: _Span | None = None
+    method: Method = "wls"
+
+
+class Judge(_Form):
+    """Queue a job that tries a model on a recording, and with `promote` makes it the active one if it is better."""
+
+    do: Literal["validate", "promote"]
+    arm: _Arm
+    model: _Model
+    recording: _Recording
+    span: _Span | None = None
+
+
+class Reidentify(_Form):
+    """Queue all of that, with the last frames of an arm."""
+
+    do: Literal["reidentify"]
+    arm: _Arm
+    promote: bool = True
+
+
+class OfJob(_Form):
+    """Cancel a job, or queue it again."""
+
+    do: Literal["cancel", "retry"]
+    id: _Id
+
+
+class Rollback(_Form):
+    """Make the model active again that was before."""
+
+    do: Literal["rollback"]
+    arm: _Arm
+    reason: str = Field("", max_length=200)
+
+
+Action = Stop | Arm | Record | Identify | Judge | Reidentify | OfJob | Rollback
+_ACTIONS: TypeAdapter[Action] = TypeAdapter(Annotated[Action, Field(discriminator="do")])
+
+
+def read_action(data: bytes) -> Action:
+    """Read what a browser sent; raises `ControlError` of type "bad_argument"."""
+    try:
+        return _ACTIONS.validate_json(data)
+    except ValidationError as error:
+        raise ControlError("bad_argument", describe(error)[:1000]) from error
+
+
+def verb_of(action: Action) -> str:
+    """Return the verb that an action is."""
+    return "submit" if isinstance(action, Identify | Judge) else action.do
+
+
+def looks_for_file(action: Action) -> bool:
+    """Tell whether `to_request` has to look into a folder, which may lie on a slow disk."""
+    return isinstance(action, Identify | Judge) and action.recording.startswith("file:")
+
+
+def to_request(action: Action, config: Config) -> tuple[str, dict[str, Any]]:
+    """Return the verb and the arguments that an action is; raises `ControlError` of type "bad_argument"."""
+    match action:
+        case OfJob():
+            return action.do, {"id": action.id}
+        case Record():
+            return action.do, {"arm": action.arm, "action": action.action, "owner": _OWNER}
+        case Identify() | Judge():
+            given = action.model_dump(exclude={"do", "arm"}, exclude_none=True)
+            given["recording"] = _resolved(action.recording, action.arm, config)
+            return "submit", {"kind": action.do, "arm": action.arm, "parameters": given}
+        case _:
+            return action.do, action.model_dump(exclude={"do"}, exclude_none=True)
+
+
+def _resolved(text: str, arm: str, config: Config) -> str:
+    kind, _, name = text.partition(":")
+    if kind != "file":
+        return text
+    try:
+        path = find_recording(config, config.find(arm), name)
+    except ConfigError as error:
+        raise ControlError("bad_argument", str(error)) from error
+    except OSError as error:
+        raise ControlError("failed", f"recording: its folder cannot be read: {error.strerror}") from error
+    if path is None:
+        raise ControlError("bad_argument", f"recording: arm {arm} has none named {name}")
+    return str(path)

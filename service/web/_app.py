@@ -1,0 +1,83 @@
+"""What is answered by HTTP: `/healthz`, `/readyz`, `/metrics`, the dashboard at `/`, and what that asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from service.config.load import Config
+from service.protocol.roles import Role
+from service.web._answers import HEADERS, answer, refusal
+from service.web._cache import Latest
+from service.web._dashboard import api_routes
+from service.web._health import arm_states, silent, unready
+from service.web._live import Live
+from service.web._metrics import make_registry
+from service.web._pages import page_routes
+from service.web._request_proxy import Asking
+from service.web.guard import Guard
+
+PATHS = ("/healthz", "/readyz", "/metrics")
+
+
+def make_app(config: Config, latest: Latest, live: Live, asking: Asking, tokens: Mapping[str, Role]) -> ASGIApp:
+    """Return the application that answers from `latest`; with `tokens`, only to those who know one.
+
+    The files of the dashboard are for all: they are those of the project, and the page is to ask for the token.
+    """
+    registry = make_registry(latest)
+
+    async def healthz(_request: Request) -> Response:
+        if latest.stopping:
+            return answer({"status": "stopping"})
+        why = silent(latest, time.monotonic_ns())
+        return answer({"status": "failed", "reason": why}, 503) if why else answer({"status": "ok"})
+
+    async def readyz(_request: Request) -> Response:
+        now_ns = time.monotonic_ns()
+        why, states = unready(latest, now_ns), arm_states(latest, now_ns)
+        ready = not why and all(state.ready for state in states)
+        arms = [{"arm": s.arm, "ready": s.ready and not why, "problems": list(s.problems)} for s in states]
+        status = "stopping" if latest.stopping else "ready" if ready else "not ready"
+        content = {"status": status, **({"reason": why} if why else {}), "arms": arms}
+        return answer(content, 200 if ready else 503)
+
+    async def metrics(request: Request) -> Response:
+        try:
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        except (TypeError, ValueError):  # it asks for a version that is no number
+            encode, content_type = choose_encoder("")
+        return Response(encode(registry), headers=HEADERS | {"Content-Type": content_type})
+
+    routes = [
+        Route(path, endpoint, methods=["GET"]) for path, endpoint in zip(PATHS, (healthz, readyz, metrics), strict=True)
+    ]
+    pages = page_routes()
+    routes += [*pages, *api_routes(config, latest, live, asking)]
+    handlers = {HTTPException: _on_refused, Exception: _on_failed}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    daemon = config.daemon
+    return Guard(app, tokens, daemon.http_role, [page.path for page in pages], daemon.http_origins)
+
+
+async def _on_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return refusal(404, f"nothing is here; there are /, {', '.join(PATHS)}")
+    if error.status_code == 405:
+        allow = ", ".join(sorted((error.headers or {}).get("Allow", "GET, HEAD").split(", ")))
+        return refusal(405, f"{request.method:.20}: use {allow.replace(', ', ' or ')}", {"Allow": allow})
+    return refusal(error.status_code, error.detail)
+
+
+async def _on_failed(_request: Request, _error: Exception) -> Response:
+    return refusal(500, "the answer could not be made; the daemon's log says why")

@@ -1,0 +1,202 @@
+"""What `/metrics` answers: samples of all families, from what is known of the daemon when it is asked.
+
+Counters are those of the processes that count: one that is started again begins at 0, which Prometheus takes for what
+it is.  None goes back otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, get_args
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service.protocol.job_state import State
+from service.web._cache import Arm, Latest
+from service.web._families import FAMILIES
+from service.web._health import arm_states, estimate_age_s, unready
+
+_VERSION = version("thetad")  # read from files
+_SOURCE_STATES = ("held", "waiting", "running", "ended")
+_PARAMETER_STATUS = ("unestimated", "estimated", "invalid", "stale", "frozen")
+_MAKERS: Mapping[str, Callable[..., Metric]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+#: A parameter's name ends in the number of its joint or link, from 1.
+_JOINT = re.compile(r"(\d+)$")
+
+
+class Samples:
+    """The families of one answer, filled one sample after the other."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, Any] = {
+            family.name: _MAKERS[family.kind](family.name, family.help, labels=family.labels) for family in FAMILIES
+        }
+
+    def add(self, name: str, value: object, *labels: str) -> None:
+        """Add a sample to a counter or gauge; what is not known (None) is left out."""
+        if value is not None:
+            self.families[name].add_metric(labels, float(value))  # type: ignore[arg-type]
+
+    def add_durations(self, name: str, found: Mapping[str, Any] | None, *labels: str) -> None:
+        """Add to a histogram what `service.worker.loop_statistics.Durations` has reported."""
+        if found is None:
+            return
+        total, buckets = 0, []
+        for bound_us, count in zip([*found["bounds_us"], math.inf], found["counts"], strict=True):
+            total += count
+            buckets.append(("+Inf" if math.isinf(bound_us) else f"{bound_us * 1e-6:.9g}", total))
+        self.families[name].add_metric(labels, buckets, found["sum_us"] * 1e-6)
+
+
+class DaemonCollector(Collector):
+    """Makes the samples; nothing is asked of anybody."""
+
+    def __init__(self, latest: Latest) -> None:
+        self._latest = latest
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family, those without samples too."""
+        samples, now_ns = Samples(), time.monotonic_ns()
+        latest = self._latest
+        samples.add("thetad_build_info", 1, _VERSION, platform.python_version())
+        samples.add("thetad_supervisor_silence_seconds", latest.silence_s(now_ns))
+        down = bool(unready(latest, now_ns))
+        for state in arm_states(latest, now_ns):
+            samples.add("thetad_arm_ready", state.ready and not down, state.arm)
+        if latest.daemon:
+            self._daemon(samples, latest.daemon)
+        for process in latest.processes:
+            _process(samples, process, latest.silence_s(now_ns))
+        for arm in latest.arms.values():
+            _frames(samples, latest, arm)
+            _loop(samples, arm.name, arm.status.get("acquisition", {}))
+            _estimator(samples, latest, arm, now_ns)
+            _recorder(samples, arm.name, latest.info(arm.name, "recorder"))
+        yield from samples.families.values()
+
+    def _daemon(self, samples: Samples, status: Mapping[str, Any]) -> None:
+        daemon, control = status["daemon"], status["control"]
+        samples.add("thetad_uptime_seconds", daemon["uptime_s"])
+        samples.add("thetad_ready", daemon["ready"])
+        _usage(samples, "supervisor", daemon["usage"])
+        for kind, count in sorted(status["events"].items()):
+            samples.add("thetad_events_total", count, kind)
+        samples.add("thetad_control_requests_total", control["requests"])
+        samples.add("thetad_control_refused_total", control["garbage"])
+
+
+def make_registry(latest: Latest) -> CollectorRegistry:
+    """Return a registry that knows the daemon's metrics, and nothing of this process by default."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(DaemonCollector(latest))
+    return registry
+
+
+def _usage(samples: Samples, name: str, found: Mapping[str, Any]) -> None:
+    samples.add("thetad_process_cpu_seconds_total", found.get("cpu_s"), name)
+    samples.add("thetad_process_resident_memory_bytes", found.get("resident_bytes"), name)
+    samples.add("thetad_process_open_fds", found.get("open_fds"), name)
+    samples.add("thetad_process_max_fds", found.get("max_fds"), name)
+
+
+def _process(samples: Samples, process: Mapping[str, Any], age_s: float) -> None:
+    name, info, silent_s = process["name"], process["info"], process["silent_s"]
+    samples.add("thetad_process_up", process["state"] == "ready", name)
+    samples.add("thetad_process_restarts_total", process["restarts"], name)
+    samples.add("thetad_process_silence_seconds", None if silent_s is None else silent_s + age_s, name)
+    _usage(samples, name, info.get("usage", {}))
+    if process["role"] == "gateway":
+        for stream, count in info.get("connections", {}).items():
+            samples.add("thetad_gateway_connections", count, stream)
+    elif process["role"] == "jobs" and "state" in info:
+        samples.add("thetad_jobs_stuck", bool(info["trouble"]))
+        for kind, states in sorted(info["by_kind"].items()):
+            for state in get_args(State):
+                samples.add("thetad_jobs", states.get(state, 0), kind, state)
+
+
+def _frames(samples: Samples, latest: Latest, arm: Arm) -> None:
+    info = latest.info(arm.name, "acquisition")
+    if "state" in info:
+        for state in _SOURCE_STATES:
+            samples.add("thetad_source_state", info["state"] == state, arm.name, state)
+    samples.add("thetad_frames_published_total", info.get("frames"), arm.name)
+    samples.add("thetad_frames_dropped_total", info.get("dropped"), arm.name)
+    samples.add("thetad_frame_timeouts_total", arm.status.get("acquisition", {}).get("timeouts"), arm.name)
+    for role in ("estimator", "recorder"):
+        found = latest.info(arm.name, role)
+        if "received" not in found:
+            continue
+        for key in ("received", "lost", "repeated"):
+            samples.add(f"thetad_frames_{key}_total", found[key], arm.name, role)
+        samples.add("thetad_frames_refused_total", found["invalid"] + found["foreign"], arm.name, role)
+        samples.add("thetad_source_epochs_total", found["epochs"], arm.name, role)
+
+
+def _loop(samples: Samples, arm: str, status: Mapping[str, Any]) -> None:
+    loop, source = status.get("loop"), status.get("source", {})
+    if loop is not None:
+        samples.add("thetad_loop_nominal_period_seconds", loop["nominal_us"] * 1e-6, arm)
+        samples.add_durations("thetad_loop_period_seconds", loop["period"], arm)
+        samples.add_durations("thetad_loop_execution_seconds", loop["execution"], arm)
+        samples.add("thetad_loop_overruns_total", loop["overruns"], arm)
+    samples.add("thetad_bus_lost_cycles_total", source.get("lost_cycles"), arm)
+    samples.add("thetad_bus_recoveries_total", source.get("recoveries", source.get("reconnects")), arm)
+
+
+def _estimator(samples: Samples, latest: Latest, arm: Arm, now_ns: int) -> None:
+    info, stats = latest.info(arm.name, "estimator"), arm.stats.get("estimator")
+    samples.add("thetad_frames_unusable_total", info.get("unusable"), arm.name)
+    if "save_error" in info:
+        samples.add("thetad_state_unsaved", bool(info["save_error"]), arm.name)
+    for joint, state in info.get("drift", {}).get("joints", {}).items():
+        samples.add("thetad_joint_drifted", state == "drifted", arm.name, joint)
+    if stats is not None:
+        samples.add("thetad_estimator_updates_total", stats["updates"], arm.name)
+        samples.add("thetad_estimator_step_mean_seconds", stats["step_mean_us"] * 1e-6, arm.name)
+        samples.add("thetad_estimator_step_max_seconds", stats["step_max_us"] * 1e-6, arm.name)
+        samples.add_durations("thetad_estimate_latency_seconds", stats["latency"], arm.name)
+    samples.add("thetad_estimate_age_seconds", estimate_age_s(arm, now_ns), arm.name)
+    estimate, meta = arm.estimate, arm.meta.get("estimator")
+    if estimate is None or meta is None:
+        return
+    joints: Sequence[str] = meta["joints"]
+    for name, values in (
+        ("thetad_joint_innovation", estimate.innovation),
+        ("thetad_joint_innovation_sigma", estimate.sigma),
+        ("thetad_joint_forgetting_factor", estimate.lam),
+    ):
+        for joint, value in zip(joints, values.tolist(), strict=False):
+            samples.add(name, value, arm.name, joint)
+    counts = Counter(zip((joint_of(name) for name in meta["parameters"]), estimate.status, strict=False))
+    for number, joint in enumerate(joints):
+        for status in _PARAMETER_STATUS:
+            samples.add("thetad_joint_parameters", counts[number, status], arm.name, joint, status)
+
+
+def joint_of(parameter: str) -> int:
+    """Index of the joint that a parameter belongs to, that of its link or motor; -1 if its name does not tell."""
+    found = _JOINT.search(parameter)
+    return -1 if found is None else int(found[1]) - 1
+
+
+def _recorder(samples: Samples, arm: str, info: Mapping[str, Any]) -> None:
+    if "written" not in info:
+        return
+    samples.add("thetad_recorder_recording", info["state"] in ("on", "recording"), arm)
+    samples.add("thetad_recorder_failed", bool(info["error"]), arm)
+    samples.add("thetad_recorder_frames_total", info["written"], arm)
+    samples.add("thetad_recorder_bytes_total", info["bytes"], arm)
+    samples.add("thetad_recorder_files_total", info["files"], arm)

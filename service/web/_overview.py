@@ -1,0 +1,106 @@
+"""All arms and processes of a daemon at a glance, from what is known: the first page of the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from service.protocol.json_values import plain
+from service.web._cache import Arm, Latest
+from service.web._health import SILENT_S, arm_states, estimate_age_s, unready
+
+_PROCESS = ("name", "role", "arm", "state", "restarts", "last_error")
+_DRIFT = ("state", "reason")
+
+
+def overview(latest: Latest, now_ns: int) -> dict[str, Any]:
+    """Return it as plain JSON."""
+    daemon: Mapping[str, Any] = latest.daemon.get("daemon", {})
+    states = {state.arm: list(state.problems) for state in arm_states(latest, now_ns)}
+    found: dict[str, Any] = plain(
+        {
+            "name": daemon.get("name"),
+            "uptime_s": daemon.get("uptime_s"),
+            "stopping": latest.stopping,
+            "trouble": unready(latest, now_ns),
+            "arms": [_arm(latest, arm, states[arm.name], now_ns) for arm in latest.arms.values()],
+            "processes": [
+                {key: process[key] for key in _PROCESS} | _usage(process["info"]) for process in latest.processes
+            ],
+            "jobs": _jobs(latest),
+        }
+    )
+    return found
+
+
+def _arm(latest: Latest, arm: Arm, problems: list[str], now_ns: int) -> dict[str, Any]:
+    acquisition, estimator = arm.status.get("acquisition", {}), arm.status.get("estimator", {})
+    recorder = latest.info(arm.name, "recorder")
+    estimate = arm.estimate
+    counts = None
+    if estimate is not None:
+        of = len(estimate.status)
+        counts = {
+            "of": of,
+            "estimated": sum(status in ("estimated", "stale", "frozen") for status in estimate.status),
+            "invalid": estimate.status.count("invalid"),
+            "excited": int(estimate.excited.sum()),
+        }
+    return {
+        "name": arm.name,
+        "problems": problems,
+        "robot": arm.meta.get("acquisition", {}).get("robot"),
+        "source": arm.meta.get("acquisition", {}).get("source"),
+        "state": acquisition.get("state"),
+        "silent": now_ns - arm.sent_ns.get(("status", "acquisition"), 0) > SILENT_S * 1e9,
+        "safety": _safety(acquisition.get("safety")),
+        "motion": acquisition.get("motion"),
+        "rate_hz": arm.stats.get("acquisition", {}).get("rate_hz"),
+        "lost": estimator.get("lost"),
+        "estimate_age_s": estimate_age_s(arm, now_ns),
+        "parameters": counts,
+        "model": estimator.get("model"),
+        "drift": {key: estimator.get("drift", {}).get(key) for key in _DRIFT},
+        "recorder": None if "state" not in recorder else _recorder(recorder),
+        "hash": arm.meta.get("estimator", {}).get("hash"),
+    }
+
+
+def _safety(safety: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Of an arm whose drives follow set positions; None of others."""
+    if safety is None:
+        return None
+    found = {key: safety.get(key) for key in ("state", "reason", "permit_left_s")}
+    run, guiding = safety.get("run"), safety.get("guiding")
+    return found | {
+        "run": run and {key: run.get(key) for key in ("number", "trajectory", "outcome", "t_s", "duration_s")},
+        "guiding": guiding and {key: guiding.get(key) for key in ("number", "outcome", "phase")},
+    }
+
+
+def _recorder(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Where files lie is nothing that a browser needs to know."""
+    return {
+        "state": info["state"],
+        "file": PurePath(info["path"]).name,
+        "written": info["written"],
+        "bytes": info["bytes"],
+        "error": info["error"],
+    }
+
+
+def _usage(info: Mapping[str, Any]) -> dict[str, Any]:
+    usage = info.get("usage", {})
+    return {"cpu_s": usage.get("cpu_s"), "resident_bytes": usage.get("resident_bytes")}
+
+
+def _jobs(latest: Latest) -> dict[str, Any]:
+    """How many jobs there are in each state, and whether the queue is in trouble."""
+    process = latest.process(None, "jobs")
+    info: Mapping[str, Any] = {} if process is None else process["info"]
+    states: dict[str, int] = {}
+    for kinds in info.get("by_kind", {}).values():
+        for state, count in kinds.items():
+            states[state] = states.get(state, 0) + count
+    return {"states": states, "trouble": info.get("trouble", "")}

@@ -1,0 +1,8 @@
+"""Entry point of the processes under the supervisor: `python -m service.worker.entry ROLE ...`."""
+
+from __future__ import annotations
+
+from service.worker.worker import run_child
+
+if __name__ == "__main__":
+    run_child()

@@ -1,0 +1,180 @@
+"""The consumer's end of an arm's frames: subscribes in the right order, decodes, and counts what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from service.io.sockets import readable
+from service.protocol.messages import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
+from service.worker.worker import FRAME_QUEUE, POLL_MS, Child
+
+LOG_NS = 1_000_000_000
+BATCH = 256  # messages worked off before anything else is looked at
+
+
+def marker(role: str) -> bytes:
+    """Topic that a consumer of this role subscribes to when it is ready for frames."""
+    return b"@" + role.encode()
+
+
+class FrameFeed:
+    """Receives what the acquisition of the child's arm publishes.
+
+    `on_frame` is called with each frame and, where the stream begins or starts again, with how many
+    frames are known to be missing before it; else with None.
+
+    Attributes
+    ----------
+    received, lost, repeated, invalid, foreign : int
+        Frames received; cycles missing between them; frames that came twice or late; messages that
+        could not be decoded; messages of another version of the format.
+    epoch : int
+        Of the newest frame; 0 before the first.
+    epochs : int
+        How many starts of the source were seen.
+    """
+
+    def __init__(self, child: Child, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
+        self.received = 0
+        self.lost = 0
+        self.repeated = 0
+        self.invalid = 0
+        self.foreign = 0
+        self.epoch = 0
+        self.epochs = 0
+        self.meta: dict[str, Any] = {}
+        self.source = "unknown"  # state of the acquisition as it said last, in order with its frames
+        self.guided = False  # a hand moves the arm, in order with its frames
+        self._meta_epoch = 0
+        self._expected = 0
+        self._fresh = True
+        self._unlogged = 0
+        self._log_after_ns = 0
+        self._on_frame = on_frame
+        self._arm = child.arm.name
+        self._marker = marker(child.role)
+        self._log = child.log
+        self.socket = child.context.socket(zmq.SUB)
+        self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, 20)
+        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
+        for kind in ("meta", "status"):
+            self.socket.setsockopt(zmq.SUBSCRIBE, topic(self._arm, kind))
+        self.socket.connect(child.runtime.frames(self._arm))
+
+    def resume(self, epoch: int, expected: int) -> None:
+        """Continue where a predecessor stopped, so that what came meanwhile counts as lost."""
+        self.epoch, self._expected = epoch, expected
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epoch and the sequence number that comes next, for `resume`."""
+        return self.epoch, self._expected
+
+    def start(self) -> None:
+        """Subscribe to the frames, and then tell the acquisition so."""
+        self.socket.setsockopt(zmq.SUBSCRIBE, topic(self._arm, "frame"))
+        self.socket.setsockopt(zmq.SUBSCRIBE, self._marker)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the source has ended and all its frames have been worked off."""
+        return self.source == "ended" and self._meta_epoch >= self.epoch
+
+    def poll(self, timeout_ms: int = POLL_MS) -> int:
+        """Wait for messages and work off at most `BATCH`; returns how many."""
+        if not readable(self.socket) and not self.socket.poll(timeout_ms):
+            return 0
+        for count in range(1, BATCH):
+            self._receive(self.socket.recv_multipart())
+            if not readable(self.socket):
+                return count
+        self._receive(self.socket.recv_multipart())
+        return BATCH
+
+    def _receive(self, parts: list[bytes]) -> None:
+        try:
+            message = decode(parts)
+        except WireVersionError as error:
+            self.foreign += 1
+            self._complain(error, self.foreign)
+        except WireError as error:
+            self.invalid += 1
+            self._complain(error, self.invalid)
+        else:
+            if isinstance(message, FrameMessage):
+                self._frame(message)
+            elif isinstance(message, BodyMessage):
+                self._body(message)
+
+    def _complain(self, error: WireError, count: int) -> None:
+        if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: a flood must not become a flood of logs
+            self._log.warning("message_refused", reason=str(error), count=count)
+
+    def _frame(self, message: FrameMessage) -> None:
+        epoch, seq = message.envelope.epoch, message.envelope.seq
+        gap = 0
+        if epoch != self.epoch:
+            if epoch < self.epoch:
+                self.repeated += 1
+                return
+            if self.epoch:
+                self._log.info("source_restarted", source_epoch=epoch)
+            self.epoch = epoch
+            self.epochs += 1
+            restarted = True
+        elif seq < self._expected:
+            self.repeated += 1
+            return
+        else:
+            restarted = self._fresh
+            gap = seq - self._expected
+            if gap:
+                self.lost += gap
+                self._unlogged += gap
+        self._fresh = False
+        self._expected = seq + 1
+        self.received += 1
+        self._on_frame(message, gap if restarted else None)
+
+    def _body(self, message: BodyMessage) -> None:
+        self._meta_epoch = max(self._meta_epoch, message.envelope.epoch)
+        if message.envelope.epoch < self._meta_epoch:
+            return
+        if message.kind == "meta":
+            self.meta = message.body | {"clock": message.envelope.clock}
+        elif message.kind == "status":
+            self.source = str(message.body.get("state", "unknown"))
+            guiding = (message.body.get("safety") or {}).get("guiding") or {}
+            self.guided = guiding.get("outcome") in ("guiding", "stopping")
+
+    def log_losses(self, now_ns: int) -> None:
+        """Write what was lost since the last time to the log, at most once a second."""
+        if self._unlogged and now_ns >= self._log_after_ns:
+            self._log.warning("frames_lost", count=self._unlogged, total=self.lost)
+            self._unlogged = 0
+            self._log_after_ns = now_ns + LOG_NS
+
+    def wait_for_meta(self, child: Child) -> dict[str, Any]:
+        """Wait until the source has described itself; an empty map if the child is to stop first."""
+        while not self.meta and not child.stopping:
+            self.poll()
+        return self.meta
+
+    def counts(self) -> dict[str, Any]:
+        """Return what was counted, for heartbeats and status messages."""
+        return {
+            "source": self.source,
+            "source_epoch": self.epoch,
+            "received": self.received,
+            "lost": self.lost,
+            "repeated": self.repeated,
+            "invalid": self.invalid,
+            "foreign": self.foreign,
+            "epochs": self.epochs,
+        }

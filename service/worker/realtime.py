@@ -1,0 +1,87 @@
+"""What keeps a 1 kHz loop on time: scheduling policy, a processor of its own, locked memory, processors that are awake.
+
+Each of them is asked for by `[arm.realtime]` and granted by the system or not.  A process that is refused one works on
+without it and says so once; nothing here makes a late cycle wrong, only more frequent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.config.realtime import RealtimeConfig
+
+_MCL_CURRENT, _MCL_FUTURE = 1, 2
+#: What is written here, the longest time that a processor may take to wake [us], holds while the file is open:
+#: https://docs.kernel.org/power/pm_qos_interface.html
+_LATENCY = Path("/dev/cpu_dma_latency")
+_held: list[int] = []  # open until the process ends
+
+
+def apply_realtime(config: RealtimeConfig) -> list[str]:
+    """Apply `config` to this process, and stop collecting garbage; returns what the system refused, a line each.
+
+    Call it last before the loop, when everything that lives long has been made.
+    """
+    refused: list[str] = []
+    if config.processors is not None:
+        try:
+            os.sched_setaffinity(0, config.processors)
+        except (OSError, ValueError) as error:
+            available = ", ".join(str(number) for number in sorted(os.sched_getaffinity(0)))
+            refused.append(f"processors {_list(config.processors)}: {_reason(error)}; this process may use {available}")
+    if config.lock_memory and (error_number := _lock_memory()):
+        refused.append(
+            f"lock_memory: {os.strerror(error_number)}; run as root, or give it CAP_IPC_LOCK or a memlock limit"
+        )
+    if config.priority:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(config.priority))
+        except OSError as error:
+            refused.append(
+                f"priority {config.priority}: {_reason(error)}; run as root, or give the process CAP_SYS_NICE or an "
+                "rtprio limit"
+            )
+    if config.stay_awake and not _held:
+        try:
+            _held.append(_keep_awake())
+        except OSError as error:
+            refused.append(
+                f"stay_awake: {_LATENCY}: {_reason(error)}; run as root, let the process write there, or keep "
+                "processors awake by the kernel's command line (processor.max_cstate=1)"
+            )
+    # What is alive now stays for good, and frames hold no cycles: collecting would only stop the loop for a while.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    return refused
+
+
+def _lock_memory() -> int:
+    """Lock all pages, present and future; returns 0 or the error number."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE) == 0:
+        return 0
+    return ctypes.get_errno()
+
+
+def _keep_awake() -> int:
+    """Forbid the processors to sleep; returns the file that has to stay open."""
+    file = os.open(_LATENCY, os.O_WRONLY)
+    try:
+        os.write(file, ctypes.c_int32(0))  # 0 us: an idle processor asks for work again and again
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in numbers)

@@ -1,0 +1,130 @@
+"""Accelerations of an arm whose dry friction grows with the torque that its joints carry.
+
+With `L = C' (G ddx + h)` the torques that the links ask of the joints (`G` their mass matrix, `h` their bias, in
+motor coordinates) and `w = k1*s`, the equations of the moving motors are
+
+    (G + diag(Ia)) ddx + diag(w) |L| = force - dry friction,
+
+linear once the signs of `L` are known.  They are found by repeated solution, each with the signs of the last.
+"""
+
+from __future__ import annotations
+
+from rt_core.jit import kernel
+from rt_core.types import FloatArray
+from sim_backend.arm.friction import dry_level, effect
+from sim_backend.arm.layout import (
+    ARMATURE,
+    BIAS,
+    COPY,
+    COUPLED,
+    DRY_END,
+    LOAD,
+    LOAD_BIAS,
+    LOAD_MASS,
+    MASS,
+    SIDE,
+    WEIGHT,
+)
+
+
+@kernel
+def solve_general(matrix: FloatArray, x: FloatArray) -> bool:
+    """Solve `matrix @ x = x` in place by elimination with row pivoting; False if (n, n) `matrix` is singular."""
+    n = x.shape[0]
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
+                pivot = i
+        if not abs(matrix[pivot, k]) > 0.0:
+            return False
+        if pivot != k:
+            for j in range(k, n):
+                matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
+            x[k], x[pivot] = x[pivot], x[k]
+        for i in range(k + 1, n):
+            factor = matrix[i, k] / matrix[k, k]
+            for j in range(k + 1, n):
+                matrix[i, j] -= factor * matrix[k, j]
+            x[i] -= factor * x[k]
+    for k in range(n - 1, -1, -1):
+        for j in range(k + 1, n):
+            x[k] -= matrix[k, j] * x[j]
+        x[k] /= matrix[k, k]
+    return True
+
+
+@kernel
+def accelerate_loaded(
+    force: FloatArray,
+    parameters: FloatArray,
+    terms: FloatArray,
+    coupling: FloatArray,
+    scalars: FloatArray,
+    mode: FloatArray,
+    level: FloatArray,
+    v: FloatArray,
+    a: FloatArray,
+    matrices: FloatArray,
+    scratch: FloatArray,
+) -> bool:
+    """Accelerations with all modes as they are; False if the equations are singular.
+
+    `matrices[MASS]` is kept; rows `LOAD` (`L`) and `WEIGHT` (`w`) of `scratch` are left behind.
+    """
+    n = a.shape[0]
+    mass, copy, load_mass = matrices[MASS], matrices[COPY], matrices[LOAD_MASS]
+    load, weight = scratch[LOAD], scratch[WEIGHT]
+    bias, load_bias, side = scratch[BIAS], scratch[LOAD_BIAS], scratch[SIDE]
+    coupled = scalars[COUPLED] != 0.0
+    first = int(scalars[DRY_END])
+    for i in range(n):
+        if mode[i] == 2.0:  # no dry friction, or smoothed
+            weight[i] = 0.0
+            for t in range(first, terms.shape[0]):
+                weight[i] += effect(terms, t, i, 0.0, v[i], 1.0)
+        else:
+            weight[i] = mode[i] * dry_level(terms, first, terms.shape[0], i, 0.0, 1.0)
+        if coupled:
+            load_bias[i] = 0.0
+            for k in range(n):
+                load_bias[i] += coupling[0, k, i] * bias[k]
+            for j in range(n):
+                total = 0.0
+                for k in range(n):
+                    total += coupling[0, k, i] * mass[k, j]
+                load_mass[i, j] = total - coupling[0, j, i] * parameters[ARMATURE, j]
+        else:
+            load_bias[i] = bias[i]
+            for j in range(n):
+                load_mass[i, j] = mass[i, j]
+            load_mass[i, i] -= parameters[ARMATURE, i]
+        side[i] = 1.0 if load_bias[i] >= 0.0 else -1.0
+    for _ in range(n + 3):
+        for i in range(n):
+            if mode[i] == 0.0:
+                for j in range(n):
+                    copy[i, j] = 0.0
+                copy[i, i] = 1.0
+                a[i] = 0.0
+                continue
+            signed = weight[i] * side[i]
+            for j in range(n):
+                copy[i, j] = mass[i, j] + signed * load_mass[i, j]
+            a[i] = force[i] - signed * load_bias[i]
+            if mode[i] != 2.0:
+                a[i] -= mode[i] * level[i]
+        if not solve_general(copy, a):
+            return False
+        turned = False
+        for i in range(n):
+            load[i] = load_bias[i]
+            for j in range(n):
+                load[i] += load_mass[i, j] * a[j]
+            if load[i] * side[i] < 0.0:
+                side[i] = -side[i]
+                turned = turned or weight[i] != 0.0
+        if not turned:
+            break
+    return True

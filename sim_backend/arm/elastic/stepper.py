@@ -1,0 +1,167 @@
+"""Drive, sensors and integration of an elastic arm: one jitted call for any number of samples.
+
+The drive, and what it feeds forward, are those of `sim_backend.arm.stepper`: it closes its loops on the motors'
+encoders and knows nothing of the springs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rt_core.jit import kernel
+from rt_core.types import FloatArray, IntArray
+from sim_backend.arm.elastic._motion import elastic_substep, settle
+from sim_backend.arm.elastic.layout import (
+    ACC,
+    CARRIED,
+    LINK,
+    LOSS,
+    MOTOR,
+    OUT_LINK_FRICTION,
+    OUT_MOTOR_DDQ,
+    OUT_MOTOR_DQ,
+    OUT_MOTOR_Q,
+    OUT_SENSOR,
+    OUT_SPRING,
+    POS,
+    SENSOR_BEHIND,
+    VEL,
+)
+from sim_backend.arm.layout import (
+    KP,
+    LEVEL,
+    OUT_DQ,
+    OUT_Q,
+    OUT_TAU,
+    OUT_TRUE_DDQ,
+    OUT_TRUE_DQ,
+    OUT_TRUE_Q,
+    PERIOD,
+    RESOLUTION,
+    SUBSTEPS,
+    TAU_NOISE,
+    V_SET,
+    VELOCITY_NOISE,
+    X_SET,
+    V,
+    X,
+)
+from sim_backend.arm.stepper import SCRATCH, control, measure, setpoint
+from sim_backend.arm.temperature import warm
+
+
+@kernel
+def measure_elastic(
+    parameters: FloatArray,
+    springs: FloatArray,
+    coupling: FloatArray,
+    scalars: FloatArray,
+    state: FloatArray,
+    motion: FloatArray,
+    noise: FloatArray,
+    out: FloatArray,
+) -> None:
+    """One sample: `q, dq` are the links', `q_motor` and `current` the motors', `tau` of the side that is measured."""
+    measure(parameters, coupling, scalars, state, noise, out)
+    for i in range(state.shape[1]):
+        q, dq = motion[POS, LINK, i], motion[VEL, LINK, i]
+        out[OUT_TRUE_Q, i], out[OUT_TRUE_DQ, i], out[OUT_TRUE_DDQ, i] = q, dq, motion[ACC, LINK, i]
+        step = parameters[RESOLUTION, i]
+        out[OUT_Q, i] = step * np.floor(q / step + 0.5) if step > 0.0 else q
+        out[OUT_DQ, i] = dq + parameters[VELOCITY_NOISE, i] * noise[2, i]
+        if springs[SENSOR_BEHIND, i] != 0.0:
+            out[OUT_TAU, i] = motion[CARRIED, LINK, i] + parameters[TAU_NOISE, i] * noise[0, i]
+        out[OUT_MOTOR_Q, i], out[OUT_MOTOR_DQ, i] = motion[POS, MOTOR, i], motion[VEL, MOTOR, i]
+        out[OUT_MOTOR_DDQ, i], out[OUT_LINK_FRICTION, i] = motion[ACC, MOTOR, i], motion[LOSS, LINK, i]
+        out[OUT_SPRING, i], out[OUT_SENSOR, i] = motion[CARRIED, MOTOR, i], motion[CARRIED, LINK, i]
+
+
+@kernel
+def _is_finite(motion: FloatArray) -> bool:
+    total = 0.0
+    for row in (POS, VEL, ACC):
+        for side in range(2):
+            for i in range(motion.shape[2]):
+                total += motion[row, side, i]
+    return bool(np.isfinite(total))
+
+
+@kernel
+def advance_elastic(
+    arm: FloatArray,
+    gravity: FloatArray,
+    parameters: FloatArray,
+    springs: FloatArray,
+    terms: FloatArray,
+    coupling: FloatArray,
+    scalars: FloatArray,
+    table: FloatArray,
+    centre: FloatArray,
+    series: FloatArray,
+    period: float,
+    state: FloatArray,
+    motion: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    stages: FloatArray,
+    blocks: FloatArray,
+    system: FloatArray,
+    pivots: IntArray,
+    right: FloatArray,
+    work: FloatArray,
+    sample: int,
+    noise: FloatArray,
+    out: FloatArray,
+) -> int:
+    """Write samples `sample, sample + 1, ...` to `out` (N, ELASTIC_OUT_ROWS, n); returns how many before it diverged.
+
+    `springs` (SPRING_ROWS, n) and `motion` (MOTION_ROWS, 2, n) are those of `sim_backend.arm.elastic.layout`; `stages`
+    (STAGE_LAYERS, 2, n), `blocks` (n, BLOCK_COLUMNS), `system` (2n, 2n), `pivots` and `right` (2n,) are scratch.  All
+    others are as in `sim_backend.arm.stepper.advance`.
+    """
+    n = centre.shape[0]
+    substeps = int(scalars[SUBSTEPS])
+    h = scalars[PERIOD] / substeps
+    error, target, jump, scratch = vectors[16], vectors[17], vectors[19], vectors[SCRATCH:]
+    for k in range(out.shape[0]):
+        index = sample + k
+        if index > 0:
+            warm(parameters, terms[0], scalars, state, scratch[LEVEL])
+            for s in range(substeps):
+                for i in range(n):
+                    error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
+                t = ((index - 1) * substeps + s + 1) * h
+                setpoint(
+                    arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,
+                    vectors, work,
+                )  # fmt: skip
+                control(parameters, state, h, error, target, jump)
+                if not elastic_substep(
+                    arm, gravity, parameters, springs, terms[0], scalars, state, motion, h, target, jump, vectors,
+                    matrices, stages, blocks, system, pivots, right, scratch, work,
+                ):  # fmt: skip
+                    return k
+            if not _is_finite(motion):
+                return k
+        measure_elastic(parameters, springs, coupling, scalars, state, motion, noise[k], out[k])
+    return int(out.shape[0])
+
+
+@kernel
+def refresh_elastic(
+    arm: FloatArray,
+    gravity: FloatArray,
+    parameters: FloatArray,
+    springs: FloatArray,
+    terms: FloatArray,
+    scalars: FloatArray,
+    state: FloatArray,
+    motion: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    work: FloatArray,
+) -> bool:
+    """Modes and accelerations of the present state, after a change of `parameters` or `springs`."""
+    return settle(
+        arm, gravity, parameters, springs, terms[0], scalars, state, motion, matrices, vectors[SCRATCH:], work
+    )

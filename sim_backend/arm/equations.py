@@ -1,0 +1,146 @@
+"""Equations of motion of an arm in motor coordinates, and their solution for the accelerations.
+
+Everything is integrated in `x = C q`, the motors' coordinates referred to the joint
+side (`C` is `RobotModel.coupling`; `x = q` for an uncoupled arm), in which rotor inertia, friction
+and motor torque `u` of each joint stand alone:
+
+    (Ci' M Ci + diag(Ia)) ddx + Ci' (b - J' f) + drag + dry friction + Ci' offset = u,     Ci = inverse of C
+
+`drag` is all friction that is a smooth function of position and velocity (see `sim_backend.arm.friction`), `f` are the
+outside forces (`sim_backend.arm._outside`).
+"""
+
+from __future__ import annotations
+
+from rt_core.jit import kernel
+from rt_core.model.forward import mass_and_bias, solve_definite
+from rt_core.types import FloatArray
+from sim_backend.arm._outside import take_outside_torque
+from sim_backend.arm.friction import dry_level, effect
+from sim_backend.arm.layout import (
+    ARMATURE,
+    BIAS,
+    COUPLED,
+    DRAG,
+    DRY_END,
+    LOADED,
+    MASS,
+    OFFSET,
+    PLAIN_END,
+    POSITION,
+    PRODUCT,
+    PUSHED,
+    SMOOTH_END,
+    TORQUE,
+    VELOCITY,
+    VISCOUS,
+)
+
+
+@kernel
+def times(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
+    """`out = matrix @ vector` for (n, n) and (n,); `out` is not `vector`."""
+    for i in range(out.shape[0]):
+        total = 0.0
+        for j in range(out.shape[0]):
+            total += matrix[i, j] * vector[j]
+        out[i] = total
+
+
+@kernel
+def times_transposed(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
+    """`out = matrix.T @ vector` for (n, n) and (n,); `out` is not `vector`."""
+    for i in range(out.shape[0]):
+        out[i] = 0.0
+    for j in range(out.shape[0]):
+        for i in range(out.shape[0]):
+            out[i] += matrix[j, i] * vector[j]
+
+
+@kernel
+def equations(
+    arm: FloatArray,
+    gravity: FloatArray,
+    parameters: FloatArray,
+    terms: FloatArray,
+    coupling: FloatArray,
+    scalars: FloatArray,
+    x: FloatArray,
+    v: FloatArray,
+    u: FloatArray,
+    force: FloatArray,
+    matrices: FloatArray,
+    scratch: FloatArray,
+    work: FloatArray,
+) -> None:
+    """Mass matrix and the torque `force` left for acceleration and dry friction, in motor coordinates.
+
+    `arm` is (n, 47), geometry and link parameters side by side; `terms` (T, TERM_ROWS, n), `matrices`
+    (MATRICES, n, n).  The rows `DRAG` and `BIAS` of `scratch` (SCRATCH_ROWS, n) are left behind.
+    """
+    n = x.shape[0]
+    mass = matrices[MASS]
+    geometry, inertial = arm[:, :37], arm[:, 37:]
+    if scalars[COUPLED] != 0.0:
+        inverse, product = coupling[1], matrices[PRODUCT]
+        position, velocity, torque = scratch[POSITION], scratch[VELOCITY], scratch[TORQUE]
+        times(inverse, x, position)
+        times(inverse, v, velocity)
+        mass_and_bias(geometry, gravity, inertial, position, velocity, mass, torque, work)
+        if scalars[PUSHED] != 0.0:
+            take_outside_torque(geometry, parameters, work, torque)
+        times_transposed(inverse, torque, force)
+        for i in range(n):
+            for j in range(n):
+                total = 0.0
+                for k in range(n):
+                    total += mass[i, k] * inverse[k, j]
+                product[i, j] = total
+        for i in range(n):
+            for j in range(n):
+                total = 0.0
+                for k in range(n):
+                    total += inverse[k, i] * product[k, j]
+                mass[i, j] = total
+    else:
+        mass_and_bias(geometry, gravity, inertial, x, v, mass, force, work)
+        if scalars[PUSHED] != 0.0:
+            take_outside_torque(geometry, parameters, work, force)
+    for i in range(n):
+        scratch[DRAG, i] = parameters[VISCOUS, i] * v[i]
+    if scalars[LOADED] != 0.0:
+        for i in range(n):
+            scratch[BIAS, i] = force[i]
+    for t in range(int(scalars[PLAIN_END]), int(scalars[SMOOTH_END])):
+        for i in range(n):
+            scratch[DRAG, i] += effect(terms, t, i, x[i], v[i], 0.0)
+    for i in range(n):
+        mass[i, i] += parameters[ARMATURE, i]
+        force[i] = u[i] - force[i] - scratch[DRAG, i] - parameters[OFFSET, i]
+
+
+@kernel
+def accelerate(mass: FloatArray, force: FloatArray, mode: FloatArray, level: FloatArray, a: FloatArray) -> bool:
+    """Accelerations with all modes as they are; overwrites the lower triangle of `mass`."""
+    n = a.shape[0]
+    for i in range(n):
+        if mode[i] == 0.0:
+            a[i] = 0.0
+            for j in range(i):
+                mass[i, j] = 0.0
+            for j in range(i + 1, n):
+                mass[j, i] = 0.0
+            mass[i, i] = 1.0
+        elif mode[i] == 2.0:
+            a[i] = force[i]
+        else:
+            a[i] = force[i] - mode[i] * level[i]
+    return solve_definite(mass, a)
+
+
+@kernel
+def levels(terms: FloatArray, scalars: FloatArray, v: FloatArray, level: FloatArray) -> None:
+    """Dry friction `level` (n,) at speeds `v` (n,), without that of the load."""
+    first, end = int(scalars[SMOOTH_END]), int(scalars[DRY_END])
+    for i in range(v.shape[0]):
+        level[i] = dry_level(terms, first, end, i, v[i], 0.0)

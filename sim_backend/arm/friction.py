@@ -1,0 +1,244 @@
+"""Friction of a simulated arm: the terms of its law, packed for the kernels.
+
+Every term is a value times `rt_core.model.friction.friction_effect`, the function that makes the columns of the
+regressor: what is simulated is what a fit assumes.  Terms are sorted by how they are integrated:
+
+    plain    viscous friction, linear                           row `VISCOUS` of the parameters, `t < PLAIN_END`
+    smooth   every other function of position and velocity      `PLAIN_END <= t < SMOOTH_END`
+    dry      the torque that opposes sliding and holds a joint  `SMOOTH_END <= t < DRY_END`
+    load     `k1*|tau_load|*s`, which depends on acceleration   `t >= DRY_END`
+
+With a smoothing velocity `sgn` is `tanh`, the dry terms count as smooth, and no joint ever sticks.
+
+Friction that follows temperature has no terms of its own here: values and constants are renewed as temperature changes
+(`sim_backend.arm.temperature`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rt_core.jit import kernel
+from rt_core.model.friction import (
+    FOLLOWING,
+    LAW_BREAKAWAY,
+    LAW_COULOMB,
+    LAW_CUBIC,
+    LAW_DECAYING_VISCOUS,
+    LAW_LOAD,
+    LAW_QUADRATIC_EVEN,
+    LAW_QUADRATIC_ODD,
+    LAW_TANH,
+    LAW_VISCOUS,
+    TEMPERATURE,
+    friction_effect,
+)
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.types import FloatArray
+from sim_backend.arm.layout import (
+    CODE,
+    CONSTANT,
+    CONSTANT_AT_REFERENCE,
+    CONSTANT_SLOPE,
+    EXPONENT,
+    RATE,
+    REACH,
+    SMOOTHING,
+    TERM_ROWS,
+    VALUE,
+    VALUE_AT_REFERENCE,
+    VALUE_SLOPE,
+    WIDTH,
+)
+from sim_backend.errors import SimulationConfigError
+
+#: Stands for a velocity of zero on the side to which a joint slides: its sign counts, its size does not.
+_CREEP = 1e-300
+#: Widths from zero within which an exponential and a hyperbolic tangent are steep.
+GAUSSIAN_REACH, _TANH_REACH = 3.0, 4.0
+#: How far from the reference temperature bounds on slopes hold [K].
+_WARMTH = 80.0
+#: Stand-ins for limits that a robot leaves open, in bounds on slopes [rad/s, N*m].
+_TOP_SPEED, _TOP_LOAD = 2.0, 100.0
+#: Steepest slope of `exp(-x^2)`.
+_GAUSSIAN_SLOPE = float(np.sqrt(2.0 / np.e))
+
+
+@kernel
+def effect(terms: FloatArray, t: int, i: int, x: float, v: float, load: float) -> float:
+    """Torque of term `t` at motor `i`, position and velocity those of the motor."""
+    unit = friction_effect(
+        int(terms[t, CODE, i]), terms[t, CONSTANT, i], terms[t, EXPONENT, i], terms[t, SMOOTHING, i], x, v, load
+    )
+    return float(terms[t, VALUE, i] * unit)
+
+
+@kernel
+def dry_level(terms: FloatArray, first: int, end: int, i: int, v: float, load: float) -> float:
+    """Size of the dry friction of terms `first` to `end` at motor `i` while it slides with speed `|v|`."""
+    total = 0.0
+    for t in range(first, end):
+        total += effect(terms, t, i, 0.0, max(abs(v), _CREEP), load)
+    return total
+
+
+@kernel
+def friction_batch(terms: FloatArray, x: FloatArray, v: FloatArray, load: FloatArray, out: FloatArray) -> None:
+    """All terms (T, TERM_ROWS, n) at motor positions and velocities (N, n) and loads (N, n) into `out` (N, n)."""
+    for k in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            out[k, i] = 0.0
+            for t in range(terms.shape[0]):
+                out[k, i] += effect(terms, t, i, x[k, i], v[k, i], load[k, i])
+
+
+@dataclass(frozen=True)
+class FrictionTerms:
+    """The friction of an arm with given values.
+
+    Attributes
+    ----------
+    values : (T, TERM_ROWS, n) float64
+        Code, value, constant, exponent and smoothing of each term; where it is steep, the width of the velocities
+        over which it changes, how far from zero they reach, and its steepest slope [N*m*s/rad].
+    plain_end, smooth_end, dry_end : int
+        See the module docstring.
+    slope : (n,) float64
+        Bound on the slope of the terms that are not steep, within the joint's velocity limit [N*m*s/rad].
+    """
+
+    values: FloatArray
+    plain_end: int
+    smooth_end: int
+    dry_end: int
+    slope: FloatArray
+
+    @property
+    def viscous(self) -> FloatArray:
+        """(n,) coefficient of viscous friction [N*m*s/rad]."""
+        return np.asarray(self.values[: self.plain_end, VALUE].sum(axis=0))
+
+    @property
+    def hold(self) -> FloatArray:
+        """(n,) torque up to which dry friction holds a standing motor, without that of the load."""
+        joints = range(self.values.shape[2])
+        return np.array([dry_level(self.values, self.smooth_end, self.dry_end, i, 0.0, 0.0) for i in joints])
+
+    @property
+    def dry(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(n,) whether dry friction acts on a motor at all."""
+        rest = self.values[self.smooth_end :]
+        return np.asarray(np.any((rest[:, VALUE] != 0.0) & (rest[:, SMOOTHING] == 0.0), axis=0))
+
+    @property
+    def varying(self) -> bool:
+        """Whether dry friction depends on the speed."""
+        return bool(np.any(self.values[self.smooth_end : self.dry_end, CONSTANT] > 0.0))
+
+    @property
+    def warm(self) -> bool:
+        """Whether friction follows the temperature."""
+        return bool(np.any(self.values[:, [VALUE_SLOPE, CONSTANT_SLOPE]] != 0.0))
+
+    @property
+    def loaded(self) -> bool:
+        """Whether friction depends on the load of the joint."""
+        return bool(np.any(self.values[self.dry_end :, VALUE] != 0.0))
+
+    @property
+    def steep(self) -> bool:
+        """Whether a term changes within a small velocity."""
+        return bool(np.any(self.values[:, WIDTH] > 0.0))
+
+    def with_brake(self, torque: FloatArray) -> FrictionTerms:
+        """Add brakes as dry friction of `torque` (n,) [N*m], zero where a brake is released."""
+        row = np.zeros((1, TERM_ROWS, torque.shape[0]))
+        row[0, CODE], row[0, VALUE] = LAW_COULOMB, torque
+        values = np.concatenate((self.values[: self.dry_end], row, self.values[self.dry_end :]))
+        return replace(self, values=values, dry_end=self.dry_end + 1)
+
+
+def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
+    """Pack the friction that `model` has, with the values of `dynamics`.
+
+    Raises
+    ------
+    SimulationConfigError
+        Load-dependent friction of a coupled motor, or as large as the load itself.
+    """
+    law = model.friction
+    smoothed = law.smoothing > 0.0
+    dry_codes = () if smoothed else (LAW_COULOMB, LAW_BREAKAWAY)
+    followed = {code: field for _, code, field in law.terms if code in TEMPERATURE}
+    order = sorted(
+        (term for term in law.terms if term[1] not in TEMPERATURE),
+        key=lambda term: (term[1] == LAW_LOAD, term[1] in dry_codes, term[1] != LAW_VISCOUS),
+    )
+    constants = {code: field for _, field, codes in law.constants for code in codes}
+    values = np.zeros((len(order), TERM_ROWS, model.n))
+    for row, (_, code, field) in zip(values, order, strict=True):
+        row[CODE], row[EXPONENT], row[SMOOTHING] = code, law.exponent(code), law.smoothing
+        row[VALUE] = getattr(dynamics, field)
+        if code == LAW_LOAD:
+            _check_load(model, row[VALUE])
+        if code in constants:
+            row[CONSTANT] = getattr(dynamics, constants[code])
+            if followed and constants[code] == "stribeck_velocity":
+                row[CONSTANT_SLOPE] = np.where(row[CONSTANT] > 0.0, dynamics.stribeck_velocity_temperature, 0.0)
+        if FOLLOWING.get(code) in followed:
+            row[VALUE_SLOPE] = getattr(dynamics, followed[FOLLOWING[code]])
+        row[VALUE_AT_REFERENCE], row[CONSTANT_AT_REFERENCE] = row[VALUE], row[CONSTANT]
+    codes = [code for _, code, _ in order]
+    dry_end = len(codes) - codes.count(LAW_LOAD)
+    smooth_end = dry_end - sum(code in dry_codes for code in codes)
+    slope = _mark_steep(model, dynamics, values)
+    return FrictionTerms(values, codes.count(LAW_VISCOUS), smooth_end, dry_end, slope)
+
+
+def _check_load(model: RobotModel, value: FloatArray) -> None:
+    for joint, weights, k1 in zip(model.joints, model.coupling, value, strict=True):
+        if k1 != 0.0 and np.count_nonzero(weights) > 1:
+            raise SimulationConfigError(
+                f"load_friction of joint '{joint.name}' must be 0 in a simulated arm: its motor also turns with "
+                "another joint, so that no joint's torque is its load"
+            )
+        if not k1 < 1.0:
+            raise SimulationConfigError(
+                f"load_friction of joint '{joint.name}' must be below 1: friction larger than the load locks the joint"
+            )
+
+
+def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) -> FloatArray:
+    """Fill the rows `WIDTH`, `REACH` and `RATE` (as a slope); returns the slope (n,) of all other terms."""
+    speed = np.array([j.velocity if np.isfinite(j.velocity) else _TOP_SPEED for j in model.joints])
+    effort = np.array([j.effort if np.isfinite(j.effort) else _TOP_LOAD for j in model.joints])
+    breaking = np.where(dynamics.stribeck_velocity > 0.0, dynamics.breakaway, 0.0)
+    slope = np.zeros(model.n)
+    hottest = {int(row[CODE, 0]): np.abs(row[VALUE]) + _WARMTH * np.abs(row[VALUE_SLOPE]) for row in values}
+    coulomb = hottest.get(LAW_COULOMB, dynamics.coulomb)
+    largest = np.maximum(coulomb, breaking if model.friction.law == "stribeck" else 0.0)
+    for row in values:
+        code = int(row[CODE, 0])
+        value = hottest[code]
+        shaped = np.where(row[CONSTANT] > 0.0, row[CONSTANT], np.inf)
+        steepest = np.zeros(model.n)
+        if code == LAW_TANH:
+            row[WIDTH], row[REACH] = row[CONSTANT], _TANH_REACH * row[CONSTANT]
+            steepest = value / shaped
+        elif code == LAW_BREAKAWAY:
+            row[WIDTH], row[REACH] = row[CONSTANT], GAUSSIAN_REACH * row[CONSTANT]
+            steepest = _GAUSSIAN_SLOPE * np.abs(value - dynamics.coulomb) / shaped
+        elif code in (LAW_COULOMB, LAW_LOAD) and model.friction.smoothing > 0.0:
+            row[WIDTH], row[REACH] = model.friction.smoothing, _TANH_REACH * model.friction.smoothing
+            steepest = (largest if code == LAW_COULOMB else value * effort) / model.friction.smoothing
+        elif code in (LAW_VISCOUS, LAW_DECAYING_VISCOUS):
+            slope += value
+        elif code in (LAW_QUADRATIC_ODD, LAW_QUADRATIC_EVEN):
+            slope += 2.0 * value * speed
+        elif code == LAW_CUBIC:
+            slope += 3.0 * value * speed**2
+        row[RATE] = steepest
+        row[WIDTH, steepest == 0.0] = 0.0
+    return slope

@@ -1,0 +1,227 @@
+"""A simulated arm: forward dynamics, drives and sensors from a robot description.
+
+The truth is the model's own `inertial` and `dynamics`; at every sample instant the exact values obey
+
+    tau + J' f = M(q) ddq + b(q, dq) + C' (Ia * C ddq + friction) + offset
+
+with `C` the coupling of the transmission (identity for most arms) and `f` the outside forces, none unless asked for.
+Friction is that of the model's law (`rt_core.model.friction`, the same function that a fit uses) while a motor turns;
+while it stands, its dry part is anything up to the breakaway torque.  Measured torque is motor torque on the joint
+side, before friction.
+See `sim_backend.arm.friction`, `sim_backend.arm.integrate` and `sim_backend.arm.stepper`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from sim_backend.arm import layout
+from sim_backend.arm.elastic.layout import ELASTIC_OUT_ROWS
+from sim_backend.arm.elastic.stepper import advance_elastic
+from sim_backend.arm.packed import PackedArm
+from sim_backend.arm.settings import MotionSettings, SimSettings
+from sim_backend.arm.stepper import advance, begin
+from sim_backend.arm.trajectory import Motion, plan_motion
+from sim_backend.errors import SimulationConfigError
+
+_NOISE_BLOCK = 128  # samples of noise drawn at once
+_ROWS = {
+    "q": layout.OUT_Q,
+    "dq": layout.OUT_DQ,
+    "current": layout.OUT_CURRENT,
+    "tau": layout.OUT_TAU,
+    "q_motor": layout.OUT_Q_MOTOR,
+    "temperature": layout.OUT_TEMPERATURE,
+    "setpoint": layout.OUT_SETPOINT,
+}
+
+
+@dataclass(frozen=True)
+class ElasticData:
+    """Exact values (N, n) of an arm with elastic joints, on the joint side; those of a rigid joint's motor are its own.
+
+    Attributes
+    ----------
+    q_motor, dq_motor, ddq_motor : (N, n) float64
+        Of the motors [rad or m].
+    spring : (N, n) float64
+        Torque of the springs on the links.
+    sensor : (N, n) float64
+        Torque behind the springs and the links' friction: what the rigid links ask for.
+    link_friction : (N, n) float64
+    """
+
+    q_motor: FloatArray
+    dq_motor: FloatArray
+    ddq_motor: FloatArray
+    spring: FloatArray
+    sensor: FloatArray
+    link_friction: FloatArray
+
+
+@dataclass(frozen=True)
+class SimulatedData:
+    """Samples of a simulated arm, measured and exact; units as in `drivers.frame.JointFrame`.
+
+    Attributes
+    ----------
+    t : (N,) float64
+        Time since the arm's reset [s].
+    channels : dict of str to (N, n) float64
+        What the sensors deliver, by the names of `drivers.frame.CHANNELS`.
+    q, dq, ddq, tau, friction : (N, n) float64
+        Exact values on the joint side; `tau` is motor torque, `friction` is part of it.  Of an arm with elastic joints
+        `q, dq, ddq` are the links', `friction` is the motors'.
+    elastic : ElasticData, optional
+        The other sides of the springs; None for a rigid arm.
+    """
+
+    t: FloatArray
+    channels: dict[str, FloatArray]
+    q: FloatArray
+    dq: FloatArray
+    ddq: FloatArray
+    tau: FloatArray
+    friction: FloatArray
+    elastic: ElasticData | None = None
+
+
+class SimulatedArm(PackedArm):
+    """An arm of software that follows a set trajectory and reports samples at a fixed rate.
+
+    Parameters
+    ----------
+    model : RobotModel
+        Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
+    settings : SimSettings, optional
+    motion : Motion or MotionSettings, optional
+        Set trajectory; by default an endless Fourier motion with the arm's seed.
+    seed : int, optional
+        Overrides the settings' seed.  Equal seeds give equal samples, to the bit on one machine.
+
+    Raises
+    ------
+    SimulationConfigError
+        No or impossible inertia, a list of the wrong length, an unknown joint.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        settings: SimSettings | None = None,
+        motion: Motion | MotionSettings | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(model, SimSettings() if settings is None else settings)
+        self.seed = self.settings.seed if seed is None else seed
+        if motion is None:
+            motion = MotionSettings(seed=self.seed)
+        self.motion = plan_motion(model, motion) if isinstance(motion, MotionSettings) else motion
+        if self.motion.n != model.n:
+            raise SimulationConfigError(f"the motion has {self.motion.n} joints, robot '{model.name}' has {model.n}")
+        asked, geared = self.settings.channels, model.transmission is not None
+        #: Channels delivered: those asked for that the arm has.
+        absent = [] if geared else ["current"] if self._springs is not None else ["current", "q_motor"]
+        self.channels = tuple(c for c in _ROWS if c in asked and c not in absent)
+        self._rows = layout.OUT_ROWS if self._springs is None else ELASTIC_OUT_ROWS
+        self._sample_out = np.zeros((1, self._rows, model.n))
+        self.reset()
+
+    def reset(self, seed: int | None = None) -> None:
+        """Start again at time zero, with the original dynamics and the same or another noise seed."""
+        if seed is not None:
+            self.seed = seed
+        self._rng = np.random.default_rng(self.seed)
+        self._noise = np.zeros((0, 3, self.n))
+        self._used = 0
+        self._next = 0
+        self._event = 0
+        self._dynamics = self._truth
+        self._outside.clear()
+        self._scalars[layout.AMBIENT] = self.settings.ambient_c
+        self._fill_dynamics()
+        started = begin(
+            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self.motion.table,
+            self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state, self._vectors,
+            self._matrices, self._work,
+        )  # fmt: skip
+        if not started:
+            raise self._diverged()
+        if self._springs is not None:
+            self._springs.begin(self._state)
+            self._refresh()
+
+    def step(self) -> JointFrame:
+        """Return the next sample; its times are those of the simulation [ns].
+
+        Raises
+        ------
+        SimulationDivergedError
+        """
+        seq = self._next
+        self._run(self._sample_out)
+        t_ns = round(seq * 1e9 / self.settings.rate_hz)
+        frame = JointFrame(seq, t_ns, t_ns)
+        for channel in self.channels:
+            setattr(frame, channel, self._sample_out[0, _ROWS[channel]].copy())
+        return frame
+
+    def simulate(self, duration_s: float) -> SimulatedData:
+        """Return the next `duration_s * rate_hz` samples (rounded), continuing where the arm is.
+
+        Raises
+        ------
+        SimulationDivergedError
+        """
+        count = round(duration_s * self.settings.rate_hz)
+        t = (self._next + np.arange(count)) / self.settings.rate_hz
+        out = np.empty((count, self._rows, self.n))
+        self._run(out)
+        exact = (np.ascontiguousarray(out[:, row]) for row in range(layout.OUT_TRUE_Q, self._rows))
+        q, dq, ddq, tau, friction, *sides = exact
+        elastic = None if self._springs is None else ElasticData(*sides)
+        channels: dict[str, FloatArray] = {c: np.ascontiguousarray(out[:, _ROWS[c]]) for c in self.channels}
+        return SimulatedData(t, channels, q, dq, ddq, tau, friction, elastic)
+
+    def _run(self, out: FloatArray) -> None:
+        """Fill `out` (N, OUT_ROWS, n) with the next samples, block by block of noise and from event to event."""
+        done = 0
+        while done < out.shape[0]:
+            self._apply_events()
+            if self._used == self._noise.shape[0]:
+                self._noise = self._rng.standard_normal((_NOISE_BLOCK, 3, self.n))
+                self._used = 0
+            count = min(out.shape[0] - done, self._noise.shape[0] - self._used)
+            if self._event < len(self._events):
+                count = min(count, self._events[self._event].sample + 1 - self._next)
+            if self._ambient.shape[1] > 1:
+                count = min(count, self._ambient_every - self._next % self._ambient_every)
+            if self._outside.next_sample is not None:
+                count = min(count, self._outside.next_sample + 1 - self._next)
+            good = self._advance(self._noise[self._used : self._used + count], out[done : done + count])
+            self._next += good
+            self._used += good
+            done += good
+            if good < count:
+                raise self._diverged()
+
+    def _advance(self, noise: FloatArray, out: FloatArray) -> int:
+        """Fill `out` with the next samples as far as the arm goes; returns how many."""
+        springs, motion = self._springs, self.motion
+        if springs is None:
+            return advance(
+                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, motion.table,
+                motion.centre, motion.coefficients, motion.period_s, self._state, self._vectors, self._matrices,
+                self._work, self._next, noise, out,
+            )  # fmt: skip
+        return advance_elastic(
+            self._arm, self._gravity, self._parameters, springs.values, self._terms, self._coupling, self._scalars,
+            motion.table, motion.centre, motion.coefficients, motion.period_s, self._state, springs.motion,
+            self._vectors, self._matrices, springs.stages, springs.blocks, springs.system, springs.pivots,
+            springs.right, self._work, self._next, noise, out,
+        )  # fmt: skip

@@ -1,0 +1,396 @@
+"""The driver of a simulated arm that moves as it is told: drives that are switched on and off, and follow commands."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from drivers.driver import (
+    CommandRefusedError,
+    DriverClosedError,
+    DriverConfigError,
+    DriverError,
+    DriverInfo,
+    DriverTimeoutError,
+    Mode,
+    OpenedInWith,
+)
+from drivers.frame import CHANNELS, JointFrame
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from sim_backend.arm.layout import OUT_SETPOINT
+from sim_backend.arm.pace import Pace
+from sim_backend.arm.settings import DriveSettings, FaultSettings, SimSettings, WiringSettings
+from sim_backend.arm.trajectory import MotionLimits
+from sim_backend.arm.wiring import Wiring
+from sim_backend.drive._commanded_faults import Disturbance
+from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.modes import BRAKED, CSP, CST
+from sim_backend.drive.sample import DrivenSample
+from sim_backend.errors import SimulationConfigError, SimulationDivergedError
+
+State = Literal["off", "enabling", "enabled", "stopping", "fault"]
+
+#: Statuswords of CiA 402 by state: switch on disabled, switched on, operation enabled, quick stop active, fault.
+STATUS = {"off": 0x0250, "enabling": 0x0233, "enabled": 0x0237, "stopping": 0x0217, "fault": 0x0218}
+#: From the command to operation, and how long of that the brake stays closed; it closes as long before torque goes.
+ENABLE_S = 0.15
+BRAKE_S = 0.05
+#: Without a new set value for so long, drives stop: all of them when nobody is on the bus, and those in cst always.
+WATCHDOG_S = 0.1
+#: Deceleration of a quick stop over the velocity limit [1/s]: twice what a motion may use that says nothing else.
+_QUICK_STOP = 10.0
+_ROUNDING = 1e-9
+
+
+class CommandedDriver(OpenedInWith):
+    """A simulated arm that fulfils `Driver`, `ModeChanging` and `Reporting`.
+
+    Each `read` moves the arm by one sample period under the command given since the last one.  In `"csp"` a command is
+    the position of the joints at the end of the period, and the last one is held; in `"cst"` it is their torque, and
+    until the first one the drives hold.  `change_mode` changes it while they are on.  All drives are switched on and
+    stopped together: a drive that trips loses its torque and closes its brake, the others stop along their quick-stop
+    ramps.
+
+    Parameters
+    ----------
+    model : RobotModel
+        With inertial parameters.
+    settings : SimSettings, optional
+        With the default `drive`, that of `sim_backend.drive.drive_arm.DRIVEN`.
+    mode : "csp" or "cst"
+        In which the drives are switched on.
+    pace : float
+        Simulated seconds a second.
+    start : sequence of n floats, optional
+        Position of the joints to begin with [rad or m]; by default mid-range.
+    enable : bool
+        Switch the drives on when opened.
+    faults : sequence of FaultSettings
+        What goes wrong, and when.
+    wiring : sequence of WiringSettings
+        Channels that are wired or scaled wrongly.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        settings: SimSettings | None = None,
+        mode: Mode = "csp",
+        pace: float = 1.0,
+        start: Sequence[float] | None = None,
+        enable: bool = False,
+        faults: Sequence[FaultSettings] = (),
+        wiring: Sequence[WiringSettings] = (),
+    ) -> None:
+        given = SimSettings() if settings is None else settings
+        if given.drive == DriveSettings():
+            given = given.model_copy(update={"drive": DRIVEN.drive})
+        self._model, self._settings, self._mode = model, given, mode
+        self._first_mode = mode
+        self._pace, self._start, self._enable_at_start = pace, start, enable
+        self._faults, self._wires = tuple(faults), tuple(wiring)
+        self._arm: DrivenArm | None = None
+
+    # ------------------------------------------------------------ the protocol Driver
+
+    @property
+    def info(self) -> DriverInfo:
+        """What the driver delivers; raises `DriverClosedError` unless open."""
+        self._checked()
+        return DriverInfo(
+            source="sim",
+            joint_names=tuple(joint.name for joint in self._model.joints),
+            channels=self._channels,
+            rate_hz=self._settings.rate_hz,
+            clock="sim",
+            lossless=False,
+        )
+
+    def open(self) -> None:
+        """Build the arm, at rest with closed brakes, and compile its kernels.
+
+        Raises
+        ------
+        DriverConfigError
+            It cannot be simulated as configured, or is open already.
+        """
+        name = self._model.name
+        if self._arm is not None:
+            raise DriverConfigError(f"simulated arm '{name}' is already open: close it first")
+        if not (math.isfinite(self._pace) and self._pace > 0.0):
+            raise DriverConfigError(f"pace of simulated arm '{name}' is {self._pace}, must be above 0 to be commanded")
+        limits = MotionLimits.of(self._model)
+        start = 0.5 * (limits.lower + limits.upper) if self._start is None else np.array(self._start, dtype=np.float64)
+        try:
+            DrivenArm(self._model, self._settings, start=start).step([CSP] * self._model.n, start)  # compiles
+            arm = DrivenArm(self._model, self._settings, start=start)
+            self._disturbance = Disturbance(self._faults, arm)
+            self._wiring = Wiring(self._wires, self._model)
+        except (SimulationConfigError, SimulationDivergedError) as error:
+            raise DriverConfigError(str(error)) from error
+        geared = self._model.transmission is not None
+        asked = self._settings.channels
+        self._channels = tuple(c for c in CHANNELS if c in asked and (geared or c not in ("current", "q_motor")))
+        self._coupling = self._model.coupling
+        self._period_s = 1.0 / self._settings.rate_hz
+        self._wait = Pace(name, self._settings.rate_hz, self._pace).wait
+        self._quick_stop = _QUICK_STOP * limits.velocity
+        self._seq = 0
+        self._state: State = "off"
+        self._since_s = 0.0  # in this state
+        self._failure = ""
+        self._tripped = np.zeros(arm.n, np.bool_)
+        self._sample = arm.sample()
+        self._x = self._sample.x.copy()  # set position, drive side, and its velocity
+        self._v = np.zeros(arm.n)
+        self._target: FloatArray | None = None  # as commanded, joint side
+        self._unheard_s = 0.0  # since the last command
+        self._told_off = False
+        self._arm = arm
+        if self._enable_at_start:
+            self.enable()
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        """Move the arm to its next sample and return that.
+
+        Raises
+        ------
+        DriverTimeoutError
+            The next sample is due later than `timeout_s` from now, or nobody answers.
+        DriverClosedError
+            Not open.
+        DriverError
+            The simulation diverged.
+        """
+        self._checked()
+        until = time.monotonic() + timeout_s
+        while True:
+            self._wait(self._seq, max(0.0, until - time.monotonic()))
+            try:
+                self._advance()
+            except SimulationDivergedError as error:
+                raise DriverError(str(error)) from error
+            seq, self._seq = self._seq, self._seq + 1
+            if not self._disturbance.silent:
+                return self._frame(seq)
+            if time.monotonic() >= until:
+                raise DriverTimeoutError(f"simulated arm '{self._model.name}' has not answered for {timeout_s:g} s")
+
+    def close(self) -> None:
+        """Release the arm; may be called more than once."""
+        self._arm = None
+
+    # ------------------------------------------------------------ the protocols Commandable and Reporting
+
+    @property
+    def enabled(self) -> bool:
+        """Whether all drives are switched on and follow commands."""
+        heard = not (self._told_off or self._disturbance.silent) if self._arm is not None else False
+        return heard and self._state == "enabled"
+
+    def enable(self) -> None:
+        """Switch all drives on, over the next samples; faults whose cause has gone are reset.
+
+        Raises
+        ------
+        CommandRefusedError
+            Nobody answers, or the drives are still stopping.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        if self._disturbance.silent:
+            raise CommandRefusedError("drives cannot be enabled: nobody on the bus answers")
+        if self._told_off or self._state == "stopping":  # a stop that was ordered takes place
+            raise CommandRefusedError("drives cannot be enabled: they are still stopping; try again in a moment")
+        if self._state in ("enabling", "enabled"):
+            return
+        self._disturbance.restart()
+        self._tripped[:] = False
+        self._failure = ""
+        self._mode = self._first_mode
+        self._enter("enabling")
+        self._take_position()
+
+    def disable(self) -> None:
+        """Stop all drives along their quick-stop ramps and switch them off, over the next samples."""
+        self._checked()
+        if self._state in ("enabling", "enabled"):
+            self._told_off = True  # for when they hear it
+
+    @property
+    def mode(self) -> Mode:
+        """What `command` sets: positions in "csp", torques in "cst"."""
+        return self._mode
+
+    def change_mode(self, mode: Mode) -> None:
+        """Follow the other from the next sample on; until a command comes, the drives hold where they are.
+
+        Raises
+        ------
+        CommandRefusedError
+            Not enabled.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        if not self.enabled:
+            raise CommandRefusedError(f"mode {mode} refused: the drives are in state '{self._state}', not enabled")
+        if mode == self._mode:
+            return
+        self._mode, self._target, self._unheard_s = mode, None, 0.0
+        self._v = np.zeros(self._model.n)
+
+    def command(self, target: FloatArray) -> None:
+        """Set the target (n,) of the next sample: [rad or m], or [N*m or N] in `"cst"`.
+
+        Raises
+        ------
+        CommandRefusedError
+            Not enabled, not finite, outside the robot's limits, or too big a step.
+        DriverClosedError
+            Not open.
+        """
+        self._checked()
+        if not self.enabled:
+            raise CommandRefusedError(f"command refused: the drives are in state '{self._state}', not enabled")
+        wanted = np.array(target, dtype=np.float64)
+        if wanted.shape != (self._model.n,) or not np.all(np.isfinite(wanted)):
+            raise CommandRefusedError(f"command refused: {wanted} is not {self._model.n} finite numbers")
+        here = np.linalg.solve(self._coupling, self._x)
+        for k, joint in enumerate(self._model.joints):
+            if self._mode == "cst":
+                if abs(wanted[k]) > joint.effort:
+                    raise CommandRefusedError(
+                        f"command refused: joint '{joint.name}' to {wanted[k]:.6g} exceeds its effort limit "
+                        f"{joint.effort:g}"
+                    )
+                continue
+            if not joint.lower - _ROUNDING <= wanted[k] <= joint.upper + _ROUNDING:
+                raise CommandRefusedError(
+                    f"command refused: joint '{joint.name}' to {wanted[k]:.6g} is outside {joint.lower:g} to "
+                    f"{joint.upper:g}"
+                )
+            if abs(wanted[k] - here[k]) > joint.velocity * self._period_s * (1.0 + 1e-6):
+                raise CommandRefusedError(
+                    f"command refused: joint '{joint.name}' by {abs(wanted[k] - here[k]):.6g} in a cycle exceeds its "
+                    f"velocity limit {joint.velocity:g}"
+                )
+        self._target = wanted
+        self._unheard_s = 0.0
+
+    def report(self) -> dict[str, Any]:
+        """State of the drives, as plain values."""
+        self._checked()
+        state = "unknown" if self._disturbance.silent else self._state
+        return {
+            "state": "no answer" if self._disturbance.silent else "operational",
+            "enabled": self.enabled,
+            "enable_failure": self._failure,
+            "drives": [
+                {
+                    "joint": joint.name,
+                    "state": "fault" if tripped and state != "unknown" else state,
+                    "enabled": self.enabled and not tripped,
+                    "dropped_out": bool(tripped),
+                }
+                for joint, tripped in zip(self._model.joints, self._tripped, strict=True)
+            ],
+        }
+
+    def _checked(self) -> DrivenArm:
+        if self._arm is None:
+            raise DriverClosedError(f"simulated arm '{self._model.name}' is not open")
+        return self._arm
+
+    # ------------------------------------------------------------ one sample
+
+    def _advance(self) -> None:
+        arm = self._checked()
+        self._since_s += self._period_s
+        self._unheard_s += self._period_s
+        moves = self._state == "enabled" and self._target is not None and bool(self._v.any() or self._mode == "cst")
+        self._disturbance.advance(self._period_s, moves)
+        if self._told_off and not self._disturbance.silent:
+            self._told_off = False
+            self._stop()
+        if self._state in ("enabling", "enabled") and (tripped := self._disturbance.tripped).any():
+            self._tripped |= tripped
+            self._failure = f"drive of {self._model.joints[int(np.argmax(tripped))].name} in state 'fault'"
+            self._stop()
+        heard = self._target is not None and (self._disturbance.silent or self._mode == "cst")
+        if self._state == "enabled" and heard and self._unheard_s > WATCHDOG_S:
+            self._failure = f"no set value for {WATCHDOG_S:g} s"
+            self._tripped[:] = True
+            self._stop()
+        mode, brake = self._step()
+        torque = mode == CST
+        wanted = np.where(torque, np.linalg.solve(self._coupling.T, self._torque), self._x)
+        self._sample = arm.step(mode, wanted, brake=brake)
+        if torque.any():
+            self._take_position()
+
+    def _step(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.bool_]]]:
+        """Modes and brakes of the next period, with the set position moved on."""
+        n, before = self._model.n, self._x
+        mode = np.full(n, CSP)
+        closed = np.zeros(n, np.bool_)
+        if self._state == "enabling":
+            closed[:] = self._since_s < BRAKE_S
+            if self._since_s >= ENABLE_S:
+                self._enter("enabled")
+        if self._state == "enabled" and self._target is not None:
+            if self._mode == "cst":
+                mode[:] = CST
+            else:
+                self._x = self._coupling @ self._target
+                self._v = (self._x - before) / self._period_s
+        elif self._state == "stopping":
+            self._v = np.sign(self._v) * np.maximum(np.abs(self._v) - self._quick_stop * self._period_s, 0.0)
+            self._x = before + self._v * self._period_s
+            if self._v.any():
+                self._since_s = 0.0
+            closed[:] = not self._v.any()
+            if self._since_s >= BRAKE_S:
+                self._enter("fault" if self._tripped.any() else "off")
+        off = self._state in ("off", "fault")
+        mode[self._tripped if self._state == "stopping" else np.full(n, off)] = BRAKED
+        closed |= mode == BRAKED
+        if off:
+            self._take_position()
+        return mode, closed
+
+    @property
+    def _torque(self) -> FloatArray:
+        return np.zeros(self._model.n) if self._target is None else self._target
+
+    def _enter(self, state: State) -> None:
+        self._state, self._since_s = state, 0.0
+        self._target = None
+        self._unheard_s = 0.0
+
+    def _take_position(self) -> None:
+        """Let the set position be where the arm is."""
+        self._x = self._sample.x.copy()
+        self._v = self._sample.v.copy() if self._state == "enabled" else np.zeros(self._model.n)
+
+    def _stop(self) -> None:
+        if self._state in ("enabling", "enabled"):
+            self._enter("stopping")
+
+    def _frame(self, seq: int) -> JointFrame:
+        t_ns = round(seq * 1e9 / self._settings.rate_hz)
+        frame = JointFrame(seq, t_ns, time.monotonic_ns())
+        sample: DrivenSample = self._sample
+        for channel in self._channels:
+            values = sample.out[OUT_SETPOINT] if channel == "setpoint" else getattr(sample, channel)
+            setattr(frame, channel, values.copy())
+        frame.status_word = np.where(self._tripped, STATUS["fault"], STATUS[self._state])
+        self._wiring.apply(frame)
+        self._disturbance.distort(frame)
+        return frame

@@ -1,0 +1,414 @@
+"""A segment: slave controllers, their memory, cables and clocks; frames in, frames out, at times that are given.
+
+Events of a frame reach the devices after the frame has passed, and what is due before a frame is done before it.
+At each step (`SyncGrid`) every device takes over its outputs, the machine moves, and every device publishes its
+inputs: inputs are the sample at SYNC0, and outputs written after one SYNC0 act from the next one on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from rt_core.types import IntArray
+from sim_backend.ethercat._access import WAITING
+from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, latch_port
+from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame, work_arrays
+from sim_backend.ethercat._topology import Topology
+from sim_backend.ethercat.registers import (
+    AL_SAFEOP,
+    DL_STATUS,
+    EVENT_CLOCK,
+    EVENT_COUNT,
+    EVENT_DC_CHANGED,
+    EVENT_OUTPUTS,
+    LOST_LINK_COUNTER,
+    MEMORY_SIZE,
+    NEVER_NS,
+    SM_COUNT,
+    UInt8Array,
+)
+from sim_backend.ethercat.wire import ETHERNET_HEADER, ETHERTYPE, FRAME_HEADER, FRAME_MAX, NOP, Datagram, build_frame
+
+#: Steps that a late process makes up for at once; the rest is left out and counted.
+LARGEST_CATCH_UP = 50
+_TYPE = ETHERTYPE.to_bytes(2, "big")
+_ONLY_OUTPUTS = 1 << EVENT_OUTPUTS
+_TIMING = 1 << EVENT_CLOCK | 1 << EVENT_DC_CHANGED
+
+
+class Controller(Protocol):
+    """The device's side of one slave controller."""
+
+    @property
+    def al_state(self) -> int:
+        """AL state without the error bit."""
+        ...
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the master has written outputs between the last two times that they were taken over."""
+        ...
+
+    def power_on(self) -> None:
+        """Clear the memory and set what the device starts with."""
+
+    def on_event(self, kind: int, now_ns: int) -> None:
+        """Take note of an access by the master, one of `EVENT_...`."""
+
+    def tick(self, now_ns: int) -> int:
+        """Do what is due; returns when something will be, or `NEVER_NS`."""
+        ...
+
+    def latch_outputs(self) -> bool:
+        """Take over the outputs; False unless they are valid (state OP)."""
+        ...
+
+    def publish_inputs(self) -> None:
+        """Store the inputs where the master reads them."""
+
+    def emergency(self, code: int, register: int, data: bytes = b"") -> None:
+        """Send an emergency message."""
+
+    def raise_al_error(self, code: int, fall_to: int) -> None:
+        """Fall to an AL state with an AL status code."""
+
+
+ControllerFactory: TypeAlias = Callable[[UInt8Array], Controller]
+"""Makes the device's side of one slave over its memory (MEMORY_SIZE,)."""
+
+
+class Machine(Protocol):
+    """What the devices move; drive `k` is slave `k`."""
+
+    def connect(self, buses: Sequence[Controller]) -> None:
+        """Take the controllers, whose AL state says whether outputs are valid."""
+
+    def cycle(self, period_s: float) -> None:
+        """Move on by `period_s`."""
+
+    def power_off(self, slave: int) -> None:
+        """Take all power from a drive."""
+
+    def power_on(self, slave: int) -> None:
+        """Give a drive power again."""
+
+
+class Segment:
+    """Slaves in a line or ring, seen from the master's port 0 and, in a ring, port 1 at the far end.
+
+    Parameters
+    ----------
+    controllers : sequence of callables
+        One for each slave, in the order along the cable.
+    machine : Machine, optional
+    ring : bool
+        A cable leads from the last slave back to the master.
+    hop_ns : int
+        Delay from a slave to the next [ns].
+    clocks : sequence of ClockSettings
+        Of the first slaves; the clocks of the others are exact.
+    now_ns : int
+        Host time (CLOCK_MONOTONIC) at which all are switched on [ns].
+
+    Attributes
+    ----------
+    memory : (N, MEMORY_SIZE) uint8
+    controllers : list of Controller
+    machine : Machine or None
+    steps, skipped : int
+        Steps of the machine that were taken, and left out because the process was too late.
+    dropped : int
+        Frames lost on purpose, there or back.
+    """
+
+    def __init__(
+        self,
+        controllers: Sequence[ControllerFactory],
+        machine: Machine | None,
+        *,
+        ring: bool = False,
+        hop_ns: int = 600,
+        clocks: Sequence[ClockSettings] = (),
+        now_ns: int = 0,
+    ) -> None:
+        count = len(controllers)
+        if not count:
+            raise ValueError("a segment needs at least one slave")
+        if len(clocks) > count:
+            raise ValueError(f"{len(clocks)} clocks for {count} slaves: give at most one each")
+        self.memory: UInt8Array = np.zeros((count, MEMORY_SIZE), np.uint8)
+        self.controllers = [make(self.memory[k]) for k, make in enumerate(controllers)]
+        self.topology = Topology(count, ring=ring)
+        self.clocks = Clocks(self.memory, [*clocks, *[ClockSettings()] * (count - len(clocks))])
+        self.grid = SyncGrid(self.clocks, now_ns)
+        self.steps = self.skipped = self.dropped = 0
+        self.machine, self._hop_ns, self._now_ns = machine, hop_ns, now_ns
+        self._frame: UInt8Array = np.zeros(2048, np.uint8)
+        self._opened: UInt8Array = np.zeros((count, SM_COUNT), np.uint8)
+        self._live: UInt8Array = np.ones(count, np.uint8)
+        self._events: IntArray = np.zeros(count, np.int64)
+        self._scratch, self._arrival = work_arrays()
+        self._waiting: set[int] = set()
+        self._deaf: dict[int, int] = {}
+        self._to_drop = self._to_lose = 0
+        self._slow_ns, self._to_delay = 0, 0
+        self._delayed: list[tuple[int, int, bytes]] = []
+        self._dues = [now_ns] * count
+        for slave in range(count):
+            self._start(slave)
+        self._show_links()
+        if machine is not None:
+            machine.connect(self.controllers)
+        self._due_ns = now_ns
+
+    def __len__(self) -> int:
+        return len(self.controllers)
+
+    def warm_up(self) -> None:
+        """Compile or load what frames and steps need, so that the first ones are not late: takes one step."""
+        self.exchange(build_frame([Datagram(NOP, 0, b"")]), 0, self._now_ns)
+        self._step()
+
+    def begin(self, now_ns: int) -> None:
+        """Take `now_ns` for the present: steps due before are neither taken nor counted."""
+        self._now_ns = now_ns
+        late = now_ns - self.grid.due_ns
+        if late >= 0:
+            self.grid.advance(late // self.grid.period_ns + 1)
+        self._next_due()
+
+    def exchange(self, frame: bytes | memoryview, port: int, now_ns: int) -> list[tuple[int, bytes]]:
+        """Take in a frame at a port of the master (0, or 1 at the far end of a ring).
+
+        Returns
+        -------
+        list of (port, frame)
+            What comes out; nothing if the frame is no EtherCAT frame, is lost or delayed, or there is no link.
+        """
+        size = len(frame)
+        if not FRAME_HEADER <= size <= FRAME_MAX or frame[ETHERNET_HEADER - 2 : ETHERNET_HEADER] != _TYPE:
+            return []
+        if now_ns >= self._due_ns:
+            self.tick(now_ns)
+        self._now_ns = max(now_ns, self._now_ns)
+        topology = self.topology
+        slaves, way = (topology.tail, TAIL) if port else (topology.head, RING if topology.intact else LINE)
+        if (port and not topology.ring) or (not topology.intact and not len(slaves)):
+            return []
+        if self._to_drop:
+            self._to_drop -= 1
+            self.dropped += 1
+            return []
+        if port and topology.intact:
+            self._pass_back(now_ns)
+            return self._send(0, bytes(frame), now_ns)
+        self._frame[:size] = np.frombuffer(frame, np.uint8)
+        first_ns = now_ns + (len(slaves) - 1) * self._hop_ns if way == TAIL else now_ns
+        process_frame(
+            self._frame,
+            size,
+            slaves,
+            self._live,
+            self.memory,
+            self._opened,
+            self.clocks.times,
+            self.clocks.rates,
+            self._events,
+            self._scratch,
+            self._arrival,
+            way,
+            first_ns,
+            self._hop_ns,
+        )
+        out = self._frame[:size].tobytes()
+        self._deliver(now_ns)
+        if self._deaf:
+            self._count_deaf()
+        return self._send(1 if way in (RING, TAIL) else 0, out, now_ns)
+
+    def tick(self, now_ns: int) -> int:
+        """Do everything that is due; returns the host time of the next thing due [ns]."""
+        self._now_ns = max(now_ns, self._now_ns)
+        for slave, due in enumerate(self._dues):
+            if due <= now_ns:
+                self._tick_controller(slave)
+        steps = 0
+        while self.grid.due_ns <= now_ns:
+            if steps == LARGEST_CATCH_UP:
+                late = (now_ns - self.grid.due_ns) // self.grid.period_ns + 1
+                self.skipped += late
+                self.grid.advance(late)
+                continue
+            self._step()
+            self.grid.advance()
+            steps += 1
+        return self._next_due()
+
+    def released(self, now_ns: int) -> list[tuple[int, bytes]]:
+        """Return the delayed replies whose time has come, as (port, frame)."""
+        out = [(port, frame) for due, port, frame in self._delayed if due <= now_ns]
+        if out:
+            self._delayed = [entry for entry in self._delayed if entry[0] > now_ns]
+            self._next_due()
+        return out
+
+    def cut(self, after: int) -> None:
+        """Break the cable behind the first `after` slaves."""
+        self.topology.cut(after)
+        self._show_links()
+
+    def mend(self) -> None:
+        """Plug all cables in again."""
+        self.topology.mend()
+        self._show_links()
+
+    def power_off(self, slave: int) -> None:
+        """Switch a slave and its drive off: the device forgets its state, the cable is open on both sides."""
+        self.controllers[slave].power_on()  # nothing of what it was shall go on acting
+        if self.machine is not None:
+            self.machine.power_off(slave)
+        self._power(slave, on=False)
+
+    def power_on(self, slave: int) -> None:
+        """Switch a slave and its drive on again; its clock starts anew."""
+        self._start(slave)
+        if self.machine is not None:
+            self.machine.power_on(slave)
+        self._power(slave, on=True)
+
+    def drop_frames(self, count: int) -> None:
+        """Lose the next `count` frames before any slave has seen them."""
+        self._to_drop = count
+
+    def drop_replies(self, count: int) -> None:
+        """Lose the next `count` frames on their way back: the slaves have done what they ask for."""
+        self._to_lose = count
+
+    def deaf(self, slave: int, frames: int) -> None:
+        """Let a slave pass the next `frames` frames on without processing them."""
+        self._deaf[slave] = frames
+        self._live[slave] = frames <= 0
+
+    def delay_replies(self, by_ns: int, count: int) -> None:
+        """Hold the next `count` replies back; `released` gives them out."""
+        self._slow_ns, self._to_delay = by_ns, count
+
+    def al_error(self, slave: int, code: int, fall_to: int = AL_SAFEOP) -> None:
+        """Let a slave fall to an AL state with an AL status code."""
+        self.controllers[slave].raise_al_error(code, fall_to)
+        self._tick_controller(slave)
+
+    def emergency(self, slave: int, code: int, register: int = 0x01, data: bytes = b"") -> None:
+        """Let a slave send an emergency message."""
+        self.controllers[slave].emergency(code, register, data)
+        self._tick_controller(slave)
+
+    def step_clock(self, slave: int, by_ns: int) -> None:
+        """Let a local clock jump."""
+        self.clocks.step(slave, by_ns)
+        self._choose_reference()
+
+    def drift_clock(self, slave: int, ppm: float) -> None:
+        """Change how fast a local clock runs."""
+        self.clocks.drift(slave, ppm, self._now_ns)
+        self._choose_reference()
+
+    def _step(self) -> None:
+        on = [device for device, powered in zip(self.controllers, self.topology.powered, strict=True) if powered]
+        for device in on:
+            device.latch_outputs()
+        if self.machine is not None:
+            self.machine.cycle(self.grid.period_ns * 1e-9)
+        for device in on:
+            device.publish_inputs()
+        self.steps += 1
+        for slave in range(len(self.controllers)):  # the machine may have raised errors and emergencies
+            self._tick_controller(slave)
+
+    def _deliver(self, now_ns: int) -> None:
+        retime = False
+        for slave, bits in enumerate(self._events.tolist()):
+            if not bits:
+                continue
+            device = self.controllers[slave]
+            if bits == _ONLY_OUTPUTS:
+                device.on_event(EVENT_OUTPUTS, now_ns)
+                if self._dues[slave] == NEVER_NS:
+                    self._tick_controller(slave)
+                continue
+            if bits & WAITING:
+                self._waiting.add(slave)
+            for kind in range(EVENT_COUNT):
+                if bits >> kind & 1:
+                    device.on_event(kind, now_ns)
+            self._tick_controller(slave)
+            retime |= bool(bits & _TIMING)
+        self._events[:] = 0
+        if retime:
+            self._choose_reference()
+        self._next_due()
+
+    def _pass_back(self, now_ns: int) -> None:
+        """Latch the times of ports that wait, as a frame goes through all slaves from the far end."""
+        for slave in self._waiting:
+            at = now_ns + (len(self.controllers) - 1 - slave) * self._hop_ns
+            latch_port(self.memory, self.clocks.times, self.clocks.rates, slave, 1, at)
+        self._waiting.clear()
+
+    def _send(self, port: int, frame: bytes, now_ns: int) -> list[tuple[int, bytes]]:
+        if self._to_lose:
+            self._to_lose -= 1
+            self.dropped += 1
+            return []
+        if not self._to_delay:
+            return [(port, frame)]
+        self._to_delay -= 1
+        self._delayed.append((now_ns + self._slow_ns, port, frame))
+        self._next_due()
+        return []
+
+    def _count_deaf(self) -> None:
+        for slave in list(self._deaf):
+            self.deaf(slave, self._deaf[slave] - 1)
+            if self._live[slave]:
+                del self._deaf[slave]
+
+    def _tick_controller(self, slave: int) -> None:
+        powered = self.topology.powered[slave]
+        self._dues[slave] = self.controllers[slave].tick(self._now_ns) if powered else NEVER_NS
+
+    def _next_due(self) -> int:
+        released = min((due for due, _, _ in self._delayed), default=NEVER_NS)
+        self._due_ns = min(self.grid.due_ns, released, *self._dues)
+        return self._due_ns
+
+    def _start(self, slave: int) -> None:
+        self.controllers[slave].power_on()
+        self.clocks.power_on(slave, self._now_ns)
+        self._opened[slave] = 0
+
+    def _power(self, slave: int, *, on: bool) -> None:
+        self.topology.powered[slave] = on
+        self.topology.update()
+        self._show_links()
+        self._tick_controller(slave)
+        self._choose_reference()
+
+    def _choose_reference(self) -> None:
+        powered = [slave for slave, on in enumerate(self.topology.powered) if on]
+        self.grid.choose(powered, self._now_ns)
+        self._next_due()
+
+    def _show_links(self) -> None:
+        """Update DL status, and count the links that were lost."""
+        for slave, row in enumerate(self.memory):
+            before = int.from_bytes(row[DL_STATUS : DL_STATUS + 2].tobytes(), "little")
+            status = self.topology.dl_status(slave)
+            for port in range(2):
+                counter = LOST_LINK_COUNTER + port
+                if before & ~status & 0x10 << port and row[counter] < 0xFF:
+                    row[counter] += 1
+            row[DL_STATUS], row[DL_STATUS + 1] = status & 0xFF, status >> 8

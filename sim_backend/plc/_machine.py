@@ -1,0 +1,168 @@
+"""The machine behind the PLC: axes, each on a joint of one simulated arm, as the PLC's task sees them.
+
+`measure` gives the values of this instant in the axes' units; `advance` moves the arm to the next cycle under the set
+positions that the program gave meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rt_core.model.robot import RobotModel
+from rt_core.types import BoolArray, FloatArray
+from sim_backend.arm.settings import SimSettings
+from sim_backend.arm.trajectory import MotionLimits
+from sim_backend.drive.drive_arm import DrivenArm
+from sim_backend.drive.modes import BRAKED, CSP
+from sim_backend.drive.sample import DrivenSample
+from sim_backend.errors import SimulationConfigError
+from sim_backend.plc._axes import Axes
+from sim_backend.plc.settings import AxisSettings
+
+#: Speed below which an axis counts as standing, as a share of its largest.
+_STANDSTILL = 0.005
+
+
+@dataclass(slots=True)
+class Measured:
+    """Values of all axes at one instant, each (n,), in the axes' units.
+
+    Attributes
+    ----------
+    position, velocity, motor_position, torque, current, temperature : float64
+    valid : bool
+        False where an axis delivers no values; the others of that axis are then the last ones.
+    """
+
+    position: FloatArray
+    velocity: FloatArray
+    motor_position: FloatArray
+    torque: FloatArray
+    current: FloatArray
+    temperature: FloatArray
+    valid: BoolArray
+
+
+class Machine:
+    """Axes in the order of the joints that they move.
+
+    Parameters
+    ----------
+    model : RobotModel
+        Needs `inertial`.
+    axes : n AxisSettings
+    settings : SimSettings
+        Of `DrivenArm`.
+    start : (n,) array-like, optional
+        Joint positions at the beginning [rad or m]; by default mid-range.
+    enable_s : float
+        From power to axes that are enabled [s].
+
+    Attributes
+    ----------
+    arm : DrivenArm
+    axes : Axes
+    sample : DrivenSample
+        The arm at this instant.
+    power, follow : bool
+        Whether the program wants the axes on, and to go to their set positions.
+    enabled : (n,) bool
+        Axes that are on.
+    failing, faulty, silent : (n,) bool
+        Axes that cannot work; those that report a fault, until it is reset; those that deliver no values.
+    target : (n,) float64
+        Set positions, in the axes' units, that the arm goes to until the next cycle.
+
+    Raises
+    ------
+    SimulationConfigError
+        Not one axis for each joint, or an arm that cannot be simulated.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        axes: Sequence[AxisSettings],
+        settings: SimSettings,
+        start: Sequence[float] | None = None,
+        enable_s: float = 0.1,
+    ) -> None:
+        names = [joint.name for joint in model.joints]
+        if [axis.joint for axis in axes] != names:
+            raise SimulationConfigError(
+                f"the axes are those of {', '.join(axis.joint for axis in axes)}, and robot '{model.name}' has "
+                f"{', '.join(names)}: list one axis for each, in this order"
+            )
+        self.arm = DrivenArm(model, settings, start=start)
+        self.axes = Axes(axes)
+        self.sample: DrivenSample = self.arm.sample()
+        n = model.n
+        self.power = self.follow = False
+        self.enabled = np.zeros(n, np.bool_)
+        self.failing, self.faulty, self.silent = (np.zeros(n, np.bool_) for _ in range(3))
+        self._enable_s = enable_s
+        self._powered_s = 0.0
+        self._standstill = _STANDSTILL * self.axes.speed(MotionLimits.of(model).velocity)
+        self.measured = self._measure(self.sample)
+        self.target = self.measured.position.copy()
+
+    def advance(self, period_s: float) -> None:
+        """Move the arm by a cycle, and measure.
+
+        Raises
+        ------
+        SimulationDivergedError
+        """
+        self.faulty |= self.failing
+        self._powered_s = self._powered_s + period_s if self.power else 0.0
+        powered = np.full(self.faulty.shape, self.power) & ~self.faulty
+        self.enabled = powered & (self._powered_s > self._enable_s)
+        mode = np.where(powered, CSP, BRAKED)
+        x = self.axes.joint_position(self.target)
+        brake = ~(powered & self.follow)
+        self.sample = self.arm.step(mode, x, None, period_s, brake=brake)
+        measured = self._measure(self.sample)
+        if self.silent.any():
+            measured = self._without_silent(measured)
+        self.measured = measured
+
+    def reset(self) -> None:
+        """Take back the faults whose cause has gone."""
+        self.faulty &= self.failing
+
+    def let_go(self) -> None:
+        """Switch all axes off, as their drives do without a program."""
+        self.power = self.follow = False
+
+    @property
+    def standing(self) -> bool:
+        """Whether no axis moves."""
+        return bool(np.all(np.abs(self.measured.velocity) <= self._standstill))
+
+    def _measure(self, sample: DrivenSample) -> Measured:
+        axes = self.axes
+        angle = axes.angle(sample.x)
+        return Measured(
+            axes.position(angle),
+            axes.velocity(sample.v),
+            axes.motor_position(angle),
+            axes.torque(sample.u),
+            axes.current(sample.u),
+            sample.temperature,
+            ~self.silent,
+        )
+
+    def _without_silent(self, measured: Measured) -> Measured:
+        before, silent = self.measured, self.silent
+
+        def kept(name: str) -> FloatArray:
+            values: FloatArray = np.where(silent, getattr(before, name), getattr(measured, name))
+            return values
+
+        return Measured(
+            kept("position"), kept("velocity"), kept("motor_position"), kept("torque"), kept("current"),
+            kept("temperature"), ~silent,
+        )  # fmt: skip

@@ -1,0 +1,283 @@
+"""The PLC program: what the function block of the layout does in each cycle of the task.
+
+It looks at heartbeat, command and set positions, sets the axes, appends a sample to the ring, and says in the head how
+far it is.  A set position of a cycle is reached at the beginning of the next one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drivers.ads.link.layout import (
+    AXIS_ENABLED,
+    AXIS_FAULT,
+    AXIS_VALID,
+    CHANNEL_BITS,
+    COMMAND,
+    ENABLED,
+    ENABLING,
+    FAULT,
+    HEAD,
+    INFO,
+    OFF,
+    SETPOINTS,
+    STOPPING,
+    VERSION,
+)
+from rt_core.types import FloatArray, IntArray
+from sim_backend.plc._machine import Machine
+from sim_backend.plc._memory import Memory
+from sim_backend.plc._ring import Ring, wrapped
+from sim_backend.plc._setpoint_buffers import SetpointBuffers
+from sim_backend.plc.settings import PlcSettings
+
+BY_COMMAND, NO_HEARTBEAT, NO_POINTS, TOO_FAR, AXIS_FAULTY, NOT_ON, STOOD_STILL = range(1, 8)  # of REASONS
+#: Status words of a drive: switched on disabled, operation enabled, fault.
+_WORDS = {"off": 0x1250, "on": 0x1237, "fault": 0x1218}
+#: Axes have to be on, and to stand after a stop, by then [s].
+_ENABLE_TIMEOUT_S, _STOP_TIMEOUT_S = 5.0, 2.0
+#: Cycles without a set position in which moving axes go on as in the last one.
+_TOLERATED = 2
+
+
+class Program:
+    """One run of the program.
+
+    Parameters
+    ----------
+    settings : PlcSettings
+    memory : Memory
+    machine : Machine
+    speed_limit : (n,) float64
+        Largest amount of the axes' set velocities, in their units a second.
+    start_100ns : int
+        PLC time; names the run.
+
+    Attributes
+    ----------
+    counter : int
+        Samples written.
+    state, reason : int
+        Of `drivers.ads.link.layout`.
+    underruns, exceeded : int
+    """
+
+    def __init__(
+        self, settings: PlcSettings, memory: Memory, machine: Machine, speed_limit: FloatArray, start_100ns: int
+    ) -> None:
+        self._settings, self._machine = settings, machine
+        self.run = start_100ns
+        self.counter = 0
+        self.state, self.reason = OFF, 0
+        self.underruns = self.exceeded = 0
+        self._cycle_s = settings.cycle_ns * 1e-9
+        self._heartbeat_100ns = settings.heartbeat_ms * 10_000
+        self._enable_cycles = round(_ENABLE_TIMEOUT_S / self._cycle_s)
+        self._stop_cycles = round(_STOP_TIMEOUT_S / self._cycle_s)
+        self._limit = speed_limit * self._cycle_s
+        self._set = machine.measured.position.copy()  # set positions of this cycle, and the way to them
+        self._step = np.zeros_like(self._set)
+        self._moving = False
+        self._armed = False  # the command has been "off" since axes were switched off the last time
+        self._since = 0  # cycles in the state
+        self._silence = self._heartbeat_100ns  # time without a heartbeat
+        self._stood = False  # the task, for longer than the heartbeat's time before this cycle
+        self._heartbeat = 0
+        self._gap = 0  # cycles without a set position
+        self._share = self._share_step = 1.0  # of the speed at which a stop began, that is left
+        self._buffers = SetpointBuffers(memory, f"{settings.variables}.{SETPOINTS}", settings.sizes)
+        self._time_100ns = start_100ns  # of the last cycle
+        self.connect(memory)
+
+    def connect(self, memory: Memory) -> None:
+        """Take other memory, after an online change, and go on."""
+        prefix, sizes = self._settings.variables, self._settings.sizes
+        self._info = memory.array(f"{prefix}.{INFO}")
+        self._head = memory.array(f"{prefix}.{HEAD}")
+        self._command = memory.array(f"{prefix}.{COMMAND}")
+        self._names = set(self._head.dtype.names or ())
+        self._ring = Ring(memory, prefix, sizes, self._settings.channels)
+        self._buffers.connect(memory)
+        self._cycles = memory.array("MAIN.nCycles")
+        self._write_info()
+        self._write_head()
+
+    def cycle(self, time_100ns: int, dc_ns: int) -> None:
+        """Do what a cycle does."""
+        enable = self._listen(time_100ns - self._time_100ns)
+        self._buffers.take(self.run, self.counter)
+        self._next_state(enable)
+        self._move()
+        machine = self._machine
+        self._ring.append(self.counter, time_100ns, dc_ns, machine.measured, self._set, self._status())
+        self.counter += 1
+        self._time_100ns = time_100ns
+        self._write_head()
+        self._cycles[()] = self.counter
+
+    def resume(self) -> None:
+        """Go on after the task was stopped: axes that were on are off."""
+        if self.state in (ENABLING, ENABLED, STOPPING):
+            self._let_go(STOOD_STILL)
+
+    def _listen(self, elapsed_100ns: int) -> bool:
+        """Heartbeat and command, so long after the last cycle; returns whether axes shall be enabled."""
+        command = self._command
+        self._stood = not 0 <= elapsed_100ns <= self._heartbeat_100ns
+        if self._stood:  # what was commanded before, or meanwhile, is old
+            self._silence, self._armed = self._heartbeat_100ns, False
+        else:  # a clock that stands does not keep the heartbeat alive
+            self._silence += elapsed_100ns or self._settings.cycle_ns // 100
+        if int(command["nStart"]) != self.run:
+            self._armed = True
+            return False
+        heartbeat = int(command["nHeartbeat"])
+        if heartbeat != self._heartbeat:
+            self._heartbeat = heartbeat
+            if not self._stood:
+                self._silence = 0
+        enable = int(command["nEnable"]) == 1
+        if not enable:
+            self._armed = True
+        return enable
+
+    def _next_state(self, enable: bool) -> None:
+        self._since += 1
+        alive = self._silence < self._heartbeat_100ns
+        machine = self._machine
+        faulty, enabled = bool(machine.faulty.any()), bool(machine.enabled.all())
+        if self._stood and self.state in (ENABLING, ENABLED, STOPPING):
+            self._let_go(STOOD_STILL)
+        elif self.state in (ENABLED, STOPPING) and not machine.enabled.any():
+            self._let_go(AXIS_FAULTY)
+        elif self.state in (OFF, FAULT):
+            if enable and self._armed and alive:
+                self._arm()
+            elif self.state == OFF and faulty and not enable:
+                self.reason = AXIS_FAULTY
+                self._enter(FAULT)
+            elif self.state == FAULT and not faulty and not enable:
+                self._enter(OFF)
+        elif self.state == STOPPING:
+            if (self._share <= 0.0 and machine.standing) or self._since > self._stop_cycles:
+                self._enter(FAULT if faulty else OFF)
+        elif self.state == ENABLED and (faulty or not enabled):
+            self._stop(AXIS_FAULTY)
+        elif not enable:
+            self._stop(BY_COMMAND)
+        elif not alive:
+            self._stop(NO_HEARTBEAT)
+        elif self.state == ENABLING:
+            if enabled and not faulty:
+                self._enter(ENABLED)
+            elif self._since > self._enable_cycles:
+                self._stop(NOT_ON)
+
+    def _enter(self, state: int) -> None:
+        self.state, self._since = state, 0
+
+    def _arm(self) -> None:
+        """Begin to enable: nothing that was written before counts."""
+        self._armed = self._moving = False
+        self._gap = 0
+        self._buffers.forget()
+        self._machine.reset()  # one pulse: a fault that comes back stays
+        self._enter(ENABLING)
+
+    def _let_go(self, reason: int) -> None:
+        """Switch off at once, and stay so until the command has been "off"."""
+        self.reason = reason
+        self._armed = self._moving = False
+        self._enter(FAULT if self._machine.faulty.any() else OFF)
+
+    def _stop(self, reason: int) -> None:
+        """Begin a controlled stop: all axes together, along the way that they are on."""
+        if not self._machine.enabled.any():  # while enabling: there is nothing to stop
+            self._let_go(reason)
+            return
+        speed = float(np.max(np.abs(self._step) / self._limit, initial=0.0))
+        cycles = speed * self._settings.stop_ms * 1e6 / self._settings.cycle_ns
+        self._share, self._share_step = 1.0, 1.0 / max(cycles, 1.0)
+        self.reason = reason
+        self._enter(STOPPING)
+
+    def _move(self) -> None:
+        """Set positions of this cycle, and what the axes shall do."""
+        machine = self._machine
+        if self.state == ENABLED:
+            self._follow()
+        if self.state == STOPPING:
+            self._share = max(0.0, self._share - self._share_step)
+            self._set = self._set + self._share * self._step
+        if self.state != ENABLED:
+            # So that nothing jumps when an axis is switched on; from then on it holds.
+            on = machine.enabled & (self.state in (ENABLING, STOPPING))
+            self._set = np.where(on, self._set, machine.measured.position)
+            self._step = np.where(on & (self.state == STOPPING), self._step, 0.0)
+        machine.target[:] = self._set
+        machine.power = self.state in (ENABLING, ENABLED, STOPPING)
+        machine.follow = self.state in (ENABLED, STOPPING)
+
+    def _follow(self) -> None:
+        """Use the point of this cycle; without one hold, or stop if axes were moving."""
+        point = self._buffers.point(self.counter)
+        if point is None:
+            if self._moving:
+                self.underruns += 1
+                self._gap += 1
+                if self._gap > _TOLERATED:
+                    self._stop(NO_POINTS)
+                else:
+                    self._set = self._set + self._step
+            return
+        step = point - self._set
+        if not np.all(np.abs(step) <= self._limit):  # also where a point is no number
+            self._stop(TOO_FAR)
+            return
+        self._step, self._moving, self._gap = step, bool(step.any()), 0
+        self._set = point.copy()
+
+    def _status(self) -> IntArray:
+        machine = self._machine
+        on = machine.enabled
+        word = np.where(machine.faulty, _WORDS["fault"], np.where(on, _WORDS["on"], _WORDS["off"]))
+        bits = np.where(machine.measured.valid, AXIS_VALID, 0) + np.where(machine.faulty, AXIS_FAULT, 0)
+        status: IntArray = (word << 16) + bits + np.where(on, AXIS_ENABLED, 0)
+        return status
+
+    def _write_head(self) -> None:
+        values = {
+            "nStart": self.run,
+            "nSamples": self.counter,
+            "nBlocks": self.counter // self._settings.block_samples,
+            "nTime": self._time_100ns,
+            "nState": self.state,
+            "nReason": self.reason,
+            "nUnderruns": self.underruns,
+            "nRefused": self._buffers.refused,
+            "nSequence": self._buffers.sequence,
+            "nExceeded": self.exceeded,
+        }
+        head = self._head
+        for name, value in values.items():
+            if name in self._names:
+                head[name] = wrapped(value, head.dtype[name])
+
+    def _write_info(self) -> None:
+        settings = self._settings
+        info, names = self._info, self._info.dtype.names or ()
+        values = {
+            "nStart": self.run,
+            "nVersion": VERSION,
+            "nAxes": settings.sizes.axes,
+            "nBlockSamples": settings.block_samples,
+            "nBlocks": settings.blocks,
+            "nSetpoints": settings.setpoints,
+            "nChannels": sum(1 << CHANNEL_BITS[name] for name in set(settings.channels)),
+            "nCycleNs": settings.cycle_ns,
+            "nHeartbeatMs": settings.heartbeat_ms,
+        }
+        for name, value in values.items():
+            if name in names:
+                info[name] = wrapped(value, info.dtype[name])
+        info["aNames"] = [(axis.name or axis.joint).encode() for axis in settings.axis]

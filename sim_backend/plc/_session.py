@@ -1,0 +1,125 @@
+"""One client's connection: bytes in, bytes out.
+
+Without a route the connection is closed, as TwinCAT does.  A packet for another net id or for a port that is not there
+is answered by the router, with an error in the AMS header; all else is for the device behind the port.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim_backend.plc import _ams as ams
+from sim_backend.plc._ams import Address, AmsError, Packet, Splitter
+from sim_backend.plc._codes import Code, Command
+from sim_backend.plc._notifications import Notifications
+from sim_backend.plc._outlet import Outlet
+
+if TYPE_CHECKING:
+    from sim_backend.plc._plc import SimulatedPlc
+
+_CLIENT_PORT = 0x8000  # first port that the router gives to clients
+
+
+class Session:
+    """A connection.
+
+    Parameters
+    ----------
+    plc : SimulatedPlc
+    number : int
+        Of the connection, from 0.
+    host : str, optional
+        Where the client is.
+
+    Attributes
+    ----------
+    closed : bool
+        The PLC has closed it.
+    host : as given
+    outlet : Outlet
+        What is to be sent.
+    """
+
+    def __init__(self, plc: SimulatedPlc, number: int, host: str = "") -> None:
+        self._plc = plc
+        self.host = host
+        self._number = number
+        self._splitter = Splitter()
+        self._clients: dict[tuple[Address, Address], Notifications] = {}
+        self.outlet = Outlet(plc.line)
+        self.closed = False
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        """Take bytes that have come at a time [ns]."""
+        if self.closed:
+            return
+        try:
+            for kind, payload in self._splitter.feed(data):
+                self._take(kind, payload, now_ns)
+                if self.closed:
+                    return
+        except AmsError:
+            self.closed = True
+
+    def notify(self, cycle: int, time_100ns: int, now_ns: int) -> None:
+        """Look at the values of all notifications after a cycle of the task."""
+        for (device, client), notifications in self._clients.items():
+            packet = notifications.look(cycle, time_100ns)
+            if packet is not None and now_ns >= self._plc.line.silent_until_ns and not self.closed:
+                self._put(ams.encode(client, device, Command.NOTIFICATION, ams.ADS, 0, 0, packet), now_ns)
+
+    def end_notifications(self) -> None:
+        """Forget all notifications, without a word."""
+        for notifications in self._clients.values():
+            notifications.clear()
+
+    def lose_samples(self, count: int) -> None:
+        """Let the next samples of notifications get lost."""
+        for notifications in self._clients.values():
+            notifications.lose = count
+
+    @property
+    def notifications(self) -> int:
+        """How many there are."""
+        return sum(map(len, self._clients.values()))
+
+    def _take(self, kind: int, payload: bytes, now_ns: int) -> None:
+        if now_ns < self._plc.line.silent_until_ns:
+            return
+        if kind == ams.AMS:
+            packet = ams.decode(payload)
+            if packet.is_request:
+                answer = self._route(packet)
+                if answer is not None:
+                    self._put(answer, now_ns)
+        elif kind in (ams.PORT_CONNECT, ams.LOCAL_NET_ID):
+            port = (_CLIENT_PORT + self._number & 0xFFFF).to_bytes(2, "little") if kind == ams.PORT_CONNECT else b""
+            answer = self._plc.net_id + port
+            self._put(ams.TCP_HEADER.pack(kind, len(answer)) + answer, now_ns)
+        elif kind == ams.PORT_CLOSE:
+            self.closed = True
+
+    def _route(self, packet: Packet) -> bytes | None:
+        plc = self._plc
+        if not plc.routed(packet.source.net_id):
+            self.closed = True
+            return None
+        if packet.target.net_id != plc.net_id:
+            return None if plc.settings.unknown_net_id == "silent" else packet.answer(error=Code.MACHINE_NOT_FOUND)
+        device = plc.device(packet.target.port)
+        if device is None:
+            return packet.answer(error=Code.PORT_NOT_FOUND)
+        key = packet.target, packet.source
+        client = self._clients.get(key)
+        if client is None:
+            client = Notifications(plc.services.watched, plc.settings.cycle_ns, lambda: plc.next_cycle)
+        answer = packet.answer(device.answer(packet.command, packet.data, client))
+        if len(client) and key not in self._clients:
+            self._clients[key] = client
+        return answer
+
+    def _put(self, data: bytes, now_ns: int) -> None:
+        """Send a packet; a client that does not read loses its connection."""
+        self.outlet.put(data, now_ns)
+        if self.outlet.full:
+            self.closed = True

@@ -1,0 +1,143 @@
+"""What is declared in the PLC: the global variable list of the layout, and a program MAIN with types of all sorts.
+
+An online change may alter a structure of the layout; the program then writes what is left of its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.ads.link import layout
+from drivers.ads.link.layout import IEC, NAME_CHARS, STRUCTURES, VARIABLES, Sizes
+from sim_backend.errors import SimulationConfigError
+from sim_backend.plc._data_types import ELEMENTARY, DataType, array, elementary, enumeration, string, structure
+from sim_backend.plc._symbols import Variable
+
+#: What the program also writes when it is altered.
+_ALTERABLE = ("ST_ThetaAxis", "ST_ThetaSample", "ST_ThetaBlock", "ST_ThetaInfo", "ST_ThetaHead")
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """How an online change alters a structure.
+
+    Attributes
+    ----------
+    structure, field : str
+        Names in the layout; a field that it does not have is added at the end.
+    type : str or None
+        Elementary type that the field gets; None: the field is removed.
+    """
+
+    structure: str
+    field: str
+    type: str | None
+
+    def __post_init__(self) -> None:
+        if self.structure not in _ALTERABLE:
+            raise SimulationConfigError(f"structure {self.structure!r} cannot be altered: {', '.join(_ALTERABLE)} can")
+        if self.type is not None and self.type not in ELEMENTARY:
+            raise SimulationConfigError(f"type {self.type!r} is not elementary: {', '.join(ELEMENTARY)} are")
+        kinds = {field.name: field.kind for field in STRUCTURES[self.structure]}
+        if kinds.get(self.field, "UDINT" if self.type else "") not in IEC:
+            known = ", ".join(name for name, kind in kinds.items() if kind in IEC)
+            raise SimulationConfigError(f"field {self.field!r} of {self.structure} cannot be altered: {known} can")
+
+
+def layout_types(sizes: Sizes, alterations: Sequence[Alteration] = ()) -> dict[str, DataType]:
+    """Types of the layout's structures, by name."""
+    types: dict[str, DataType] = {}
+
+    def kind_of(field: layout.Field) -> DataType:
+        changed = [each for each in alterations if each.structure == name and each.field == field.name and each.type]
+        kind = (
+            elementary(str(changed[-1].type))
+            if changed
+            else string(NAME_CHARS)
+            if field.kind == "STRING"
+            else types[field.kind]
+            if field.kind in types
+            else elementary(field.kind)
+        )
+        lengths = [(0, sizes.length(length)) for length in field.lengths]
+        return array(kind, lengths) if lengths else kind
+
+    for name, fields in STRUCTURES.items():
+        changes = [each for each in alterations if each.structure == name]
+        removed = {each.field for each in changes if each.type is None}
+        known = {field.name for field in fields}
+        members = [(field.name, kind_of(field), field.text) for field in fields if field.name not in removed]
+        members += [
+            (each.field, elementary(each.type), "") for each in changes if each.type and each.field not in known
+        ]
+        types[name] = structure(name, members)
+    return types
+
+
+def declare(prefix: str, sizes: Sizes, alterations: Sequence[Alteration] = ()) -> list[Variable]:
+    """All variables of the PLC; those of the layout have `prefix` before their names."""
+    types = layout_types(sizes, alterations)
+    variables = []
+    for name, (kind, lengths) in VARIABLES.items():
+        dimensions = [(0, sizes.length(length)) for length in lengths]
+        variables.append(Variable(f"{prefix}.{name}", array(types[kind], dimensions) if dimensions else types[kind]))
+    return variables + _main()
+
+
+def _main() -> list[Variable]:
+    """Program MAIN: one variable of each sort, for clients in general."""
+    tool = structure(
+        "ST_Tool",
+        [
+            ("sName", string(15), "what it is called"),
+            ("bClosed", elementary("BOOL"), ""),
+            ("fMass", elementary("LREAL"), "[kg]"),
+            ("aCentre", array(elementary("REAL"), [(1, 3)]), "[m]"),
+        ],
+        "a tool",
+    )
+    station = structure(
+        "ST_Station",
+        [
+            ("nNumber", elementary("INT"), ""),
+            ("stTool", tool, "in the gripper"),
+            ("aTools", array(tool, [(0, 3)]), "in the rack"),
+        ],
+    )
+    mode = enumeration("E_Mode", [("Manual", 0), ("Automatic", 1), ("Setup", 10)])
+    declared: list[tuple[str, DataType, str]] = [
+        ("bSwitch", elementary("BOOL"), "free for the operator"),
+        ("nByte", elementary("BYTE"), ""),
+        ("nInt", elementary("INT"), ""),
+        ("nWord", elementary("WORD"), ""),
+        ("nDint", elementary("DINT"), ""),
+        ("nUdint", elementary("UDINT"), ""),
+        ("nLint", elementary("LINT"), ""),
+        ("fReal", elementary("REAL"), ""),
+        ("fLreal", elementary("LREAL"), ""),
+        ("sText", string(80), ""),
+        ("aNumbers", array(elementary("INT"), [(1, 5)]), ""),
+        ("aMatrix", array(elementary("LREAL"), [(0, 2), (-1, 3)]), "two rows, columns -1 to 1"),
+        ("eMode", mode, ""),
+        ("stStation", station, ""),
+        ("nCycles", elementary("UDINT"), "counts the cycles of the task"),
+    ]
+    return [Variable(f"MAIN.{name}", kind, comment) for name, kind, comment in declared]
+
+
+#: Values of MAIN's variables after a start; the others are 0.
+INITIAL: dict[str, Any] = {
+    "MAIN.nInt": -12,
+    "MAIN.nDint": 100_000,
+    "MAIN.fReal": 0.5,
+    "MAIN.fLreal": 3.25,
+    "MAIN.sText": b"thetad",
+    "MAIN.aNumbers": [1, 2, 3, 4, 5],
+    "MAIN.eMode": 1,
+    "MAIN.stStation.nNumber": 7,
+    "MAIN.stStation.stTool.sName": b"gripper",
+    "MAIN.stStation.stTool.fMass": 1.5,
+    "MAIN.stStation.aTools[1].sName": b"screwdriver",
+}

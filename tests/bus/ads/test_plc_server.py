@@ -1,0 +1,173 @@
+"""The server's clock and sockets: a late process, several clients, bad bytes; and the command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from sim_backend.plc import server as module
+from sim_backend.plc.server import Server
+from tests.lab.ads.plc_bench import CONFIG, make, settings
+from tests.lab.ads.plc_thread import serving
+from tests.lab.ads.simple_client import PlainClient
+
+MS = 1_000_000
+PATIENCE_S = 20.0
+
+
+class TestClock:
+    """A server whose clock is the test's."""
+
+    @pytest.fixture
+    def now(self, monkeypatch):
+        now = [0]
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: now[0]))
+        return now
+
+    @pytest.fixture
+    def server(self, now):
+        server = Server(make(), "127.0.9.21", 0)
+        yield server
+        server.close()
+
+    def test_in_time_a_cycle_runs_when_it_is_due(self, now, server):
+        for k in range(50):
+            now[0] = k * MS
+            server.serve()
+            assert server.plc.next_cycle == k + 1
+        assert server.latest_ns == 0
+
+    def test_a_late_process_loses_no_cycle_and_catches_up_at_twice_the_speed(self, now, server):
+        server.serve()
+        now[0] = 500 * MS
+        server.serve()
+        assert server.plc.next_cycle == 11  # two times five milliseconds, and the first
+        before, turns = 11, 0
+        while server.plc.due_ns() <= now[0]:
+            now[0] += MS
+            server.serve()
+            assert server.plc.next_cycle - before <= 2
+            before, turns = server.plc.next_cycle, turns + 1
+        assert server.plc.program.counter == server.plc.next_cycle == now[0] // MS + 1
+        assert 480 < turns < 500
+        assert server.latest_ns == 499 * MS
+
+
+def exchange(connection, packet):
+    """Send a packet and return the answer's data."""
+    connection.sendall(packet)
+    head = receive(connection, 6)
+    return receive(connection, struct.unpack("<HI", head)[1])[32:]
+
+
+def receive(connection, count):
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        assert piece, "the PLC closed the connection"
+        data += piece
+    return data
+
+
+@pytest.fixture(scope="module")
+def served():
+    with serving(settings(), "127.0.9.22", 0) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def state_request():
+    return PlainClient(make()).packet(4)
+
+
+class TestSockets:
+    def connect(self, served):
+        return socket.create_connection(("127.0.9.22", served.port), PATIENCE_S)
+
+    def test_several_clients_at_once(self, served, state_request):
+        clients = [self.connect(served) for _ in range(5)]
+        for connection in clients:
+            assert exchange(connection, state_request) == struct.pack("<IHH", 0, 5, 0)
+        for connection in clients:
+            connection.close()
+
+    def test_requests_in_pieces_and_several_in_one(self, served, state_request):
+        with self.connect(served) as connection:
+            for byte in state_request[:-1]:
+                connection.sendall(bytes((byte,)))
+            assert exchange(connection, state_request[-1:]) == struct.pack("<IHH", 0, 5, 0)
+            connection.sendall(state_request * 20)
+            assert receive(connection, 20 * 46).count(struct.pack("<IHH", 0, 5, 0)) == 20
+
+    def test_what_is_no_ams_ends_that_connection_only(self, served, state_request):
+        with self.connect(served) as good, self.connect(served) as bad:
+            bad.sendall(b"GET / HTTP/1.1\r\nHost: plc\r\n\r\n")
+            assert bad.recv(100) == b""
+            assert exchange(good, state_request) == struct.pack("<IHH", 0, 5, 0)
+
+    def test_refused_routes_close_what_was_accepted(self, served, state_request):
+        served.do(lambda plc: plc.refuse_routes())
+        try:
+            with self.connect(served) as connection:
+                assert connection.recv(100) == b""
+        finally:
+            served.do(lambda plc: plc.refuse_routes(False))
+        with self.connect(served) as connection:
+            assert exchange(connection, state_request) == struct.pack("<IHH", 0, 5, 0)
+
+    def test_a_client_that_does_not_read_stops_nobody(self, served, state_request):
+        client = PlainClient(make())
+        head = struct.pack("<III", 0x4040, 0x1000, 10_000)
+        with self.connect(served) as deaf, self.connect(served) as good:
+            deaf.sendall(client.packet(2, head) * 2000)  # 20 MB of answers
+            for _ in range(20):
+                assert exchange(good, state_request) == struct.pack("<IHH", 0, 5, 0)
+
+
+class TestCommand:
+    def run(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-m", "service.cli.main", "sim", "plc", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def test_ready_and_end(self):
+        with self.run(str(CONFIG), "--address", "127.0.9.23", "--port", "0") as process:
+            assert process.stdout is not None
+            said = json.loads(process.stdout.readline())
+            assert (said["event"], said["axes"], said["net_id"]) == ("ready", 9, "5.80.201.11.1.1")
+            with socket.create_connection((said["address"], said["port"]), PATIENCE_S) as connection:
+                assert exchange(connection, PlainClient(make()).packet(4)) == struct.pack("<IHH", 0, 5, 0)
+            process.send_signal(signal.SIGTERM)
+            _, text = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "cycles, at most" in text
+
+    def test_check_and_errors(self, tmp_path):
+        with self.run(str(CONFIG), "--check") as process:
+            assert json.loads(process.communicate(timeout=60)[0])["ok"] is True
+        bad = tmp_path / "bad.toml"
+        bad.write_text('robot = "arm9"\naxis = [{ joint = "joint_1", units = "deg" }]\n')
+        with self.run(str(bad)) as process:
+            _, text = process.communicate(timeout=60)
+        assert process.returncode not in (0, 70)
+        assert "axis[0].units: unknown key; did you mean 'unit'" in text
+        assert "Traceback" not in text
+
+
+def test_time_goes_on_while_a_test_does_something():
+    with serving(settings(), "127.0.9.24", 0) as server:
+        server.do(lambda plc: time.sleep(0.2))
+        deadline = time.monotonic() + PATIENCE_S
+        while server.do(lambda plc: plc.due_ns()) < time.monotonic_ns() - 5 * MS:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert server.do(lambda plc: plc.program.counter == plc.next_cycle)

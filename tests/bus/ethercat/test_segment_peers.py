@@ -1,0 +1,245 @@
+"""Programs of others agree with the segment: the kickcat master, all of pysoem, and Wireshark's dissector.
+
+Each run has a network namespace of its own, which goes with its processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.ethercat.dissect import Seen, column, count, datagrams
+
+ROOT = Path(__file__).resolve().parents[3]
+OP, INIT, PREOP, SAFEOP = 8, 1, 2, 4
+DRIVES = 6
+APRD, APWR, FPRD, FPWR, BRD, BWR, LRW, FRMW = 1, 2, 4, 5, 7, 8, 12, 14
+#: The reply to SOEM, whose own address begins with 01: slaves set the bit "locally administered".
+REPLY = "eth.src == 03:01:01:01:01:01"
+#: What Wireshark says of SOEM's source address.
+GROUP_ADDRESS = "Source MAC must not be a group address: IEEE 802.3-2002, Section 3.2.3(b)"
+
+
+def in_namespace(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a program in a new network namespace; skips where that is not permitted."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("virtual interfaces need root and network namespaces")
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-m", f"tests.ethercat.{module}", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]  # kickcat prints, too
+    return dict(json.loads(line))
+
+
+def capture(kind: str, folder: Path) -> tuple[dict[str, Any], Path]:
+    """Run a session of pysoem while its frames are stored."""
+    for program in ("dumpcap", "tshark"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is missing: install tshark (apt install tshark)")
+    path = folder / f"{kind}.pcapng"
+    return in_namespace("commands_run", kind, str(path)), path
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    return capture("services", tmp_path_factory.mktemp("services"))
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    return capture("commands", tmp_path_factory.mktemp("commands"))
+
+
+@pytest.fixture(scope="module")
+def ring() -> dict[str, Any]:
+    return in_namespace("commands_run", "ring")
+
+
+@pytest.fixture(scope="module")
+def layouts() -> dict[str, Any]:
+    return in_namespace("kickcat_run", "layouts")
+
+
+# kickcat
+
+
+def test_kickcat_reads_and_writes_objects(layouts: dict[str, Any]) -> None:
+    assert layouts["addresses"] == [1001 + k for k in range(DRIVES)]
+    assert layouts["names"] == ["generic_servo", "harmonic_actuator", "compact_csp"] * 2
+    assert layouts["serials"] == [100 + k for k in range(DRIVES)]
+    assert layouts["identity"] == struct.pack("<H4I", 4, 0xE5A, 0x1001, 0x10002, 100).hex()
+    assert layouts["emulated"] == struct.pack("<4I", 0xE5C, 0xC517, 0x20000, 102).hex()
+    assert layouts["written"] == [True] * 3
+    assert layouts["read"] == [3_000_000, 70, True]
+
+
+def test_kickcat_reads_descriptions(layouts: dict[str, Any]) -> None:
+    name, text = layouts["object"]
+    assert name == "Interpolation time period"
+    assert "object code:  RECORD" in text
+    assert "max subindex: 2" in text
+    name, text = layouts["entry"]
+    # It asks for the default value, which stands before the name, and takes both for the name.
+    assert name == "\x01" + "Interpolation time period value"
+    assert "data type:     unsigned 8" in text
+    assert "bit length:    8" in text
+
+
+def test_kickcat_maps_all_layouts(layouts: dict[str, Any]) -> None:
+    assert layouts["sizes"] == [[16, 18], [8, 10], [6, 10]] * 2
+    assert layouts["states"] == [True] * DRIVES
+    assert layouts["refused"]  # the actuators have no SYNC0
+
+
+def test_kickcat_moves_an_arm() -> None:
+    found = in_namespace("kickcat_run", "motion")
+    assert found["walk"] == [True] * 3  # ready to switch on, switched on, operation enabled
+    assert found["states"] == [True] * DRIVES
+    assert found["turned"] == pytest.approx([0.05] * DRIVES, abs=1e-3)
+    assert found["both_ways"] == pytest.approx(0.0, abs=1e-3)
+    assert found["off"]
+
+
+@pytest.mark.soak
+def test_kickcat_goes_on_when_a_ring_breaks() -> None:
+    found = in_namespace("kickcat_run", "ring")
+    assert found["walk"] == [True] * 3
+    assert max(found["failed"]) < 100, found["failed"]  # it refuses a working counter that is not full
+    assert found["statuses"] == [0x27] * DRIVES
+
+
+# pysoem
+
+
+def test_pysoem_maps_into_overlapping_images(commands: tuple[dict[str, Any], Path]) -> None:
+    found, _ = commands
+    assert found["scanned"] == DRIVES
+    assert found["configured"] == ["number 0", "harmonic_actuator"]
+    assert found["sizes"] == [[16, 18], [12, 10], [6, 10], [16, 18], [8, 10], [6, 10]]
+    assert found["dc"]
+    assert found["overlap_op"] == [[OP, 0]] * DRIVES
+    assert found["overlap_counters"].get("18", 0) > 150
+    assert [status & 0x4F for status in found["inputs"]] == [0x40] * DRIVES  # switch on disabled
+
+
+def test_pysoem_changes_states_and_mailboxes_by_hand(commands: tuple[dict[str, Any], Path]) -> None:
+    found = commands[0]["mailbox"]
+    assert (found["init"], found["preop"], found["still_preop"]) == (INIT, PREOP, PREOP)
+    assert found["managers"] == ["00104000", "00114000"]  # start and length: 64 bytes
+    assert found["text"]  # 285 bytes through them
+    assert found["sizes"] == [[16, 18], [12, 10], [6, 10], [16, 18], [8, 10], [6, 10]]
+
+
+def test_pysoem_takes_one_drive_out_of_op(commands: tuple[dict[str, Any], Path]) -> None:
+    without = [OP, OP, OP, SAFEOP, OP, OP]
+    assert commands[0]["op"] == [[OP, 0]] * DRIVES
+    assert commands[0]["single"] == [without, [OP] * DRIVES]
+
+
+def test_pysoem_sets_the_watchdog(commands: tuple[dict[str, Any], Path]) -> None:
+    found = commands[0]["watchdog"]
+    assert found["before"] == [100.0] * DRIVES
+    assert found["after"] == 60.0
+    assert found["tripped"] == [[SAFEOP | 0x10, 0x1B]] * DRIVES  # sync manager watchdog
+    assert found["op"] == [[OP, 0]] * DRIVES
+
+
+def test_pysoem_recovers_and_reconfigures(commands: tuple[dict[str, Any], Path]) -> None:
+    found = commands[0]["recovered"]
+    assert found["recovered"] == 1
+    assert found["address"]
+    assert found["init"] == INIT
+    assert found["reconfigured"] == SAFEOP
+    assert found["op"] == [[OP, 0]] * DRIVES
+
+
+def test_pysoem_hears_emergencies(commands: tuple[dict[str, Any], Path]) -> None:
+    found = commands[0]["emergency"]
+    assert found["enabled"]
+    assert found["fault"]
+    assert [position for position, _, _ in found["told"]] == [4]
+    assert found["told"][0][1:] == [found["error_code"], found["history"]]
+    assert found["error_code"] in (0x8400, 0x8611)  # velocity or following error, whichever is seen first
+    assert found["reset"]
+
+
+def test_pysoem_sets_sync_pulses(commands: tuple[dict[str, Any], Path]) -> None:
+    sync0, both = struct.pack("<II", 10**6, 0).hex(), struct.pack("<II", 10**6, 500_000).hex()
+    assert commands[0]["sync"] == [f"03 {sync0}", f"07 {both}", f"00 {'00' * 4}{both[8:]}"]
+
+
+def test_a_service_that_no_drive_has_is_refused(commands: tuple[dict[str, Any], Path]) -> None:
+    assert commands[0]["files"] == {"codes": [2, 2], "answer": "generic_servo"}  # mailbox protocol not supported
+
+
+def test_pysoem_uses_a_ring_that_breaks(ring: dict[str, Any]) -> None:
+    served = [[100 + k, True, f"{0x5A + k % 3:02x}0e0000"] for k in range(DRIVES)]
+    for phase, least in (("intact", 200), ("cut", 200), ("cut_counters", 60), ("mended", 200)):
+        assert ring[phase].get("18", 0) > least, (phase, ring[phase])
+    assert ring["served"] == ring["served_mended"] == served
+    assert ring["cut_again"] == DRIVES
+    for phase in ("op", "cut_op", "states"):
+        assert ring[phase] == [[OP, 0]] * DRIVES, phase
+
+
+# Wireshark
+
+
+@pytest.mark.parametrize("session", ["services", "commands"])
+def test_nothing_is_malformed(session: str, request: pytest.FixtureRequest) -> None:
+    _, path = request.getfixturevalue(session)
+    assert count(path, "ecat") > 2000
+    assert count(path, "!ecat || !(ecatf.type == 1)") == 0
+    assert count(path, "_ws.malformed || _ws.short || ecat_mailbox.invalid || ecat_mailbox.coe.invalid") == 0
+    assert set(column(path, "_ws.expert.message")) <= {GROUP_ADDRESS}
+
+
+def test_every_working_counter_is_the_one_expected(services: tuple[dict[str, Any], Path]) -> None:
+    found, path = services
+    assert found["op"] == [[OP, 0]] * 3
+    seen: dict[int, Counter[int]] = {}
+    for datagram in [each for frame in datagrams(path, REPLY) for each in frame]:
+        if not _empty_mailbox(datagram):
+            seen.setdefault(datagram.command, Counter())[datagram.counter] += 1
+    # One for the slave that is addressed, one for each slave that hears, three for each in process data.
+    assert {command: set(counters) for command, counters in seen.items()} == {
+        **{command: {1} for command in (APRD, APWR, FPRD, FPWR)},
+        **{command: {3} for command in (BRD, BWR, FRMW)},
+        LRW: {9},
+    }
+    assert seen[LRW][9] >= 1000
+    assert seen[LRW][9] == seen[FRMW][3]
+
+
+def _empty_mailbox(datagram: Seen) -> bool:
+    """Tell whether a mailbox was read twice, as SOEM does when the reply is late, or written again."""
+    return datagram.command in (FPRD, FPWR) and datagram.register >= 0x1000 and datagram.counter == 0
+
+
+def test_mailbox_messages_are_read_alike(services: tuple[dict[str, Any], Path]) -> None:
+    found, path = services
+    aborts = column(path, "ecat_mailbox.coe.abortcode", f"{REPLY} && ecat.cmd == {FPRD}")
+    wanted = Counter(int(code, 16) for code in [*found["aborts"], found["in_op"]])
+    assert Counter({int(code, 0): times for code, times in aborts.items()}) == wanted
+    assert {"2", "3", "8"} <= set(column(path, "ecat_mailbox.coe.type"))  # SDO request, response, information
+    for field in ("sdoccsid.complete", "sdoccsds.lastseg", "sdoscsus_lastseg", "sdoscsiu_sizeind", "sdoinfoname"):
+        assert column(path, f"ecat_mailbox.coe.{field}"), field
+    assert column(path, "ecat_mailbox.coe.sdoinfoname")["Interpolation time period value"] == 1
+
+
+def test_states_and_emergencies_are_read_alike(commands: tuple[dict[str, Any], Path]) -> None:
+    _, path = commands
+    states = {int(state, 0) for state in column(path, "ecat.reg.alstatus.status", f"{REPLY} && ecat.cmd == {FPRD}")}
+    assert states >= {INIT, PREOP, SAFEOP, OP}
+    assert column(path, "ecat_mailbox.coe.type", f"{REPLY} && ecat.cmd == {FPRD}")["1"] == 1  # emergency

@@ -1,0 +1,203 @@
+"""A segment at a virtual cable, driven by pysoem; what cannot be served is refused in one sentence.
+
+Each run has a network namespace of its own, which goes with its processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNT, CYCLES = 6, 1000
+CABLE = "from sim_backend.ethercat.link import Link, _ip; link = Link(); link.up()\n"
+SERVE = """
+import os, signal, time
+from sim_backend.errors import SimulationError
+from sim_backend.ethercat._segment import Segment
+from sim_backend.ethercat.server import Scheduling, Server
+from tests.lab.ethercat.simple_device import Echo
+
+def serve(*names, ring=False, scheduling=None, ready=None):
+    try:
+        server = Server(Segment([Echo], None, ring=ring, now_ns=time.monotonic_ns()), names)
+        server.run(scheduling, ready)
+    except SimulationError as error:
+        print(error)
+    else:
+        print("stopped", signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+"""
+
+RETURN = """
+import select
+from sim_backend.ethercat.server import open_interface
+from sim_backend.ethercat.wire import BRD, build_frame, physical
+server = Server(Segment([Echo], None, now_ns=time.monotonic_ns()), ("thetad1",))
+server.serve()
+_ip('link', 'set', 'thetad1', 'down')
+server.serve()
+print("link down, nothing answered" if server.replies == 0 else server.replies)
+_ip('link', 'set', 'thetad1', 'up')
+master = open_interface("thetad0")
+master.send(build_frame([physical(BRD, 0, 0, bytes(1))]))
+while not server.replies:
+    server.serve()
+print("answered again" if select.select([master], [], [], 10.0)[0] else "silent")
+"""
+
+#: A clock at every look at which a frame comes, and then a step is due; or whose two kinds are far from each other.
+CLOCKS = """
+import types
+from sim_backend.ethercat import server as module
+from sim_backend.ethercat.server import open_interface
+from sim_backend.ethercat.wire import APWR, build_frame, physical
+
+class Machine:
+    steps = ()
+    def connect(self, buses): pass
+    def cycle(self, period_s): self.steps += ((segment.grid.due_ns, int(segment.memory[0, 0x1100])),)
+
+segment = Segment([Echo], machine := Machine(), now_ns=time.monotonic_ns())
+server = Server(segment, ("thetad1",))
+master = open_interface("thetad0")
+segment.begin(time.monotonic_ns())
+sent, real, monotonic = [], time.time_ns, time.monotonic_ns
+
+def send(register, data):
+    before_ns = monotonic()
+    master.send(build_frame([physical(APWR, 0, register, data)]))
+    sent.append((before_ns, monotonic()))
+
+def look():
+    if len(sent) < 200:
+        send(0x1100, bytes([len(sent) + 1]))
+        time.sleep(0.0012)
+    return monotonic()
+
+def late():
+    time.sleep(0.005)
+    return real()
+"""
+RACE = """
+module.time = types.SimpleNamespace(monotonic_ns=look, time_ns=real)
+while len(sent) < 200 or segment.memory[0, 0x1100] < 200:
+    server.serve()
+early = [(due, count) for due, count in machine.steps for k in [sum(end < due for _, end in sent)] if count < k]
+print(len(machine.steps) > 100, early)
+"""
+COMPARED = """
+module.time = types.SimpleNamespace(monotonic_ns=monotonic, time_ns=late)
+devices = segment.controllers
+for _ in range(20):
+    send(0x0120, b"\\x02\\x00")
+    time.sleep(0.01)
+    server.serve()
+arrived = [at for kind, at in devices[0].events if kind == 7]
+wrong = [k for k, ((a, b), at) in enumerate(zip(sent, arrived, strict=True)) if not a - 50_000 <= at <= b + 50_000]
+print(len(arrived), wrong)
+"""
+
+
+def in_namespace(*arguments: str) -> str:
+    """Run Python in a new network namespace; skips where that is not permitted."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("virtual interfaces need root and network namespaces")
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def line() -> dict[str, Any]:
+    return dict(json.loads(in_namespace("-m", "tests.lab.ethercat.master_run", "line", str(COUNT), str(CYCLES))))
+
+
+def test_pysoem_takes_a_line_to_operational(line: dict[str, Any]) -> None:
+    assert line["scanned"] == COUNT
+    assert line["identities"] == [[0x0E5A, 0x1001, 0x00010002]] * COUNT
+    assert line["serials"] == list(range(COUNT))
+    assert line["safeop"]
+    assert line["op"]
+    assert line["states"] == [[8, 0]] * COUNT
+
+
+def test_working_counters_are_exact(line: dict[str, Any]) -> None:
+    assert line["expected"] == 3 * COUNT
+    assert set(line["counters"]) <= {str(3 * COUNT), "-1"}  # a busy machine may be late, a counter is never wrong
+    assert line["counters"][str(3 * COUNT)] > CYCLES // 2
+
+
+def test_clocks_follow_the_first_one(line: dict[str, Any]) -> None:
+    assert line["dc"]
+    assert line["delays"] == pytest.approx([600 * k for k in range(COUNT)], abs=5)
+    assert line["times_rise"]
+    assert max(line["differences"]) <= 200
+
+
+def test_a_terminated_server_ends_in_order(line: dict[str, Any]) -> None:
+    code, (*_, unsent) = line["server"]
+    assert (code, unsent) == (0, "0")
+
+
+def test_process_data_survive_a_cut_ring() -> None:
+    found = json.loads(in_namespace("-m", "tests.lab.ethercat.master_run", "ring", str(COUNT), "300"))
+    assert found["scanned"] == COUNT
+    assert found["op"]
+    assert found["delays"] == pytest.approx([600 * k for k in range(COUNT)], abs=5)
+    for phase in ("intact", "cut", "mended"):
+        assert found[phase].get(str(3 * COUNT), 0) > 150, found[phase]
+    assert found["states"] == [[8, 0]] * COUNT
+
+
+@pytest.mark.parametrize(
+    ("prepare", "call", "message"),
+    [
+        ("", "serve('eth9')", "there is no interface 'eth9'; there are: lo, thetad0, thetad1"),
+        ("_ip('link', 'set', link.segment, 'down')", "serve('thetad1')", "thetad1 is down: switch it on with ip link"),
+        ("_ip('link', 'set', link.master, 'down')", "serve('thetad1')", "interface thetad1 has no link: plug the"),
+        ("_ip('link', 'set', 'lo', 'up')", "serve('lo')", "interface lo is no Ethernet: take a network card"),
+        ("os.setuid(65534)", "serve('thetad1')", "no permission for raw sockets on thetad1: run as root"),
+        ("", "serve()", "a line takes 1 interface, given were none"),
+        ("", "serve('thetad1', ring=True)", "a ring takes 2 interfaces, given were thetad1"),
+        ("", "serve('thetad1', scheduling=Scheduling(50, 4096))", "core 4096, SCHED_FIFO priority 50: Invalid arg"),
+        (
+            "",
+            "serve('thetad1', ready=lambda: _ip('link', 'delete', link.segment))",
+            "interface thetad1 has gone",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_served_is_said_in_one_sentence(prepare: str, call: str, message: str) -> None:
+    answer = in_namespace("-c", CABLE + SERVE + f"{prepare}\n{call}\n")
+    assert message in answer
+    assert len(answer.splitlines()) == 1
+
+
+def test_a_cable_that_comes_back_is_served_again() -> None:
+    answer = in_namespace("-c", CABLE + SERVE + RETURN)
+    assert answer == "link down, nothing answered\nanswered again"
+
+
+def test_no_step_is_taken_before_a_frame_that_came_before_it() -> None:
+    assert in_namespace("-c", CABLE + SERVE + CLOCKS + RACE) == "True []"
+
+
+def test_a_comparison_of_clocks_that_was_interrupted_does_not_count() -> None:
+    count, wrong = in_namespace("-c", CABLE + SERVE + CLOCKS + COMPARED).split(" ", 1)
+    assert (int(count), wrong) == (20, "[]")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_stop_the_loop_and_get_their_handlers_back(number: signal.Signals) -> None:
+    ready = f"lambda: os.kill(os.getpid(), {int(number)})"
+    assert in_namespace("-c", CABLE + SERVE + f"serve('thetad1', ready={ready})\n") == "stopped True"

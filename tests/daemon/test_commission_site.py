@@ -1,0 +1,168 @@
+"""What commissioning makes of an arm's answers: late permits, lost runs, recorders that a killed call has left on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.frame import JointFrame
+from service.client import ControlError
+from service.commission._site import Site
+from service.commission.errors import StepFailedError
+
+HERE = np.array([0.1, 0.2])
+
+
+class Answers:
+    """Control socket of a daemon that answers as it is told to; it writes down what was asked."""
+
+    def __init__(self, run: Callable[[], dict[str, Any]], permit: Callable[[], str], recorder: dict[str, Any]) -> None:
+        self.asked: list[str] = []
+        self.owner = ""
+        self.outcome = "running"  # of a trajectory that has just been checked
+        self._run, self._permit, self._recorder = run, permit, recorder
+
+    def request(self, verb: str, _timeout_s: float, **args: Any) -> dict[str, Any]:
+        self.asked.append(f"record {args['action']}" if verb == "record" else verb)
+        if verb == "status":
+            return {
+                "arms": ["a"],
+                "configuration": {"a": {"driver_sha256": "abc", "permit_max_s": 600.0}},
+                "daemon": {"endpoints": {"frames": "tcp://127.0.0.1:9"}},
+                "processes": [{"name": "a/recorder", "info": self._recorder}],
+            }
+        if verb == "arm":
+            return {"permit": self._permit()}
+        if verb in ("run_trajectory", "heartbeat"):
+            started = {"run": running(0.0) | {"outcome": self.outcome}, "reason": ""}
+            return self._run() if verb == "heartbeat" else started
+        self.owner = args.get("owner", self.owner)
+        return {"path": "/rec/one.mcap", "state": "disarmed"}
+
+
+def running(t_s: float) -> dict[str, Any]:
+    return {"number": 1, "outcome": "running", "t_s": t_s, "duration_s": 1.0, "reason": ""}
+
+
+def done() -> dict[str, Any]:
+    return {"run": running(1.0) | {"outcome": "completed"}, "reason": ""}
+
+
+def site(
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[[], dict[str, Any]] = done,
+    permit: Callable[[], str] = lambda: "p",
+    recorder: Mapping[str, Any] = {"state": "off"},
+) -> tuple[Site, Answers]:
+    answers = Answers(run, permit, dict(recorder))
+    found = Site(answers, "a")  # type: ignore[arg-type]
+    frame = JointFrame(t_bus_ns=0, t_host_ns=0, seq=0, q=HERE)
+    monkeypatch.setattr(found, "_here", lambda: frame)
+    return found, answers
+
+
+def make(_here: object, _measured: object) -> Any:
+    return SimpleNamespace(as_message=dict)
+
+
+def test_a_run_that_is_lost_was_stopped_and_its_recording_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> dict[str, Any]:
+        raise ControlError("unavailable", "the acquisition was restarted")
+
+    arm, answers = site(monkeypatch, lost)
+    move = arm.move(make, 1.0, name="sweep")
+    assert str(move.path) == "/rec/one.mcap"
+    assert move.stopped == "run_trajectory: it was lost: the acquisition was restarted"
+    assert answers.asked[-2:] == ["disarm", "record stop"]
+
+
+def test_a_run_whose_first_heartbeat_is_not_answered_may_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That heartbeat lets it begin."""
+
+    def lost() -> dict[str, Any]:
+        raise ControlError("timeout", "a/acquisition: no answer")
+
+    arm, answers = site(monkeypatch, lost)
+    answers.outcome = "checked"
+    move = arm.move(make, 1.0, name="sweep")
+    assert str(move.path) == "/rec/one.mcap"
+    assert move.stopped == "run_trajectory: it was lost: a/acquisition: no answer"
+    assert answers.asked.count("run_trajectory") == 1
+    with pytest.raises(StepFailedError, match=r"the sweep was stopped: run_trajectory: it was lost") as caught:
+        move.check("the sweep", {"recordings": [str(move.path)]})
+    assert caught.value.result == {"recordings": ["/rec/one.mcap"]}
+
+
+@pytest.mark.parametrize("state", ["guiding", "approach", "running"])
+def test_an_arm_that_somebody_else_moves_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    said = [ControlError("unavailable", f"arm: the arm is in state '{state}': abort the run, or wait for its end")]
+
+    def permit() -> str:
+        if said:
+            raise said.pop()
+        return "p"  # that session has ended, and the hand may still be on the arm
+
+    arm, answers = site(monkeypatch, permit=permit)
+    with pytest.raises(StepFailedError, match=f"in state '{state}'"):
+        arm.move(make, 1.0)
+    assert answers.asked[-1] == "arm"
+    assert not {"disarm", "run_trajectory"} & set(answers.asked)  # either would end what the other does
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "arm: drives cannot be enabled: they are still stopping; try again in a moment",
+        "arm: the arm is in state 'stopping': abort the run, or wait for its end",
+        "arm: a run or guiding is under way: abort it, or wait for its end",
+        "arm: the arm is held, or waits for its estimator and recorder: `thetad control start` lets a held arm begin",
+    ],
+)
+def test_drives_that_stop_and_an_estimator_that_is_not_ready_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    said = [ControlError("unavailable", words)]
+
+    def permit() -> str:
+        if said:
+            raise said.pop()
+        return "p"
+
+    arm, answers = site(monkeypatch, permit=permit)
+    assert arm.move(make, 1.0).stopped == ""
+    assert answers.asked.count("arm") == 2
+
+
+def test_drives_that_a_late_answer_may_have_switched_on_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late() -> str:
+        raise ControlError("timeout", "no answer")
+
+    arm, answers = site(monkeypatch, permit=late)
+    with pytest.raises(StepFailedError, match="no answer"):
+        arm.move(make, 1.0)
+    assert answers.asked[-2:] == ["arm", "disarm"]
+    assert "record start" not in answers.asked
+
+
+def test_only_the_recorder_that_a_killed_call_has_left_on_is_taken_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    left_on = {"state": "recording", "path": "/rec/left.mcap", "owner": "0123"}
+    arm, answers = site(monkeypatch, recorder=left_on)
+    arm.journal = tmp_path / "recording.txt"
+    arm.journal.write_text("4567\n", encoding="utf-8")
+    with pytest.raises(StepFailedError, match="on already"):
+        arm.move(make, 1.0)
+    assert "arm" not in answers.asked
+
+    arm, answers = site(monkeypatch, recorder=left_on)
+    arm.journal = tmp_path / "recording.txt"
+    arm.journal.write_text("0123\n", encoding="utf-8")
+    assert arm.move(make, 1.0).stopped == ""
+    assert answers.asked.index("record stop") < answers.asked.index("arm")
+    assert not arm.journal.exists()

@@ -1,0 +1,274 @@
+"""A small arm on EtherCAT to test the daemon with: a network of its own, simulated drives, what the daemon says."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from drivers.frame import JointFrame
+from service.client import BodyMessage, ClientTimeoutError, FrameMessage, Subscriber
+from sim_backend.ethercat.link import MASTER_END, Link, enable_loopback
+
+ROOT = Path(__file__).resolve().parents[3]
+ARM = "arm"
+N = 3
+JOINTS = [f"joint_{k + 1}" for k in range(N)]
+GEAR = 101.0
+SERIALS = [101, 102, 103]
+DEADLINE_S = 30.0
+_CLONE_NEWNET = 0x40000000
+
+
+@contextmanager
+def network() -> Iterator[Link]:
+    """A network name space of this thread's own, with a cable in it; processes started meanwhile are in it too."""
+    if os.geteuid() != 0:
+        pytest.skip("network name spaces and raw sockets need root")
+    libc = ctypes.CDLL(None, use_errno=True)
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            pytest.skip(f"no network name space: {os.strerror(ctypes.get_errno())}")
+        enable_loopback()
+        link = Link()
+        link.up()
+        yield link
+    finally:
+        libc.setns(home, _CLONE_NEWNET)
+        os.close(home)
+
+
+def write_robot(folder: Path) -> Path:
+    """Write the robot file: the first joints of the shipped arm of seven."""
+    pieces = (ROOT / "configs" / "robots" / "arm7.toml").read_text(encoding="utf-8").split("[[joint]]")
+    text = "[[joint]]".join(pieces[: N + 1]).replace('name = "arm7"', 'name = "arm3"')
+    path = folder / "arm3.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_segment(folder: Path, faults: str = "", bridge_cycles: int = 8) -> Path:
+    """Write the description of the drives, with `[[fault]]` entries."""
+    write_robot(folder)
+    ratings = (1.2, 1.8, 0.9)
+    drives = [
+        f'[[drive]]\njoint = "{joint}"\ngear_ratio = {GEAR}\nrated_torque_nm = {rating}\nserial = {serial}\n'
+        f"clock_ppm = {10.0 * k - 10.0}\n"
+        for k, (joint, rating, serial) in enumerate(zip(JOINTS, ratings, SERIALS, strict=True))
+    ]
+    path = folder / "segment.toml"
+    head = ['robot = "arm3.toml"', "torque_noise = 0.002", f"bridge_cycles = {bridge_cycles}"]
+    path.write_text("\n".join([*head, *drives, faults]), encoding="utf-8")
+    return path
+
+
+def device(**changes: Any) -> dict[str, Any]:
+    """Table of the drives' type."""
+    return {
+        "vendor_id": 0xE5A,
+        "product_code": 0x1001,
+        "revision": 0x10002,
+        "rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6060:00:8 mode", "0000:00:8"]},
+        "tx": {
+            "1A00": [
+                *("6041:00:16 statusword", "6064:00:32 position", "606C:00:32 velocity"),
+                *("6077:00:16 torque", "603F:00:16 error_code"),
+            ]
+        },
+        "counts_per_rev": 1_048_576,
+    } | changes
+
+
+def drives(serials: list[int] = SERIALS) -> list[dict[str, Any]]:
+    """Tables of the drives, which are told apart by their serial numbers."""
+    return [
+        {"joint": joint, "device": "servo", "gear_ratio": GEAR, "serial": serial}
+        for joint, serial in zip(JOINTS, serials, strict=True)
+    ]
+
+
+def arm(folder: Path, motion: dict[str, Any] | None = None, **driver: Any) -> dict[str, Any]:
+    """Table of the arm: enabled at the start and moving, with changes to its driver."""
+    source = {
+        "kind": "ethercat",
+        "interface": MASTER_END,
+        "enable": True,
+        "drive": drives(),
+        "device": {"servo": device()},
+    } | driver
+    return {
+        "name": ARM,
+        "robot": str(folder / "arm3.toml"),
+        "driver": source,
+        "motion": {"seed": 1, "candidates": 1, "amplitude": 0.6, "approach": 0.5} | (motion or {}),
+        "realtime": {"priority": 80},
+        "state": {"resume": False},
+    }
+
+
+class Drives:
+    """The drives' process; `tell(name, ...)` calls a method of `ethercat_segment.Bench`."""
+
+    def __init__(self, segment: Path) -> None:
+        command = [sys.executable, "-m", "tests.lab.daemon.ethercat_segment", str(segment)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._line(120.0) == b"ready\n"  # the first start compiles
+
+    def _line(self, timeout_s: float = 20.0) -> bytes:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            assert selector.select(timeout_s), "the drives do not answer"
+        return self._process.stdout.readline()
+
+    def tell(self, name: str, *arguments: Any) -> Any:
+        """Ask for something and return the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
+        return json.loads(self._line())
+
+    def fault(self, kind: str, **keys: Any) -> None:
+        """Bring about one entry of a fault script."""
+        self.tell("fault", {"kind": kind, **keys})
+
+    def until(self, done: Callable[[list[list[Any]]], bool]) -> list[list[Any]]:
+        """Ask for the drives' states until `done` says yes of them."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not done(states := self.tell("states")):
+            assert time.monotonic() < deadline, states
+            time.sleep(0.01)
+        return list(states)
+
+    def await_motion(self) -> None:
+        """Wait until a joint moves."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.tell("speed") < 1e-3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def safe(self) -> None:
+        """Wait until no slave is beyond PREOP and no drive has torque."""
+        self.until(lambda states: all(al in (1, 2) and drive != "ENABLED" for al, _, drive in states))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10.0)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Watcher:
+    """Everything that the acquisition of the arm publishes, in order.
+
+    Parameters
+    ----------
+    endpoint : str
+        Of the daemon's frames.
+    runtime : Path
+        Directory of its private sockets.
+
+    Attributes
+    ----------
+    frames : list of JointFrame
+    statuses : list of dict
+        With "after_seq", the number of the frame before it.
+    """
+
+    def __init__(self, endpoint: str, runtime: Path) -> None:
+        self._runtime = runtime
+        self.frames: list[JointFrame] = []
+        self.statuses: list[dict[str, Any]] = []
+        self._news = threading.Condition()
+        self._done = False
+        self._stream = Subscriber(endpoint, [f"{ARM}/frame", f"{ARM}/status"])
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done:
+            try:
+                message = self._stream.receive(0.2)
+            except ClientTimeoutError:
+                continue
+            with self._news:
+                if isinstance(message, FrameMessage):
+                    self.frames.append(message.frame)
+                elif isinstance(message, BodyMessage):
+                    after = self.frames[-1].seq if self.frames else -1
+                    self.statuses.append(message.body | {"after_seq": after})
+                    self._news.notify_all()
+
+    def status(self, done: Callable[[dict[str, Any]], bool], newer_than: int = -1) -> dict[str, Any]:
+        """Return the first status that `done` accepts, beyond the first `newer_than`; by default the newest counts."""
+        deadline = time.monotonic() + DEADLINE_S
+        place = max(len(self.statuses) - 1, 0) if newer_than < 0 else newer_than
+        while True:
+            said = self.statuses[place:]
+            for body in said:
+                if done(body):
+                    return body
+            assert time.monotonic() < deadline, said[-1:]
+            place += len(said)
+            self.ask()
+
+    def ask(self) -> dict[str, Any]:
+        """Return a status that is made now: a new subscriber at the acquisition itself gets one at once."""
+        place = len(self.statuses)
+        (socket,) = self._runtime.glob(f"**/{ARM}.frames")
+        with Subscriber(f"ipc://{socket}", [f"{ARM}/status"]) as newcomer:
+            newcomer.receive(DEADLINE_S)
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.statuses) > place, DEADLINE_S)
+        return self.statuses[-1]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._done = True
+        self._thread.join()
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def whole(frame: JointFrame) -> bool:
+    """Whether all joints of a frame are valid."""
+    return frame.valid is None or bool(frame.valid.all())
+
+
+def operational(body: dict[str, Any]) -> bool:
+    """Whether a status says that the bus runs with all its slaves."""
+    source = body["source"]
+    return source["state"] == "operational" and all(drive["al_state"] == "OP" for drive in source["drives"])
+
+
+def following(body: dict[str, Any]) -> bool:
+    """Whether a status says that the drives follow the motion."""
+    return operational(body) and body["source"]["enabled"] and body["motion"]["state"] == "running"

@@ -1,0 +1,182 @@
+"""Arms to run trajectories on in a daemon, and a client that does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from drivers.frame import JointFrame
+from rt_core.excitation.fourier import FourierSeries, rest_basis
+from rt_core.types import FloatArray
+from service.client import ClientTimeoutError, Control, ControlError, FrameMessage, Subscriber
+from service.io.trajectory_file import Trajectory
+from tests.lab.daemon.daemons import await_status
+from tests.lab.daemon.ethercat_rig import JOINTS, N, write_robot
+
+RATE_HZ = 250.0
+START = np.array([0.3, 0.4, -0.2])
+DEADLINE_S = 60.0
+ENABLED = 0x0237
+SAFETY = {"silence_s": 3.0, "permit_s": 120.0, "heartbeat_s": 1.5}  # of a machine that is busy with other things
+
+
+def arm(
+    folder: Path, name: str, *faults: dict[str, Any], safety: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Table of an arm of three joints that is commanded."""
+    driver = {
+        "kind": "sim",
+        "mode": "csp",
+        "start": START.tolist(),
+        "settings": {"rate_hz": RATE_HZ, "torque_noise": 0.0, "velocity_noise": 0.0},
+        "faults": list(faults),
+    }
+    changes = more.pop("driver", {})
+    return {
+        "name": name,
+        "robot": str(write_robot(folder)),
+        "driver": driver | changes,
+        "safety": SAFETY | (safety or {}),
+        "state": {"resume": False},
+        **more,
+    }
+
+
+def series(size: float = 0.4, f0_hz: float = 0.5, seed: int = 2) -> FourierSeries:
+    """A series about the arm's first posture, from rest to rest; `size` is the largest velocity [rad/s]."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(N, 3)) @ rest_basis(np.ones(4)).T
+    b = rng.normal(size=(N, 3)) @ rest_basis(np.arange(1.0, 5.0)).T
+    shape = FourierSeries(f0_hz, START, a, b)
+    speed = np.abs(shape.sample(np.arange(0.0, 1.0 / f0_hz, 0.001))[1]).max(axis=0)
+    return shape.shrunk(size / speed)
+
+
+def trajectory(**changes: Any) -> Trajectory:
+    return Trajectory(**{"joints": tuple(JOINTS), "units": ("rad",) * N, "series": series()} | changes)
+
+
+class Client:
+    """Arms and runs, with a heartbeat as long as it is not told otherwise, and keeps the frames of the arm.
+
+    Parameters
+    ----------
+    endpoints : dict
+        Of the daemon.
+    name : str
+        Of the arm.
+    """
+
+    def __init__(self, endpoints: dict[str, str], name: str) -> None:
+        self.name = name
+        self.control = Control(endpoints["control"])
+        self.stream = Subscriber(endpoints["frames"], [f"{name}/frame"], timeout_s=DEADLINE_S)
+        self.permit = ""
+        self.stream.receive()
+
+    def ask(self, verb: str, **args: Any) -> dict[str, Any]:
+        return self.control.request(verb, 20.0, arm=self.name, **args)
+
+    def arm(self, **args: Any) -> str:
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                self.permit = self.ask("arm", **args)["permit"]
+            except ControlError as error:
+                if "still stopping" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)  # they were told to before
+            else:
+                return self.permit
+
+    def run(self, what: Trajectory | dict[str, Any] | None = None, periods: int = 2, **args: Any) -> dict[str, Any]:
+        message = what if isinstance(what, dict) else (what or trajectory()).as_message()
+        said = self.ask("run_trajectory", permit=self.permit, trajectory=message, periods=periods, **args)
+        return said | self.safety()  # which lets it begin
+
+    def safety(self) -> dict[str, Any]:
+        return self.ask("heartbeat", permit=self.permit or "nobody")
+
+    def until(self, *states: str) -> dict[str, Any]:
+        """Send heartbeats until the arm is in one of these states."""
+        deadline = time.monotonic() + DEADLINE_S
+        while (found := self.safety())["state"] not in states:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.02)
+        return found
+
+    def frames(self) -> list[JointFrame]:
+        """Frames that have come since the last call."""
+        found = []
+        try:
+            while isinstance(message := self.stream.receive(0.0 if found else 1.0), FrameMessage):
+                found.append(message.frame)
+        except ClientTimeoutError:
+            return found
+        return found
+
+    def next_frames(self, count: int) -> list[JointFrame]:
+        """Return as many new frames."""
+        self.frames()
+        found: list[JointFrame] = []
+        while len(found) < count:
+            message = self.stream.receive()
+            assert isinstance(message, FrameMessage)
+            found.append(message.frame)
+        return found
+
+    def watch(self) -> dict[str, Any]:
+        """Wait until the arm is disarmed, by the status alone, which is no heartbeat."""
+        name = f"{self.name}/acquisition"
+        await_status(self.control, lambda found: found[name]["info"].get("safety") == "disarmed")
+        return self.ask("abort")  # nothing is left to be stopped: it only tells
+
+    def close(self) -> None:
+        self.control.close()
+        self.stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def setpoints(frames: list[JointFrame]) -> FloatArray:
+    """Set positions while the drives were on."""
+    on = [frame for frame in frames if frame.status_word is not None and frame.status_word[0] == ENABLED]
+    return np.array([frame.setpoint for frame in on])
+
+
+def accelerations(q: FloatArray) -> FloatArray:
+    """Largest share of the acceleration limits that set positions have used, each joint."""
+    limit = 5.0 * np.array([joint.velocity for joint in load_robot("arm7").model.joints[:N]])
+    return np.asarray(np.abs(np.diff(q, 2, axis=0)).max(axis=0) * RATE_HZ**2 / limit)
+
+
+def stands(frames: list[JointFrame]) -> bool:
+    """Whether nothing moves."""
+    q = np.array([frame.q for frame in frames])
+    return bool(np.abs(np.diff(q, axis=0)).max() < 1e-5)
+
+
+def refused(client: Client, kind: str, verb: str, **args: Any) -> str:
+    with pytest.raises(ControlError) as error:
+        client.ask(verb, **args)
+    assert error.value.type == kind, error.value
+    return str(error.value)
+
+
+def never_again(client: Client) -> None:
+    """Nothing moves the arm by itself, and the old permit is worth nothing."""
+    assert "arm it first" in refused(
+        client, "unavailable", "run_trajectory", permit=client.permit, trajectory=trajectory().as_message()
+    )
+    frames = client.next_frames(200)
+    assert stands(frames[50:])
+    assert not setpoints(frames[50:]).size

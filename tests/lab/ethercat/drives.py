@@ -1,0 +1,66 @@
+"""The drives of an arm without a bus: their inputs as bytes, and what is sent to them."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from drivers.ethercat.config import DriveTable
+from drivers.ethercat.drive.arm import Arm
+from drivers.ethercat.drive.process_data import ProcessData
+from drivers.ethercat.drive.scaling import JointScaling, Ratings
+from tests.lab.ethercat.configs import make_config
+
+DISABLED, READY, SWITCHED_ON, ENABLED, FAULT = 0x1650, 0x1631, 0x1633, 0x1637, 0x1618
+TURN = 2.0 * np.pi
+
+
+def arm(bridge_cycles: int = 0, **changes: Any) -> tuple[Arm, ProcessData]:
+    """Two drives at zero, not enabled; what is no key of the bus is one of the drives'."""
+    drive = {key: changes.pop(key) for key in list(changes) if key in DriveTable.model_fields}
+    config = make_config(2, bridge_cycles=bridge_cycles, **changes)
+    tables = [each.model_copy(update=drive) for each in config.drive]
+    config = config.model_copy(update={"drive": tables})
+    devices = [config.device_of(k) for k in range(2)]
+    scaling = JointScaling(tables, devices, [Ratings(1.0, 1.0)] * 2)
+    data = ProcessData(config, scaling)
+    made = Arm(config, scaling, data)
+    step(made, data, DISABLED)
+    return made, data
+
+
+def step(
+    made: Arm,
+    data: ProcessData,
+    *words: int,
+    counts: tuple[int, int] = (0, 0),
+    valid: list[bool] | None = None,
+    ns: int = 0,
+) -> list[int]:
+    """One cycle with the statuswords of the drives (or one of both); returns the controlwords."""
+    both = words if len(words) == 2 else words * 2
+    data.decode([struct.pack("<HiihhH", word, at, 0, 0, 0, 0) for word, at in zip(both, counts, strict=True)])
+    made.step(ns, valid)
+    return controlwords(made.images)
+
+
+def enabled(bridge_cycles: int = 0, counts: tuple[int, int] = (0, 0), **changes: Any) -> tuple[Arm, ProcessData]:
+    """Two enabled drives at `counts`."""
+    made, data = arm(bridge_cycles, **changes)
+    made.enable(0)
+    for word in (DISABLED, READY, SWITCHED_ON, ENABLED):
+        step(made, data, word, counts=counts)
+    assert made.enabled
+    return made, data
+
+
+def controlwords(images: list[bytes]) -> list[int]:
+    return [struct.unpack_from("<H", image)[0] for image in images]
+
+
+def sent(images: list[bytes]) -> np.ndarray:
+    """Target positions (2,) [rad], joint side, of gears of 101."""
+    counts = [struct.unpack_from("<i", image, 2)[0] for image in images]
+    return np.array(counts) * TURN / (1_048_576 * 101.0)

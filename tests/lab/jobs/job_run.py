@@ -1,0 +1,121 @@
+"""A job's folder and its runner, and an arm that is small enough to be quick with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from service.jobs.kinds import find_kind
+from service.jobs.queue.artifacts import sha256_of
+from service.operations.kind import Outcome
+from service.operations.workspace import Input, Workspace
+from service.protocol.json_values import plain
+
+ROOT = Path(__file__).resolve().parents[3]
+CREATED = "2026-01-02T03:04:05+00:00"
+PATIENCE_S = 240.0  # for a machine that is busy
+
+_JOINT = """
+[[joint]]
+name = "{name}"
+a = {a}
+alpha_deg = {alpha}
+lower = -2.5
+upper = 2.5
+velocity = 3.0
+effort = 200
+mass = 4.0
+com = [0.1, 0.02, -0.03]
+inertia = [0.03, 0.001, 0.04, -0.002, 0.001, 0.05]
+armature = 0.6
+viscous = 3.0
+coulomb = 2.5
+offset = 0.4
+{more}
+"""
+_STRIBECK = "breakaway = 5.0\nstribeck_velocity = 0.1"
+
+
+def small_arm(path: Path, friction: str = "coulomb_viscous") -> Path:
+    """Write the description of an arm of two joints."""
+    more = _STRIBECK if friction == "stribeck" else ""
+    head = f'format = 1\nname = "{path.stem}"\nkinematics = "mdh"\n[model]\nfriction = "{friction}"\n'
+    joints = _JOINT.format(name="first", a=0.0, alpha=0, more=more) + _JOINT.format(
+        name="second", a=0.3, alpha=90, more=more
+    )
+    path.write_text(head + joints, encoding="utf-8")
+    return path
+
+
+def spec(
+    kind: str, parameters: Mapping[str, Any], files: Mapping[str, Path] | None = None, **more: Any
+) -> dict[str, Any]:
+    """What `spec.json` holds."""
+    inputs = {name: {"path": str(path), "sha256": sha256_of(path)} for name, path in (files or {}).items()}
+    whole = {"format": "thetad-job/1", "kind": kind, "parameters": parameters, "created": CREATED, "inputs": inputs}
+    return whole | more
+
+
+def start(
+    folder: Path,
+    content: Mapping[str, Any],
+    *,
+    parent: int | None = None,
+    priority: str = "normal",
+    **environment: str,
+) -> subprocess.Popen[str]:
+    """Start the runner of a new folder with that specification."""
+    folder.mkdir()
+    (folder / "spec.json").write_text(json.dumps(content), encoding="utf-8")
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        command(folder, os.getpid() if parent is None else parent, priority),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": path} | environment,
+    )  # fmt: skip
+
+
+def command(folder: Path, parent: int, priority: str = "normal") -> list[str]:
+    """Command of a runner; of the lowest priority, it would wait for whatever else the machine is at."""
+    start = [sys.executable, "-m", "service.jobs.execution.runner", str(folder)]
+    return [*start, "--priority", priority, "--parent", str(parent)]
+
+
+def finish(process: subprocess.Popen[str], folder: Path) -> tuple[dict[str, Any], str, str]:
+    """Wait for the end: the outcome, stdout, stderr."""
+    out, err = process.communicate(timeout=PATIENCE_S)
+    outcome = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+    assert process.returncode == (0 if outcome["ok"] else 1), err
+    return outcome, out, err
+
+
+def run(folder: Path, content: Mapping[str, Any], **environment: str) -> tuple[dict[str, Any], str, str]:
+    """Run a job in a process of its own."""
+    return finish(start(folder, content, parent=None, priority="normal", **environment), folder)
+
+
+def results(folder: Path) -> dict[str, str]:
+    """Hash of each result that is there."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "results").iterdir()}
+
+
+def workspace(folder: Path, **files: Path) -> Workspace:
+    """Surroundings of a run within this process."""
+    folder.mkdir(exist_ok=True)
+    inputs = {name: Input(path, sha256_of(path)) for name, path in files.items()}
+    return Workspace(folder, CREATED, inputs=inputs)
+
+
+def run_here(kind: str, parameters: Mapping[str, Any], folder: Path, **files: Path) -> Outcome:
+    """Run a job within this process."""
+    found = find_kind(kind)
+    outcome = found.run(found.read(parameters), workspace(folder, **files))
+    written = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    assert written == plain(outcome.metrics)
+    return outcome

@@ -1,0 +1,167 @@
+"""Processes that use a queue's file, for tests that kill them, hold it, or fill its file system.
+
+python -m tests.lab.jobs.store_run commit|make|claim|late|hold|small FILE [ARGUMENTS]
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from service.jobs.queue.queue import Queue, Submission
+from service.jobs.queue.state import Job, StaleTokenError
+from service.jobs.queue.store import Event, Store, StoreError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def text_of(number: int) -> str:
+    """What job `number` is given, from which it can be told whether it is whole."""
+    return f"{number} " * (1 + number * 37 % 400)
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """Start one of the processes below."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.lab.jobs.store_run", *map(str, arguments)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def commit(path: Path) -> None:
+    """Submit jobs, run some of them, and print what has been committed, for ever."""
+    queue = Queue(Store(path))
+    while True:
+        with queue.store.write() as tx:  # two rows, which belong together
+            last = tx.last_numbers().get("jobs", 0)
+            tx.add_event(Event(last + 1, "test", text_of(last + 1)))
+        (job,) = queue.submit(Submission("test", {"text": text_of(last + 1)}))
+        say("submitted", job.id)
+        if job.id % 3 == 0 and (claimed := queue.claim("writer", 60.0)) is not None:
+            say("claimed", claimed.id, claimed.token)
+            if claimed.id % 2:
+                queue.finish(claimed.id, claimed.token, {"verdict": "ok", "summary": text_of(claimed.id)})
+                say("succeeded", claimed.id, claimed.token)
+
+
+def make(folder: Path) -> None:
+    """Make a queue and delete it, for ever."""
+    say("ready")
+    while True:
+        Store(folder / "queue.db").close()
+        (folder / "queue.db").unlink()
+
+
+def claim(path: Path, owner: str) -> None:
+    """Claim and finish jobs until there are none; says which."""
+    queue = Queue(Store(path))
+    say("ready")
+    sys.stdin.readline()
+    while (job := patiently(lambda: queue.claim(owner, 60.0))) is not None:
+        say(job.id)
+        time.sleep(0.002)  # so that the other one has a turn
+        patiently(functools.partial(queue.finish, job.id, job.token, {"verdict": "ok", "summary": owner}))
+
+
+def patiently(step: Callable[[], Job | None]) -> Job | None:
+    """Do something again while the other process is in the way."""
+    while True:
+        try:
+            return step()
+        except StoreError as error:
+            if "locked" not in str(error):
+                raise
+
+
+def late(path: Path, lease_s: str) -> None:
+    """Claim a job, and finish it when somebody says so."""
+    queue = Queue(Store(path))
+    job = queue.claim("late", float(lease_s))
+    assert job is not None
+    say(job.id, job.token)
+    sys.stdin.readline()
+    try:
+        queue.finish(job.id, job.token, {"verdict": "ok", "summary": "late"})
+    except StaleTokenError as error:
+        say("refused", error)
+    say("renewed", queue.renew({job.id: job.token}, 60.0).get(job.id, "held"))
+
+
+def hold(path: Path, mode: str) -> None:
+    """Lock the file until told to go on."""
+    import sqlite3
+
+    database = sqlite3.connect(path, isolation_level=None)
+    if mode == "alone":  # as programs do that want nobody beside them
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("BEGIN EXCLUSIVE")
+    database.execute("CREATE TABLE IF NOT EXISTS other (a)")
+    say("held")
+    sys.stdin.readline()
+    database.execute("ROLLBACK")
+    database.close()
+
+
+def small(folder: Path) -> None:
+    """On a small file system that is then full, has room again, and is read-only."""
+    queue = Queue(Store(folder / "queue.db"))
+    (first,) = queue.submit(Submission("test", {}))
+    filler = folder / "filler"
+    refused = 0
+    with filler.open("wb", buffering=0) as stream:
+        try:
+            while True:
+                stream.write(b"x" * 4096)
+        except OSError:
+            pass
+    while refused < 3:
+        try:
+            queue.submit(Submission("test", {"text": "x" * 3000}))
+        except StoreError as error:
+            refused += 1
+            say("full", error)
+    there = len(list(queue.recent(limit=10_000)))
+    queue.store.close()
+    try:
+        Store(folder / "other.db").close()
+    except StoreError as error:
+        say("full", error)
+    try:
+        queue = Queue(Store(folder / "queue.db"))
+        assert len(list(queue.recent(limit=10_000))) == there
+        queue.store.close()
+    except StoreError as error:
+        say("full", error)
+    filler.unlink()
+    queue = Queue(Store(folder / "queue.db"))
+    assert len(list(queue.recent(limit=10_000))) == there
+    assert queue.job(first.id) == first
+    (last,) = queue.submit(Submission("test", {"text": "x" * 3000}))
+    say("room", last.id - there)
+    queue.store.close()
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    for name in ("queue.db", "new.db"):
+        try:
+            queue = Queue(Store(folder / name))
+            queue.submit(Submission("test", {}))
+        except StoreError as error:
+            say("read-only", error)
+    subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
+    queue = Queue(Store(folder / "queue.db"))
+    (after,) = queue.submit(Submission("test", {}))
+    say("written", after.id - last.id)
+    queue.store.close()
+
+
+if __name__ == "__main__":
+    what: dict[str, Callable[..., None]]
+    what = {"commit": commit, "make": make, "claim": claim, "late": late, "hold": hold, "small": small}
+    what[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,449 @@
+"""Jobs of kind `calibrate`: from a table of measurements to a corrected arm, or to one clear sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.frames import link_poses
+from rt_core.model.robot import Joint, RobotModel
+from rt_core.types import FloatArray
+from service.jobs.kinds import find_kind
+from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
+from service.operations.kind import Outcome
+from service.operations.workspace import JobCancelledError, JobError
+from tests.lab.arms.calibration import forward, frame, postures, table
+from tests.lab.jobs.job_run import results, run, spec, workspace
+
+BASE = frame((0.8, 0.3, -0.2), (0.1, 0.2, 1.0))
+TOOL = frame((0.05, 0.02, 0.1), (0.0, 0.0, 0.3))
+ARM = table([0.0, 0.4, 0.1], [np.pi / 2.0, 0.0, 1.2], [0.3, 0.0, 0.2])
+ERRORS = {"a1": 1e-3, "alpha1": -2e-3, "theta2": 3e-3, "a2": -1.5e-3, "beta2": 1e-3}
+ROBOT = """
+format = 1
+name = "small"
+kinematics = "dh"
+[[joint]]
+name = "first"
+d = 0.3
+alpha_deg = 90
+[[joint]]
+name = "second"
+a = 0.4
+[[joint]]
+name = "third"
+a = 0.1
+alpha = 1.2
+d = 0.2
+[tip]
+translation = [0.05, 0.02, 0.1]
+"""
+NOISE = 3e-5
+
+
+@pytest.fixture(scope="module")
+def robot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("calibrate") / "small.toml"
+    path.write_text(ROBOT, encoding="utf-8")
+    return path
+
+
+def poses(q: FloatArray) -> FloatArray:
+    return forward(ARM, q, ERRORS, BASE, TOOL)
+
+
+def rows(orientation: bool, count: int = 60) -> tuple[list[str], FloatArray]:
+    """Names of the columns, and their values."""
+    rng = np.random.default_rng(0)
+    q = postures(ARM, count, rng)
+    T = poses(q)
+    values = [q, T[:, :3, 3] + rng.normal(0.0, NOISE, (count, 3))]
+    names = ["q1", "q2", "q3", "x", "y", "z"]
+    if orientation:
+        turns = Rotation.from_rotvec(rng.normal(0.0, 1e-4, (count, 3)))
+        values.append((turns * Rotation.from_matrix(T[:, :3, :3])).as_quat())
+        names += ["qx", "qy", "qz", "qw"]
+    return names, np.hstack(values)
+
+
+def write(path: Path, names: list[str], values: FloatArray) -> Path:
+    lines = [",".join(names), *(",".join(repr(float(v)) for v in row) for row in values)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def calibrated(
+    folder: Path, robot: Path | str, measurements: Path, **parameters: Any
+) -> tuple[Outcome, dict[str, Any], list[dict[str, str]]]:
+    """Outcome, `calibration.json` and the rows of `residuals.csv`."""
+    kind = find_kind("calibrate")
+    read = kind.read({"robot": str(robot), "measurements": "m"} | parameters)
+    outcome = kind.run(read, workspace(folder, measurements=measurements))
+    document = json.loads((folder / "calibration.json").read_text(encoding="utf-8"))
+    made = {"calibration.json", "residuals.csv", "report.html"}
+    if document["geometry"] is not None:
+        made.add("calibrated.urdf")
+        if document["robot"]["convention"] != "placements":
+            made.add("calibrated_dh.csv")
+    assert {path.name for path in folder.iterdir()} == made
+    assert document == outcome.metrics
+    with (folder / "residuals.csv").open(encoding="utf-8", newline="") as stream:
+        return outcome, document, list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
+def test_finds_the_errors_and_corrects_the_arm(tmp_path: Path, robot: Path, orientation: bool) -> None:
+    path = write(tmp_path / "m.csv", *rows(orientation))
+    outcome, document, _ = calibrated(tmp_path / "out", robot, path)
+    assert (outcome.verdict, outcome.accepted) == ("ok", True)
+    parameters = {q["name"]: q for q in document["parameters"]}
+    for name, value in ERRORS.items():
+        assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"]
+        assert parameters[name]["std"] < 2e-4
+        assert parameters[name]["relative_std"] == pytest.approx(
+            parameters[name]["std"] / abs(parameters[name]["value"])
+        )
+    assert parameters["a2"]["nominal"] == 0.4
+    for name in ("theta1", "d1"):
+        assert (parameters[name]["value"], parameters[name]["std"]) == (None, None)
+        assert parameters[name]["status"] == "undetermined"
+    reasons = {item["name"]: item for item in document["fixed"]}
+    deviations = document["standard_deviations"]
+    assert (deviations["from"], deviations["blocks"]) == ("independent_errors", 10)
+    assert deviations["variance_ratio"] < deviations["limit"]
+    assert reasons["theta1"]["on"].keys() == {"base_rz"}
+    assert reasons["d2"]["reason"] == "parallel_axes"
+    residual = document["residual"]["test"]
+    assert residual["poses"] == 12
+    assert residual["before"]["mean_mm"] > 1.0
+    assert residual["after"]["mean_mm"] < 0.1
+    assert document["scale"]["position_mm"] == pytest.approx(1e3 * NOISE, rel=0.2)
+    assert (document["scale"]["rotation_rad"] is not None) == orientation
+    assert np.allclose(document["base"]["translation"], BASE[:3, 3], atol=2e-4)
+    assert {name: value > 0.0 for name, value in document["observability"].items()} == dict.fromkeys(
+        ("O1", "O2", "O3", "O4", "O5"), True
+    )
+    assert np.shape(document["covariance"]) == (document["rank"], document["rank"])
+    # What the file says about the arm is all that is needed to predict it.
+    joints = tuple(
+        Joint(j["name"], j["kind"], np.array(j["rotation"]), np.array(j["translation"]), np.array(j["axis"]))
+        for j in document["geometry"]["joints"]
+    )
+    q = postures(ARM, 20, np.random.default_rng(9))
+    tip = np.array(document["geometry"]["tip"]["translation"])
+    rotation, translation = np.array(document["base"]["rotation"]), np.array(document["base"]["translation"])
+    for posture, expected in zip(q, poses(q)[:, :3, 3], strict=True):
+        last = link_poses(RobotModel("corrected", joints), posture)[-1]
+        np.testing.assert_allclose(rotation @ (last[:3, :3] @ tip + last[:3, 3]) + translation, expected, atol=1e-4)
+
+
+def test_errors_that_are_alike_widen_the_deviations(tmp_path: Path, robot: Path) -> None:
+    """Measured along a slow way, with an error that changes as slowly."""
+    q = np.sin(2.0 * np.pi * np.linspace(0.0, 1.0, 200)[:, None] * np.array([1.0, 2.0, 3.0]))
+    noise = np.random.default_rng(0).normal(0.0, NOISE, (200, 3))
+    values = np.hstack((q, poses(q)[:, :3, 3] + noise))
+    names = ["q1", "q2", "q3", "x", "y", "z"]
+    path = write(tmp_path / "m.csv", names, values)
+    plain = calibrated(tmp_path / "1", robot, path, train_share=1.0)[1]
+    values[:, 3:] += 1e-3 * np.sin(np.arange(200)[:, None] / 25.0 + np.arange(3))
+    path = write(tmp_path / "m.csv", names, values)
+    outcome, document, _ = calibrated(tmp_path / "2", robot, path, train_share=1.0)
+    assert plain["standard_deviations"]["from"] == "independent_errors"
+    assert document["standard_deviations"]["from"] == "blocks"
+    status = {q["name"]: q["status"] for q in document["parameters"]}
+    assert "imprecise" in status.values()
+    assert "; imprecise: " in outcome.summary
+    for name, was in status.items():
+        assert (was == "undetermined") == (name not in document["free"])
+
+
+def test_residuals_name_line_and_part_of_each_pose(tmp_path: Path, robot: Path) -> None:
+    names, values = rows(True)
+    path = write(tmp_path / "m.csv", names, values)
+    text = path.read_text(encoding="utf-8")
+    path.write_text("# a tracker\n\n" + text, encoding="utf-8")
+    _, document, residuals = calibrated(tmp_path / "out", robot, path, train_share=0.5)
+    assert [int(row["line"]) for row in residuals] == list(range(4, 64))
+    for part in ("training", "test"):
+        chosen = [row for row in residuals if row["part"] == part]
+        assert len(chosen) == document["residual"][part]["poses"] == 30
+        for when in ("before", "after"):
+            mean = np.mean([float(row[f"{when}_mm"]) for row in chosen])
+            assert mean == pytest.approx(document["residual"][part][when]["mean_mm"], abs=1e-6)
+            angle = np.mean([float(row[f"{when}_deg"]) for row in chosen])
+            assert angle == pytest.approx(document["residual"][part][when]["mean_deg"], abs=1e-6)
+    for row in residuals:
+        length = np.linalg.norm([float(row[f"d{axis}_mm"]) for axis in "xyz"])
+        assert length == pytest.approx(float(row["after_mm"]), abs=3e-6)
+
+
+def test_outliers_are_counted_and_weighted(tmp_path: Path, robot: Path) -> None:
+    names, values = rows(False)
+    values[[3, 17], 3] += 0.05
+    path = write(tmp_path / "m.csv", names, values)
+    _, document, residuals = calibrated(tmp_path / "out", robot, path, robust=True, train_share=1.0)
+    assert document["outliers"] == 2
+    assert [k for k, row in enumerate(residuals) if float(row["weight"]) < 0.25] == [3, 17]
+    assert document["residual"]["test"] is None
+    assert document["doubts"] == ["poses that do not fit the others at all: lines 5, 19"]
+
+
+def test_columns_may_stand_in_any_order(tmp_path: Path, robot: Path) -> None:
+    names, values = rows(False)
+    order = [4, 0, 2, 5, 3, 1]
+    one = write(tmp_path / "one.csv", names, values)
+    other = write(tmp_path / "other.csv", [names[k] for k in order], values[:, order])
+    first = calibrated(tmp_path / "1", robot, one)[1]
+    second = calibrated(tmp_path / "2", robot, other)[1]
+    assert first["parameters"] == second["parameters"]
+
+
+def test_an_arm_of_a_urdf_has_placements(tmp_path: Path) -> None:
+    """Measured in the robot's base frame, at its tip."""
+    model = load_robot("space6").model
+    q = np.random.default_rng(0).uniform(-1.5, 1.5, (80, 6))
+    measured = []
+    for posture in q:
+        last = link_poses(model, posture)[-1]
+        measured.append(last[:3, :3] @ model.tip_translation + last[:3, 3])
+    noise = np.random.default_rng(1).normal(0.0, 1e-4, (80, 3))
+    names = [*(f"q{k + 1}" for k in range(6)), "x", "y", "z"]
+    path = write(tmp_path / "m.csv", names, np.hstack((q, np.array(measured) + noise)))
+    outcome, document, _ = calibrated(tmp_path / "out", "space6", path, base=False, tool=False)
+    assert document["robot"]["convention"] == "placements"
+    assert (outcome.verdict, outcome.accepted) == ("no_gain", False)
+    assert document["residual"]["training"]["before"]["mean_mm"] == pytest.approx(0.16, abs=0.03)
+    assert all(q["value"] is None for q in document["parameters"])
+    assert (document["geometry"], document["base"], document["tool"]) == (None, None, None)
+
+
+@pytest.mark.soak
+def test_the_same_job_gives_the_same_bytes(tmp_path: Path, robot: Path) -> None:
+    path = write(tmp_path / "m.csv", *rows(True))
+    parameters = {"robot": str(robot), "measurements": "m", "method": "pso_lm", "robust": True, "seed": 5}
+    outcome, _, _ = run(tmp_path / "runner", spec("calibrate", parameters, {"measurements": path}), PYTHONHASHSEED="1")
+    assert outcome["ok"], outcome
+    here = tmp_path / "here" / "results"
+    here.parent.mkdir()
+    calibrated(here, robot, path, method="pso_lm", robust=True, seed=5)
+    assert results(tmp_path / "runner") == results(tmp_path / "here")
+    for made in here.iterdir():
+        assert str(tmp_path).encode() not in made.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: [], "is empty"),
+        (lambda lines: lines[:1], "no line of values"),
+        (lambda lines: [lines[0].replace("q2", "q7"), *lines[1:]], "line 1: there is no column q2"),
+        (lambda lines: [lines[0].replace("z", "y"), *lines[1:]], "line 1, column 6: 'y' is there twice"),
+        (lambda lines: [lines[0] + ",t", *(line + ",0" for line in lines[1:])], "line 1, column 7: 't' is none of"),
+        (lambda lines: [*lines[:4], "1,2,3", *lines[4:]], "line 5: 3 values for 6 columns"),
+        (lambda lines: [*lines[:4], "1,2,3,4,far,6", *lines[4:]], "line 5, column y: 'far' is not a number"),
+        (lambda lines: [*lines[:4], "1,2,3,4,5,1e200", *lines[4:]], "line 5, column z: 1e200 is beyond 1e+06 m or rad"),
+        (lambda lines: [*lines[:4], "1,2,-2e6,4,5,6", *lines[4:]], "line 5, column q3: -2e6 is beyond 1e+06 m or rad"),
+        (lambda lines: ["#", lines[0], *(lines[1:2] * 50_001)], "line 50003: more than 50000 poses"),
+        (lambda lines: [*lines[:4], "1,2,3,4,5,nan", *lines[4:]], "line 5, column z: 'nan' is not a number"),
+        (
+            lambda lines: [lines[0] + ",qx,qy,qz,qw", *(line + ",0,0,0.5,0.5" for line in lines[1:])],
+            "line 2, column qx: the quaternion has length",
+        ),
+        (lambda lines: [lines[0] + ",qx", *(line + ",0" for line in lines[1:])], "there is no column qy"),
+        (lambda lines: lines[:4], "2 poses to fit give 6 equations for 21 parameters: measure at least 8 poses"),
+    ],
+)
+def test_a_bad_table_is_refused_by_file_line_and_column(tmp_path: Path, robot: Path, change: Any, message: str) -> None:
+    path = write(tmp_path / "m.csv", *rows(False))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
+    with pytest.raises(JobError) as refused:
+        calibrated(tmp_path / "out", robot, path)
+    assert str(refused.value).startswith("measurements: m.csv: ")
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, robot: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_bytes(b"q1,q2\n\xff\xfe\n")
+    with pytest.raises(JobError, match=r"m\.csv: not UTF-8 text"):
+        calibrated(tmp_path / "out", robot, path)
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path, robot: Path) -> None:
+    path = tmp_path / "m.csv"
+    with path.open("wb") as stream:
+        stream.truncate(64_000_001)
+    with pytest.raises(JobError, match=r"m\.csv: has 64000001 bytes, more than 64000000"):
+        calibrated(tmp_path / "out", robot, path)
+
+
+def test_unknown_parameters_to_exclude_are_refused(tmp_path: Path, robot: Path) -> None:
+    path = write(tmp_path / "m.csv", *rows(False))
+    with pytest.raises(JobError, match="theta9"):
+        calibrated(tmp_path / "out", robot, path, excluded=["theta9"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"method": "newton"}, {"train_share": 0.0}, {"range_angle": -1.0}, {"seed": -1}, {"unknown": 1}]
+)
+def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(JobError, match=next(iter(wrong))):
+        find_kind("calibrate").read({"robot": "ur10", "measurements": "m"} | wrong)
+
+
+def test_stops_when_it_is_told(tmp_path: Path, robot: Path) -> None:
+    path = write(tmp_path / "m.csv", *rows(False))
+    ws = workspace(tmp_path / "out", measurements=path)
+    told: list[tuple[float, str]] = []
+    ws.tell = lambda share, what: told.append((share, what))
+    ws.cancelled = lambda: [what for _, what in told].count("pso") > 3
+    kind = find_kind("calibrate")
+    read = kind.read({"robot": str(robot), "measurements": "m", "method": "pso"})
+    with pytest.raises(JobCancelledError):
+        kind.run(read, ws)
+    assert [share for share, _ in told] == sorted(share for share, _ in told)
+    assert told[-1][1] == "pso"
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("stage", ["base and tool", "scales", "imprecise parameters"])
+def test_stops_also_before_the_search(tmp_path: Path, robot: Path, stage: str) -> None:
+    path = write(tmp_path / "m.csv", *rows(True))
+    ws = workspace(tmp_path / "out", measurements=path)
+    told: list[str] = []
+    ws.tell = lambda _share, what: told.append(what)
+    needed = 1 if stage == "imprecise parameters" else 3
+    ws.cancelled = lambda: told.count(stage) >= needed
+    kind = find_kind("calibrate")
+    with pytest.raises(JobCancelledError):
+        kind.run(kind.read({"robot": str(robot), "measurements": "m"}), ws)
+    assert told[-1] == stage
+
+
+def distances(path: Path) -> Path:
+    rng = np.random.default_rng(2)
+    q = postures(ARM, 90, rng)
+    centres = np.array([[0.5, 0.4, 0.1], [-0.4, 0.5, 0.3], [0.1, -0.6, 0.6]])
+    numbers = np.arange(90) % 3
+    p = forward(ARM, q, ERRORS, np.eye(4), TOOL)[:, :3, 3]
+    length = np.linalg.norm(p - centres[numbers], axis=1) + rng.normal(0.0, NOISE, 90)
+    return write(path, ["q1", "q2", "q3", "distance", "centre"], np.column_stack((q, length, 5 * numbers)))
+
+
+def test_distances_from_fixed_points(tmp_path: Path, robot: Path) -> None:
+    outcome, document, residuals = calibrated(tmp_path / "out", robot, distances(tmp_path / "m.csv"))
+    assert (outcome.verdict, document["data"]["kind"], document["base"]) == ("ok", "distance", None)
+    parameters = {q["name"]: q for q in document["parameters"]}
+    for name, value in ERRORS.items():
+        assert parameters[name]["status"] == "determined", name
+        assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"]
+    assert [point["number"] for point in document["points"]] == [0, 5, 10]
+    assert "d_mm" in residuals[0]
+    assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
+
+
+def test_bad_sockets_are_refused(tmp_path: Path, robot: Path) -> None:
+
+    path = write(
+        tmp_path / "m.csv", ["q1", "q2", "q3", "socket"], np.array([[0.1 * k, 0.2, 0.3, k % 3] for k in range(9)])
+    )
+    for wrong, message in (
+        ({"spacings": [[0, 7, 0.05]]}, "no pose in socket 7"),
+        ({"train_sockets": [9]}, "no pose in socket 9"),
+    ):
+        with pytest.raises(JobError, match=message):
+            calibrated(tmp_path / "out", robot, path, **wrong)
+    with pytest.raises(JobError, match="has no column socket"):
+        calibrated(tmp_path / "out", robot, distances(tmp_path / "d.csv"), spacings=[[0, 5, 0.05]])
+    with pytest.raises(
+        JobError, match=r"train_sockets: .* has distances, and where a centre is only fitted poses show"
+    ):
+        calibrated(tmp_path / "out", robot, tmp_path / "d.csv", train_sockets=[0, 5])
+    with pytest.raises(JobError, match=r"train_sockets: .* has no column socket: use train_share"):
+        calibrated(tmp_path / "out", robot, write(tmp_path / "p.csv", *rows(False)), train_sockets=[1])
+    whole = write(tmp_path / "f.csv", ["q1", "q2", "q3", "socket"], np.array([[0.1, 0.2, 0.3, 0.5]]))
+    with pytest.raises(JobError, match=r"column socket: 0\.5 is no whole number"):
+        calibrated(tmp_path / "out", robot, whole)
+
+
+def test_compliance_needs_masses(tmp_path: Path, robot: Path) -> None:
+    path = write(tmp_path / "m.csv", *rows(False))
+    with pytest.raises(JobError, match="compliance: robot small has no masses"):
+        calibrated(tmp_path / "out", robot, path, compliance=True)
+
+
+def test_compliance_by_the_masses_of_the_robot_file(tmp_path: Path) -> None:
+    model = load_robot("ur10").model
+    rng = np.random.default_rng(0)
+    q = rng.uniform(-2.0, 2.0, (120, 6))
+    gives = np.array([0.0, 4e-5, 6e-5, 0.0, 0.0, 0.0])
+    p = forward(nominal_geometry(load_robot("ur10")), q - gives * gravity_load(model, q), {}, BASE, TOOL)[:, :3, 3]
+    values = np.hstack((q, p + rng.normal(0.0, NOISE, p.shape)))
+    path = write(tmp_path / "m.csv", [*(f"q{k + 1}" for k in range(6)), "x", "y", "z"], values)
+    document = calibrated(tmp_path / "out", "ur10", path, compliance=True)[1]
+    found = {item["name"]: item for item in document["parameters"]}
+    for k in (1, 2):
+        item = found[f"compliance{k + 1}"]
+        assert abs(item["value"] - gives[k]) < 4.0 * item["std"] < gives[k]
+
+
+def test_several_heads(tmp_path: Path, robot: Path) -> None:
+    rng = np.random.default_rng(5)
+    q = postures(ARM, 80, rng)
+    numbers = np.where(np.arange(80) % 2 == 0, 3, 8)
+    other = frame((-0.04, 0.06, 0.05), (0.0, 0.0, 0.3))
+    p = np.where((numbers == 3)[:, None], poses(q)[:, :3, 3], forward(ARM, q, ERRORS, BASE, other)[:, :3, 3])
+    values = np.column_stack((q, p + rng.normal(0.0, NOISE, p.shape), numbers))
+    path = write(tmp_path / "m.csv", ["q1", "q2", "q3", "x", "y", "z", "head"], values)
+    outcome, document, _ = calibrated(tmp_path / "out", robot, path)
+    assert outcome.verdict == "ok"
+    assert [head["number"] for head in document["heads"]] == [3, 8]
+    apart = np.linalg.norm(TOOL[:3, 3] - other[:3, 3])
+    assert np.linalg.norm(document["heads"][1]["offset"]) == pytest.approx(apart, abs=1e-4)
+    assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
+
+
+def test_what_comes_from_a_prior_is_not_passed_off_as_measured(tmp_path: Path, robot: Path) -> None:
+    path = write(tmp_path / "m.csv", *rows(False))
+    given = {"prior_length": 2e-3, "prior_angle": 2e-3}
+    outcome, document, _ = calibrated(tmp_path / "out", robot, path, **given)
+    assert outcome.verdict == "ok"
+    status = {q["name"]: q["status"] for q in document["parameters"]}
+    carried = [name for name, found in status.items() if found == "prior"]
+    assert {"theta1", "d1"} <= set(carried)
+    assert f"; from the prior, not from the poses: {', '.join(carried)}" in outcome.summary
+    assert status["a2"] == "determined"
+    assert all(q["prior"] == 2e-3 for q in document["parameters"])
+    table = (tmp_path / "out" / "calibrated_dh.csv").read_text(encoding="utf-8")
+    assert f"# from priors, not from the poses: {', '.join(carried)}\n" in table
+    report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert f"{', '.join(carried)}: no measurements, the poses say less of them" in report
+
+
+def test_stations_of_the_instrument_by_their_numbers(tmp_path: Path, robot: Path) -> None:
+    rng = np.random.default_rng(6)
+    q = postures(ARM, 80, rng)
+    numbers = np.where(np.arange(80) % 3 == 0, 4, 9)
+    other = frame((-0.5, 1.0, 0.3), (0.3, -0.2, -2.0))
+    p = np.where((numbers == 4)[:, None], poses(q)[:, :3, 3], forward(ARM, q, ERRORS, other, TOOL)[:, :3, 3])
+    values = np.column_stack((q, p + rng.normal(0.0, NOISE, p.shape), numbers))
+    path = write(tmp_path / "m.csv", ["q1", "q2", "q3", "x", "y", "z", "station"], values)
+    outcome, document, _ = calibrated(tmp_path / "out", robot, path)
+    assert outcome.verdict == "ok"
+    assert [station["number"] for station in document["stations"]] == [4, 9]
+    for station, base in zip(document["stations"], (BASE, other), strict=True):
+        np.testing.assert_allclose(station["translation"], base[:3, 3], atol=4e-4)
+        np.testing.assert_allclose(station["rotation"], base[:3, :3], atol=4e-4)
+    assert document["base"]["translation"] == document["stations"][0]["translation"]
+    values[:, -1] += 0.5
+    broken = write(tmp_path / "b.csv", ["q1", "q2", "q3", "x", "y", "z", "station"], values)
+    with pytest.raises(JobError, match=r"column station: 4\.5 is no whole number"):
+        calibrated(tmp_path / "no", robot, broken)

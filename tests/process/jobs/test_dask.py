@@ -1,0 +1,489 @@
+"""Runs on a real Dask cluster of this machine: the same bytes as locally, nothing lost with a worker or scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from service.jobs.dask._cluster import Cluster, Place
+from service.jobs.dask.backend import DaskBackend, DaskRun
+from service.jobs.execution.backend import BackendBusyError, Ended, LocalBackend, Run
+from service.jobs.queue.state import Limits
+from service.worker.worker import FatalError
+from tests.lab.jobs.job_run import PATIENCE_S, ROOT, spec
+
+QUICK = {"methods": ["ols"], "seeds": 1, "seconds": 4.0}
+ENDLESS = {"methods": ["ols"], "seeds": 1000, "seconds": 4.0}
+LIMITS = Limits(seconds=1000.0, memory_mb=2000.0)
+WHAT_RUNS = ("drivers", "rt_core", "service", "sim_backend")
+
+
+class Processes:
+    """A scheduler on a free port, and workers, one thread each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.workers: list[psutil.Popen] = []
+        self.scheduler = self.start_scheduler()
+
+    def start_scheduler(self) -> psutil.Popen:
+        self.scheduler = self._dask("scheduler", "--port", str(self.port))
+        return self.scheduler
+
+    def start_worker(self, source: Path = ROOT) -> psutil.Popen:
+        """Start a nanny, which starts the worker, and starts it again when it dies."""
+        options = ("--nthreads", "1", "--memory-limit", "0", "--local-directory", str(self.folder))
+        self.workers.append(self._dask("worker", self.address, *options, source=source))
+        return self.workers[-1]
+
+    def _dask(self, *words: str, source: Path = ROOT) -> psutil.Popen:
+        command = [str(Path(sys.executable).with_name("dask")), *words, "--host", "127.0.0.1", "--no-dashboard"]
+        path = os.pathsep.join(filter(None, (str(source), os.environ.get("PYTHONPATH"))))
+        with (self.folder / "dask.log").open("ab") as log:
+            return psutil.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+                env=os.environ | {"PYTHONPATH": path, "DASK_DISTRIBUTED__SCHEDULER__EVENTS_CLEANUP_DELAY": "1s"},
+            )  # fmt: skip
+
+    def runners(self) -> list[psutil.Process]:
+        """Processes of runs under the workers; their parents are workers."""
+        found = []
+        for nanny in self.workers:
+            for process in nanny.children(recursive=True) if nanny.is_running() else []:
+                try:
+                    if "service.jobs.execution.runner" in process.cmdline():
+                        found.append(process)
+                except psutil.Error:  # ended meanwhile
+                    continue
+        return found
+
+    def close(self) -> None:
+        every = [self.scheduler, *self.workers]
+        below = [child for process in every if process.is_running() for child in process.children(recursive=True)]
+        for process in below + every:
+            if process.is_running():
+                process.kill()
+        psutil.wait_procs(below)
+        for process in every:
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    processes = Processes(tmp_path_factory.mktemp("dask"))
+    try:
+        processes.start_worker()
+        yield processes
+    finally:
+        processes.close()
+
+
+@pytest.fixture(scope="module")
+def dask(cluster: Processes) -> Iterator[DaskBackend]:
+    backend = DaskBackend(cluster.address)
+    yield backend
+    backend.close()
+
+
+def until(done: Callable[[], Any], what: str) -> Any:
+    """Wait for something that happens in another process."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := done()):
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def ended(run: Run) -> Ended:
+    found: Ended = until(run.poll, "the end of the run")
+    return found
+
+
+def ready(backend: DaskBackend) -> None:
+    until(lambda: backend.free() and not backend.trouble, f"a free worker; {backend.trouble}")
+
+
+def folder_of(path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> Path:
+    path.mkdir()
+    (path / "spec.json").write_text(json.dumps(spec(kind, parameters, files)), encoding="utf-8")
+    return path
+
+
+def endless(cluster: Processes, backend: DaskBackend, path: Path, arm: Path, limits: Limits = LIMITS) -> DaskRun:
+    """Start a run that goes on, and wait until it says so."""
+    ready(backend)
+    run = backend.start(path.name, folder_of(path, "compare", ENDLESS | {"robot": str(arm)}), limits)
+    until(lambda: run.poll() or run.pace.share > 0.0, "progress")
+    assert run.poll() is None, run.poll()
+    assert run.pace.what.startswith("seed ")
+    assert len(cluster.runners()) == 1
+    return run
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    """Contents of what a run left."""
+    paths = [folder / "outcome.json", folder / "log.txt", *sorted((folder / "results").iterdir())]
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def test_a_run_leaves_the_same_bytes_as_a_local_one(
+    cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2_model: Path, arm2_recording: Path
+) -> None:
+    recording = tmp_path / "recording.mcap"
+    shutil.copy(arm2_recording, recording)
+    files = {"model": arm2_model, "recording": recording}
+    words = {name: str(path) for name, path in files.items()}
+    local = LocalBackend(1, frozenset(os.sched_getaffinity(0)), "normal")
+    here = folder_of(tmp_path / "here", "validate", words, **files)
+    there = folder_of(tmp_path / "there", "validate", words, **files)
+    again = folder_of(tmp_path / "again", "validate", words, **files)
+    without = folder_of(tmp_path / "without", "validate", words, **files)
+
+    assert ended(local.start("1", here, LIMITS)).how == "outcome"
+    ready(dask)
+    run = dask.start("2", there, LIMITS)
+    assert dask.free() == 0
+    with pytest.raises(BackendBusyError, match="free"):
+        dask.start("3", there, LIMITS)
+    end = ended(run)
+    assert end.how == "outcome", end
+    assert end.outcome == json.loads((here / "outcome.json").read_bytes())
+    assert set(left(there)) == {"outcome.json", "log.txt", "report.html", "metrics.json"}
+    assert left(there) == left(here)
+
+    # The worker keeps inputs; one that it has lost, or that rotted on its disk, is sent again.
+    kept = {path.name: path for path in cluster.folder.rglob("thetad-inputs/*")}
+    assert {entry["sha256"] for entry in json.loads((there / "spec.json").read_text())["inputs"].values()} == set(kept)
+    first, second = kept.values()
+    first.unlink()
+    second.write_bytes(b"rotten")
+    assert ended(dask.start("4", again, LIMITS)).how == "outcome"
+    assert left(again) == left(here)
+
+    recording.unlink()  # what the worker has is not read again
+    assert ended(dask.start("5", without, LIMITS)).how == "outcome"
+    assert left(without) == left(here)
+
+
+def test_an_input_that_changed_ends_a_run_as_it_does_locally(
+    dask: DaskBackend, tmp_path: Path, arm2_model: Path
+) -> None:
+    model = tmp_path / "model.yaml"
+    model.write_text(arm2_model.read_text(encoding="utf-8") + "\n\n", encoding="utf-8")  # no worker has it
+    files = {"model": model, "recording": arm2_model}
+    folder = folder_of(tmp_path / "job", "validate", {name: str(path) for name, path in files.items()}, **files)
+    model.write_text(model.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    ready(dask)
+    end = ended(dask.start("1", folder, LIMITS))
+    assert (end.how, end.reason) == (
+        "final",
+        f"model: {model}: has changed since the job was submitted; submit it again",
+    )
+
+
+@pytest.mark.soak
+def test_a_run_ends_at_its_limits_and_when_it_is_stopped(
+    cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path
+) -> None:
+    ready(dask)
+    folder = folder_of(tmp_path / "long", "compare", ENDLESS | {"robot": str(arm2)})
+    end = ended(dask.start("long", folder, Limits(seconds=2.0, memory_mb=2000.0)))
+    assert (end.how, end.reason) == ("final", "not done within its limit of 2 s")
+    assert not cluster.runners()
+
+    run = endless(cluster, dask, tmp_path / "stopped", arm2)
+    run.stop()
+    assert ended(run).how == "cancelled"
+    until(lambda: not cluster.runners(), "the end of the runner")
+
+    run = endless(cluster, dask, tmp_path / "killed", arm2)
+    run.kill()
+    last = run.poll()
+    assert last is not None
+    assert last.how == "interrupted"
+    until(lambda: not cluster.runners(), "the end of the runner")
+    assert not (run.folder / "outcome.json").exists()
+    assert run.poll() is last
+
+
+def test_a_worker_that_is_killed_interrupts_its_run_alone(
+    cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path
+) -> None:
+    run = endless(cluster, dask, tmp_path / "first", arm2)
+    (runner,) = cluster.runners()
+    worker = runner.parent()
+    assert worker is not None
+    worker.kill()
+    end = ended(run)
+    assert end.how == "interrupted"
+    assert "worker" in end.reason
+    psutil.wait_procs([runner], timeout=PATIENCE_S)
+    assert not runner.is_running()
+
+    ready(dask)  # the nanny starts another one
+    folder = folder_of(tmp_path / "second", "compare", QUICK | {"robot": str(arm2)})
+    assert ended(dask.start("second", folder, LIMITS)).how == "outcome"
+
+
+def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, tmp_path: Path, arm2: Path) -> None:
+    from distributed import Client
+
+    def told() -> list[Any]:
+        """What the scheduler keeps of the run's progress."""
+        every = [said for said_there in client.get_events().values() for _, said in said_there]
+        return [said for said in every if isinstance(said, dict) and said.get("run") == "of-one-that-goes"]
+
+    backend = DaskBackend(cluster.address)
+    with Client(cluster.address, set_as_default=False) as client:
+        endless(cluster, backend, tmp_path / "of-one-that-goes", arm2)
+        assert told()
+        backend.close()
+        until(lambda: not cluster.runners(), "the end of the runner")
+        until(lambda: not told(), "the scheduler forgets what was said")
+
+
+@pytest.mark.soak
+def test_runs_and_checks_end_on_a_worker_that_hangs(
+    cluster: Processes, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client
+
+    go = tmp_path / "go"
+    backend = DaskBackend(cluster.address)
+    with Client(cluster.address, set_as_default=False) as client:
+        try:
+            ready(backend)
+            command = ["sh", "-c", f"until test -e {go}; do sleep 0.1; done"]
+            hanging = client.submit(subprocess.run, command, pure=False)
+            until(lambda: any(client.processing().values()), "the task that hangs")
+            monkeypatch.setattr("service.jobs.dask.backend.OVERTIME_S", 0.5)
+            monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", 0.5)
+            monkeypatch.setattr("service.jobs.dask._cluster._REST_S", (0.1, 0.2))
+            folder = folder_of(tmp_path / "run", "compare", QUICK | {"robot": str(arm2)})
+            end = ended(backend.start("run", folder, Limits(seconds=0.5, memory_mb=2000.0)))
+            assert end.how == "interrupted"
+            assert "no answer within 1 s" in end.reason
+
+            # It gets nothing until a check goes well, of which each has its time limit.
+            until(lambda: backend.free() or "no answer within 0.5 s" in backend.trouble, "a check without an answer")
+            assert backend.free() == 0
+            monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", PATIENCE_S)
+            go.touch()
+            hanging.result(PATIENCE_S)
+            ready(backend)
+            assert ended(backend.start("run", folder, LIMITS)).how == "outcome"
+        finally:
+            go.touch()
+            backend.close()
+
+
+def test_a_worker_is_not_used_after_its_rest_while_its_checks_fail(
+    cluster: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+
+    def refuse(self: Cluster, place: Place, why: str, *, for_now: bool = False) -> None:
+        refused.append(why)
+        original(self, place, why, for_now=for_now)
+
+    original = Cluster.refuse
+    monkeypatch.setattr(Cluster, "refuse", refuse)
+    monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", 0.0)
+    monkeypatch.setattr("service.jobs.dask._cluster._REST_S", (0.1, 0.2))
+    backend = DaskBackend(cluster.address)
+    try:
+        until(lambda: backend.free() or len(refused) >= 3, "the third check")
+        assert backend.free() == 0
+        assert set(refused) == {refused[0]}
+        assert "no answer within 0 s" in refused[0]
+        monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", PATIENCE_S)
+        ready(backend)
+    finally:
+        backend.close()
+
+
+@pytest.mark.parametrize("error", [KeyError("nthreads"), asyncio.CancelledError("nthreads")], ids=type)
+def test_the_connection_is_made_again_after_any_error(
+    error: BaseException, cluster: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [error] * 2
+    troubles = []
+    original = Cluster._see
+
+    def see(self: Cluster, workers: Any, why: str) -> None:
+        if workers and errors:
+            raise errors.pop()
+        original(self, workers, why)
+
+    def say(self: Cluster, trouble: str) -> None:
+        troubles.append(trouble)
+        originally_say(self, trouble)
+
+    originally_say = Cluster._say
+    monkeypatch.setattr(Cluster, "_see", see)
+    monkeypatch.setattr(Cluster, "_say", say)
+    backend = DaskBackend(cluster.address)
+    try:
+        ready(backend)
+        assert not errors
+        name = type(error).__name__
+        failures = [trouble for trouble in troubles if f"{cluster.address} failed ({name}: " in trouble]
+        assert failures  # one of them may coincide with a connection that was lost anyway
+    finally:
+        backend.close()
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
+    comes: str, cluster: Processes, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = DaskBackend(cluster.address)
+    original = Cluster.begin
+
+    def begin(self: Cluster, work: Any) -> Any:
+        """Lose all workers around the moment at which a run becomes a task."""
+        lost = threading.Event()
+
+        def lose() -> None:
+            self._see({}, "its worker was lost")
+            lost.set()
+
+        if comes == "after":
+            task = original(self, work)
+        self._loop.call_soon_threadsafe(lose)
+        assert lost.wait(PATIENCE_S)
+        return task if comes == "after" else original(self, work)
+
+    try:
+        ready(backend)
+        monkeypatch.setattr(Cluster, "begin", begin)
+        folder = folder_of(tmp_path / "run", "compare", ENDLESS | {"robot": str(arm2)})
+        run = backend.start("run", folder, LIMITS)
+        assert ended(run).how == "interrupted"
+        assert run.task is not None
+        until(run.task.done, "the end of the task")
+        until(lambda: not cluster.runners(), "the end of the runner")
+    finally:
+        backend.close()
+
+
+@pytest.mark.soak
+def test_a_failure_of_other_code_is_not_believed(tmp_path: Path, arm2: Path) -> None:
+    cluster = Processes(tmp_path)
+    backends = []
+    try:
+        own = tmp_path / "own"
+        for package in WHAT_RUNS:
+            shutil.copytree(ROOT / package, own / package, ignore=shutil.ignore_patterns("__pycache__"))
+        cluster.start_worker(own)
+        bad, fine = {"robot": str(tmp_path / "none.toml")}, {"robot": str(arm2)}
+        short = Limits(seconds=1.0, memory_mb=2000.0)
+        for name, more, limits in (("fails", bad, LIMITS), ("lasts", fine, short)):
+            backends.append(DaskBackend(cluster.address))
+            ready(backends[-1])
+            if name == "fails":
+                folder = folder_of(tmp_path / "fails-of-itself", "compare", ENDLESS | more)
+                end = ended(backends[-1].start("fails-of-itself", folder, limits))
+                assert end.how == "final", end
+                with (own / "rt_core" / "types.py").open("a") as source:  # under a worker that looked well
+                    source.write("\n")
+            end = ended(backends[-1].start(name, folder_of(tmp_path / name, "compare", ENDLESS | more), limits))
+            assert end.how == "interrupted", end
+            assert "sources of thetad" in end.reason
+            assert backends[-1].free() == 0
+            assert "install the same thetad" in backends[-1].trouble
+    finally:
+        for backend in backends:
+            backend.close()
+        cluster.close()
+
+
+def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp_path: Path, arm2: Path) -> None:
+    cluster = Processes(tmp_path)
+    backend = DaskBackend(cluster.address)
+    try:
+        worker = cluster.start_worker()
+        run = endless(cluster, backend, tmp_path / "run", arm2)
+        (runner,) = cluster.runners()
+        cluster.scheduler.kill()
+        cluster.scheduler.wait()
+        end = ended(run)
+        assert end.how == "interrupted"
+        assert cluster.address in end.reason
+        until(lambda: backend.trouble, "word of the loss")
+        assert backend.free() == 0
+        assert worker.wait(PATIENCE_S) is not None  # workers end with their scheduler
+        psutil.wait_procs([runner], timeout=PATIENCE_S)
+        assert not runner.is_running()
+
+        cluster.start_scheduler()
+        changed = tmp_path / "changed"
+        for package in WHAT_RUNS:
+            shutil.copytree(ROOT / package, changed / package, ignore=shutil.ignore_patterns("__pycache__"))
+        with (changed / "rt_core" / "types.py").open("a") as source:
+            source.write("\n")
+        cluster.start_worker(changed)
+        until(lambda: "sources of thetad" in backend.trouble, "refusal of the worker")
+        assert backend.free() == 0
+
+        cluster.start_worker()
+        ready(backend)
+        folder = folder_of(tmp_path / "again", "compare", QUICK | {"robot": str(arm2)})
+        assert ended(backend.start("again", folder, LIMITS)).how == "outcome"
+    finally:
+        backend.close()
+        cluster.close()
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["nobody", "silent"])
+def test_a_scheduler_that_does_not_answer_is_told_of(
+    listens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.jobs.dask._cluster.CONNECT_S", 0.5)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        backend = DaskBackend(address)
+        try:
+            assert backend.trouble
+            assert backend.free() == 0
+            until(lambda: f"the scheduler at {address} does not answer" in backend.trouble, "the reason")
+            assert "\n" not in backend.trouble
+            with pytest.raises(BackendBusyError, match="does not answer"):
+                backend.start("1", tmp_path, LIMITS)
+        finally:
+            backend.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["", "127.0.0.1:8786", "http://127.0.0.1:8786", "tcp://127.0.0.1", "tcp://host:port"]
+)
+def test_a_wrong_address_is_refused_at_once(address: str) -> None:
+    with pytest.raises(FatalError, match=r"jobs\.scheduler: .* is no address"):
+        DaskBackend(address)
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(FatalError) as refused:
+        DaskBackend("tcp://127.0.0.1:8786")
+    assert str(refused.value) == "jobs.backend = \"dask\" needs Dask: pip install 'thetad[dask]'"

@@ -1,0 +1,163 @@
+"""A payload or a faulty sensor: nothing is identified by itself, and what was queued because of it is called off."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.config.jobs import ReidentifyConfig
+from service.jobs._auto_identification import Arms
+from service.jobs._job_storage import Holdings
+from service.jobs._triggers import Trigger
+from service.jobs.queue.store import Event
+from tests.lab.command_line import simulate
+from tests.lab.jobs.jobs_process import JobsProcess, configuration
+from tests.process.jobs.test_reidentify import WINDOW_S, Estimator, await_jobs, events, jobs
+
+PAYLOAD = {"mass": {"value": 1.0}}
+FRICTION = {"cause": "friction", "explained": 0.9}
+
+
+@pytest.fixture(scope="module")
+def motion(arm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulate(tmp_path_factory.mktemp("held") / "rec.mcap", arm2, seed=5, seconds=WINDOW_S)
+
+
+@pytest.mark.parametrize(
+    ("told", "held"),
+    [
+        ([("change", {})], {"change"}),
+        ([("change", {}), ("friction_changed", {})], set()),
+        ([("change", {}), ("payload_attached", {"payload": PAYLOAD})], {"payload"}),
+        ([("payload_attached", {"payload": PAYLOAD}), ("payload_released", {"payload": None})], set()),
+        ([("payload_attached", {"payload": PAYLOAD}), ("payload_released", {"payload": PAYLOAD})], {"payload"}),
+        ([("change", {}), ("sensor_fault", {})], {"sensor"}),
+        ([("sensor_fault", {}), ("change", {}), ("sensor_recovered", {})], set()),
+        ([("sensor_fault", {}), ("payload_attached", {"payload": PAYLOAD})], {"sensor", "payload"}),
+        ([("ambiguous", {"candidates": [{"cause": "payload", "explained": 0.9}]})], set()),
+        ([("ambiguous", {"candidates": [FRICTION, {"cause": "sensor_gain", "explained": 0.9}]})], {"sensor"}),
+        ([("ambiguous", {"candidates": [FRICTION, {"cause": "sensor_gain", "explained": 0.2}]})], set()),
+        ([("sensor_fault", {}), ("model_adopted", {})], set()),
+        ([("payload_attached", {"payload": PAYLOAD}), ("drift_cleared", {})], set()),
+        ([("child_started", {})], set()),
+    ],
+)
+def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: set[str]) -> None:
+    arms = Arms(None, None)  # type: ignore[arg-type]
+    arms.triggers["lab"] = Trigger(ReidentifyConfig(), 0.0)
+    for kind, data in told:
+        arms.on_event(Event(0, kind, "", "lab", data=data))
+    assert set(arms.triggers["lab"].held) == held
+
+
+@pytest.mark.parametrize(
+    ("told", "still", "held", "pending"),
+    [
+        ([("drift", {}), ("invalid", {})], [], set(), set()),
+        ([("drift", {}), ("invalid", {})], ["drift"], set(), {"drift"}),
+        ([("change", {})], [], set(), set()),
+        ([("payload_attached", {"payload": PAYLOAD})], [], set(), set()),
+        ([("payload_attached", {"payload": PAYLOAD})], ["payload"], {"payload"}, set()),
+        ([("sensor_fault", {})], [], set(), set()),
+        ([("sensor_fault", {})], ["sensor"], {"sensor"}, set()),
+        ([("payload_attached", {"payload": PAYLOAD}), ("payload_released", {})], ["payload"], {"payload"}, set()),
+        ([("sensor_fault", {}), ("sensor_recovered", {})], ["sensor"], {"sensor"}, set()),
+        ([("invalid", {}), ("valid_again", {})], ["invalid"], set(), {"invalid"}),
+    ],
+)
+def test_an_encoder_that_sticks_takes_back_what_was_told_since(
+    told: list[tuple[str, dict[str, Any]]], still: list[str], held: set[str], pending: set[str]
+) -> None:
+    arms = Arms(None, None)  # type: ignore[arg-type]
+    arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
+    for kind, data in told:
+        arms.on_event(Event(10_000_000_000, kind, "", "lab", data=data))
+    arms.on_event(Event(11_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": still}))
+    assert set(trigger.held) == held
+    assert set(trigger.pending) == pending
+
+
+def test_but_not_what_was_told_of_a_sensor_before() -> None:
+    """Nobody has said that it is over: an ambiguous change is none that the watch remembers."""
+    arms = Arms(None, None)  # type: ignore[arg-type]
+    arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
+    candidates = [{"cause": "sensor_gain", "explained": 0.9}]
+    arms.on_event(Event(10_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))
+    arms.on_event(Event(59_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))  # of wrong frames
+    arms.on_event(Event(60_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": []}))
+    assert set(trigger.held) == {"sensor"}
+
+
+def test_a_schedule_goes_on_over_a_restart(tmp_path: Path) -> None:
+    """Also where nothing has been identified by it yet; a schedule that was changed begins anew."""
+
+    def due(every_h: float) -> str | None:
+        arms = Arms(None, configuration(tmp_path, arm={"reidentify": {"every_h": every_h}}))  # type: ignore[arg-type]
+        arms.open(holdings)
+        arms.triggers["arm"].hold("payload")  # so that nobody is asked for frames
+        arms.step(holdings)
+        arms.triggers["arm"].release()
+        return arms.triggers["arm"].due(time.monotonic())
+
+    holdings = Holdings.open(tmp_path / "jobs")
+    try:
+        assert due(2.0) is None
+        assert due(2.0) is None
+        (began,) = holdings.queue.events(arm="arm")
+        with holdings.queue.store.write() as tx:
+            tx.put_event(replace(began, t_ns=began.t_ns - round(2.1 * 3600e9)))  # as if that were two hours ago
+        holdings.close()
+        holdings = Holdings.open(tmp_path / "jobs")
+        assert due(2.0) == "schedule"
+        assert due(2.5) is None
+        assert [event.data["every_h"] for event in holdings.queue.events(arm="arm")] == [2.0, 2.5]
+    finally:
+        holdings.close()
+
+
+@pytest.mark.soak
+def test_no_model_comes_of_a_faulty_sensor(tmp_path: Path, arm2: Path, motion: Path) -> None:
+    estimator = Estimator(motion)
+    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
+        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.event("drift", "fc1 20 % up")
+        while len(jobs(process)) < 3:
+            process.pause(0.05)
+        process.event("sensor_fault", "the gain of the torque sensor of joint_1 has changed by +20 %")
+        found = await_jobs(process, 3)
+        assert found[2]["kind"] == "promote"
+        assert found[2]["state"] == "cancelled"
+        assert estimator.activated == [] or estimator.activated[-1]["theta"] is None
+        process.event("drift", "more")
+        process.pause(2.5)
+        assert len(jobs(process)) == 3
+        assert "model_promoted" not in events(process)
+        asked = process.request("reidentify")["ids"]  # who asks knows of it
+        found = await_jobs(process, 6)
+        assert [job["id"] for job in found[3:]] == asked
+        assert found[3]["state"] == "succeeded"
+
+
+@pytest.mark.soak
+def test_no_model_comes_of_an_encoder_that_stuck(tmp_path: Path, arm2: Path, motion: Path) -> None:
+    """What was queued while it was not known yet is called off, and nothing else."""
+    estimator = Estimator(motion)
+    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
+        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        asked = process.request("reidentify")["ids"]
+        process.event("drift", "fc1 20 % up")
+        while len(jobs(process)) < len(asked) + 3:
+            process.pause(0.05)
+        process.event("encoder_stuck", "the position of joint_1 stays the same", back_s=60.0, still=[])
+        found = await_jobs(process, len(asked) + 3)
+        assert found[-1]["kind"] == "promote"
+        assert found[-1]["state"] == "cancelled"
+        assert [job["state"] for job in found[: len(asked)]].count("cancelled") == 0
+        process.pause(2.5)
+        assert len(jobs(process)) == len(asked) + 3

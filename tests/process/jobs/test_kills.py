@@ -1,0 +1,170 @@
+"""`kill -9` of workers, of the jobs process and of everything at random moments: no job is lost, results are the same.
+
+The jobs process and its runners are the real ones.  Every job that was acknowledged must be there after each restart,
+in exactly one state, and end with the results that it has when nobody disturbs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from service.jobs.queue.queue import Queue
+from service.jobs.queue.store import FILE_NAME, Store
+from service.protocol.control import ControlError
+from tests.lab.jobs.jobs_process import FINISHED, JobsProcess, configuration
+from tests.lab.jobs.recipes import KILLS, again, chain, essence, recipes
+
+_KILLS = KILLS - KILLS // 8  # the others are of whole daemons, in test_daemon_kills.py
+SEED = 20251122
+STATES = {"queued", "running", *FINISHED}
+VICTIMS = ("worker", "process", "everything")
+PROMOTED = "model_promoted"
+WAITING = 4  # jobs unfinished at any time, so that a kill hits something
+
+
+def strike(process: JobsProcess, rng: np.random.Generator) -> str:
+    """Kill a worker, the jobs process, or all of them, in either order."""
+    victim = str(rng.choice(VICTIMS, p=[0.5, 0.25, 0.25]))
+    assert process.process is not None
+    runners = process.runners()
+    if victim == "worker":
+        if not runners:
+            return "nobody"
+        with contextlib.suppress(psutil.NoSuchProcess):
+            runners[int(rng.integers(len(runners)))].kill()
+        return victim
+    if victim == "everything":
+        for runner in runners:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                runner.send_signal(signal.SIGSTOP if rng.random() < 0.5 else signal.SIGKILL)
+    process.kill()
+    for runner in runners:  # they die with their parent, also one that is stopped
+        runner.wait(10.0)
+    process.start()
+    return victim
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_kills_of_workers_and_of_the_jobs_process(tmp_path: Path, arm2: Path, arm2_recording: Path) -> None:
+    rng = np.random.default_rng(SEED)
+    kinds = recipes(arm2_recording)
+    config = configuration(tmp_path / "state", str(arm2), workers=2, lease_s=2.0)
+    undisturbed = configuration(tmp_path / "calm", str(arm2), workers=2)
+    with JobsProcess(undisturbed, tmp_path / "calm.log") as process:
+        ids = [process.submit(kind, **parameters) for kind, parameters in kinds]
+        expected = [essence(job) for job in process.wait(*ids, timeout_s=300.0)]
+        calm = process.wait(*chain(lambda kind, given: process.submit(kind, **given), arm2_recording))
+    known: dict[int, int] = {}  # jobs that were acknowledged, and which recipe they follow
+    killed = dict.fromkeys((*VICTIMS, "nobody"), 0)
+    with JobsProcess(config, tmp_path / "log") as process:
+        links = chain(lambda kind, given: process.submit(kind, **given), arm2_recording)
+        known |= dict.fromkeys(links, len(kinds))
+        while sum(killed.values()) - killed["nobody"] < _KILLS or not min(killed[each] for each in VICTIMS):
+            jobs = {job["id"]: job for job in process.request("jobs", limit=1000)["jobs"]}
+            assert set(known) <= set(jobs), "a job was lost"
+            assert all(job["state"] in STATES for job in jobs.values())
+            known |= {id: len(kinds) for id in jobs if id not in known}  # one whose acknowledgement was cut off
+            while sum(job["state"] not in FINISHED for job in jobs.values()) < WAITING:
+                which = int(rng.integers(len(kinds)))
+                kind, parameters = kinds[which]
+                id = process.submit(kind, **parameters)
+                known[id] = which
+                jobs[id] = process.request("job", id=id)
+            process.pause(float(rng.uniform(0.02, 1.5)))
+            killed[strike(process, rng)] += 1
+        done = process.wait(*known, timeout_s=600.0)
+        for job in sorted(done, key=lambda job: job["id"]):
+            if again(job):
+                process.request("retry", id=job["id"])
+        done = process.wait(*known, timeout_s=600.0)
+        history = process.request("models")["arms"]["arm"]["history"]
+        told = [event["job"] for event in process.request("events", limit=5000)["events"] if event["kind"] == PROMOTED]
+        assert not process.runners()
+    print(f"{killed} kills, {len(known)} jobs, {sum(job['interruptions'] for job in done)} interruptions")
+    assert min(killed[each] for each in VICTIMS) >= _KILLS // 8
+    for job in done:
+        assert job["state"] == "succeeded", job
+        if known[job["id"]] < len(kinds):
+            assert essence(job) == expected[known[job["id"]]]
+    links_done = [next(job for job in done if job["id"] == id) for id in links]
+    for job, undisturbed_job in zip(links_done, calm, strict=True):
+        assert undisturbed_job["state"] == "succeeded", undisturbed_job
+        assert job["outcome"]["summary"] == undisturbed_job["outcome"]["summary"]
+    assert [entry["job"] for entry in history] == told == links[-1:]  # once, whatever was killed
+    assert history[0]["model"] == links_done[0]["outcome"]["results"]["model.yaml"]["sha256"]
+    assert not list((tmp_path / "state" / "jobs" / "runs").iterdir())
+
+
+def test_a_worker_that_outlived_its_lease_cannot_write(tmp_path: Path, arm2: Path) -> None:
+    """The jobs process stands still beyond the lease, another holder takes the job and finishes it first."""
+    config = configuration(tmp_path / "state", str(arm2), workers=1, lease_s=1.0)
+    with JobsProcess(config, tmp_path / "log") as process:
+        id = process.submit("compare", methods=["ols"], seconds=3.0, seeds=1)
+        while not process.runners():
+            process.pause(0.05)
+        assert process.process is not None
+        store = Store(tmp_path / "state" / "jobs" / FILE_NAME)
+        try:
+            with store.write():  # so that it does not stand still while it holds the file
+                os.kill(process.process.pid, signal.SIGSTOP)
+            other = _other_holder(Queue(store), id)
+        finally:
+            store.close()
+            os.kill(process.process.pid, signal.SIGCONT)
+        (job,) = process.wait(id)
+        process.pause(8.0)  # the first run ends in its own time
+        (after,) = process.wait(id)
+    assert other == job["outcome"]["summary"] == after["outcome"]["summary"] == "by another"
+    assert after["interruptions"] == 1
+    log = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "run_dropped" in log or "run_too_late" in log
+
+
+def _other_holder(queue: Queue, id: int) -> str:
+    """Wait for the lease to run out, take the job and finish it."""
+    while not queue.expire():
+        time.sleep(0.1)
+    job = queue.claim("another", 60.0)
+    assert job is not None
+    assert job.id == id
+    outcome = {"verdict": "ok", "summary": "by another", "metrics": {}, "results": {}}
+    return str((queue.finish(id, job.token, outcome).outcome or {})["summary"])
+
+
+def test_jobs_are_handed_back_when_the_process_stops_in_order(tmp_path: Path, arm2: Path) -> None:
+    with JobsProcess(configuration(tmp_path / "state", str(arm2)), tmp_path / "log") as process:
+        id = process.submit("compare", methods=["ols"], seconds=5.0, seeds=1)
+        while not process.runners():
+            process.pause(0.05)
+        runner = process.runners()[0]
+        assert process.stop() == 0
+        assert not runner.is_running()
+        process.start()
+        (job,) = process.wait(id)
+    assert (job["state"], job["attempts"], job["interruptions"]) == ("succeeded", 0, 0)
+
+
+def test_cancel_ends_a_run_and_leaves_others_alone(tmp_path: Path, arm2: Path) -> None:
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), workers=2), tmp_path / "log") as process:
+        long = process.submit("compare", methods=["ols"], seconds=2000.0, seeds=1)
+        parts = process.submit("compare", methods=["ols"], seconds=2000.0, seeds=3)
+        short = process.submit("compare", methods=["ols"], seconds=2.0, seeds=1)
+        while len(process.runners()) < 2:
+            process.pause(0.05)
+        for id in (long, parts):
+            process.request("cancel", id=id)
+        cancelled, divided, done = process.wait(long, parts, short)
+        assert (cancelled["state"], divided["state"], done["state"]) == ("cancelled", "cancelled", "succeeded")
+        process.await_beat(lambda beat: beat["running"] == 0)
+        assert {part["state"] for part in process.request("job", id=parts)["parts"]} == {"cancelled"}
+        with pytest.raises(ControlError, match="cancelled already"):
+            process.request("cancel", id=long)

@@ -1,0 +1,293 @@
+"""The queue's file: what was committed is there after a kill, and what is wrong with it or its disk is said."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from service.jobs.queue import store as store_module
+from service.jobs.queue.queue import Queue, Submission
+from service.jobs.queue.store import Event, Store, StoreCorruptError, StoreError, StoreVersionError
+from tests.lab.jobs.store_run import ROOT, start, text_of
+
+KILLS, PATIENCE_S = 30, 60.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue.db"
+
+
+def put_down(process: subprocess.Popen[str]) -> str:
+    """Let a process go on and end; returns what it said last."""
+    out, _ = process.communicate("\n", timeout=PATIENCE_S)
+    assert process.returncode == 0
+    return out
+
+
+def read_back(path: Path, said: list[list[str]]) -> int:
+    """Compare the file with what its writer has said; returns how many jobs there are."""
+    store = Store(path)
+    try:
+        with store.read() as tx:
+            jobs = {job.id: job for job in tx.jobs()}
+            events = [event for event in tx.events(limit=-1) if event.kind == "test"]
+    finally:
+        store.close()
+    assert list(jobs) == list(range(1, len(jobs) + 1))  # none is missing or half there
+    told = list(dict.fromkeys(event.t_ns for event in events))  # twice, where a kill came before the job
+    assert told[: len(jobs)] == list(jobs)
+    assert len(told) <= len(jobs) + 1
+    assert all(event.text == text_of(event.t_ns) for event in events)
+    for id, job in jobs.items():
+        assert job.parameters["text"] == text_of(id)
+        assert (job.state == "succeeded") == (job.outcome is not None)
+        assert job.outcome is None or job.outcome["summary"] == text_of(id)
+    newest = {int(id): (what, numbers) for what, id, *numbers in said}
+    for id, (what, numbers) in newest.items():
+        job = jobs[id]
+        assert {"submitted": ("queued", "running", "succeeded"), "claimed": ("running", "succeeded")}.get(
+            what, ("succeeded",)
+        ).count(job.state)
+        assert job.token >= int(numbers[0] if numbers else 0)
+    return len(jobs)
+
+
+def test_what_was_committed_survives_kills(path: Path) -> None:
+    """One file, and a writer that is killed at any moment, again and again."""
+    rng = random.Random(11)
+    said: list[list[str]] = []
+    for _ in range(KILLS):
+        process = start("commit", path)
+        assert process.stdout is not None
+        said += [line.split() for line in itertools.islice(process.stdout, rng.randrange(1, 25))]
+        time.sleep(rng.uniform(0.0, 0.005))  # into one of the commits that follow
+        process.kill()
+        said += [line.split() for line in process.stdout if line.endswith("\n")]
+        process.communicate(timeout=PATIENCE_S)
+        there = read_back(path, said)
+    assert there >= KILLS
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_kill_while_the_file_is_made(tmp_path: Path, seed: int) -> None:
+    """Wherever it stops, the next one goes on with a file that is whole."""
+    rng = random.Random(seed)
+    process = start("make", tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(rng.uniform(0.0, 0.02))
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    store = Store(tmp_path / "queue.db")
+    (job,) = Queue(store).submit(Submission("test", {}))
+    assert job.id == 1
+    store.close()
+
+
+@pytest.mark.parametrize("mode", ["beside", "alone"])
+def test_a_file_that_another_program_has_locked(path: Path, mode: str) -> None:
+    store = Store(path)
+    queue = Queue(store)
+    queue.submit(Submission("test", {}))
+    if mode == "alone":
+        store.close()  # it could not be locked so otherwise
+    process = start("hold", path, mode)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    for _ in range(3):
+        with pytest.raises(StoreError, match="another program has locked it") as error:
+            Queue(Store(path) if mode == "alone" else store).submit(Submission("test", {}))
+        assert str(path) in str(error.value)
+        assert not isinstance(error.value, StoreCorruptError)
+    if mode == "beside":
+        assert queue.job(1).state == "queued"  # it can be read
+    put_down(process)
+    store = Store(path) if mode == "alone" else store
+    assert Queue(store).submit(Submission("test", {}))[0].id == 2
+    store.close()
+
+
+def test_full_and_read_only_file_systems(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a file system of its own needs root and mount namespaces")
+    mounted = f'mount -t tmpfs -o size=2m tmpfs {tmp_path} && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-m", "tests.lab.jobs.store_run", "small",
+         tmp_path],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert [what for what, _ in said] == ["full"] * 4 + ["room", "read-only", "read-only", "written"]
+    assert all("No space left on device; make room" in text for what, text in said if what == "full")
+    assert all("read-only" in text and ".db" in text for what, text in said if what == "read-only")
+    assert [text for what, text in said if what in ("room", "written")] == ["1", "1"]
+
+
+def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
+    Store(path).close()
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreVersionError, match="version 99, this thetad knows 1: a newer thetad made it"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_files_that_are_none_of_ours(path: Path) -> None:
+    with pytest.raises(StoreError, match=r"missing.*cannot be opened; the state directory is missing"):
+        Store(path.parent / "missing" / "queue.db")
+    path.write_text("not a database at all\n" * 100)
+    with pytest.raises(StoreCorruptError, match="is damaged"):
+        Store(path)
+    path.unlink()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE theirs (a)")
+    database.close()
+    with pytest.raises(StoreCorruptError, match="is not a queue of thetad"):
+        Store(path)
+
+
+def test_an_empty_file_with_a_log_is_damaged(path: Path) -> None:
+    store = Store(path)
+    Queue(store).submit(Submission("test", {}))
+    log = path.with_name("queue.db-wal")
+    content = log.read_bytes()
+    store.close()
+    path.write_bytes(b"")
+    log.write_bytes(content)
+    with pytest.raises(StoreCorruptError, match="is empty, and its log is not"):
+        Store(path)
+    assert log.read_bytes() == content  # SQLite would have deleted it
+    log.unlink()
+    Store(path).close()  # one that is only empty is new
+
+
+def test_a_row_that_was_altered_is_noticed(path: Path) -> None:
+    """Also where the file's structure is whole."""
+    store = Store(path)
+    Queue(store).submit(Submission("test", {"text": "a" * 50}))
+    store.close()
+    path.write_bytes(path.read_bytes().replace(b"a" * 50, b"a" * 49 + b"b"))
+    with pytest.raises(StoreCorruptError, match="holds a row that cannot be read: its checksum is wrong"):
+        Store(path)
+
+
+def test_all_or_nothing(path: Path) -> None:
+    store = Store(path)
+    with contextlib.suppress(ZeroDivisionError), store.write() as tx:
+        tx.add_event(Event(1, "test", "half"))
+        assert len(tx.events()) == 1
+        raise ZeroDivisionError
+    with store.read() as tx:
+        assert tx.events() == []
+    store.close()
+
+
+def test_numbers_that_are_not_finite_do_not_spoil_lists(path: Path) -> None:
+    """JSON has none, and SQLite reads what is stored as JSON."""
+    store = Store(path)
+    queue = Queue(store)
+    queue.submit(Submission("test", {"a": float("nan"), "text": "\ud800 \u0000 é"}))
+    job = queue.claim("me", 60.0)
+    assert job is not None
+    queue.finish(job.id, job.token, {"verdict": "ok", "summary": "", "metrics": {"z": float("inf")}})
+    (job,) = queue.recent(kind="test")
+    assert job.parameters == {"a": None, "text": "\ud800 \u0000 é"}
+    assert job.outcome is not None
+    assert job.outcome["metrics"] == {"z": None}
+    store.close()
+
+
+def test_events_in_order_and_from_where_one_was(path: Path) -> None:
+    store = Store(path)
+    with store.write() as tx:
+        for k in range(10):
+            tx.add_event(Event(100 - k, "test", str(k), "ab"[k % 2], k))
+    with store.read() as tx:
+        assert [event.text for event in tx.events()] == [str(k) for k in range(10)]
+        assert [event.text for event in tx.events(limit=3)] == ["7", "8", "9"]
+        assert [event.text for event in tx.events(arm="b", after=4)] == ["5", "7", "9"]
+        assert [event.text for event in tx.events(job=3)] == ["3"]
+    store.close()
+
+
+def test_backup_while_another_process_writes(path: Path, tmp_path: Path) -> None:
+    store = Store(path)
+    process = start("commit", path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    sizes = []
+    try:
+        for number in range(5):
+            copy = tmp_path / f"copy{number}.db"
+            store.backup(copy)
+            sizes.append(read_back(copy, []))
+            for _ in range(8):
+                process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+        store.close()
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > sizes[0]
+    assert {file.name for file in tmp_path.iterdir()} == {"queue.db", *(f"copy{k}.db" for k in range(5))} | {
+        file.name for file in tmp_path.glob("queue.db-*")
+    }
+
+
+def test_backup_over_an_older_one_and_never_over_a_queue(path: Path, tmp_path: Path) -> None:
+    store = Store(path)
+    queue = Queue(store)
+    copy = tmp_path / "copy.db"
+    for count in (1, 2):
+        queue.submit(Submission("test", {}))
+        store.backup(copy)
+        assert read_jobs(copy) == count
+    with pytest.raises(StoreError, match="is a queue in use"):
+        store.backup(path)
+    other = Store(copy)
+    Queue(other).submit(Submission("test", {}))
+    with pytest.raises(StoreError, match="is a queue in use"):
+        store.backup(copy)
+    other.close()
+    with pytest.raises(StoreError, match=r"nowhere.*cannot be opened"):
+        store.backup(tmp_path / "nowhere" / "copy.db")
+    assert queue.submit(Submission("test", {}))[0].id == 3
+    store.close()
+
+
+def read_jobs(path: Path) -> int:
+    store = Store(path)
+    with store.read() as tx:
+        count = len(tx.jobs())
+    store.close()
+    return count
+
+
+def test_two_that_make_the_file_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits for the first, and finds the tables made."""
+    prepare = Store._migrate
+
+    def later(self: Store) -> None:
+        monkeypatch.setattr(Store, "_migrate", prepare)
+        prepare(self)
+        self._db.execute("COMMIT")
+        Store(path).close()
+        self._db.execute("BEGIN IMMEDIATE")
+        prepare(self)
+
+    monkeypatch.setattr(Store, "_migrate", later)
+    Store(path).close()
+    assert store_module.VERSION == 1

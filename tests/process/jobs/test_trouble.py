@@ -1,0 +1,223 @@
+"""A disk that is full or read-only, a queue that is damaged or locked; and jobs that loop, eat memory or crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.jobs.queue.store import FILE_NAME
+from service.protocol.control import ControlError
+from tests.lab.jobs.jobs_process import FINISHED, JobsProcess, configuration
+from tests.lab.jobs.small_disk import fill, remount, small_disk
+
+LEAVE = 700_000  # bytes on a disk: room for some submissions, and for no run
+QUICK = {"methods": ["ols"], "seconds": 2.0, "seeds": 1}
+
+
+def test_a_full_disk(tmp_path: Path, arm2: Path) -> None:
+    """What was acknowledged is there and runs when there is room; what does not fit is refused with the reason."""
+    with small_disk(tmp_path / "disk", 16) as disk:
+        config = configuration(disk / "state", str(arm2), least_free_mb=1.0)
+        with JobsProcess(config, tmp_path / "log") as process:
+            first = process.submit("compare", **QUICK)
+            assert process.wait(first)[0]["state"] == "succeeded"
+            filler = fill(disk, leave=LEAVE)
+            waiting: list[int] = []
+            refused = None
+            while refused is None:
+                assert len(waiting) < 2000
+                try:
+                    waiting.append(process.submit("compare", **QUICK))
+                except ControlError as error:
+                    refused = error
+            assert waiting
+            assert refused.type == "unavailable"
+            assert re.search("No space left|disk", refused.message)
+            beat = process.await_beat(lambda info: bool(info["trouble"]))
+            assert re.search("free|No space|disk", beat["trouble"])
+            assert {process.request("job", id=id)["state"] for id in waiting} <= {"queued"}
+            filler.unlink()
+            for id in waiting[1:]:
+                process.request("cancel", id=id)
+            later = process.submit("compare", **QUICK)
+            assert later > waiting[-1]
+            assert [job["state"] for job in process.wait(waiting[0], later)] == ["succeeded"] * 2
+            assert process.wait(first)[0]["outcome"]["results"]
+
+
+def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
+    with small_disk(tmp_path / "disk", 16) as disk:
+        config = configuration(disk / "state", str(arm2))
+        with JobsProcess(config, tmp_path / "log") as process:
+            first = process.submit("compare", **QUICK)
+            process.wait(first)
+            process.stop()
+            remount(disk, "ro")
+            process.start()  # it is ready, and says why it takes no jobs
+            beat = process.await_beat(lambda info: bool(info["trouble"]))
+            assert beat["state"] == "trouble"
+            with pytest.raises(ControlError, match="ead-only"):
+                process.submit("compare", **QUICK)
+            remount(disk, "rw")
+            process.await_beat(lambda info: not info["trouble"])
+            assert process.request("job", id=first)["state"] == "succeeded"
+            again = process.submit("compare", **QUICK)
+            assert process.wait(again)[0]["state"] == "succeeded"
+
+
+def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
+    config = configuration(tmp_path / "state", str(arm2))
+    queue = tmp_path / "state" / "jobs" / FILE_NAME
+    with JobsProcess(config, tmp_path / "log") as process:
+        ids = [process.submit("compare", **QUICK) for _ in range(3)]
+        before = process.wait(*ids)
+        later = process.submit("compare", _due_s=3600.0, **QUICK)
+        process.stop()
+        damaged = bytearray(queue.read_bytes())
+        damaged[:4096] = np.random.default_rng(1).bytes(4096)
+        queue.write_bytes(damaged)
+        process.start()
+        jobs = {job["id"]: job for job in process.request("jobs")["jobs"]}
+        assert {id: jobs[id]["state"] for id in ids} == dict.fromkeys(ids, "succeeded")
+        assert jobs[later]["state"] == "queued"
+        assert process.wait(*ids)[0]["outcome"] == before[0]["outcome"]
+        assert (queue.parent / f"{FILE_NAME}.bad1").read_bytes() == bytes(damaged)
+        events = process.request("events")["events"]
+        assert "recovered" in next(event["text"] for event in events if event["kind"] == "queue_salvaged")
+        new = process.submit("compare", **QUICK)
+        assert new > later
+        assert process.wait(new)[0]["state"] == "succeeded"
+
+
+@pytest.mark.soak
+def test_a_queue_that_is_damaged_while_it_is_in_use(tmp_path: Path, arm2: Path) -> None:
+    config = configuration(tmp_path / "state", str(arm2))
+    queue = tmp_path / "state" / "jobs" / FILE_NAME
+    with JobsProcess(config, tmp_path / "log") as process:
+        id = process.submit("compare", **QUICK)
+        process.wait(id)
+        broken = process.submit("compare", _due_s=3600.0, **QUICK)
+        with contextlib.closing(sqlite3.connect(queue, isolation_level=None)) as other:
+            other.execute("UPDATE jobs SET body = substr(body, 1, 100) WHERE id = ?", (broken,))
+        deadline = time.monotonic() + 60.0
+        while not list(queue.parent.glob("*.bad*")):
+            assert time.monotonic() < deadline
+            with contextlib.suppress(ControlError):
+                process.request("jobs")
+            process.pause(0.2)
+        process.await_beat(lambda info: not info["trouble"])
+        assert process.request("job", id=id)["state"] == "succeeded"
+        with pytest.raises(ControlError, match="no job"):
+            process.request("job", id=broken)
+        new = process.submit("compare", **QUICK)
+        assert new > broken
+        assert process.wait(new)[0]["state"] == "succeeded"
+
+
+def test_an_event_that_is_damaged_while_the_queue_is_in_use(tmp_path: Path, arm2: Path) -> None:
+    """It is lost, the history is readable without it, and a run is ended once, not at each look at the history."""
+    config = configuration(tmp_path / "state", str(arm2))
+    queue = tmp_path / "state" / "jobs" / FILE_NAME
+    with JobsProcess(config, tmp_path / "log") as process:
+        process.wait(process.submit("compare", **QUICK))
+        before = process.request("events")["events"]
+        bad = before[1]["id"]
+        running = process.submit("compare", methods=["ols"], seconds=20.0, seeds=1)
+        while not process.runners():
+            process.pause(0.05)
+        with contextlib.closing(sqlite3.connect(queue, isolation_level=None)) as other:
+            other.execute("UPDATE events SET body = replace(body, 'compare', 'compote') WHERE id = ?", (bad,))
+        with pytest.raises(ControlError, match="cannot be read"):
+            process.request("events")
+        deadline = time.monotonic() + 60.0
+        after: list[Any] = []
+        while not after:
+            assert time.monotonic() < deadline
+            with contextlib.suppress(ControlError):
+                after = process.request("events")["events"]
+            process.pause(0.2)
+        assert [event for event in before if event["id"] != bad] == after[: len(before) - 1]
+        while (job := process.request("job", id=running))["state"] not in FINISHED:
+            process.request("events")
+            process.pause(0.2)
+        kinds = [event["kind"] for event in process.request("events")["events"]]
+    assert (job["state"], job["interruptions"]) == ("succeeded", 1)
+    assert kinds.count("queue_salvaged") == 1
+
+
+def test_a_locked_queue(tmp_path: Path, arm2: Path) -> None:
+    """Requests are refused at once, and a run that ends meanwhile is written down when the lock is gone."""
+    config = configuration(tmp_path / "state", str(arm2))
+    with JobsProcess(config, tmp_path / "log") as process:
+        id = process.submit("compare", **QUICK)
+        while not process.runners():
+            process.pause(0.05)
+        other = sqlite3.connect(tmp_path / "state" / "jobs" / FILE_NAME, isolation_level=None)
+        try:
+            deadline = time.monotonic() + 30.0
+            while True:
+                try:
+                    other.execute("BEGIN IMMEDIATE")
+                    break
+                except sqlite3.OperationalError:
+                    assert time.monotonic() < deadline
+            with pytest.raises(ControlError, match="locked") as refused:
+                process.submit("compare", **QUICK)
+            assert refused.value.type == "unavailable"
+            while process.runners():
+                process.pause(0.1)
+            process.pause(1.0)
+            assert process.request("job", id=id)["state"] == "running"  # reading is possible
+            other.execute("ROLLBACK")
+        finally:
+            other.close()
+        (job,) = process.wait(id)
+    assert (job["state"], job["attempts"], job["interruptions"]) == ("succeeded", 0, 0)
+
+
+def test_jobs_that_loop_eat_memory_or_crash_harm_nobody(
+    tmp_path: Path, arm2: Path, arm2_recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # every run has something to log before it is stopped
+    config = configuration(tmp_path / "state", str(arm2), workers=4)
+    with JobsProcess(config, tmp_path / "log") as process:
+        endless = process.submit("compare", methods=["ols"], seconds=3000.0, seeds=1, _time_s=4.0)
+        hungry = process.submit("compare", methods=["ols"], seconds=50_000.0, seeds=1, _memory_mb=600.0)
+        wrong = process.submit("identify", recording=str(arm2_recording), span="0:0.001")
+        good = process.submit("identify", recording=str(arm2_recording), span="0:0.6")
+        crashing = process.submit("compare", methods=["ols"], seconds=2000.0, seeds=1)
+        for _ in range(3):  # every attempt is ended by a signal
+            deadline = time.monotonic() + 120.0
+            while (job := process.request("job", id=crashing))["state"] != "running":
+                assert time.monotonic() < deadline, job
+                process.pause(0.1)
+            runner = None
+            while runner is None:
+                assert time.monotonic() < deadline
+                process.pause(0.2)
+                runs = {r.cmdline()[3].rpartition("/")[2].partition("-")[0]: r for r in process.runners()}
+                runner = runs.get(str(crashing))
+            os.kill(runner.pid, signal.SIGSEGV)
+            process.pause(0.5)
+        jobs = process.wait(endless, hungry, wrong, good, crashing, timeout_s=240.0)
+    slow, large, refused, fine, crashed = jobs
+    assert [job["state"] for job in jobs] == ["failed", "failed", "failed", "succeeded", "failed"]
+    assert "limit of 4 s" in slow["reason"]
+    assert "600 MB" in large["reason"]
+    assert "span" in refused["reason"] or "rows" in refused["reason"] or "samples" in refused["reason"]
+    assert refused["attempts"] == 1  # to try again would not help
+    assert "SIGSEGV" in crashed["reason"]
+    assert crashed["attempts"] == 3
+    for job in (slow, large):  # what was logged until then is kept; the third was killed as soon as it was seen
+        assert re.search("^(import time: |MemoryError)", job["log"], re.MULTILINE), job
+    assert refused["reason"] in refused["log"]
+    assert fine["outcome"]["verdict"] in ("ok", "weak_excitation", "doubtful")

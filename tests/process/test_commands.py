@@ -1,0 +1,433 @@
+"""The commands that run a daemon or talk to one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.files.recordings.recording import read_recording
+from service.cli import _common as common
+from service.cli import main
+from service.cli.daemon import serve
+from service.config.load import ConfigError
+from service.protocol.messages import WireError
+from service.supervisor.launch import DaemonProcess
+from service.supervisor.supervisor import StartError, Supervisor
+from tests.lab.bridge.bench import Bridge
+from tests.lab.bridge.viewer import Viewer
+from tests.lab.command_line import ROOT
+from tests.lab.daemon.daemons import config, make_recording, replayed, start
+
+NOBODY = "tcp://127.0.0.1:1"
+COMMANDS = ("demo", "serve", "watch", "replay", "record", "status", "control", "import", "recordings", "identify")
+
+
+class Result:
+    """What a command printed and returned."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> dict[str, Any]:
+        (line,) = self.out.splitlines()
+        return json.loads(line)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def thetad(capfd: pytest.CaptureFixture[str]) -> Any:
+    """Run a command in this process."""
+
+    def run(*arguments: object) -> Result:
+        try:
+            code = main.main([str(argument) for argument in arguments])
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        return Result(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    path = tmp_path_factory.mktemp("commands")
+    arm = replayed(make_recording(path / "rec.mcap", seconds=10.0), loop=True, recorder={"enabled": False})
+    daemon = start(config(path, arm), path)
+    yield daemon
+    daemon.stop()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(thetad: Any, command: str) -> None:
+    result = thetad(command, "--help")
+    assert result.code == 0
+    assert "usage: thetad " + command in result.out
+
+
+def test_help_lists_the_commands_and_is_light() -> None:
+    code = (
+        "import sys, service.cli.main as m; m.build_parser().format_help();"
+        "sys.exit(any(name in sys.modules for name in ('numba', 'scipy', 'numpy', 'zmq', 'pydantic', 'rich')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_client_is_light() -> None:
+    code = "import sys, service.client; sys.exit(any(name in sys.modules for name in ('numba', 'scipy', 'pydantic')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status", "--control", NOBODY, "--timeout", "0.2"),
+        ("control", "ping", "--control", NOBODY, "--timeout", "0.2"),
+        ("record", "start", "--control", NOBODY, "--timeout", "0.2"),
+        ("record", "to", "x.mcap", "--arm", "a", "--endpoint", NOBODY, "--timeout", "0.2"),
+        ("watch", "--endpoint", NOBODY, "--timeout", "0.2", "--json"),
+    ],
+)
+def test_a_daemon_that_is_not_there_is_exit_code_3(
+    thetad: Any, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = thetad(*arguments)
+    assert result.code == 3
+    assert result.out == ""
+    assert "is the daemon running" in result.err
+    assert "Traceback" not in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[daemon]\nprot = 1\n[[arm]]\n", "arm[0].name"),
+        ("[daemon]\nstart = 1\n", "did you mean 'start_s'"),
+        ("[daemon]\nhang_s = 1e9\n", "hang_s"),
+        ("[daemon]\nbind = '192.168.0.1'\n", "loopback"),
+        ("[daemon\n", "line 1"),
+    ],
+)
+@pytest.mark.parametrize("check", [("--check",), ()])
+def test_a_bad_configuration_is_exit_code_2(
+    thetad: Any, tmp_path: Path, text: str, word: str, check: tuple[str, ...]
+) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    result = thetad("serve", "-c", path, *check)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith(f"thetad: {path}: ")
+    assert word in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_what_may_pass_by_itself_is_exit_code_3(thetad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systemd tries again then, as it does not after exit code 2."""
+    path = write_config(tmp_path)
+
+    def refuse(*_args: object, **_more: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    result = thetad("serve", "-c", path)
+    assert result.code == 3
+    assert "Resource temporarily unavailable" in result.err
+
+
+@pytest.mark.parametrize("what", ["configuration", "robot", "key"])
+def test_a_file_that_cannot_be_read_at_the_moment_is_exit_code_3(thetad: Any, tmp_path: Path, what: str) -> None:
+    """A disk that answers with an error may answer otherwise at the next start; the kernel has a file that does so."""
+    path = write_config(tmp_path)
+    unreadable = Path("/proc/self/mem")
+    text = path.read_text(encoding="utf-8")
+    if what == "configuration":
+        path.unlink()
+        path.symlink_to(unreadable)
+    elif what == "robot":
+        (tmp_path / "robot.toml").symlink_to(unreadable)
+        path.write_text(text.replace('"emps"', f'"{tmp_path}/robot.toml"', 1), encoding="utf-8")
+    else:
+        (tmp_path / "keys").mkdir(mode=0o700)
+        (tmp_path / "keys" / "server.key").symlink_to(unreadable)
+        keys = f'keys_dir = "{tmp_path}/keys"\nrequire_keys = true\n'
+        path.write_text(text.replace("[daemon]\n", f"[daemon]\n{keys}", 1), encoding="utf-8")
+    result = thetad("serve", "-c", path)
+    assert (result.code, "Input/output error" in result.err) == (3, True), result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (WireError("no message"), 3, "no message"),
+        (ConfigError("of what the daemon does"), 3, "of what the daemon does"),
+        (StartError("the robot is wrong", again=False), 2, "the robot is wrong"),
+        (StartError("the bus is off", again=True), 3, "the bus is off"),
+    ],
+)
+def test_an_error_of_the_running_daemon_is_exit_code_3(
+    thetad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
+) -> None:
+    """The next start may go well, whatever class of this program it is; but what a start says of itself counts."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    path = write_config(tmp_path)
+    monkeypatch.setattr(Supervisor, "_keep_running", fail)
+    result = thetad("serve", "-c", path)
+    assert result.code == code, result.err
+    *log, last = result.err.splitlines()
+    assert last == f"thetad: {path}: {said}"
+    assert any("Traceback" in line for line in log) is not isinstance(error, StartError)  # for who has to mend it
+
+
+@pytest.mark.parametrize("key", ["state_dir", "runtime_dir"])
+def test_a_directory_that_cannot_be_used_is_exit_code_3(thetad: Any, tmp_path: Path, key: str) -> None:
+    """Its disk may not be mounted yet."""
+    path = write_config(tmp_path)
+    place = tmp_path / "rec.mcap" / "below"
+    places = {"state_dir": tmp_path / "state", key: place}
+    table = "".join(f'{name} = "{folder}"\n' for name, folder in places.items())
+    path.write_text(path.read_text(encoding="utf-8").replace('state_dir = "state"\n', table), encoding="utf-8")
+    result = thetad("serve", "-c", path)
+    assert result.code == 3
+    assert f"thetad: daemon.{key}: {place}: cannot be used: Not a directory" in result.err
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_recording_that_cannot_be_played_is_exit_code_2(thetad: Any, tmp_path: Path, damaged: bool) -> None:
+    """It is so at the next start too: systemd need not try again."""
+    path = write_config(tmp_path)
+    recording = tmp_path / "rec.mcap"
+    recording.unlink()
+    if damaged:
+        recording.write_bytes(b"rubbish")
+    result = thetad("serve", "-c", path)
+    assert result.code == 2
+    assert f"thetad: {path}: replay: {recording}: " in result.err
+
+
+def test_an_interface_that_there_cannot_be_is_exit_code_2(thetad: Any, tmp_path: Path) -> None:
+    """One that is not there is 3, for it may come; no start mends a name that is longer than the kernel's."""
+    path = tmp_path / "bus.toml"
+    text = (ROOT / "configs" / "ethercat_arm9.toml").read_text(encoding="utf-8")
+    ports = "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\nhttp = false\n"
+    text = text.replace('name = "ethercat"\n', f'state_dir = "state"\n{ports}', 1)
+    for name, code, words in (
+        ("\u00e9" * 10, 2, "no name of a network interface"),
+        ("gone0", 3, "there is no network"),
+    ):
+        path.write_text(text.replace('"thetad0"', f'"{name}"', 1), encoding="utf-8")
+        result = thetad("serve", "-c", path)
+        assert result.code == code
+        assert words in result.err
+
+
+def write_config(tmp_path: Path, **driver: object) -> Path:
+    make_recording(tmp_path / "rec.mcap")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in driver.items()]
+    path = tmp_path / "daemon.toml"
+    ports = "frames_port = 0\nestimates_port = 0\ncontrol_port = 0\nhttp = false\n"
+    arm = '[[arm]]\nname = "axis"\nrobot = "emps"\n[arm.driver]\nkind = "replay"\nrecording = "rec.mcap"\n'
+    path.write_text(f'[daemon]\nstate_dir = "state"\n{ports}{arm}' + "\n".join(lines) + "\n")
+    return path
+
+
+def test_check_looks_at_robots_sources_and_settings(thetad: Any, tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    result = thetad("serve", "-c", path, "--check").json
+    assert result["arms"][0] | {"joints": 1, "rate_hz": 1000.0, "channels": ["q", "tau"]} == result["arms"][0]
+    good = path.read_text()
+    for text, word in (
+        (good.replace("emps", "emsp"), 'did you mean "emps"'),
+        (good.replace("rec.mcap", "none.mcap"), "none.mcap"),
+        (good + "[arm.estimator]\nmemry_s = 1\n", "arm[0].estimator.memry_s"),
+        (good + "[arm.estimator]\nmemory_s = -1\n", "memory_s"),
+        (good.replace("http = false", 'http_token_file = "none.token"'), "daemon.http_token_file"),
+    ):
+        path.write_text(text)
+        result = thetad("serve", "-c", path, "--check")
+        assert result.code == 2
+        assert word in result.err
+
+
+def test_serve_says_when_it_is_ready_logs_json_and_ends_on_ctrl_c(tmp_path: Path) -> None:
+    path = write_config(tmp_path, loop=True)
+    command = [sys.executable, "-m", "service.cli.main", "serve", "-c", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == ""
+    events = [json.loads(line) for line in err.splitlines()]
+    assert {"ready", "stopping", "stopped", "process_ready", "state_resumed"} >= {
+        event["event"] for event in events if event["process"] == "supervisor"
+    } & {"ready", "stopping", "stopped"}
+    assert all({"process", "event", "level", "timestamp"} <= event.keys() for event in events)
+    assert any(event.get("arm") == "axis" and event.get("epoch") for event in events)
+
+
+def test_status(thetad: Any, running: DaemonProcess) -> None:
+    control = ("--control", running.endpoints["control"])
+    result = thetad("status", *control, "--json")
+    assert result.code == 0
+    assert {process["role"] for process in result.json["processes"]} == {
+        "gateway",
+        "jobs",
+        "acquisition",
+        "estimator",
+        "recorder",
+    }
+    assert "axis/estimator" in thetad("status", *control).out
+
+
+def test_watch(thetad: Any, running: DaemonProcess) -> None:
+    endpoint = ("--endpoint", running.endpoints["estimates"])
+    summary = thetad("watch", *endpoint, "--json").json
+    assert summary["arm"] == "axis"
+    assert {"name", "unit", "value", "std", "status", "excited"} <= summary["parameters"][0].keys()
+    assert summary["age_s"] < 60.0
+    table = thetad("watch", *endpoint, "--arm", "axis", "--once")
+    assert table.code == 0
+    assert "± (95 %)" in table.out
+    assert summary["parameters"][0]["name"] in table.out
+    assert thetad("watch", *endpoint, "--arm", "nobody", "--once", "--timeout", "0.5").code == 3
+
+
+def test_watch_leaves_a_page_of_the_estimates_over_time(thetad: Any, running: DaemonProcess, tmp_path: Path) -> None:
+    endpoint, page = ("--endpoint", running.endpoints["estimates"], "--seconds", "2"), tmp_path / "trend.html"
+    found = thetad("watch", *endpoint, "--report", page, "--json")
+    assert found.code == 0
+    assert found.json["arm"] == "axis"
+    text = page.read_text(encoding="utf-8")
+    assert "axis: estimates over" in text
+    assert "data:image/png;base64," in text
+    for parameter in found.json["parameters"]:
+        assert parameter["name"] in text
+    assert thetad("watch", *endpoint, "--report", tmp_path / "trend.html" / "no.html", "--json").code == 2
+    assert thetad("watch", *endpoint, "--seconds", "-1").code == 2
+
+
+def test_a_viewer_sees_a_daemon_through_a_bridge(running: DaemonProcess) -> None:
+    """The names of the daemon's own messages are those that the bridge needs; more of it: tests/bridge."""
+    endpoints = running.endpoints["frames"], running.endpoints["estimates"]
+    with Bridge(endpoints, 50.0).running() as bridge, Viewer(bridge.server.url) as viewer:
+        viewer.subscribe("axis/frame", "axis/joint_states", "axis/torque", "axis/estimate", "axis/status/estimator")
+        assert len(viewer.next("axis/frame")[1]["q"]) == 1
+        (joint,) = viewer.next("axis/joint_states")[1]["joints"]
+        assert joint.keys() == {"name", "position", "effort"}
+        estimate = viewer.next("axis/estimate")[1]
+        assert {"fv1", "fc1", "off1", "m1"} <= {row["name"] for row in estimate["parameters"]}
+        assert estimate["joints"][0]["name"] == joint["name"]
+        assert len(viewer.next("axis/torque")[1]["predicted"]) == 1
+        assert viewer.next("axis/status/estimator")[1]["state"] == "running"
+    assert bridge.shaper.counts["unusable"] == 0
+
+
+def test_control(thetad: Any, running: DaemonProcess) -> None:
+    control = ("--control", running.endpoints["control"])
+    assert thetad("control", "ping", *control).json["pong"] is True
+    assert thetad("control", "snapshot", "arm=axis", *control).json["arm"] == "axis"
+    for arguments, word in (
+        (("fly",), "verbs: ping"),
+        (("snapshot", "axis"), "NAME=VALUE"),
+        (("snapshot", "arm=other"), "axis"),
+        (("activate", "theta=[1]"), "theta"),
+    ):
+        result = thetad("control", *arguments, *control)
+        assert result.code == 2
+        assert word in result.err
+
+
+def test_record(thetad: Any, running: DaemonProcess, tmp_path: Path) -> None:
+    control = ("--control", running.endpoints["control"])
+    assert thetad("record", "start", *control, "--json").json["recording"] is True
+    frames = ("--endpoint", running.endpoints["frames"])
+    path = tmp_path / "here.mcap"
+    result = thetad("record", "to", path, "--arm", "axis", "--seconds", "1", *frames, "--json")
+    assert read_recording(path).samples == result.json["frames"] > 100
+    stopped = thetad("record", "stop", *control)
+    assert stopped.code == 0
+    assert "not recording" in stopped.out
+    again = thetad("record", "to", path, "--arm", "axis", *frames)
+    assert again.code == 2
+    assert "here.mcap" in again.err
+
+
+def test_replay_ends_with_an_estimate_and_a_model_file(thetad: Any, tmp_path: Path) -> None:
+    path = make_recording(tmp_path / "rec.mcap", seconds=20.0)
+    model = tmp_path / "model.yaml"
+    result = thetad("replay", path, "--robot", "emps", "--speed", "max", "-o", model, "--set", "memory_s=30", "--json")
+    assert result.code == 0
+    summary = result.json
+    frames = summary["frames"]
+    assert (frames["sent"], frames["received"], frames["lost"]) == (20_000, 20_000, 0)
+    found = {row["name"]: row for row in summary["parameters"]}
+    for name, value in {"fv1": 2.0, "fc1": 1.0, "off1": 0.5, "m1": 3.0}.items():
+        assert found[name]["value"] == pytest.approx(value, rel=0.1)
+    check = thetad("validate", model, path, "--json")
+    assert check.code == 0
+    assert check.json["relative_error"] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("extra", "word"),
+    [
+        (("--robot", "arm7"), "7"),
+        (("--robot", "emps", "--speed", "fast"), "--speed"),
+        (("--robot", "emps", "--speed", "0"), "arm[0].driver.speed"),
+        (("--robot", "emps", "--set", "memory"), "KEY=VALUE"),
+        (("--robot", "emps", "--set", "memry_s=1"), "memory_s"),
+        (("--robot", "emps", "--span", "5:1"), "span"),
+    ],
+)
+def test_replay_of_what_cannot_be_replayed(thetad: Any, tmp_path: Path, extra: tuple[str, ...], word: str) -> None:
+    path = make_recording(tmp_path / "rec.mcap", seconds=0.2)
+    result = thetad("replay", path, "--log", tmp_path / "log", *extra)
+    assert result.code == 2
+    assert word in result.err
+    assert "Traceback" not in result.err
+
+
+# ---------------------------------------------------------------- exit codes
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (common.CliError("x"), 2),
+        (common.UnavailableError("x"), 3),
+        (FileNotFoundError(2, "No such file", "x"), 2),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError("x"), 3),
+        (ValueError("a bug"), 3),
+    ],
+)
+def test_errors_become_exit_codes(
+    thetad: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(serve, "run", fail)
+    result = thetad("serve", "-c", "x.toml")
+    assert result.code == code
+    assert ("Traceback" in result.err) == isinstance(error, (ZeroDivisionError, ValueError))
+
+
+def test_usage_errors_are_exit_code_2(thetad: Any) -> None:
+    for arguments in ((), ("fly",), ("serve",), ("record",), ("watch", "--timeout", "soon")):
+        assert thetad(*arguments).code == 2

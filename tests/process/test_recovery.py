@@ -1,0 +1,210 @@
+"""Recordings that were cut off or damaged: nothing but clear errors, and no complete chunk is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from mcap.reader import make_reader
+
+from drivers.files.recordings.recording import (
+    RecordingError,
+    RecordingExistsError,
+    RecordingFormatError,
+    RecordingNotFoundError,
+    RecordingTruncatedError,
+    read_recording,
+    recording_info,
+    recover,
+)
+from tests.lab.recordings.frames import write
+
+ROOT = Path(__file__).parents[2]
+FRAMES = 200
+IN_PLACE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("whole") / "r.mcap", FRAMES, chunk_s=0.02)
+
+
+def frames_before(whole: Path, length: int) -> int:
+    """Frames in chunks that end within the first `length` bytes, by the index of the mcap package."""
+    with whole.open("rb") as file:
+        summary = make_reader(file).get_summary()
+    assert summary is not None
+    ends = [
+        (c.message_end_time, c.message_start_time)
+        for c in summary.chunk_indexes
+        if c.chunk_start_offset + c.chunk_length <= length
+    ]
+    return sum((end - start) // 1_000_000 + 1 for end, start in ends)
+
+
+_WRITE_FOR_EVER = """
+import itertools, sys
+sys.path.insert(0, sys.argv[2])
+from drivers.files.recordings.recording import RecordingWriter
+from tests.lab.recordings.frames import META, frames
+with RecordingWriter(sys.argv[1], META, chunk_s=0.05) as writer:
+    for k, frame in enumerate(frames(10_000_000)):
+        writer.write(frame)
+        if k % 1000 == 20:
+            print(k, flush=True)
+"""
+
+
+def test_kill_loses_at_most_the_last_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "r.mcap"
+    with subprocess.Popen(
+        [sys.executable, "-c", _WRITE_FOR_EVER, str(path), str(ROOT)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        lines += process.stdout.readlines()
+    written = int([line for line in lines if line.endswith("\n")][-1]) + 1
+    with pytest.raises(RecordingTruncatedError, match=r"thetad recordings recover .*r\.mcap"):
+        read_recording(path)
+    info = recording_info(path)
+    assert not info.complete
+    result = recover(path, tmp_path / "saved.mcap")
+    assert not result.was_complete
+    assert result.frames == info.frames >= written - 50
+    saved = read_recording(tmp_path / "saved.mcap")
+    assert saved.samples == result.frames
+    reference = read_recording(write(tmp_path / "reference.mcap", result.frames))
+    assert saved.sha256 == reference.sha256
+
+
+@IN_PLACE
+@given(fraction=st.floats(0.0, 1.0))
+@example(fraction=0.0)
+@example(fraction=1.0)
+def test_any_prefix_reads_or_is_refused_and_recovers(tmp_path: Path, whole: Path, fraction: float) -> None:
+    data = whole.read_bytes()
+    length = round(fraction * len(data))
+    cut, saved = tmp_path / "cut.mcap", tmp_path / "saved.mcap"
+    cut.write_bytes(data[:length])
+    saved.unlink(missing_ok=True)
+    expected = frames_before(whole, length)
+    if length == len(data):
+        assert read_recording(cut).samples == FRAMES
+    else:
+        with pytest.raises(RecordingFormatError if length == 0 else RecordingTruncatedError):
+            read_recording(cut)
+    if expected == 0:
+        with pytest.raises(RecordingFormatError):
+            recover(cut, saved)
+        assert not saved.exists()
+        return
+    result = recover(cut, saved)
+    assert result.frames == expected
+    assert result.bytes_read == length
+    assert (result.bytes_dropped > 0) == (length < len(data)) or not result.was_complete
+    again = read_recording(saved)
+    assert again.samples == expected
+    np.testing.assert_array_equal(again.channels["q"], read_recording(whole).channels["q"][:expected])
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_what_is_recovered_is_no_more_open_than_the_original(tmp_path: Path, whole: Path, mode: int) -> None:
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(whole.read_bytes()[:-60])
+    cut.chmod(mode)
+    recover(cut, tmp_path / "saved.mcap")
+    assert (tmp_path / "saved.mcap").stat().st_mode & 0o777 == mode
+
+
+def test_every_cut_near_the_ends(tmp_path: Path, whole: Path) -> None:
+    data = whole.read_bytes()
+    cut = tmp_path / "cut.mcap"
+    for length in [*range(1, 60), *range(len(data) - 60, len(data))]:
+        cut.write_bytes(data[:length])
+        with pytest.raises(RecordingTruncatedError):
+            read_recording(cut)
+
+
+@IN_PLACE
+@given(position=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_never_taken_for_data(tmp_path: Path, whole: Path, position: float, bit: int) -> None:
+    data = bytearray(whole.read_bytes())
+    data[int(position * len(data))] ^= 1 << bit
+    damaged, saved = tmp_path / "damaged.mcap", tmp_path / "saved.mcap"
+    damaged.write_bytes(data)
+    saved.unlink(missing_ok=True)
+    original = read_recording(whole).channels["q"]
+    try:
+        recording = read_recording(damaged)
+    except RecordingError:
+        pass
+    else:
+        np.testing.assert_array_equal(recording.channels["q"], original[: recording.samples])
+    try:
+        result = recover(damaged, saved)
+    except RecordingError:
+        return
+    kept = {row.tobytes() for row in original}
+    try:
+        rows = read_recording(saved).channels["q"]
+    except RecordingError:
+        return
+    assert result.frames >= len(rows)
+    assert all(row.tobytes() in kept for row in rows)
+
+
+def test_a_damaged_chunk_costs_that_chunk_only(tmp_path: Path, whole: Path) -> None:
+    with whole.open("rb") as file:
+        summary = make_reader(file).get_summary()
+    assert summary is not None
+    for victim in (0, 3):
+        data = bytearray(whole.read_bytes())
+        chunk = summary.chunk_indexes[victim]
+        data[chunk.chunk_start_offset + chunk.chunk_length - 5] ^= 0xFF
+        damaged = tmp_path / f"damaged{victim}.mcap"
+        damaged.write_bytes(data)
+        with pytest.raises(RecordingFormatError, match=r"damaged.*recordings recover"):
+            read_recording(damaged)
+        result = recover(damaged, tmp_path / f"saved{victim}.mcap")
+        assert result.frames == FRAMES - 20
+        assert "damaged" in result.damage
+        assert result.bytes_dropped == chunk.chunk_length
+
+
+@IN_PLACE
+@given(data=st.binary(max_size=400), magic=st.booleans())
+def test_random_bytes(tmp_path: Path, data: bytes, magic: bool) -> None:
+    path, saved = tmp_path / "random.mcap", tmp_path / "saved.mcap"
+    path.write_bytes((b"\x89MCAP0\r\n" if magic else b"") + data)
+    for action in (lambda: read_recording(path), lambda: recording_info(path), lambda: recover(path, saved)):
+        with pytest.raises(RecordingError):
+            action()
+    assert not saved.exists()
+
+
+def test_complete_file_is_copied(tmp_path: Path, whole: Path) -> None:
+    result = recover(whole, tmp_path / "copy.mcap")
+    assert result.was_complete
+    assert result.bytes_dropped == 0
+    assert read_recording(tmp_path / "copy.mcap").sha256 == read_recording(whole).sha256
+
+
+def test_target_and_source_are_checked(tmp_path: Path, whole: Path) -> None:
+    taken = tmp_path / "taken.mcap"
+    taken.write_bytes(b"precious")
+    with pytest.raises(RecordingExistsError):
+        recover(whole, taken)
+    assert taken.read_bytes() == b"precious"
+    recover(whole, taken, replace=True)
+    assert read_recording(taken).samples == FRAMES
+    with pytest.raises(RecordingNotFoundError):
+        recover(tmp_path / "none.mcap", tmp_path / "out.mcap")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["taken.mcap"]

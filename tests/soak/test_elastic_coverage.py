@@ -1,0 +1,72 @@
+"""Stated 95 % intervals hold the truth at least as often as they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rt_core.elastic.identify import CERTAIN_SHARE, identify_elastic_joint
+from tests.lab.arms.harmonic_drive import TRUTH, Recorded, record
+
+SEEDS = 100
+ECCENTRIC_SEEDS = 12
+
+
+def eccentric(seed: int, amplitude: float, k2: float) -> Recorded:
+    """A link encoder that runs out of true by `amplitude` [rad], 40 times a turn."""
+    r = record(seed, k2=k2, speeds=(0.1, 0.2, 0.3), hold=2.0)  # so far that the error averages out
+    phase = np.random.default_rng(1000 + seed).uniform(0.0, 2.0 * np.pi)
+    return replace(r, theta_out=r.theta_out + amplitude * np.sin(40.0 * r.theta_out + phase))
+
+
+def test_intervals_of_the_last_stage() -> None:
+    truth = TRUTH | {"lag": 1.5e-3, "zero": 1e-4}
+    by_noise: dict[str, list[bool]] = {name: [] for name in truth}
+    for seed in range(SEEDS):
+        found = identify_elastic_joint([record(seed, lag=1.5e-3, zero=1e-4).rows()]).answer
+        for name, true in truth.items():
+            p = found[name]
+            assert p.value is not None
+            assert p.std is not None
+            assert p.lower is not None
+            assert p.upper is not None
+            half = 1.96 * p.std
+            assert p.lower < p.value - 0.999 * half < p.value + 0.999 * half < p.upper
+            by_noise[name].append(abs(p.value - true) < half)
+    # the direct regression's own: errors of torque are all there is but for the counts of the encoders
+    shares = {name: float(np.mean(hits)) for name, hits in by_noise.items()}
+    # 95 % of 100: 88 and 100 are three standard deviations away
+    assert min(shares.values()) >= 0.88, shares
+    assert 0.92 <= np.mean(list(shares.values())) <= 0.985, shares
+
+
+@pytest.mark.parametrize(("amplitude", "cubic"), [(1.0e-4, False), (1.6e-4, False), (1.0e-4, True)])
+def test_intervals_with_an_encoder_out_of_true(amplitude: float, cubic: bool) -> None:
+    truth = {name: true for name, true in (TRUTH | {"zero": 0.0}).items() if cubic or name != "k2"}
+    stated: dict[str, list[bool]] = {name: [] for name in truth}
+    direct, widths = [], []
+    for seed in range(ECCENTRIC_SEEDS):
+        rows = eccentric(seed, amplitude, TRUTH["k2"] if cubic else 0.0).rows()
+        found = identify_elastic_joint([rows], cubic=cubic, lag_s=0.0).answer
+        for name, true in truth.items():
+            p = found[name]
+            assert p.lower is not None
+            assert p.upper is not None
+            stated[name].append(p.lower < true < p.upper)
+        k1 = found["k1"]
+        assert k1.value is not None
+        assert k1.std is not None
+        assert k1.lower is not None
+        assert k1.upper is not None
+        direct.append(abs(k1.value - TRUTH["k1"]) < 1.96 * k1.std)
+        widths.append((k1.upper - k1.lower) / TRUTH["k1"])
+        if not cubic:  # the spring is nearly all there is, yet biased
+            assert found.fit.share > CERTAIN_SHARE
+            assert found.verdict == "ok"
+    shares = {name: float(np.mean(hits)) for name, hits in stated.items()}
+    assert min(shares.values()) >= 0.9, shares
+    # What the noise of the direct regression tells is not enough, though it counts what both sides have in common.
+    assert np.mean(direct) < 0.5
+    assert np.mean(widths) < (0.75 if cubic else 0.1)

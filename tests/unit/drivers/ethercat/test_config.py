@@ -1,0 +1,140 @@
+"""What the configuration accepts, and what it says about what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from drivers.ethercat.config import EthercatConfig, interpolation_period
+from tests.lab.ethercat.configs import SERVO, make_config, settings
+
+
+def test_defaults_follow_the_cycle() -> None:
+    config = make_config(cycle_hz=500)
+    assert config.cycle_ns == 2_000_000
+    assert config.shift_ns == 1_000_000
+    assert config.answer_timeout_ns == 1_600_000
+    assert config.positions == (0, 1)
+    assert config.device_of(1).outputs.size == 8
+    assert config.device_of(1).inputs.size == 16
+
+
+def test_toml_has_what_it_takes() -> None:
+    import tomllib
+
+    text = """
+    kind = "ethercat"
+    interface = "enp3s0"
+    cycle_hz = 2000
+    [device.servo]
+    vendor_id = 0x1
+    product_code = 0x2
+    counts_per_rev = 4096
+    rx = { 1600 = ["6040:00:16 controlword", "607A:00:32 target_position"] }
+    tx = { 1A00 = ["6041:00:16 statusword", "6064:00:32 position"] }
+    init = [{ object = "6065:00", type = "u32", value = 1000 }]
+    [[drive]]
+    joint = "a"
+    device = "servo"
+    gear_ratio = 100
+    """
+    config = EthercatConfig.model_validate(tomllib.loads(text))
+    assert config.drive[0].gear_ratio == 100.0
+    assert config.device["servo"].rx["1600"][0].startswith("6040")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"interface": "a-name-of-16-char"}, "interface"),
+        ({"interface": ""}, "interface"),
+        ({"cycle_hz": 300}, "microseconds"),
+        ({"cycle_hz": 100}, "250"),
+        ({"cycle_hz": 8000}, "4000"),
+        ({"redundant_interface": "veth0"}, "interface itself"),
+        ({"sync0_shift_us": 1000.0}, "within the cycle"),
+        ({"watchdog_ms": 2.0}, "three cycles"),
+        ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
+        ({"mode": "none", "enable": True}, "enable"),
+        ({"mode": "cst"}, "target_torque"),
+        ({"drive": []}, "drive"),
+        ({"other": [{"position": 1, "vendor_id": 2, "product_code": 3}]}, "position 1"),
+        ({"cycle": 1000}, "cycle"),
+        ({"cycle_hz": 320}, "cycle_hz = 320: .*60C2.*interpolation_period = false"),
+        ({"cycle_hz": 1600}, "cycle_hz = 1600: .*60C2"),
+        ({"stop_timeout_ms": 5000.0}, "stop_timeout_ms"),
+    ],
+)
+def test_wrong_settings_are_named(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        make_config(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"rx": {"1600": ["607A:00:32 target_position"]}}, "no controlword"),
+        ({"tx": {"1A00": ["6041:00:16 statusword"]}}, "no position"),
+        (
+            {"tx": {"1A00": ["6041:00:16 statusword", "6064:00:32 position", "6063:00:32 motor_position"]}},
+            "motor_counts",
+        ),
+        ({"tx": {"1900": []}}, "1900"),
+        ({"counts_per_rev": 0.0}, "counts_per_rev"),
+        ({"init": [{"object": "6060:00", "type": "i8", "value": 200}]}, "-128 to 127"),
+        ({"init": [{"object": "6060", "type": "i8", "value": 2}]}, "object"),
+        ({"rx": {"1600": ["6040:00:16 controlword", "607A:00:16 target_position"]}}, "target_position .*i32"),
+        ({"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position u"]}}, "target_position .*i32"),
+        (
+            {"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "60FF:00:16 target_velocity"]}},
+            "target_velocity .*i32",
+        ),
+        (
+            {"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6071:00:8 target_torque"]}},
+            "target_torque .*i16 or wider",
+        ),
+    ],
+)
+def test_wrong_device_tables_are_named(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        make_config(device={"servo": {**SERVO, **change}})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"joint": "joint_1"}, "2 drives"),
+        ({"position": 0}, "position 0"),
+        ({"device": "motor"}, "no device table 'motor'.*servo"),
+        ({"position_min_rad": 1.0, "position_max_rad": 1.0}, "not below"),
+        ({"sign": 2}, "sign"),
+        ({"gear_ratio": -1.0}, "gear_ratio"),
+        ({"position_max_rad": 130.0}, "position_max_rad = 130 is .* counts"),  # 2**31 counts are 127.4 rad
+        ({"position_min_rad": -120.0, "offset_rad": -10.0}, "position_min_rad"),
+    ],
+)
+def test_wrong_drive_tables_are_named(change: dict[str, Any], says: str) -> None:
+    tables = settings()
+    tables["drive"][1].update(change)
+    with pytest.raises(ValidationError, match=says):
+        EthercatConfig.model_validate(tables)
+
+
+def test_any_cycle_without_an_interpolation_period() -> None:
+    assert make_config(cycle_hz=320, device={"servo": {**SERVO, "interpolation_period": False}}).cycle_ns == 3_125_000
+    torque = {"1600": ["6040:00:16 controlword", "6071:00:16 target_torque"]}
+    assert make_config(cycle_hz=1600, mode="cst", device={"servo": {**SERVO, "rx": torque}}).cycle_ns == 625_000
+
+
+@pytest.mark.parametrize(
+    ("cycle_hz", "expected"), [(250, (4, -3)), (500, (2, -3)), (1000, (1, -3)), (2000, (5, -4)), (4000, (25, -5))]
+)
+def test_interpolation_period_is_the_cycle(cycle_hz: int, expected: tuple[int, int]) -> None:
+    assert interpolation_period(10**9 // cycle_hz) == expected
+
+
+def test_a_cycle_that_60c2_cannot_say_is_refused() -> None:
+    with pytest.raises(ValueError, match="60C2"):
+        interpolation_period(3_001_000)

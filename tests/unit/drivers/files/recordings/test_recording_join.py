@@ -1,0 +1,105 @@
+"""Several recordings of one arm as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drivers.files.recordings.join import GAP_S, JoinError, join_recordings
+from drivers.files.recordings.recording import Recording, RecordingMeta
+from rt_core.identification.preprocess import SignalSettings, prepare
+
+META = RecordingMeta("arm", ("one", "two"), ("rad", "rad"), 100.0)
+
+
+def recording(samples: int, first_ns: int = 5, **more: object) -> Recording:
+    t = np.arange(samples) / 100.0
+    q = np.random.default_rng(samples).normal(size=(samples, 2))
+    channels = {"q": q, "tau": 2.0 * q} | {name: q for name in more.pop("channels", ())}  # type: ignore[attr-defined]
+    made = Recording(t, first_ns + np.rint(t * 1e9).astype(np.int64), 7 + np.arange(samples), channels, META)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_they_follow_on_one_another_with_a_gap() -> None:
+    a = recording(50, path=Path("a.mcap"), channels=("dq",))
+    b = recording(80, first_ns=10**15, path=Path("b.mcap"), valid=np.zeros((80, 2), dtype=bool))
+    joined = join_recordings([a, b])
+    spans = joined.spans
+    assert joined.samples == 130
+    assert set(joined.channels) == {"q", "tau"}  # what both have
+    np.testing.assert_array_equal(joined.channels["q"], np.vstack((a.channels["q"], b.channels["q"])))
+    assert (np.diff(joined.t) > 0.0).all()
+    assert spans == ((0.0, pytest.approx(0.49)), (pytest.approx(0.49 + GAP_S), pytest.approx(0.49 + GAP_S + 0.79)))
+    steps = np.diff(joined.seq)
+    assert (np.delete(steps, 49) == 1).all()
+    assert steps[49] > 1  # frames are missing between
+    assert joined.valid is not None
+    assert joined.valid[:50].all()
+    assert not joined.valid[50:].any()
+    assert str(joined.path) == "a.mcap + b.mcap"
+    assert joined.parts == (a, b)
+    assert joined.sha256 not in (a.sha256, b.sha256)
+
+
+def test_the_same_recording_twice_is_refused() -> None:
+    a, b = recording(50, path=Path("a.mcap")), recording(80, path=Path("b.mcap"))
+    with pytest.raises(JoinError, match=r"copy.mcap holds the same as a.mcap: give each recording once"):
+        join_recordings([a, b, replace(a, path=Path("copy.mcap"))])
+
+
+def cut(whole: Recording, first: int, last: int, path: str) -> Recording:
+    """Return some samples of a recording, as a file of their own would hold them."""
+    part = slice(first, last)
+    channels = {name: values[part] for name, values in whole.channels.items()}
+    return replace(
+        whole, t=whole.t[part] - whole.t[first], t_ns=whole.t_ns[part], seq=whole.seq[part], channels=channels,
+        path=Path(path),
+    )  # fmt: skip
+
+
+def test_what_two_recordings_both_hold_is_refused() -> None:
+    """A window and the file around it, files that overlap; not arms that begin at the same place at the same time."""
+    whole = recording(500, path=Path("whole.mcap"))
+    other = replace(cut(whole, 100, 300, "window.mcap"), metadata={"note": "live"})
+    for a, b, both in ((whole, other, 200), (cut(whole, 0, 300, "a.mcap"), cut(whole, 280, 500, "b.mcap"), 20)):
+        with pytest.raises(JoinError, match=f"{both} samples of {b.path} are in {a.path} too"):
+            join_recordings([a, b])
+    a, b = cut(whole, 0, 250, "a.mcap"), cut(whole, 250, 500, "b.mcap")
+    assert join_recordings([a, b]).samples == 500
+    from_zero = recording(400, path=Path("zero.mcap"))
+    from_zero.channels["q"][:3], from_zero.channels["tau"][:3] = whole.channels["q"][:3], whole.channels["tau"][:3]
+    assert join_recordings([whole, from_zero]).samples == 900
+
+
+def test_temperatures_that_are_told_seldom_are_known_at_the_join() -> None:
+    """Every second, and at neither end; what the sensor says last cannot be."""
+    told = []
+    for seed, warmth in ((500, 20.0), (570, 40.0)):
+        r = recording(seed)
+        values = np.full((r.samples, 2), np.nan)
+        values[30::100] = warmth
+        values[r.samples - 10] = 2000.0
+        told.append(replace(r, channels={**r.channels, "temperature": values}))
+    joined = join_recordings(told)
+    signals = prepare(
+        joined.t, joined.channels["q"], joined.channels["tau"], SignalSettings(cutoff_hz=10.0),
+        temperature=joined.channels["temperature"], spans=joined.spans,
+    )  # fmt: skip
+    assert [set(np.unique(piece.temperature)) for piece in signals.pieces] == [{20.0}, {40.0}]
+    assert signals.impossible_temperatures == 4
+    assert np.isnan(told[0].channels["temperature"][-1]).all()  # the recording itself stays as it was
+
+
+def test_other_arms_and_rates_are_refused() -> None:
+    a = recording(50, path=Path("a.mcap"))
+    for meta, words in (
+        (replace(META, joint_names=("one", "three")), "b.mcap has joints one, three, a.mcap one, two"),
+        (replace(META, robot="other"), "b.mcap has robot other, a.mcap arm: one arm at a time"),
+        (replace(META, units=("rad", "m")), "b.mcap has units rad, m, a.mcap rad, rad"),
+        (replace(META, rate_hz=250.0), "b.mcap has 250 samples a second, a.mcap 100"),
+    ):
+        with pytest.raises(JoinError, match=words):
+            join_recordings([a, recording(50, path=Path("b.mcap"), meta=meta)])

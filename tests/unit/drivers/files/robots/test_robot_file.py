@@ -1,0 +1,379 @@
+"""Robot files: what they give, the shipped ones, and where they are looked for."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.files.robots._schema import TABLES
+from drivers.files.robots.file import (
+    IdentificationSettings,
+    RobotError,
+    RobotFile,
+    RobotNotFoundError,
+    known_robots,
+    load_robot,
+    robot_from_source,
+)
+from rt_core.model.inertia import is_physical, mass_com_inertia
+from rt_core.model.robot import JointDynamics
+from rt_core.model.urdf import chain_from_urdf
+from rt_core.model.urdf_writer import urdf_from_model
+from tests.lab.robot_texts import ELBOW, HEAD, URDF, load
+
+SHIPPED = [
+    "arm7",
+    "arm7_elastic",
+    "arm9",
+    "emps",
+    "franka_panda",
+    "kuka_kr300_elastic",
+    "kuka_lwr4",
+    "space6",
+    "space6_dyn",
+    "space6_stribeck",
+    "space6_temperature",
+    "staubli_tx40",
+    "ur10",
+]
+
+
+def assert_same(one: RobotFile, two: RobotFile) -> None:
+    def flat(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        if isinstance(value, tuple):
+            return [flat(v) for v in value]
+        if isinstance(value, dict):
+            return {k: flat(v) for k, v in value.items()}
+        return {k: flat(v) for k, v in vars(value).items()} if hasattr(value, "__dataclass_fields__") else value
+
+    assert one.sha256 == two.sha256
+    assert one.source == two.source
+    assert one.identification == two.identification
+    assert one.warnings == two.warnings
+    assert flat(one.model) == flat(two.model)
+
+
+# --- the shipped robots ----------------------------------------------------------------------------------------------
+
+
+def test_all_are_known() -> None:
+    assert set(SHIPPED) <= set(known_robots())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_robot_survives_its_source(name: str) -> None:
+    robot = load_robot(name)
+    assert robot.model.name == name
+    assert robot.warnings == ()
+    again = robot_from_source(json.loads(json.dumps(robot.source)))
+    assert again.path is None
+    assert_same(robot, again)
+
+
+@pytest.mark.parametrize(("name", "n"), [("space6", 6), ("arm7", 7), ("arm7_elastic", 7), ("arm9", 9)])
+def test_simulated_arms_are_complete(name: str, n: int) -> None:
+    model = load_robot(name).model
+    assert model.n == n
+    assert model.inertial is not None
+    assert model.dynamics is not None
+    assert all(is_physical(phi) for phi in model.inertial)
+    for joint in model.joints:
+        assert np.isfinite([joint.lower, joint.upper, joint.velocity, joint.effort]).all()
+    for effect in (model.dynamics.armature, model.dynamics.viscous, model.dynamics.coulomb):
+        assert np.all(effect > 0)
+    assert np.all(model.dynamics.offset != 0)
+
+
+def test_arm7_elastic_is_arm7_with_springs() -> None:
+    rigid, soft = load_robot("arm7").model, load_robot("arm7_elastic").model
+    np.testing.assert_array_equal(rigid.inertial, soft.inertial)
+    np.testing.assert_array_equal(rigid.geometry, soft.geometry)
+    assert rigid.dynamics is not None
+    assert soft.dynamics is not None
+    springs = ("stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb")
+    for item in fields(JointDynamics):
+        values = getattr(soft.dynamics, item.name)
+        if item.name in springs:
+            assert np.all(values > 0.0)
+            assert not getattr(rigid.dynamics, item.name).any()
+        else:
+            np.testing.assert_array_equal(values, getattr(rigid.dynamics, item.name))
+
+
+def test_space6_holds_the_published_table() -> None:
+    model = load_robot("space6").model
+    assert model.inertial is not None
+    assert model.dynamics is not None
+    mass, com, _ = mass_com_inertia(model.inertial[1])
+    assert mass == 6.4725
+    np.testing.assert_allclose(com, [-2e-5, -0.2869, -0.1292], atol=1e-15)
+    np.testing.assert_array_equal(model.inertial[1][4:], [0.8002, 4e-5, 0.1253, 2e-5, -0.2242, 0.6887])
+    np.testing.assert_array_equal(model.dynamics.armature[:5], [4.9695, 7.2326, 2.0867, 1e-6, 3.7425])
+    np.testing.assert_array_equal(model.dynamics.coulomb[:5], [14.8791, 12.0478, 15.5775, 4.0419, 4.5851])
+    np.testing.assert_array_equal(model.dynamics.viscous[:5], [19.7469, 37.8161, 14.1530, 7.3522, 5.3967])
+
+
+def poses(model: Any, q: np.ndarray) -> np.ndarray:
+    """Joint axes and points on them, and the tip, in the base: what two descriptions of one arm share."""
+    rotation, translation, out = np.eye(3), np.zeros(3), []
+    for joint, value in zip(model.joints, q, strict=True):
+        translation = translation + rotation @ joint.translation
+        rotation = rotation @ joint.rotation
+        axis = rotation @ joint.axis
+        out.extend([axis, translation - axis * (axis @ translation)])
+        c, s = math.cos(value), math.sin(value)
+        x, y, z = axis
+        K = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+        rotation = (np.eye(3) + s * K + (1 - c) * K @ K) @ rotation
+    return np.array([*out, translation + rotation @ model.tip_translation])
+
+
+@pytest.mark.parametrize(
+    ("name", "urdf", "base"),
+    [
+        ("staubli_tx40", "staubli_tx40/tx40.urdf", None),
+        ("franka_panda", "franka_panda/panda_arm.urdf", None),
+        ("kuka_lwr4", "kuka_lwr4/kuka_lwr4.urdf", "lwr_base_link"),
+    ],
+)
+def test_tables_equal_the_published_urdf(data_dir: Path, name: str, urdf: str, base: str | None) -> None:
+    model = load_robot(name).model
+    chain = chain_from_urdf((data_dir / urdf).read_text(), base_link=base)
+    assert [j.name for j in model.joints] == [j.name for j in chain.joints]
+    for q in np.random.default_rng(1).uniform(-2, 2, (5, model.n)):
+        np.testing.assert_allclose(poses(model, q), poses(chain, q), atol=1e-9)
+    for ours, theirs in zip(model.joints, chain.joints, strict=True):
+        limits = [[j.lower, j.upper, j.velocity, j.effort] for j in (ours, theirs)]
+        np.testing.assert_allclose(limits[0], limits[1], atol=1e-9)
+    if model.inertial is not None:  # the frames may differ along the axis; masses and centres' lines do not
+        np.testing.assert_allclose(model.inertial[:, 0], chain.inertial[:, 0])
+
+
+def test_kr300_equals_the_published_table(data_dir: Path) -> None:
+    model = load_robot("kuka_kr300_elastic").model
+    published = json.loads((data_dir / "kuka_kr300_elastic/kr300.json").read_text())
+    q = np.radians([10, -80, 70, 30, -40, 50])
+    T = np.eye(4)
+    theta = q + np.radians(published["theta_offset_deg"])
+    for t, d, a, alpha in zip(theta, published["d_m"], published["a_m"], published["alpha_rad"], strict=True):
+        ct, st_, ca, sa = math.cos(t), math.sin(t), math.cos(alpha), math.sin(alpha)
+        T = T @ np.array(
+            [[ct, -st_ * ca, st_ * sa, a * ct], [st_, ct * ca, -ct * sa, a * st_], [0, sa, ca, d], [0, 0, 0, 1]]
+        )
+    np.testing.assert_allclose(poses(model, q)[-1], T[:3, 3], atol=1e-12)
+    assert model.transmission is not None
+    np.testing.assert_array_equal(np.diag(model.transmission.matrix), published["gear_ratio"])
+    np.testing.assert_array_equal(model.gravity, [0, 0, 9.81])
+
+
+def test_tx40_wrist_is_coupled_and_its_zero_shifted() -> None:
+    transmission = load_robot("staubli_tx40").model.transmission
+    assert transmission is not None
+    q = transmission.joint_position(np.zeros(6))
+    np.testing.assert_allclose(q, [0, -math.pi / 2, math.pi / 2, 0, 0, 0], atol=1e-14)
+    np.testing.assert_allclose(transmission.joint_torque(np.array([0, 0, 0, 0, 0, 1.0])), [0, 0, 0, 0, 32, 32])
+
+
+def test_emps_slides_across_gravity() -> None:
+    model = load_robot("emps").model
+    (joint,) = model.joints
+    assert joint.kind == "prismatic"
+    assert model.gravity @ (joint.rotation @ joint.axis) == 0.0
+    assert not model.armature
+
+
+# --- the three kinematics --------------------------------------------------------------------------------------------
+
+
+def test_one_arm_written_as_mdh_dh_and_urdf(tmp_path: Path) -> None:
+    link = "mass = 2.0\ninertia = [0.02, 0.001, 0.03, 0.002, -0.001, 0.04]\n"
+    mdh = load(
+        tmp_path,
+        HEAD
+        + f'[[joint]]\nname = "1"\nd = 0.4\n{link}com = [0.1, 0.2, 0.3]\n'
+        + f'[[joint]]\nname = "2"\na = 0.1\nalpha_deg = -90\nlower_deg = -90\nupper_deg = 45\n{link}com = [0.3, 0, 0]\n'
+        + "[tip]\ntranslation = [0.5, 0, 0]\nrpy_deg = [0, 0, 90]\n",
+    )
+    # Standard frame 1 is modified frame 1 shifted by 0.1 along x and turned by -90 deg about x (z -> y, y -> -z).
+    turned = "mass = 2.0\ninertia = [0.02, -0.002, 0.04, 0.001, 0.001, 0.03]\n"
+    dh = load(
+        tmp_path,
+        HEAD.replace("mdh", "dh")
+        + f'[[joint]]\nname = "1"\nd = 0.4\na = 0.1\nalpha_deg = -90\n{turned}com = [0.0, -0.3, 0.2]\n'
+        + f'[[joint]]\nname = "2"\na = 0.5\nlower_deg = -90\nupper_deg = 45\n{link}com = [-0.2, 0, 0]\n'
+        + "[tip]\nrpy_deg = [0, 0, 90]\n",
+    )
+    (tmp_path / "x.urdf").write_text(urdf_from_model(mdh.model, mdh.model.inertial))
+    urdf = load(tmp_path, HEAD.replace("mdh", "urdf") + 'urdf = "x.urdf"')
+    bare = load_robot(tmp_path / "x.urdf")
+    for q in np.random.default_rng(0).uniform(-2, 2, (5, 2)):
+        for other in (dh, urdf, bare):
+            np.testing.assert_allclose(poses(other.model, q), poses(mdh.model, q), atol=1e-14)
+    assert mdh.model.joints[1].upper == math.radians(45)
+    np.testing.assert_allclose(mdh.model.tip_rotation, dh.model.tip_rotation, atol=1e-15)
+    # Frame 2 of both is carried by the same link; the standard one 0.5 m further out, so com.x differs by 0.5.
+    assert mdh.model.inertial is not None
+    assert dh.model.inertial is not None
+    np.testing.assert_allclose(dh.model.inertial[1], mdh.model.inertial[1], atol=1e-15)
+    # Frame 1: the internal frame of a standard row is at its near end, 0.4 m below the modified one.
+    m1, c1, i1 = mass_com_inertia(mdh.model.inertial[0])
+    m2, c2, i2 = mass_com_inertia(dh.model.inertial[0])
+    assert m1 == m2
+    np.testing.assert_allclose(c2, c1 + np.array([0, 0, 0.4]), atol=1e-15)
+    np.testing.assert_allclose(i2, i1, atol=1e-15)
+    assert urdf.model.inertial is not None
+    np.testing.assert_allclose(urdf.model.inertial, mdh.model.inertial, atol=1e-14)
+    assert_same(bare, robot_from_source(bare.source))
+
+
+def test_urdf_overrides_by_name(tmp_path: Path) -> None:
+    (tmp_path / "arm.urdf").write_text(URDF)
+    text = HEAD.replace("mdh", "urdf") + 'urdf = "arm.urdf"\n[[joint]]\nname = "j"\n'
+    robot = load(tmp_path, text + "upper = 0.5\narmature = 2.0\nmass = 3.0\ncom = [0.1, 0, 0]\n")
+    (joint,) = robot.model.joints
+    assert (joint.lower, joint.upper, joint.velocity, joint.effort) == (-1.0, 0.5, 2.0, 3.0)
+    assert robot.model.dynamics is not None
+    np.testing.assert_array_equal(robot.model.dynamics.armature, [2.0])
+    assert robot.model.inertial is not None
+    np.testing.assert_allclose(robot.model.inertial[0], [3, 0.3, 0, 0, 0, 0, 0.03, 0, 0, 0.03], atol=1e-15)
+    with pytest.raises(RobotError, match=r'joint "k": the URDF\'s chain has no such joint; it has j'):
+        load(tmp_path, text.replace('"j"', '"k"'))
+    with pytest.raises(RobotError, match=r'joint "j".alpha_deg: comes from the URDF'):
+        load(tmp_path, text + "alpha_deg = 90")
+
+
+def test_inertia_about_com_origin_and_by_first_moment(tmp_path: Path) -> None:
+    link = "mass = 2.0\n{}\ninertia = [{}, 0, {}, 0, 0, {}]\ninertia_about = {!r}\n"
+    variants = [
+        link.format("com = [0.5, 0, 0]", 0.1, 0.2, 0.3, "com"),
+        link.format("com = [0.5, 0, 0]", 0.1, 0.7, 0.8, "origin"),
+        link.format("first_moment = [1.0, 0, 0]", 0.1, 0.2, 0.3, "com"),
+    ]
+    for text in variants:
+        inertial = load(tmp_path, HEAD + ELBOW + text).model.inertial
+        assert inertial is not None
+        np.testing.assert_allclose(inertial[0], [2, 1, 0, 0, 0.1, 0, 0.7, 0, 0, 0.8], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "vector"),
+    [
+        ("", [0, 0, -9.81]),
+        ('gravity = "ceiling"\n', [0, 0, 9.81]),
+        ('gravity = "microgravity"\n', [0, 0, 0]),
+        ('gravity = "+y"\n', [0, 9.81, 0]),
+        ("gravity = [1, -2.5, 3]\n", [1, -2.5, 3]),
+    ],
+)
+def test_gravity(tmp_path: Path, text: str, vector: list[float]) -> None:
+    np.testing.assert_array_equal(load(tmp_path, HEAD + text + ELBOW).model.gravity, vector)
+
+
+def test_transmission_by_ratio_and_by_matrix(tmp_path: Path) -> None:
+    two = HEAD + ELBOW + '[[joint]]\nname = "wrist"\n'
+    plain = load(tmp_path, two + "[transmission]\ngear_ratio = [50, -80]\ntorque_constant = [0.1, -0.2]\n")
+    assert plain.model.transmission is not None
+    np.testing.assert_array_equal(plain.model.transmission.matrix, np.diag([50, -80]))
+    np.testing.assert_array_equal(plain.model.transmission.torque_constant, [0.1, -0.2])
+    coupled = load(tmp_path, two + "[transmission]\nmatrix = [[50, 0], [40, 80]]\noffset_deg = [180, 0]\n")
+    assert coupled.model.transmission is not None
+    np.testing.assert_allclose(
+        coupled.model.transmission.joint_position(np.array([math.pi + 50.0, 120.0])), [1.0, 1.0], atol=1e-14
+    )
+    assert load(tmp_path, two).model.transmission is None
+
+
+# --- identity --------------------------------------------------------------------------------------------------------
+
+
+def test_hash_sees_content_only(tmp_path: Path) -> None:
+    first = load(tmp_path, HEAD + ELBOW + "a = 1\nd = 2.5\n")
+    same = load(
+        tmp_path,
+        '# a comment\nkinematics="mdh"\nname="x"\nformat=1\ndescription="words"\n'
+        'joint = [{d = 2.50, name="elbow", a = 1.0}]',
+    )
+    other = load(tmp_path, HEAD + ELBOW + "a = 1\nd = 2.500001\n")
+    assert first.sha256 == same.sha256 != other.sha256
+    assert len(first.sha256) == 64
+
+
+def test_hash_of_a_urdf_ignores_shapes_and_layout(tmp_path: Path) -> None:
+    path = tmp_path / "arm.urdf"
+    path.write_text(URDF)
+    first = load_robot(path)
+    path.write_text(URDF.replace('<link name="b"/>', '<!-- c -->\n<link  name="b"><visual><geometry/></visual></link>'))
+    assert load_robot(path).sha256 == first.sha256
+    path.write_text(URDF.replace('effort="3"', 'effort="4"'))
+    assert load_robot(path).sha256 != first.sha256
+
+
+def test_identification_settings(tmp_path: Path) -> None:
+    text = "[identification]\ncutoff_hz = 10\nrate_hz = 100\ntrim_s = 0\nmin_velocity = [0.1]\nfilter_order = 2\n"
+    found = load(tmp_path, HEAD + ELBOW + text).identification
+    assert found == IdentificationSettings(cutoff_hz=10, rate_hz=100, trim_s=0, min_velocity=[0.1], filter_order=2)
+    assert load(tmp_path, HEAD + ELBOW).identification == IdentificationSettings()
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def test_lookup_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, base = tmp_path / "here", tmp_path / "base"
+    for folder in (here, base):
+        (folder / "configs" / "robots").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    (base / "configs/robots/mine.toml").write_text(HEAD + ELBOW)
+    (base / "configs/robots/emps.toml").write_text(HEAD + ELBOW)
+    assert "mine" in known_robots(base)
+    assert "mine" not in known_robots()
+    assert load_robot("mine", base).path == base / "configs/robots/mine.toml"
+    assert load_robot("emps", base).model.name == "x"
+    assert load_robot("emps").model.name == "emps"
+    (here / "configs/robots/emps.toml").write_text(HEAD + ELBOW + "d = 1")
+    assert load_robot("emps", base).path == here / "configs/robots/emps.toml"
+    assert load_robot("configs/robots/mine.toml", base).model.name == "x"
+
+
+def test_not_found(tmp_path: Path) -> None:
+    with pytest.raises(
+        RobotNotFoundError, match='did you mean "emps"\\? Available: arm7, arm7_elastic, arm9, emps'
+    ) as caught:
+        load_robot("emp")
+    assert isinstance(caught.value, FileNotFoundError)
+    with pytest.raises(RobotNotFoundError, match="no such file"):
+        load_robot("nowhere/x.toml")
+    with pytest.raises(RobotNotFoundError, match="is a directory"):
+        load_robot(tmp_path)
+
+
+# --- the manual ------------------------------------------------------------------------------------------------------
+
+
+def test_examples_of_the_manual_load(tmp_path: Path) -> None:
+    manual = (Path(__file__).resolve().parents[5] / "docs" / "robots.md").read_text()
+    (tmp_path / "lab_arm.urdf").write_text(
+        URDF.replace('"j"', '"shoulder"').replace(
+            "</robot>",
+            '<link name="c"/><joint name="elbow" type="revolute"><parent link="b"/><child link="c"/></joint></robot>',
+        )
+    )
+    whole = [block.partition("```")[0] for block in manual.split("```toml\n")[1:]]
+    robots = [load(tmp_path, block) for block in whole if block.startswith("format = 1")]
+    assert [robot.source["kinematics"] for robot in robots] == ["urdf", "mdh", "dh"]
+    assert all(robot.warnings == () for robot in robots)
+
+
+def test_manual_names_every_key() -> None:
+    manual = (Path(__file__).resolve().parents[5] / "docs" / "robots.md").read_text()
+    keys = {key for table in TABLES.values() for key in table.model_fields} - {"urdf_text"}
+    missing = [key for key in sorted(keys) if f"`{key}`" not in manual and f"`[{key}]`" not in manual]
+    assert missing == []

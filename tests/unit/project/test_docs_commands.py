@@ -1,0 +1,121 @@
+"""What the docs show of commands: that they can be given so, and that what they print is compared with the page."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.cli.main import build_parser
+from tests.lab.console import steps
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+)
+#: Pages with blocks marked `console`, and the test that runs each of their commands.
+RUN = {
+    "docs/tutorial.md": "tests/daemon/test_tutorial.py",
+    "docs/recordings.md": "tests/process/test_recordings_doc.py",
+    "docs/payload.md": "tests/unit/service/cli/test_payload_command.py",
+    "docs/jobs.md": "tests/daemon/test_jobs_page.py",
+    "docs/doctor.md": "tests/process/doctor/test_command.py",
+    "docs/drift.md": "tests/daemon/test_change_events.py",
+    "docs/excitation.md": "tests/unit/service/cli/test_excite_command.py",
+}
+#: Blocks without a language, by page and first words, and what compares them.
+PLAIN = {("README.md", "space6:"): "tests/daemon/test_tutorial.py"}
+#: Blocks marked `text`, which no command prints.
+TEXT = {
+    ("README.md", "EtherCAT  ─┐"),
+    ("CONTRIBUTING.md", "service/       processes"),
+    ("docs/bridges.md", "panda/estimate.parameters"),
+    ("docs/elastic-joint.md", "d   = theta_in"),
+    ("docs/estimator.md", "frame ─►"),
+    ("docs/twincat.md", "the PLC's ST_ThetaAxis"),
+}
+LANGUAGES = {"sh", "console", "python", "toml", "json", "yaml", "csv", "ini", "xml", "text", ""}
+
+
+NAMES = {name for action in build_parser()._actions for name in action.choices or ()}
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield language and content of each block of a page."""
+    for match in re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", page.read_text(encoding="utf-8"), re.S | re.M):
+        yield match.group(2), re.sub(rf"^{match.group(1)}", "", match.group(3), flags=re.M)
+
+
+def test_what_commands_print_is_compared() -> None:
+    shown = {name(page) for page in PAGES if any(language == "console" for language, _ in blocks(page))}
+    assert shown == RUN.keys()
+
+
+@pytest.mark.parametrize(("page", "test"), RUN.items())
+def test_the_test_runs_the_page(page: str, test: str) -> None:
+    code = (ROOT / test).read_text(encoding="utf-8")
+    assert re.search(r"\bcheck_page\(", code)
+    assert Path(page).name in code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    """No output hides in a block of another kind."""
+    for language, content in blocks(page):
+        first = content.strip().splitlines()[0]
+        assert language in LANGUAGES, first
+        if language == "":
+            assert any(page_ == name(page) and first.startswith(begin) for page_, begin in PLAIN), first
+        if language == "text":
+            assert (name(page), first) in TEXT or any((name(page), first[: len(b)]) in TEXT for _, b in TEXT), first
+        if language == "sh":
+            assert "\n$ " not in f"\n{content}", first
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words after `thetad` of each command of a page."""
+    for language, content in blocks(page):
+        if language == "sh":
+            text = content.replace("\\\n", " ")
+            lines = text.splitlines()
+        elif language == "console":
+            lines = [step.command.replace("\\\n", " ") for step in steps(f"```console\n{content}```\n")]
+        else:
+            continue
+        for line in lines:
+            for part in re.split(r" && | \| |; | > | 2> ", line):
+                with contextlib.suppress(ValueError):  # a quotation that was split
+                    words = shlex.split(part, comments=True)
+                    while words and (words[0] in ("sudo", "$") or re.match(r"\w+=|-", words[0])):
+                        words = words[2:] if words[0] in ("-u", "-C") else words[1:]
+                    if words and re.fullmatch(r"(\S*/)?thetad", words[0]):
+                        yield words[1:]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if list(commands(page))], ids=name)
+def test_every_command_can_be_given_so(page: Path) -> None:
+    parser = build_parser()
+    wrong = []
+    for words in commands(page):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            try:
+                parser.parse_args(words)
+            except SystemExit:
+                wrong.append(f"thetad {' '.join(words)}: {said.getvalue()}")
+    assert not wrong
+
+
+def test_commands_are_found() -> None:
+    found = [words for page in PAGES for words in commands(page)]
+    assert len(found) > 100
+    assert ["identify", "rec.mcap"] in [words[:2] for words in found]

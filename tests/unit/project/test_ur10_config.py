@@ -1,0 +1,62 @@
+"""The UR10's robot file: it loads, its links are bodies, and its geometry is that of the nominal table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.base import base_parameters
+from rt_core.model.inertia import is_physical, mass_com_inertia
+from rt_core.model.urdf_writer import urdf_from_model
+
+
+def test_loads_with_six_physical_links() -> None:
+    robot = load_robot("ur10")
+    model = robot.model
+    assert robot.warnings == ()
+    assert model.n == 6
+    assert model.inertial is not None
+    assert all(is_physical(phi) for phi in model.inertial)
+    assert model.dynamics is not None
+    for values in (model.dynamics.armature, model.dynamics.viscous, model.dynamics.coulomb):
+        assert (values > 0.0).all()
+    assert all(joint.effort > 0.0 and joint.velocity > 0.0 for joint in model.joints)
+
+
+def test_links_balance_where_they_should() -> None:
+    """Upper arm and forearm, from the shoulder's and the elbow's axis, as in the manufacturer's robot description."""
+    inertial = load_robot("ur10").model.inertial
+    assert inertial is not None
+    np.testing.assert_allclose(mass_com_inertia(inertial[1])[1], [-0.232, 0.0, 0.158], atol=1e-12)
+    np.testing.assert_allclose(mass_com_inertia(inertial[2])[1], [-0.3323, 0.0, 0.068], atol=1e-12)
+    assert inertial[:, 0].sum() == pytest.approx(28.435)
+
+
+def test_base_parameters_are_those_of_a_general_arm() -> None:
+    base = base_parameters(load_robot("ur10").model)
+    joint_effects = 6 * 3 + 4  # friction and offsets; rotor inertias of joints 1 and 2 go into their links'
+    assert len(base) == 36 + joint_effects
+
+
+@pytest.mark.real_data
+def test_geometry_is_the_nominal_table(data_dir: Path, tmp_path: Path) -> None:
+    model = load_robot("ur10").model
+    table = json.loads((data_dir / "ur10_lasertracker" / "ur10_dh.json").read_text())
+    urdf = tmp_path / "ur10.urdf"
+    urdf.write_text(urdf_from_model(model, model.inertial))
+    other = pin.buildModelFromUrdf(str(urdf))
+    data = other.createData()
+    q = np.random.default_rng(0).uniform(-np.pi, np.pi, 6)
+    pin.framesForwardKinematics(other, data, q)
+    expected = np.eye(4)
+    for k in range(6):
+        turn = pin.SE3(pin.utils.rotate("z", q[k] + table["theta_offset_rad"][k]), np.array([0, 0, table["d_m"][k]]))
+        reach = pin.SE3(pin.utils.rotate("x", table["alpha_rad"][k]), np.array([table["a_m"][k], 0, 0]))
+        expected = expected @ turn.homogeneous @ reach.homogeneous
+    tip = data.oMf[other.getFrameId("tip_link")]
+    np.testing.assert_allclose(tip.homogeneous, expected, atol=1e-12)

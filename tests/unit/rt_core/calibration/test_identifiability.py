@@ -1,0 +1,225 @@
+"""What poses can determine: known counts, structures, and the rank of a model that leaves nothing out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rt_core.calibration.error_model import ErrorModel, error_model
+from rt_core.calibration.geometry import Geometry
+from rt_core.calibration.identifiability import (
+    Identifiability,
+    condition_number,
+    correlated_pairs,
+    identifiability,
+    observability,
+)
+from rt_core.calibration.sample import Sample
+from rt_core.model.dh import chain_from_dh, chain_from_mdh
+from rt_core.model.robot import RobotModel
+from tests.lab.arms.calibration import PANDA, PLANAR_2R, SCARA, UR10, postures, random_arm
+
+GENERAL_6R = random_arm(6, "dh", np.random.default_rng(1))
+GENERAL_9R = random_arm(9, "mdh", np.random.default_rng(2))
+ARMS = {
+    "planar_2r": PLANAR_2R,
+    "scara": SCARA,
+    "ur10": UR10,
+    "panda": PANDA,
+    "general_6r": GENERAL_6R,
+    "general_9r": GENERAL_9R,
+}
+
+
+def found_for(
+    geometry: Geometry, orientation: bool, count: int = 150, tool: tuple[float, ...] | None = None
+) -> tuple[ErrorModel, Sample, Identifiability]:
+    model = error_model(geometry, orientation=orientation)
+    if tool is not None:
+        model = model.with_frame("tool", np.eye(3), np.array(tool))
+    q = postures(geometry, count, np.random.default_rng(4))
+    positions, rotations = model.predict(q, np.zeros(model.size))
+    sample = Sample.of(q, positions, rotations if orientation else None)
+    return model, sample, identifiability(model, sample)
+
+
+@pytest.mark.parametrize(
+    ("name", "on_axis", "position", "pose"),
+    [
+        # 4 a revolute joint, 2 a sliding one, 6 for the ends of the chain; position only: less the tool's 3 turns.  A
+        # point on the last axis does not show what turns about it, nor where exactly the axis is: 2 less.
+        ("general_6r", 27, 27, 30),  # the last row of this table leads off the axis
+        ("general_9r", 37, 39, 42),
+        ("ur10", 25, 27, 30),
+        ("panda", 29, 31, 34),
+        # Heights along parallel axes are one number: 4n + 6 - 1 for three of them, and so on.
+        ("planar_2r", 11, 11, 14),
+        ("scara", 15, 17, 20),
+    ],
+)
+def test_rank(name: str, on_axis: int, position: int, pose: int) -> None:
+    off_axis = (0.05, 0.03, 0.1)
+    assert found_for(ARMS[name], False)[2].rank == on_axis
+    assert found_for(ARMS[name], False, tool=off_axis)[2].rank == position
+    assert found_for(ARMS[name], True, tool=off_axis)[2].rank == pose
+
+
+@pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
+@pytest.mark.parametrize("name", ARMS)
+def test_dh_with_beta_misses_no_error(name: str, orientation: bool) -> None:
+    """Six errors a placement are all there can be; their rank is found from differences and singular values."""
+    geometry = ARMS[name]
+    chain = (chain_from_mdh if geometry.convention == "mdh" else chain_from_dh)(geometry.rows)
+    whole = RobotModel("arm", chain.joints, tip_rotation=chain.tip[0], tip_translation=chain.tip[1])
+    model, sample, _ = found_for(Geometry.from_model(whole), orientation)
+    h = 1e-5
+    columns = [(model.residual(sample, h * e) - model.residual(sample, -h * e)).ravel() for e in np.eye(model.size)]
+    rank = np.linalg.matrix_rank(np.array(columns), rtol=1e-6)
+    assert found_for(geometry, orientation)[2].rank == rank
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_what_is_fixed_says_on_what_it_depends(name: str) -> None:
+    model, sample, found = found_for(ARMS[name], True)
+    J = model.jacobian(sample, np.zeros(model.size)).reshape(-1, model.size)
+    free = {model.names[k] for k in found.free}
+    listed = [item.name for item in found.fixed if item.reason != "parallel_axes"]
+    assert sorted([*free, *listed]) == sorted(model.names)
+    for item in found.fixed:
+        if item.reason == "dependent":
+            assert {other for other, _ in item.on} <= free
+            same = sum(amount * J[:, model.index(other)] for other, amount in item.on)
+            own = J[:, model.index(item.name)]
+            assert np.linalg.norm(same - own) <= 1e-3 * np.linalg.norm(own)
+
+
+def test_first_and_last_joint_of_a_ur() -> None:
+    """The base takes the place of joint 1's zero and offset, the tool that of joint 6."""
+    fixed = {item.name: item for item in found_for(UR10, True)[2].fixed}
+    assert {"theta1", "d1", "theta6", "d6", "a6", "alpha6", "d2", "d3"} == set(fixed)
+    assert dict(fixed["theta1"].on) == pytest.approx({"base_rz": 1.0})
+    assert dict(fixed["d6"].on) == pytest.approx({"tool_z": 1.0})
+    assert {name for name, item in fixed.items() if item.reason == "parallel_axes"} == {"d2", "d3"}
+
+
+#: A point at x, y, z in the last frame: turning that about z moves it along the tool's axes by -y and x.
+TURNED = {"tool_x": -0.03, "tool_y": 0.05}
+RISE = {"base_z": 1.0}
+FALL = {"base_z": -1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # The first row of a modified table is a part of the base, the last joint's zero and offset of the tool.
+        ("panda", {
+            "alpha1": {"base_rx": 1.0}, "a1": {"base_x": 1.0}, "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0},
+            "theta7": TURNED, "d7": {"tool_z": 1.0},
+        }),
+        # The last row of a standard table is all tool; offsets along parallel axes are tilts.
+        ("ur10", {
+            "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0}, "d2": {"beta2": 1.0}, "d3": {"beta3": 1.0},
+            "theta6": TURNED, "d6": {"tool_z": 1.0}, "a6": {"tool_x": 1.0}, "alpha6": {"tool_y": -0.1, "tool_z": 0.03},
+        }),
+        # All heights are one, and the tool's height is no lever that shows: it is told from the base's.
+        ("planar_2r", {
+            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": RISE, "tool_z": RISE, "a2": {"tool_x": 1.0},
+            "theta2": {"tool_x": -0.03, "tool_y": 0.35}, "alpha2": {"tool_y": -0.1, "base_z": 0.03},
+        }),
+        # Behind joint 2 the axes point down; the quill slides along joint 4's axis.
+        ("scara", {
+            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": {"beta2": 1.0}, "a3": {"a2": 1.0},
+            "theta3": TURNED, "theta4": TURNED, "d3": FALL, "d4": FALL, "tool_z": FALL, "a4": {"tool_x": 1.0},
+            "alpha4": {"tool_y": -0.1, "base_z": -0.03},
+        }),
+    ],
+)  # fmt: skip
+def test_what_positions_do_not_tell_apart(name: str, expected: dict[str, dict[str, float]]) -> None:
+    """Against what geometry says."""
+    found = found_for(ARMS[name], False, tool=(0.05, 0.03, 0.1))[2]
+    assert {item.name: dict(item.on) for item in found.fixed} == {
+        key: pytest.approx(value, abs=1e-9) for key, value in expected.items()
+    }
+
+
+#: With orientation the same moves show as turns of the tool, too.
+TURNED_POSE = TURNED | {"tool_rz": 1.0}
+TILTED = {"tool_y": -0.1, "tool_rx": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("panda", {
+            "alpha1": {"base_rx": 1.0}, "a1": {"base_x": 1.0}, "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0},
+            "theta7": TURNED_POSE, "d7": {"tool_z": 1.0},
+        }),
+        ("ur10", {
+            "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0}, "d2": {"beta2": 1.0}, "d3": {"beta3": 1.0},
+            "theta6": TURNED_POSE, "d6": {"tool_z": 1.0}, "a6": {"tool_x": 1.0},
+            "alpha6": TILTED | {"tool_z": 0.03},
+        }),
+        ("planar_2r", {
+            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": RISE, "tool_z": RISE, "a2": {"tool_x": 1.0},
+            "theta2": {"tool_x": -0.03, "tool_y": 0.35, "tool_rz": 1.0}, "alpha2": TILTED | {"base_z": 0.03},
+        }),
+        ("scara", {
+            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": {"beta2": 1.0}, "a3": {"a2": 1.0},
+            "theta3": TURNED_POSE, "theta4": TURNED_POSE, "d3": FALL, "d4": FALL, "tool_z": FALL,
+            "a4": {"tool_x": 1.0}, "alpha4": TILTED | {"base_z": -0.03},
+        }),
+    ],
+)  # fmt: skip
+def test_what_poses_do_not_tell_apart(name: str, expected: dict[str, dict[str, float]]) -> None:
+    """Orientation shows no more of the arm than positions do, only the turns of the tool."""
+    found = found_for(ARMS[name], True, tool=(0.05, 0.03, 0.1))[2]
+    assert {item.name: dict(item.on) for item in found.fixed} == {
+        key: pytest.approx(value, abs=1e-9) for key, value in expected.items()
+    }
+
+
+def test_known_base_and_tool_leave_these_to_the_table() -> None:
+    model = error_model(GENERAL_6R, base=False, tool=False, orientation=True)
+    q = postures(GENERAL_6R, 50, np.random.default_rng(4))
+    sample = Sample.of(q, *model.predict(q, np.zeros(model.size)))
+    assert identifiability(model, sample).rank == 24
+
+
+def test_a_joint_that_stands_still_is_found() -> None:
+    model, sample, whole = found_for(GENERAL_6R, True)
+    q = sample.q.copy()
+    q[:, 2] = 0.4
+    found = identifiability(model, Sample.of(q, sample.positions, sample.rotations))
+    assert found.rank == whole.rank - 4
+    assert {"theta3", "d3"} & {item.name for item in found.fixed}
+
+
+def test_too_few_poses_lower_the_rank() -> None:
+    assert found_for(GENERAL_6R, False, count=5)[2].rank == 15
+
+
+def test_excluded_parameters_are_held() -> None:
+    model, sample, whole = found_for(UR10, True)
+    found = identifiability(model, sample, excluded=("a2", "base_rz"))
+    assert {item.name for item in found.fixed if item.reason == "excluded"} == {"a2", "base_rz"}
+    assert found.rank == whole.rank - 1  # joint 1's zero is seen now that the base's turn is known
+    assert "theta1" in {model.names[k] for k in found.free}
+    with pytest.raises(ValueError, match="a12"):
+        identifiability(model, sample, excluded=("a12",))
+
+
+def test_measures_of_the_poses_are_those_of_numpy() -> None:
+    model, sample, found = found_for(UR10, True)
+    J = model.jacobian(sample, np.zeros(model.size), found.free).reshape(-1, found.rank)
+    s = np.linalg.svd(J, compute_uv=False)
+    assert found.observability == pytest.approx(np.prod(s) ** (1.0 / s.size) / np.sqrt(len(sample)), rel=1e-9)
+    assert found.condition_number == pytest.approx(np.linalg.cond(J / np.linalg.norm(J, axis=0)), rel=1e-9)
+    assert condition_number(np.ones((3, 2))) > 1e15
+    assert observability(np.zeros((3, 2)), 3) == 0.0
+
+
+def test_correlated_pairs_are_named_the_strongest_first() -> None:
+    covariance = np.array([[1.0, 1.9, 0.1], [1.9, 4.0, -1.98], [0.1, -1.98, 1.0]])
+    pairs = correlated_pairs(("a", "b", "c"), covariance)
+    assert [pair[:2] for pair in pairs] == [("b", "c"), ("a", "b")]
+    assert [pair[2] for pair in pairs] == pytest.approx([-0.99, 0.95])

@@ -1,0 +1,195 @@
+"""Priors: they count as information, and what they carry is told from what the poses show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rt_core.calibration.calibrate import calibrate
+from rt_core.calibration.error_model import error_model
+from rt_core.calibration.identifiability import identifiability
+from rt_core.calibration.sample import Sample
+from rt_core.calibration.settings import CalibrationError, CalibrationSettings
+from rt_core.types import FloatArray
+from service.operations.calibration.document import base_frame
+from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
+from tests.lab.arms.calibration import UR10, as_measured, forward, postures
+from tests.unit.rt_core.calibration.test_calibrate import BASE, TOOL, truth
+
+SIZE = 1e-3
+BELIEVED = CalibrationSettings(prior_length=SIZE, prior_angle=SIZE)
+#: What a point in a frame of its own never shows of a UR (`test_identifiability`).
+HIDDEN = {"theta1", "d1", "theta6", "d6", "a6", "alpha6"}
+
+
+def drawn(seed: int, count: int = 60) -> tuple[TrackedArm, FloatArray]:
+    """Arm whose errors are drawn from the prior, and postures."""
+    arm = TrackedArm.of(UR10, TrackerSettings(seed=seed, error_length=SIZE, error_angle=SIZE, noise=1e-4))
+    return arm, np.random.default_rng(500 + seed).uniform(-2.8, 2.8, (count, 6))
+
+
+def test_stated_intervals_cover_what_is_measured_and_what_is_believed() -> None:
+    """Also those of the base, which poses without a prior show only as the nominal zero of joint 1 has it."""
+    z: dict[str, list[float]] = {"determined": [], "prior": [], "base": []}
+    for seed in range(40):
+        arm, q = drawn(seed)
+        result = calibrate(UR10, q, arm.measure(q)[0], BELIEVED)
+        assert result.verdict == "ok"
+        true = dict(zip(arm.model.names, arm.errors, strict=True))
+        for p in result.parameters:
+            assert p.prior == SIZE
+            assert p.value is not None
+            assert p.std is not None
+            z[p.status].append((p.value - true[p.name]) / p.std)
+        carried = {p.name for p in result.parameters if p.status == "prior"}
+        assert carried >= HIDDEN
+        assert not carried & {"a2", "a3", "theta3", "alpha1", "alpha2"}
+        assert result.base is not None
+        base = arm.model.frame("base", np.zeros(arm.model.size))[1]
+        for value, at, std in zip(result.base.translation, base, result.base.translation_std, strict=True):
+            assert value is not None
+            assert std is not None
+            z["base"].append((value - at) / std)
+    assert len(z["determined"]) > 600
+    for kind, values in z.items():
+        # What is believed is but 40 draws of each; base's coordinates share that of joint 1's height.
+        low, high = (0.9, 1.1) if kind == "determined" else (0.75, 1.3)
+        assert low < np.sqrt(np.mean(np.square(values))) < high, kind
+        assert np.mean(np.abs(values) < 1.96) > 0.9, kind
+
+
+def test_covariance_is_the_inverse_of_both_informations() -> None:
+    arm, q = drawn(3)
+    measured = arm.measure(q)[0]
+    result = calibrate(UR10, q, measured, BELIEVED)
+    free = np.array([result.model.index(name) for name in result.free])
+    J = result.model.jacobian(Sample.of(q, measured), result.x, free).reshape(-1, free.size) / result.scale[0]
+    believed = np.array([0.0 if "_" in name else SIZE**-2 for name in result.free])
+    expected = np.linalg.inv(J.T @ J + np.diag(believed))
+    from_priors = np.diag(expected @ np.diag(believed) @ expected) / np.diag(expected)
+    assert not result.dependence.found
+    std = np.sqrt(np.diag(expected))
+    np.testing.assert_allclose(np.sqrt(np.diag(result.covariance)), std, rtol=0.05)
+    for p in result.parameters:
+        share = from_priors[result.free.index(p.name)]
+        if abs(share - 0.5) > 0.1:
+            assert (p.status == "prior") == (share > 0.5), p.name
+
+
+def test_a_prior_makes_a_parameter_known_that_poses_do_not_show() -> None:
+    arm, q = drawn(0)
+    model = arm.model
+    sample = Sample.of(q, arm.exact(q)[0])
+    alone = identifiability(model, sample)
+    named = {name: np.where(np.array(model.names) == name, SIZE, np.inf) for name in ("theta1", "d6")}
+    for name, prior in named.items():
+        found = identifiability(model, sample, prior=prior)
+        assert found.rank == alone.rank + 1
+        assert name in {model.names[k] for k in found.free}
+        assert name not in {item.name for item in found.fixed}
+        # Of one that says nothing, nothing follows.
+        assert identifiability(model, sample, prior=1e6 * prior).rank == alone.rank
+
+
+def test_priors_leave_the_base_where_joint_1_has_it() -> None:
+    """They widen its deviations by what the robot's own base may be off, and do not move it."""
+    arm, q = drawn(1)
+    measured, _ = arm.measure(q)
+    plain, believed = calibrate(UR10, q, measured), calibrate(UR10, q, measured, BELIEVED)
+    assert base_frame(plain) == base_frame(believed) == "joint1"
+    values = {p.name: p for p in believed.parameters}
+    for name in ("theta1", "d1"):
+        value = values[name].value
+        assert value is not None
+        assert abs(value) < 1e-6 * SIZE
+    assert plain.base is not None
+    assert believed.base is not None
+    turned = [float(base.rotation_std[2] or np.nan) for base in (plain.base, believed.base)]
+    shifted = [np.linalg.norm(np.array(base.translation_std, dtype=float)) for base in (plain.base, believed.base)]
+    assert turned[1] > SIZE > 3.0 * turned[0]
+    assert shifted[1] > SIZE > 3.0 * shifted[0]
+
+
+def test_what_noise_hides_is_the_priors() -> None:
+    """Joint 5 hardly moves: its errors are not held, and not taken for measured."""
+    arm = truth(UR10, False, 120, seed=7)
+    rng = np.random.default_rng(8)
+    q = arm.q.copy()
+    q[:, 4] = 1.2 + 0.002 * rng.normal(size=120)
+    measured = as_measured(forward(UR10, q, arm.errors, BASE, TOOL), False) + rng.normal(0.0, 2e-4, (120, 3))
+    plain = calibrate(UR10, q, measured)
+    hidden = {item.name for item in plain.fixed if item.reason == "imprecise" and "_" not in item.name}
+    assert hidden
+    settings = CalibrationSettings(prior_length=2e-3, prior_angle=2e-3)
+    found = {p.name: p for p in calibrate(UR10, q, measured, settings).parameters}
+    for name in hidden:
+        p = found[name]
+        assert p.status == "prior"
+        assert p.std is not None
+        assert p.value is not None
+        assert 1.4e-3 < p.std <= 2e-3 * 1.001
+        assert abs(p.value - arm.errors.get(name, 0.0)) < 4.0 * p.std
+
+
+def test_measurements_without_noise_do_not_make_priors_sure() -> None:
+    arm = TrackedArm.of(UR10, TrackerSettings(seed=6, error_length=SIZE, error_angle=SIZE, noise=0.0))
+    q = postures(UR10, 60, np.random.default_rng(6))
+    result = calibrate(UR10, q, arm.measure(q)[0], BELIEVED)
+    for p in result.parameters:
+        if p.name in HIDDEN:
+            assert p.status == "prior", p.name
+            assert p.std is not None
+            assert p.std > 0.3 * SIZE
+
+
+def test_priors_of_all_errors_are_no_reason_to_accept_poses_that_show_none() -> None:
+    q = np.tile([0.1, -1.0, 1.2, 0.3, 1.0, 0.2], (40, 1))
+    q[:, 0] = np.linspace(-2.0, 2.0, 40)
+    measured = as_measured(forward(UR10, q, {"a2": 1e-3}, BASE, TOOL), False)
+    result = calibrate(UR10, q, measured, BELIEVED)
+    assert result.verdict == "undetermined"
+    assert {p.value for p in result.parameters} == {None}
+    arm, few = drawn(1, 8)
+    readings = arm.measure(few)[0]
+    with pytest.raises(CalibrationError, match="measure at least 12 poses"):
+        calibrate(UR10, few, readings, BELIEVED)
+
+
+def test_known_frames_leave_nothing_without_a_prior() -> None:
+    arm = TrackedArm.of(UR10, TrackerSettings(seed=4, own_frame=False, place=(0.0, 0.0, 0.0)))
+    q = postures(UR10, 60, np.random.default_rng(4))
+    settings = CalibrationSettings(base=False, tool=False, prior_length=SIZE, prior_angle=SIZE)
+    result = calibrate(UR10, q, arm.measure(q)[0], settings)
+    assert result.verdict == "ok"
+    assert set(result.free) == set(result.model.names)
+    assert result.training.after.rms < 1e-4 < result.training.before.rms
+
+
+def test_indices_of_the_measured_poses_leave_priors_out() -> None:
+    """Against NumPy's singular values, and the formulas of Sun and Hollerbach."""
+    arm, q = drawn(2)
+    measured = arm.measure(q)[0]
+    for settings in (CalibrationSettings(), BELIEVED):
+        result = calibrate(UR10, q, measured, settings)
+        shown = identifiability(result.model, Sample.of(q, measured)).free
+        names = [result.model.names[k] for k in shown if result.model.names[k] in result.free]
+        free = np.array([result.model.index(name) for name in names])
+        s = np.linalg.svd(result.model.jacobian(Sample.of(q, measured), result.x, free).reshape(-1, free.size))[1]
+        o = result.observability
+        assert pytest.approx(np.exp(np.log(s).mean()) / np.sqrt(len(q))) == o.O1
+        assert pytest.approx((s[-1] / s[0], s[-1], s[-1] ** 2 / s[0], 1.0 / np.sum(1.0 / s))) == (
+            o.O2,
+            o.O3,
+            o.O4,
+            o.O5,
+        )
+        assert 1.0 < result.condition_number < 1e4
+
+
+def test_priors_of_frames_are_refused() -> None:
+    q = postures(UR10, 30, np.random.default_rng(0))
+    measured = as_measured(forward(UR10, q, {}, BASE, TOOL), False)
+    for name in ("tool_x", "base_rz"):
+        with pytest.raises(CalibrationError, match=f"priors: {name} is not of the arm"):
+            calibrate(UR10, q, measured, CalibrationSettings(priors=((name, 1e-4),)))
+    assert "tool_x" in error_model(UR10).names

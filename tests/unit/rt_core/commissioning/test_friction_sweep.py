@@ -1,0 +1,100 @@
+"""Friction from a sweep of a simulated arm, whose friction is known; nothing of its model is used to find it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.friction_sweep import sweep_passes, sweep_point
+from rt_core.commissioning.profiles import Sweep
+from rt_core.types import FloatArray
+from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.modes import CSP
+
+RATE_HZ = 500.0
+SWEEP = Sweep(1.5, 0.4, 0.3)
+SPACE6 = load_robot("space6").model
+MIDDLE = np.array([0.3, -0.5, 0.6, 0.2, -0.4, 0.5])
+NOISE = 0.2
+
+
+def follow(start: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Let the simulated arm follow rows; times, positions and torques with noise."""
+    settings = DRIVEN.model_copy(update={"rate_hz": RATE_HZ, "torque_noise": (NOISE,) * SPACE6.n})
+    arm = DrivenArm(SPACE6, settings, start=start)
+    rest = np.repeat(rows[:1], round(0.5 * RATE_HZ), axis=0)
+    samples = [arm.step([CSP] * SPACE6.n, row) for row in np.vstack((rest, rows, rest))]
+    t = np.arange(len(samples)) / RATE_HZ
+    return t, np.array([sample.q for sample in samples]), np.array([sample.tau for sample in samples])
+
+
+def ends(speed: FloatArray) -> tuple[FloatArray, FloatArray]:
+    half = 0.5 * speed * SWEEP.reach_s
+    return MIDDLE - half, MIDDLE + half
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2])
+def test_the_friction_of_an_arm_is_found_without_its_model(share: float) -> None:
+    dynamics = SPACE6.dynamics
+    assert dynamics is not None
+    speed = share * np.array([joint.velocity for joint in SPACE6.joints]) * np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    start, end = ends(speed)
+    point = sweep_point(*follow(start, SWEEP.rows(start, end, RATE_HZ)), start, end, SWEEP)
+    truth = dynamics.coulomb + dynamics.viscous * np.abs(speed)
+    np.testing.assert_allclose(point.speed, np.abs(speed), rtol=1e-3)
+    # within four of the stated deviations, and these are small
+    assert (np.abs(point.friction - truth) < 4.0 * point.std + 1e-3 * truth).all(), (point.friction, truth, point.std)
+    assert (point.std < 0.05 * truth).all()
+
+
+def test_stated_deviations_hold_over_many_recordings() -> None:
+    """Torque of a law that is written down, gravity of any shape, white noise: intervals hold what they say."""
+    rng = np.random.default_rng(4)
+    speed = np.array([0.2, 0.3])
+    start, end = np.zeros(2), speed * SWEEP.reach_s
+    rows = SWEEP.rows(start, end, RATE_HZ)
+    t = np.arange(len(rows)) / RATE_HZ
+    direction = np.sign(np.gradient(rows, axis=0))
+    quiet = 20.0 * np.cos(3.0 * rows) + rows**2 + np.array([2.0, 1.0]) * direction
+    within = []
+    for _ in range(300):
+        point = sweep_point(t, rows, quiet + 0.3 * rng.normal(size=rows.shape), start, end, SWEEP)
+        within.append(np.abs(point.friction - [2.0, 1.0]) < 1.96 * point.std)
+    assert 0.88 < np.mean(within) < 0.99
+
+
+def test_what_comes_before_and_after_does_not_matter() -> None:
+    speed = np.array([0.2, 0.3])
+    start, end = np.zeros(2), speed * SWEEP.reach_s
+    rows = SWEEP.rows(start, end, RATE_HZ)
+    way = np.linspace(end, start, 400)  # from the far end, along the same line
+    q = np.vstack((way, np.repeat(rows[:1], 200, axis=0), rows, np.repeat(rows[-1:], 300, axis=0)))
+    tau = 5.0 * q + 1.5 * np.sign(np.gradient(q, axis=0))
+    point = sweep_point(np.arange(len(q)) / RATE_HZ, q, tau, start, end, SWEEP)
+    np.testing.assert_allclose(point.friction, 1.5, rtol=1e-3)
+
+
+def test_places_of_both_ways_belong_together() -> None:
+    start, end = np.array([0.1, 0.2]), np.array([0.6, -0.3])
+    rows = SWEEP.rows(start, end, RATE_HZ)
+    found = sweep_passes(np.arange(len(rows)) / RATE_HZ, rows, np.sin(rows), start, end, SWEEP)
+    np.testing.assert_allclose(found.signal.half_sum, np.sin(found.q), atol=1e-4)
+    np.testing.assert_allclose(found.signal.half_difference, 0.0, atol=2e-3)
+
+
+def test_recordings_that_do_not_hold_the_sweep_are_refused() -> None:
+    start, end = np.zeros(2), np.array([0.4, 0.5])
+    rows = SWEEP.rows(start, end, RATE_HZ)
+    t = np.arange(len(rows)) / RATE_HZ
+    with pytest.raises(CommissioningError, match="not reached"):
+        sweep_point(t[:900], rows[:900], rows[:900], start, end, SWEEP)
+    with pytest.raises(CommissioningError, match="whole way"):
+        sweep_point(t[:1500], rows[:1500], rows[:1500], start, end, SWEEP)
+    with pytest.raises(CommissioningError, match="no joint moves"):
+        sweep_point(t, rows, rows, start, start, SWEEP)
+    halting = rows.copy()
+    halting[:, 1] -= 0.1 * np.sin(4.0 * np.pi * rows[:, 1])
+    with pytest.raises(CommissioningError, match="joint number 2"):
+        sweep_point(t, halting, rows, start, end, SWEEP)

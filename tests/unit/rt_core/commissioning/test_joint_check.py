@@ -1,0 +1,229 @@
+"""What a small motion tells of signs, units and order: each fault is found as what it is, and doubt stays doubt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import factor_text
+from rt_core.commissioning.joint_check import (
+    SmallMotion,
+    check_position,
+    check_torque_sign,
+    check_torque_size,
+    check_velocity,
+)
+from tests.lab.arms.commissioning import COULOMB, GRAVITY, NAMES, RATE_HZ, VISCOUS, WAY, small_motion
+
+
+@pytest.mark.parametrize("joint", [0, 1, 2])
+@pytest.mark.parametrize("way", [WAY, -WAY])
+def test_an_arm_without_faults_passes(joint: int, way: float) -> None:
+    motion = small_motion(joint, way=way)
+    position, velocity, sign = (check(motion, NAMES) for check in (check_position, check_velocity, check_torque_sign))
+    assert velocity is not None
+    assert sign is not None
+    assert [found.verdict for found in (position, velocity, sign)] == ["ok", "ok", "ok"]
+    assert position.value == pytest.approx(1.0, abs=1e-3)
+    assert velocity.value == pytest.approx(1.0, abs=0.02)
+    mean_speed = 1.2 * abs(WAY)  # about, over the middle of the path
+    assert sign.value == pytest.approx(COULOMB[joint] + VISCOUS[joint] * mean_speed, rel=0.05)
+    assert position.margin > 0.0
+    assert sign.margin > 0.0
+
+
+def changed(
+    motion: SmallMotion, channel: str, column: int, factor: float = 1.0, source: int | None = None
+) -> SmallMotion:
+    values = getattr(motion, channel)
+    there = values.copy()
+    there[:, column] = factor * values[:, column if source is None else source]
+    return replace(motion, **{channel: there})
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (-1.0, "inverted"),
+        (180.0 / np.pi, "degrees for radians"),
+        (-180.0 / np.pi, "inverted, and it looks like degrees"),
+        (np.pi / 180.0, "stays"),
+        (1000.0, "millimetres"),
+        (2.5, "gear ratio or the unit"),
+    ],
+)
+def test_a_wrong_position_is_named(factor: float, words: str) -> None:
+    found = check_position(changed(small_motion(1), "q", 1, factor), NAMES)
+    assert (found.verdict, found.joint) == ("wrong", 1)
+    assert words in found.text
+    assert "elbow" in found.text
+
+
+def test_swapped_positions_are_named_with_both_joints() -> None:
+    motion = small_motion(0)
+    swapped = replace(motion, q=motion.q[:, [2, 1, 0]])
+    found = check_position(swapped, NAMES)
+    assert found.verdict == "wrong"
+    assert "shoulder" in found.text
+    assert "wrist" in found.text
+    assert "swapped" in found.text
+
+
+def test_a_joint_that_moves_with_another_is_named() -> None:
+    motion = small_motion(0)
+    coupled = motion.q.copy()
+    coupled[:, 2] += 0.5 * (coupled[:, 0] - coupled[0, 0])
+    found = check_position(replace(motion, q=coupled), NAMES)
+    assert found.verdict == "wrong"
+    assert "wrist moves by 0.5" in found.text
+
+
+def test_a_position_in_noise_is_left_open() -> None:
+    rng = np.random.default_rng(2)
+    motion = small_motion(0)
+    noisy = replace(motion, q=motion.q + 0.1 * rng.normal(size=motion.q.shape))
+    assert check_position(noisy, NAMES).verdict == "cannot_tell"
+
+
+@pytest.mark.parametrize(("factor", "words"), [(-1.0, "inverted"), (180.0 / np.pi, "degrees"), (0.0, "dead")])
+def test_a_wrong_velocity_is_named(factor: float, words: str) -> None:
+    found = check_velocity(changed(small_motion(2), "dq", 2, factor), NAMES)
+    assert found is not None
+    assert found.verdict == "wrong"
+    assert words in found.text
+
+
+def test_swapped_velocities_are_named() -> None:
+    motion = small_motion(0)
+    assert motion.dq is not None
+    found = check_velocity(replace(motion, dq=motion.dq[:, [1, 0, 2]]), NAMES)
+    assert found is not None
+    assert found.verdict == "wrong"
+    assert "elbow" in found.text
+    assert "swapped" in found.text
+
+
+@pytest.mark.parametrize("joint", [0, 1, 2])
+def test_an_inverted_torque_is_found_whatever_gravity_does(joint: int) -> None:
+    found = check_torque_sign(changed(small_motion(joint), "tau", joint, -1.0), NAMES)
+    assert found is not None
+    assert found.verdict == "wrong"
+    assert "inverted" in found.text
+    assert found.value < 0.0
+
+
+def test_torque_without_friction_tells_no_sign() -> None:
+    rng = np.random.default_rng(5)
+    motion = small_motion(0)
+    gravity = GRAVITY * np.cos(motion.q) + 0.01 * rng.normal(size=motion.q.shape)
+    for tau in (gravity, -gravity):
+        found = check_torque_sign(replace(motion, tau=tau), NAMES)
+        assert found is not None
+        assert found.verdict == "cannot_tell"
+
+
+def test_a_delay_between_torque_and_position_is_no_friction() -> None:
+    """Gravity alone, 4 ms late: it looks like friction of either sign, and must not be taken for it."""
+    motion = small_motion(0)
+    late = np.roll(200.0 * np.sin(motion.q), 2, axis=0)
+    for tau in (late, -late):
+        found = check_torque_sign(replace(motion, tau=tau), NAMES)
+        assert found is not None
+        assert found.verdict == "cannot_tell"
+
+
+def test_swapped_torques_are_named() -> None:
+    motion = small_motion(0)
+    assert motion.tau is not None
+    rng = np.random.default_rng(6)
+    tau = motion.tau[:, [1, 0, 2]]
+    tau[:, 0] = 12.0 + 0.01 * rng.normal(size=len(tau))  # a joint at rest
+    found = check_torque_sign(replace(motion, tau=tau), NAMES)
+    assert found is not None
+    assert found.verdict == "wrong"
+    assert "elbow" in found.text
+
+
+def test_the_size_of_a_torque_is_judged_by_its_limit() -> None:
+    motion = small_motion(0)
+    fine = check_torque_size(motion, NAMES, 60.0)
+    assert fine is not None
+    assert fine.verdict == "ok"
+    large = check_torque_size(changed(motion, "tau", 0, 1000.0), NAMES, 60.0)
+    assert large is not None
+    assert large.verdict == "wrong"
+    assert "N*mm" in large.text
+    small = check_torque_size(changed(motion, "tau", 0, 0.01), NAMES, 60.0)
+    assert small is not None
+    assert small.verdict == "cannot_tell"
+    assert check_torque_size(motion, NAMES, np.inf) is None
+
+
+@pytest.mark.parametrize("lag_s", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_following_late_is_told_apart_from_the_other_direction(lag_s: float, sign: float) -> None:
+    motion = small_motion(0)
+    late = round(lag_s * RATE_HZ)
+    q = motion.q.copy()
+    q[:, 0] = sign * np.concatenate((np.repeat(motion.command[:1], late), motion.command[:-late]))
+    found = check_position(replace(motion, q=q), NAMES)
+    assert found.verdict == ("ok" if sign > 0.0 else "wrong")
+    assert found.value == pytest.approx(sign, abs=0.01)
+
+
+def test_a_slide_beside_turning_joints_is_judged_by_ranges() -> None:
+    """A slide of 1 m goes 10 mm; the arm beside it sways by 1.2 mrad of its 6 rad."""
+    motion = small_motion(0, way=0.01)
+    q = motion.q.copy()
+    q[:, 1] += 0.12 * (q[:, 0] - q[0, 0])
+    swaying = replace(motion, q=q)
+    assert check_position(swaying, NAMES).verdict == "wrong"
+    assert check_position(swaying, NAMES, np.array([1.0, 6.0, 6.0])).verdict == "ok"
+
+
+def test_a_joint_without_signals_is_no_reason_not_to_judge_another() -> None:
+    motion = small_motion(0)
+    assert motion.tau is not None
+    assert motion.dq is not None
+    tau, dq = motion.tau.copy(), motion.dq.copy()
+    tau[:, 2] = dq[:, 2] = np.nan
+    silent = replace(motion, tau=tau, dq=dq)
+    sign, velocity = check_torque_sign(silent, NAMES), check_velocity(silent, NAMES)
+    assert sign is not None
+    assert velocity is not None
+    assert (sign.verdict, velocity.verdict) == ("ok", "ok")
+
+
+def test_swapped_torques_are_never_called_inverted() -> None:
+    """For an inverted one is taken for a negative torque constant, where constants are not known."""
+    for seed in range(20):
+        motion = small_motion(0, seed)
+        assert motion.tau is not None
+        tau = motion.tau[:, [1, 0, 2]]
+        tau[:, 0] = 12.0 + 0.01 * np.random.default_rng(seed + 100).normal(size=len(tau))
+        found = check_torque_sign(replace(motion, tau=tau), NAMES)
+        assert found is not None
+        assert (found.verdict, found.kind) == ("wrong", "")
+    inverted = check_torque_sign(changed(small_motion(0), "tau", 0, -1.0), NAMES)
+    assert inverted is not None
+    assert inverted.kind == "inverted"
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    motion = small_motion(0)
+    with pytest.raises(CommissioningError, match="not told to move"):
+        replace(motion, way=0.0)
+    with pytest.raises(CommissioningError, match="samples for"):
+        replace(motion, q=motion.q[:-1])
+    assert check_velocity(replace(motion, dq=None), NAMES) is None
+    assert check_torque_sign(replace(motion, tau=None), NAMES) is None
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"), [(57.3, "degrees for radians"), (-57.3, "inverted"), (0.001, "N*mm"), (7.0, "gear ratio")]
+)
+def test_a_factor_in_words(factor: float, words: str) -> None:
+    assert words in factor_text(factor)

@@ -1,0 +1,316 @@
+"""Whole designs: they keep every limit on a finer grid, repeat to the bit, are better than chance, or say why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.excitation.design import (
+    SWARMS,
+    Designer,
+    ExcitationDesign,
+    Optimiser,
+    best_design,
+    design_excitation,
+)
+from rt_core.excitation.errors import ExcitationError, InfeasibleError
+from rt_core.excitation.search import Search
+from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
+from rt_core.model.frames import link_poses
+from rt_core.model.robot import RobotModel
+from rt_core.optimise.run import Progress
+from sim_backend.arm.trajectory import motor_torque
+from tests.lab.arms.excitation import arm, joint, series_on, three, two
+
+QUICK = ExcitationSettings(f0_hz=0.2, harmonics=3, particles=15, iterations=15)
+
+
+def keeps_all_limits(model: RobotModel, design: ExcitationDesign) -> bool:
+    """Look at 20 000 samples a period, ten times as many as the design itself looks at, with code of its own."""
+    s = design.settings
+    t = np.linspace(0.0, 1.0 / s.f0_hz, 20_001)
+    q, dq, ddq = series_on(design.series.as_dict(), t)
+    lower, upper, velocity, effort = (
+        np.array([getattr(one, what) for one in model.joints]) for what in ("lower", "upper", "velocity", "effort")
+    )
+    slack = 0.5 * (1.0 - s.position_fraction) * (upper - lower)
+    kept = [q >= lower + slack, q <= upper - slack, np.abs(dq) <= s.velocity_fraction * velocity]
+    acceleration = 5.0 * velocity if s.acceleration is None else np.array(s.acceleration)
+    kept.append(np.abs(ddq) <= s.acceleration_fraction * acceleration)
+    if model.inertial is not None:
+        tau = motor_torque(model, model.inertial, q, dq, ddq)
+        kept.append(np.abs(tau) <= s.effort_fraction * effort * (1.0 + 1e-3))  # between samples of the design's grid
+    if s.workspace is not None:
+        low, high = np.array(s.workspace).T
+        tips = np.array([(link_poses(model, row)[-1] @ np.append(model.tip_translation, 1.0))[:3] for row in q[::40]])
+        kept += [tips >= low - 1e-6, tips <= high + 1e-6]
+    np.testing.assert_allclose(dq[[0, -1]], 0.0, atol=1e-12)
+    np.testing.assert_allclose(ddq[[0, -1]], 0.0, atol=1e-11)
+    return all(bool(one.all()) for one in kept)
+
+
+def by_chance(designer: Designer, design: ExcitationDesign) -> list[float]:
+    """Measures of ten random motions of the same series, each joint as large as its limits allow."""
+    starts = (designer.space.series(designer._start(k)) for k in range(10))
+    return [designer.judge(series, design.optimiser, design.searches[0]).value for series in starts]
+
+
+@pytest.mark.parametrize("optimiser", SWARMS)
+def test_every_swarm_keeps_the_limits_and_beats_chance(optimiser: Optimiser) -> None:
+    model = three()
+    design = design_excitation(model, QUICK, optimiser, seed=3)
+    assert design.accepted
+    assert design.worst.share >= 0.0
+    assert keeps_all_limits(model, design)
+    assert design.optimiser == optimiser
+    (search,) = design.searches
+    np.testing.assert_array_equal(search.iterations, np.arange(QUICK.iterations + 1))
+    assert search.history.size == QUICK.iterations + 1
+    assert (np.diff(search.history) <= 0.0).all()
+    assert design.value < np.median(by_chance(Designer(model, QUICK), design))
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_is_kept_to_and_lowered(objective: Objective, scaled: bool) -> None:
+    model = two()
+    settings = replace(QUICK, objective=objective, scaled=scaled)
+    design = design_excitation(model, settings, "tcs_pso", seed=1)
+    assert keeps_all_limits(model, design)
+    designer = Designer(model, settings)
+    t = (np.arange(300) + 0.5) / (300 * settings.f0_hz)
+    value = designer.excitation.value(series_on(design.series.as_dict(), t))
+    assert value == pytest.approx(design.value, rel=1e-9)
+    assert design.value < min(by_chance(designer, design))
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    first, again, other = (design_excitation(two(), QUICK, "tcs_pso", seed) for seed in (7, 7, 8))
+    assert first.series.as_dict() == again.series.as_dict()
+    assert first.value == again.value
+    assert first.margins == again.margins
+    np.testing.assert_array_equal(first.searches[0].history, again.searches[0].history)
+    assert first.series.as_dict() != other.series.as_dict()
+
+
+def test_the_best_of_several_starts() -> None:
+    settings = replace(QUICK, iterations=8)
+    together = design_excitation(two(), replace(settings, starts=3), "pso_linear", seed=4)
+    single = [design_excitation(two(), settings, "pso_linear", seed) for seed in (4, 5, 6)]
+    best = min(single, key=lambda design: design.value)
+    assert together.series.as_dict() == best.series.as_dict()
+    assert together.seed == best.seed
+    assert [search.seed for search in together.searches] == [4, 5, 6]
+    for search, one in zip(together.searches, single, strict=True):
+        np.testing.assert_array_equal(search.history, one.searches[0].history)
+
+
+def test_what_a_design_tells() -> None:
+    design = design_excitation(two(), replace(QUICK, iterations=5), "ga")
+    assert len(design.parameters) == design.spectrum.singular_values.size
+    assert {"fv1", "fc1", "off1", "fv2", "fc2", "off2"} <= set(design.parameters)
+    assert design.condition_number == pytest.approx(
+        design.spectrum.singular_values[0] / design.spectrum.singular_values[-1]
+    )
+    assert len(design.margins) == 2 * 5
+    assert {weak.name for weak in design.weakest} <= set(design.parameters)
+    assert all(weak.inflation >= 1.0 - 1e-9 for weak in design.weakest)
+    assert "collisions" in design.unchecked
+
+
+def test_workspace_of_the_tip_is_kept() -> None:
+    model = two()
+    free = design_excitation(model, QUICK, seed=2)
+    box = ((-0.2, 0.55), (-0.5, 0.3), (0.0, 0.4))
+    assert not keeps_all_limits(model, replace(free, settings=replace(QUICK, workspace=box)))
+    boxed = design_excitation(model, replace(QUICK, workspace=box), seed=2)
+    assert keeps_all_limits(model, boxed)
+
+
+def test_a_search_that_ends_beyond_a_limit_goes_on_with_a_steeper_penalty() -> None:
+    model = two()
+    settings = replace(QUICK, penalty=1e-6)  # as good as none
+    seen: list[int] = []
+    with pytest.raises(InfeasibleError):  # the steeper one is none, either
+        design_excitation(model, settings, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
+    assert seen == 2 * list(range(QUICK.iterations + 1))
+    seen.clear()
+    soft = replace(QUICK, penalty=1.0)
+    design = design_excitation(model, soft, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
+    assert seen == 2 * list(range(QUICK.iterations + 1))
+    assert keeps_all_limits(model, design)
+
+
+@pytest.mark.parametrize(("penalty", "searches", "end"), [(None, 1, 0.7), (1.0, 2, 1.0)])
+def test_progress_by_evaluations_never_falls(penalty: float | None, searches: int, end: float) -> None:
+    """Not even where a second search follows the first."""
+    shares: list[float] = []
+    costs: list[float] = []
+    iterations: list[int] = []
+
+    def pulse(share: float, cost: float) -> None:
+        shares.append(share)
+        costs.append(cost)
+
+    designer = Designer(two(), replace(QUICK, penalty=penalty))
+    design = designer.design("tcs_pso", 0, lambda progress: iterations.append(progress.iteration), pulse)
+    assert iterations.count(0) == searches
+    assert shares == sorted(shares)
+    assert 0.0 < shares[0] < 0.01
+    assert shares[-1] == pytest.approx(end)
+    assert 0 < len(shares) - design.searches[0].evaluations <= 4 * searches  # parts of the checks of whole periods
+    assert costs[-1] == design.searches[0].history[-1]
+
+
+def test_what_the_pulse_raises_ends_a_design_within_an_evaluation() -> None:
+    class Enough(Exception):
+        pass
+
+    count = 0
+
+    def pulse(_share: float, _cost: float) -> None:
+        nonlocal count
+        count += 1
+        if count == 7:
+            raise Enough
+
+    with pytest.raises(Enough):
+        Designer(two(), QUICK).design("pso", 0, pulse=pulse)
+    assert count == 7 < QUICK.particles
+
+
+def test_a_long_history_is_thinned() -> None:
+    search = Search(3, np.arange(1001), np.linspace(5.0, 1.0, 1001), 99, "iterations")
+    thin = search.thinned(11)
+    np.testing.assert_array_equal(thin.iterations, np.arange(0, 1001, 100))
+    np.testing.assert_allclose(thin.history, 5.0 - 0.004 * thin.iterations)
+    assert (thin.seed, thin.evaluations, thin.stopped) == (3, 99, "iterations")
+    assert thin.thinned(11) is thin
+
+
+def test_assumed_limits_in_words() -> None:
+    model = arm(joint("first", velocity=np.inf, lower=-np.inf), joint("second", turned=True, along=0.3))
+    design = design_excitation(model, replace(QUICK, iterations=2))
+    assert set(design.assumed) == {"position of first", "velocity of first", "acceleration of every joint"}
+    design = design_excitation(two(), replace(QUICK, iterations=2, acceleration=(9.0, 9.0)))
+    assert design.assumed == ()
+
+
+def test_tight_torque_is_kept() -> None:
+    """Nine tenths of the torque that the best motion takes."""
+    model = two()
+    free = design_excitation(model, QUICK, seed=2)
+    needed = {margin.where: margin.reached for margin in free.margins if margin.quantity == "effort"}
+    joints = tuple(replace(one, effort=0.9 * needed[one.name] / QUICK.effort_fraction) for one in model.joints)
+    weak = replace(model, joints=joints)
+    assert not keeps_all_limits(weak, free)
+    assert keeps_all_limits(weak, design_excitation(weak, QUICK, seed=2))
+
+
+def test_an_arm_of_which_only_the_geometry_is_known() -> None:
+    model = replace(two(), inertial=None, dynamics=None)
+    design = design_excitation(model, QUICK)
+    assert design.accepted
+    assert keeps_all_limits(model, design)
+    assert "link parameters" in design.unchecked[0]
+    assert not any(margin.quantity == "effort" for margin in design.margins)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hasty_search_never_passes_off_a_violation(seed: int, iterations: int) -> None:
+    """Hardly any search, a soft penalty and tight torque: what is accepted keeps all, what is refused does not."""
+    model = arm(joint("first", effort=16.0), joint("second", turned=True, along=0.3, effort=24.0))
+    settings = replace(QUICK, iterations=iterations, particles=3, penalty=1e-3)
+    try:
+        design = design_excitation(model, settings, "pso", seed)
+    except InfeasibleError as error:
+        design = error.design
+    assert design.accepted == keeps_all_limits(model, design)
+
+
+def test_slightly_beyond_is_made_smaller() -> None:
+    """A motion 5 % beyond a joint's limits comes back within them, with the other joints as they were."""
+    model = replace(two(), inertial=None)
+    designer = Designer(model, QUICK)
+    series = designer.space.series(designer._start(0))
+    grid = replace(QUICK, samples=400)
+    room = Designer(model, grid).constraints.share_of_room(
+        Designer(model, grid)._grid.states(series), Designer(model, grid)._grid.overshoot
+    )
+    beyond = series.shrunk(room * np.array([1.05, 0.9]))
+    within = designer.within(beyond)
+    search = design_excitation(model, replace(QUICK, iterations=1)).searches[0]
+    assert not designer.judge(beyond, "pso", search).accepted
+    found = designer.judge(within, "pso", search)
+    assert found.accepted
+    assert keeps_all_limits(model, found)
+    np.testing.assert_allclose(within.a[0], beyond.a[0] / 1.05, rtol=1e-3)
+    np.testing.assert_array_equal(within.a[1], beyond.a[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "what"),
+    [
+        (arm(joint("first"), joint("second", turned=True, along=0.3, effort=0.5)), {}, "joint 'second'.*effort"),
+        (two(), {"workspace": ((5.0, 6.0), (-1.0, 1.0), (-1.0, 1.0))}, "tip x.*lower"),
+    ],
+)
+def test_limits_that_nothing_keeps(model: RobotModel, change: dict[str, object], what: str) -> None:
+    settings = replace(QUICK, iterations=5, starts=2, **change)  # type: ignore[arg-type]
+    with pytest.raises(InfeasibleError, match=what) as caught:
+        design_excitation(model, settings)
+    assert "\n" not in str(caught.value)
+    assert "best of 2 searches" in str(caught.value)
+    assert not caught.value.design.accepted
+    with pytest.raises(InfeasibleError):
+        best_design([caught.value.design])
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "seed", "what"), [("simplex", 0, "pso, pso_linear, tcs_pso, ga, gradient"), ("pso", -1, "seed")]
+)
+def test_calls_that_are_wrong(optimiser: Optimiser, seed: int, what: str) -> None:
+    with pytest.raises(ExcitationError, match=what):
+        design_excitation(two(), QUICK, optimiser, seed)
+
+
+def test_too_few_samples_for_the_parameters() -> None:
+    with pytest.raises(ExcitationError, match="8 samples give 72 rows for 91 parameters"):
+        Designer(load_robot("arm9").model, replace(QUICK, harmonics=2, samples=8))
+
+
+def test_the_callback_sees_each_start_and_can_end_the_design() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def told(start: int, progress: Progress) -> bool:
+        seen.append((start, progress.iteration))
+        return (start, progress.iteration) != (1, 3)
+
+    settings = replace(QUICK, iterations=6, starts=3)
+    design = design_excitation(two(), settings, "pso", 1, told)
+    assert seen == [(0, k) for k in range(7)] + [(1, k) for k in range(4)]
+    assert [search.stopped for search in design.searches] == ["iterations", "cancelled"]
+    assert keeps_all_limits(two(), design)
+
+
+def test_penalty_is_as_stated() -> None:
+    model = two()
+    for objective, expected in (("d_optimal", 2.0), ("e_optimal", 2.0)):
+        designer = Designer(model, replace(QUICK, objective=objective))  # type: ignore[arg-type]
+        columns = len(designer.excitation.layout) if objective == "d_optimal" else 1
+        assert designer.slope == expected * columns
+    given = Designer(model, replace(QUICK, penalty=3.0))
+    assert given.slope == 3.0
+    own = Designer(model, QUICK)
+    values = [own.excitation.value(own._grid.states(own.space.series(own._start(k)))) for k in range(21)]
+    assert own.slope == pytest.approx(float(np.median(values)))
+    x = np.full((1, own.space.lower.size), 1.0) * own.space.upper
+    states = own._grid.states(own.space.series(x[0]))
+    violation = own.constraints.excess(states, own._grid.overshoot)
+    assert violation > 0.1
+    expected_cost = own.excitation.value(states) + own.slope * violation
+    np.testing.assert_allclose(own.costs(x), [expected_cost], rtol=1e-9)

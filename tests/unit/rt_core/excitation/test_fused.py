@@ -1,0 +1,167 @@
+"""The fused evaluation against the clear one: objective, excess, torque, places, states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.excitation.constraints import TORQUE_RESERVE, PriorTorque
+from rt_core.excitation.design import Designer
+from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
+from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
+from rt_core.model.friction import Friction
+from rt_core.model.robot import RobotModel, Transmission
+from tests.lab.arms.excitation import three, two
+
+EVERYTHING = ExcitationSettings(
+    f0_hz=0.2,
+    harmonics=3,
+    workspace=((-0.3, 0.3), (-0.3, 0.2), (0.0, 0.2)),
+    regions=(
+        Sphere((0.1, 0.0, 0.1), 0.3, link=0, point=(0.2, 0.1, 0.3), name="elbow"),
+        Sphere((0.3, 0.1, 0.2), 0.25, "outside", name="post"),
+        Box((-0.1, -0.1, -0.1), (0.4, 0.4, 0.15), link=1, point=(0.1, 0.2, 0.1), name="second"),
+    ),
+    bodies=(
+        Capsule("foot", -1, (0.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.1, base=True),
+        Capsule("upper", 0, (0.0, 0.0, 0.0), (0.3, 0.0, 0.1), 0.05),
+        Capsule("hand", 1, (0.1, 0.1, 0.0), (0.2, 0.1, 0.1), 0.06),
+        Capsule("ball", 1, (0.2, 0.1, 0.0), (0.2, 0.1, 0.0), 0.08),
+    ),
+    clearance_m=0.02,
+    slow_share=0.3,
+)
+
+
+def coupled() -> RobotModel:
+    """The second motor turns with the first joint."""
+    matrix = np.array([[100.0, 0.0], [40.0, 80.0]])
+    return replace(two(), transmission=Transmission(matrix, np.zeros(2), np.ones(2)))
+
+
+def harmonic_drive() -> RobotModel:
+    """Every friction term that has a slope of its own, smoothed."""
+    model = two()
+    assert model.dynamics is not None
+    some = np.array([0.7, 0.4])
+    known = replace(
+        model.dynamics, tanh_torque=some, tanh_velocity=np.full(2, 1.0), decaying_viscous=some, decay_velocity=some,
+        load_friction=0.1 * some, cyclic_sine=some, cyclic_cosine=-some,
+    )  # fmt: skip
+    friction = Friction("harmonic_drive_input", delta=1.3, smoothing=0.2, load=True, cyclic=True)
+    return replace(model, dynamics=known, friction=friction)
+
+
+def stribeck() -> RobotModel:
+    model = three()
+    assert model.dynamics is not None
+    known = replace(
+        model.dynamics, breakaway=2.0 * model.dynamics.coulomb, stribeck_velocity=np.full(3, 0.4),
+        quadratic_friction=np.array([0.2, 0.1, 0.3]), cubic_friction=np.array([0.05, 0.02, 0.1]),
+    )  # fmt: skip
+    return replace(model, dynamics=known, friction=Friction("stribeck"))
+
+
+ARMS = {
+    "two": two,
+    "slides": three,
+    "coupled": coupled,
+    "harmonic_drive": harmonic_drive,
+    "stribeck": stribeck,
+    **{name: (lambda name=name: load_robot(name).model) for name in ("ur10", "arm9", "staubli_tx40", "space6_dyn")},
+}
+
+
+def beyond(designer: Designer, seed: int = 0) -> np.ndarray:
+    """Return a point whose motion breaks some limits."""
+    return 1.2 * designer._start(seed)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("kind", OBJECTIVES)
+@pytest.mark.parametrize("name", ARMS)
+def test_objective_and_excess(name: str, kind: Objective, scaled: bool) -> None:
+    settings = replace(EVERYTHING, objective=kind, scaled=scaled, samples=70)
+    designer = Designer(ARMS[name](), settings)
+    for seed in range(3):
+        x = beyond(designer, seed)
+        states = designer._grid.evaluate(*designer.space.coefficients(x))
+        value, excess = designer.fused.evaluate(designer.space.stacked(x))
+        number = np.linalg.cond(designer.excitation.information(states))  # what rounding of it is multiplied with
+        assert value == pytest.approx(designer.excitation.value(states), rel=1e-9 + 1e-14 * number)
+        expected = designer.constraints.excess(states, designer._grid.overshoot)
+        assert expected > 0.1
+        assert excess == pytest.approx(expected, rel=1e-10)
+
+
+def test_only_the_links() -> None:
+    settings = replace(EVERYTHING, columns="rigid", scaled=False, samples=48)
+    designer = Designer(load_robot("arm7").model, settings)
+    assert designer.excitation.layout.is_link.all()
+    assert len(designer.excitation.layout) == 43  # 7 revolute joints, the first along gravity
+    x = beyond(designer)
+    states = designer._grid.evaluate(*designer.space.coefficients(x))
+    value, excess = designer.fused.evaluate(designer.space.stacked(x))
+    assert value == pytest.approx(designer.excitation.value(states), rel=1e-8)
+    # The torque has friction and rotors in it all the same.
+    assert excess == pytest.approx(designer.constraints.excess(states, designer._grid.overshoot), rel=1e-10)
+
+
+def test_what_is_known_already_is_added() -> None:
+    model = two()
+    plain = Designer(model, EVERYTHING)
+    p = len(plain.excitation.layout)
+    root = np.random.default_rng(0).normal(size=(2 * p, p))
+    designer = Designer(model, EVERYTHING, root.T @ root)
+    x = beyond(designer)
+    states = designer._grid.evaluate(*designer.space.coefficients(x))
+    value = designer.fused.evaluate(designer.space.stacked(x))[0]
+    assert value == pytest.approx(designer.excitation.value(states), rel=1e-9)
+    assert value < plain.fused.evaluate(plain.space.stacked(x))[0]
+
+
+@pytest.mark.parametrize("name", ["two", "slides", "coupled", "arm9", "staubli_tx40"])
+def test_shares_are_the_limits_sample_by_sample(name: str) -> None:
+    model = ARMS[name]()
+    designer = Designer(model, replace(EVERYTHING, samples=50))
+    x = beyond(designer)
+    q, dq, ddq = designer._grid.evaluate(*designer.space.coefficients(x))
+    tau = PriorTorque(model)((q, dq, ddq))
+    limits, over = designer.constraints.limits, designer._grid.overshoot
+    found = designer.fused.forward(designer.space.stacked(x)).shares
+    half = 0.5 * (limits.upper - limits.lower)
+    for i in range(model.n):
+        rows = [
+            (limits.lower - q)[:, i] / half[i] + over - 1.0,
+            (q - limits.upper)[:, i] / half[i] + over - 1.0,
+            *(sign * over * dq[:, i] / limits.velocity[i] - 1.0 for sign in (1.0, -1.0)),
+            *(sign * over * ddq[:, i] / limits.acceleration[i] - 1.0 for sign in (1.0, -1.0)),
+            *(sign * TORQUE_RESERVE * tau[:, i] / limits.effort[i] - 1.0 for sign in (1.0, -1.0)),
+        ]
+        np.testing.assert_allclose(found[8 * i : 8 * i + 8], rows, rtol=1e-9, atol=1e-9)
+    places = designer.constraints.places.shares(model, q)
+    np.testing.assert_allclose(found[8 * model.n :], places, rtol=1e-9, atol=1e-9)
+
+
+def test_samples_inside_their_shares_keep_positions_between_them() -> None:
+    designer = Designer(replace(two(), inertial=None), ExcitationSettings(f0_hz=0.2, harmonics=3, samples=14))
+    for seed in range(20):
+        C = designer.space.stacked(designer._start(seed))
+        C[:, 0] = 0.0
+        low, high = designer.constraints.limits.lower, designer.constraints.limits.upper
+        C[:, 0] = 0.5 * (low + high)
+        states = designer._grid.evaluate(C[:, 0], C[:, 1:].T)
+        half = 0.5 * (high - low)
+        over = designer._grid.overshoot
+        size = np.abs(states[0] - C[:, 0]).max(axis=0)
+        C[:, 1:] *= ((2.0 - over) * half / size)[:, None]  # just at the limits of the shares
+        assert designer.fused.forward(C).shares.reshape(2, 8, -1)[:, :2].max() == pytest.approx(0.0, abs=1e-9)
+        t = np.linspace(0.0, 5.0, 5001)
+        w = 2.0 * np.pi * 0.2 * np.arange(1, 4)
+        s, c = np.sin(t[:, None] * w) / w, -np.cos(t[:, None] * w) / w
+        q = C[:, 0] + np.hstack((s, c)) @ C[:, 1:].T
+        assert (q >= low).all()
+        assert (q <= high).all()

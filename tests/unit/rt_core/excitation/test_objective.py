@@ -1,0 +1,175 @@
+"""Measures of excitation against NumPy on a regressor that is built from torques, one parameter at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.excitation.fourier import Basis, FourierSeries, States
+from rt_core.excitation.objective import Excitation
+from rt_core.excitation.settings import Objective
+from rt_core.model.base import base_parameters
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.friction import Friction
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from tests.lab.arms.excitation import arm, joint, three, two
+
+
+def motion(model: RobotModel, seed: int = 0, count: int = 60) -> States:
+    rng = np.random.default_rng(seed)
+    series = FourierSeries(0.2, rng.normal(size=model.n), *rng.normal(size=(2, model.n, 3)))
+    return Basis.grid(count, 0.2, 3).states(series)
+
+
+def stacked(model: RobotModel, states: States) -> FloatArray:
+    """Regressor (N n, p) of the base parameters: torque of one parameter of size one at a time."""
+    base = base_parameters(model)
+    columns = []
+    for name, source in zip(base.names, base.layout.source, strict=True):
+        torque = np.zeros_like(states[0])
+        symbol, i = name.rstrip("0123456789"), int(source)
+        if base.layout.is_link[len(columns)]:
+            body = np.zeros((model.n, 10))
+            body.flat[i] = 1.0
+            torque = inverse_dynamics(model.geometry, model.gravity, body, *states)
+        elif symbol == "Ia":
+            torque[:, i] = states[2][:, i]
+        elif symbol == "fv":
+            torque[:, i] = states[1][:, i]
+        elif symbol == "fc":
+            torque[:, i] = np.sign(states[1][:, i])
+        elif symbol == "off":
+            torque[:, i] = 1.0
+        else:
+            raise AssertionError(name)
+        columns.append(torque.ravel())
+    return np.array(columns).T
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("make", [two, three])
+def test_measures(make: type, scaled: bool) -> None:
+    model = make()
+    states = motion(model)
+    W = stacked(model, states)
+    if scaled:
+        W = W / np.linalg.norm(W, axis=0) * np.sqrt(W.shape[0])
+    M = W.T @ W / W.shape[0]
+    expected: dict[Objective, float] = {
+        "condition": float(np.linalg.cond(W)),
+        "d_optimal": float(-np.linalg.slogdet(M)[1]),
+        "e_optimal": float(-np.log(np.linalg.eigvalsh(M)[0])),
+    }
+    for kind, value in expected.items():
+        np.testing.assert_allclose(Excitation(model, kind, scaled).value(states), value, rtol=1e-8)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_spectrum(scaled: bool) -> None:
+    model = three()
+    states = motion(model, 3)
+    W = stacked(model, states)
+    unit = W / np.linalg.norm(W, axis=0)
+    excitation = Excitation(model, "condition", scaled)
+    found = excitation.spectrum(states)
+    used = unit if scaled else W
+    values = np.linalg.svd(used / np.sqrt(W.shape[0]), compute_uv=False)
+    np.testing.assert_allclose(found.singular_values, values if not scaled else values * np.sqrt(W.shape[0]), rtol=1e-9)
+    np.testing.assert_allclose(found.condition_scaled, np.linalg.cond(unit), rtol=1e-8)
+    np.testing.assert_allclose(found.condition_unscaled, np.linalg.cond(W), rtol=1e-8)
+    assert found.condition_number == (found.condition_scaled if scaled else found.condition_unscaled)
+    # Standard deviation with all parameters, over that of the parameter alone.
+    inflation = np.sqrt(np.diag(np.linalg.inv(W.T @ W))) * np.linalg.norm(W, axis=0)
+    np.testing.assert_allclose(found.inflation, inflation, rtol=1e-7)
+    weak = excitation.weakest(found, 3)
+    least = np.linalg.svd(used, full_matrices=False)[2][-1] ** 2
+    assert [w.name for w in weak] == [excitation.layout.names[c] for c in np.argsort(-least)[:3]]
+    np.testing.assert_allclose([w.share for w in weak], np.sort(least)[::-1][:3], rtol=1e-6)
+    assert weak[0].expression.startswith(weak[0].name)
+
+
+def test_a_column_that_another_nearly_equals_is_weak() -> None:
+    """A joint that always turns the same way has its Coulomb friction in its offset."""
+    model = two()
+    q, dq, ddq = motion(model)
+    dq[:, 1] = 1.5 + 1.4 * np.sin(np.arange(60.0))
+    dq[0, 1] = -0.05  # once the other way
+    excitation = Excitation(model, "condition", True)
+    assert {w.name for w in excitation.weakest(excitation.spectrum((q, dq, ddq)), 2)} == {"fc2", "off2"}
+
+
+def test_how_well_a_motion_determines() -> None:
+    """The smaller the angle between two columns, the larger the inflation; scaling of columns has no part in it."""
+    model = two()
+    q, dq, ddq = motion(model)
+    excitation = Excitation(model, "condition", False)
+    i = excitation.layout.names.index("fv2")
+    found = []
+    for share in (1.0, 1e-2, 1e-6, 0.0):  # speeds that differ by ever less leave viscous friction in Coulomb friction
+        slow = dq.copy()
+        slow[:, 1] = np.sign(dq[:, 1]) * (1.0 + share * np.abs(dq[:, 1]))
+        spectrum = excitation.spectrum((q, slow, ddq))
+        W = stacked(model, (q, slow, ddq))
+        rest = np.delete(W, i, axis=1)
+        outside = W[:, i] - rest @ np.linalg.lstsq(rest, W[:, i], rcond=1e-13)[0]
+        if share:
+            alone = np.linalg.norm(W[:, i]) / np.linalg.norm(outside)
+            assert spectrum.inflation[i] == pytest.approx(alone, rel=1e-3)
+        found.append(spectrum.determination)
+    assert found == ["good", "good", "poor", "undetermined"]
+
+
+def test_a_joint_that_rests_is_not_determined() -> None:
+    model = two()
+    q, dq, ddq = motion(model)
+    dq[:, 1] = ddq[:, 1] = 0.0
+    q[:, 1] = 0.3
+    excitation = Excitation(model, "condition", True)
+    assert 1e6 < excitation.value((q, dq, ddq)) < np.inf
+    spectrum = excitation.spectrum((q, dq, ddq))
+    assert spectrum.condition_number == np.inf
+    assert spectrum.inflation[excitation.layout.names.index("fv2")] == np.inf
+
+
+def test_friction_that_no_motion_shows_is_left_out() -> None:
+    dyn = Excitation(load_robot("space6_dyn").model, "condition", True)  # vb of 1e-3 rad/s, below standstill
+    assert dyn.left_out == tuple(f"fb{i + 1}" for i in range(6))
+    seen = Excitation(load_robot("space6_stribeck").model, "condition", True)
+    assert seen.left_out == ()
+    assert {"fb1", "fb6"} <= set(seen.layout.names)
+
+
+def test_friction_by_load_needs_links() -> None:
+    model = replace(two(), friction=Friction(load=True))
+    states = motion(model)
+    with_links = Excitation(model, "condition", True)
+    assert {"k1_1", "k1_2"} <= set(with_links.layout.names)
+    assert np.isfinite(with_links.value(states))
+    without = Excitation(replace(model, inertial=None), "condition", True)
+    assert without.left_out == ("k1_1", "k1_2")
+    assert np.isfinite(without.value(states))
+
+
+def test_reused_memory_does_not_mix_motions() -> None:
+    model = three()
+    excitation = Excitation(model, "condition", True)
+    first = excitation.value(motion(model, 1))
+    excitation.value(motion(model, 2))
+    assert excitation.value(motion(model, 1)) == first
+    assert Excitation(model, "condition", True).value(motion(model, 1)) == first
+
+
+def test_scaling_makes_units_not_matter() -> None:
+    """Of a single joint, whose link torque does not depend on velocity, only one column grows."""
+    model = arm(joint("only"), inertial=None)
+    states = motion(model)
+    scaled, plain = (Excitation(model, "condition", s) for s in (True, False))
+    q, dq, ddq = states
+    faster = (q, 10.0 * dq, ddq)
+    assert "fv1" in scaled.layout.names
+    np.testing.assert_allclose(scaled.value(faster), scaled.value(states), rtol=1e-9)
+    assert plain.value(faster) > 2.0 * plain.value(states)

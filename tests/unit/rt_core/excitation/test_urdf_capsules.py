@@ -1,0 +1,121 @@
+"""Capsules of a URDF cover its shapes, on the links that carry them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from rt_core.excitation.urdf_capsules import capsules_from_urdf
+from rt_core.excitation.workspace_regions import Capsule
+from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
+from rt_core.types import FloatArray
+
+URDF = """<robot name="r">
+<link name="base"><collision><geometry><cylinder radius="0.1" length="0.3"/></geometry></collision></link>
+<link name="arm">
+  <collision><origin xyz="0.1 0.2 0.3" rpy="0.3 -0.2 0.5"/><geometry><box size="0.1 0.5 0.2"/></geometry></collision>
+  <collision><geometry><sphere radius="0.07"/></geometry></collision>
+</link>
+<link name="bracket"><collision><origin xyz="0 0 0.1"/><geometry><box size="0.3 0.1 0.1"/></geometry></collision></link>
+<link name="hand">
+  <collision><geometry><mesh filename="hand.stl" scale="0.001 0.001 -0.001"/></geometry></collision>
+</link>
+<link name="fixture"><collision><geometry><sphere radius="0.2"/></geometry></collision></link>
+<joint name="j1" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 0 1"/></joint>
+<joint name="f1" type="fixed"><origin xyz="0.4 0 0" rpy="0 0 1.0"/><parent link="arm"/><child link="bracket"/></joint>
+<joint name="j2" type="prismatic"><parent link="bracket"/><child link="hand"/><axis xyz="1 0 0"/></joint>
+<joint name="f2" type="fixed"><origin xyz="1 0 0"/><parent link="base"/><child link="fixture"/></joint>
+</robot>"""
+
+
+def covers(capsule: Capsule, points: FloatArray) -> bool:
+    start, along = np.array(capsule.start), np.array(capsule.end) - np.array(capsule.start)
+    length = along @ along
+    share = np.clip((points - start) @ along / length, 0.0, 1.0) if length > 0.0 else np.zeros(len(points))
+    return bool((np.linalg.norm(points - start - share[:, None] * along, axis=1) <= capsule.radius + 1e-12).all())
+
+
+def corners(size: tuple[float, float, float]) -> FloatArray:
+    return 0.5 * np.array(list(itertools.product((-1.0, 1.0), repeat=3))) * np.array(size)
+
+
+def test_shapes_are_covered_on_their_links() -> None:
+    found = capsules_from_urdf(URDF, bounds=lambda _: (np.array([-10.0, -20.0, 0.0]), np.array([10.0, 20.0, 90.0])))
+    by_name = {capsule.name: capsule for capsule in found.capsules}
+    assert (found.unread, found.moving) == ((), ())
+    assert {name for name, capsule in by_name.items() if capsule.base} == {"base"}
+    assert {name: capsule.link for name, capsule in by_name.items()} == {
+        "base": -1, "arm": 0, "arm 2": 0, "bracket": 0, "hand": 1, "fixture": -1,
+    }  # fmt: skip
+    assert chain_from_urdf(URDF).links == ("arm", "hand")
+    arm = corners((0.1, 0.5, 0.2)) @ rotation_from_rpy((0.3, -0.2, 0.5)).T + [0.1, 0.2, 0.3]
+    assert covers(by_name["arm"], arm)
+    assert by_name["arm"].radius == pytest.approx(0.5 * np.hypot(0.1, 0.2))
+    bracket = (corners((0.3, 0.1, 0.1)) + np.array([0.0, 0.0, 0.1])) @ rotation_from_rpy((0.0, 0.0, 1.0)).T + [
+        0.4,
+        0.0,
+        0.0,
+    ]
+    assert covers(by_name["bracket"], bracket)
+    assert covers(by_name["hand"], corners((0.02, 0.04, 0.09)) + np.array([0.0, 0.0, -0.045]))
+    rim = np.array([[0.1 * np.cos(a), 0.1 * np.sin(a), z] for a in np.linspace(0, 6, 20) for z in (-0.15, 0.15)])
+    assert covers(by_name["base"], rim)
+    assert by_name["arm 2"].start == by_name["arm 2"].end == (0.0, 0.0, 0.0)
+    assert by_name["fixture"].start == (1.0, 0.0, 0.0)
+
+
+def test_meshes_of_unknown_size_are_named() -> None:
+    found = capsules_from_urdf(URDF)
+    assert found.unread == ("hand.stl",)
+    assert "hand" not in {capsule.name for capsule in found.capsules}
+
+
+ROUND = '<collision><geometry><sphere radius="0.1"/></geometry></collision>'
+HALL = f"""<robot name="hall">
+<link name="world"/><link name="table">{ROUND}</link><link name="plate">{ROUND}</link><link name="arm"/>
+<link name="finger">{ROUND}</link><link name="tip">{ROUND}</link><link name="lift">{ROUND}</link><link name="base"/>
+<joint name="t" type="fixed"><origin xyz="0 0 -0.4"/><parent link="world"/><child link="table"/></joint>
+<joint name="l" type="prismatic"><origin xyz="0 5 0"/><parent link="world"/><child link="lift"/></joint>
+<joint name="w" type="fixed"><origin xyz="1 2 3" rpy="0.3 -0.2 0.5"/><parent link="world"/><child link="base"/></joint>
+<joint name="p" type="fixed"><origin xyz="0 0 0.1"/><parent link="base"/><child link="plate"/></joint>
+<joint name="j" type="revolute"><parent link="plate"/><child link="arm"/></joint>
+<joint name="f" type="prismatic"><origin xyz="0.3 0 0"/><parent link="arm"/><child link="finger"/></joint>
+<joint name="e" type="fixed"><origin xyz="0.2 0 0"/><parent link="arm"/><child link="tip"/></joint>
+</robot>"""
+
+
+@pytest.mark.parametrize("base", ["base", "world"])
+def test_what_stands_around_the_base_is_covered_too(base: str) -> None:
+    """A table is beside the base, not below it; a finger and a lift move, but not with the joints of the arm."""
+    found = capsules_from_urdf(HALL, base_link=base, tip_link="tip")
+    assert {one.name: one.link for one in found.capsules} == {
+        "table": -1,
+        "plate": -1,
+        "finger": 0,
+        "tip": 0,
+        "lift": -1,
+    }
+    assert set(found.moving) == {"finger", "lift"}
+    assert [one.name for one in found.capsules if one.base] == ["plate"]
+    rotation = rotation_from_rpy((0.3, -0.2, 0.5))
+    seen = rotation.T @ (np.array([0.0, 0.0, -0.4]) - [1.0, 2.0, 3.0]) if base == "base" else [0.0, 0.0, -0.4]
+    (table,) = (one for one in found.capsules if one.name == "table")
+    np.testing.assert_allclose(table.start, seen, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ('<sphere radius="0.07"/>', '<sphere radius="0"/>', "radius must be above 0"),
+        ('<sphere radius="0.07"/>', '<sphere radius="x"/>', "not a list of numbers"),
+        ('<sphere radius="0.07"/>', "<sphere/>", "radius is missing"),
+        ('<sphere radius="0.07"/>', '<capsule radius="1"/>', "<capsule> is not supported"),
+        ('<sphere radius="0.07"/>', "", "<geometry> is missing or empty"),
+        ('size="0.1 0.5 0.2"', 'size="0.1 0.5"', "must be 3 finite numbers"),
+    ],
+)
+def test_shapes_that_are_wrong(old: str, new: str, what: str) -> None:
+    with pytest.raises(UrdfError, match='link "arm" <collision>.*' + what):
+        capsules_from_urdf(URDF.replace(old, new))

@@ -1,0 +1,201 @@
+"""Distances of segments against brute force, places against link frames, margins against samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.excitation._workspace_kernels import closest, place_shares_at
+from rt_core.excitation.constraints import Constraints
+from rt_core.excitation.design import Designer
+from rt_core.excitation.errors import ExcitationError
+from rt_core.excitation.fourier import FourierSeries
+from rt_core.excitation.limits import Limits
+from rt_core.excitation.settings import ExcitationSettings
+from rt_core.excitation.workspace_regions import Box, Capsule, Places, Sphere, segment_distance
+from rt_core.model.base import random_states
+from rt_core.model.frames import link_poses
+from rt_core.types import FloatArray
+from tests.lab.arms.excitation import series_on, three, two
+
+HAND = Capsule("hand", 1, (0.1, 0.1, 0.0), (0.2, 0.1, 0.1), 0.06)
+FOOT = Capsule("foot", -1, (0.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.1)
+
+
+def segments(count: int, seed: int) -> list[FloatArray]:
+    """Ends (count, 3) of two segments each; some are points, some parallel, some meet."""
+    rng = np.random.default_rng(seed)
+    a, b, c, d = rng.normal(size=(4, count, 3))
+    b[:20] = a[:20]
+    d[10:30] = c[10:30]
+    d[30:50] = c[30:50] + 0.7 * (b - a)[30:50]
+    d[50:60] = c[50:60] - 2.0 * (b - a)[50:60]
+    c[60:70] = 0.3 * a[60:70] + 0.7 * b[60:70]
+    return [a, b, c, d]
+
+
+def test_distance_of_segments() -> None:
+    a, b, c, d = segments(200, 1)
+    u = np.linspace(0.0, 1.0, 401)
+    found = segment_distance(a, b, c, d)
+    for k in range(200):
+        one = a[k] + u[:, None] * (b - a)[k]
+        other = c[k] + u[:, None] * (d - c)[k]
+        least = np.sqrt(((one[:, None] - other) ** 2).sum(axis=2)).min()
+        step = (np.linalg.norm((b - a)[k]) + np.linalg.norm((d - c)[k])) / 800
+        assert found[k] <= least + 1e-12
+        assert found[k] >= least - step
+    fast = []
+    for k in range(200):
+        s, t = closest(*(a - c)[k], *(b - a)[k], *(d - c)[k])
+        fast.append(np.linalg.norm((a - c)[k] + s * (b - a)[k] - t * (d - c)[k]))
+    np.testing.assert_allclose(fast, found, atol=1e-9)
+
+
+def test_points_are_where_the_link_frames_say() -> None:
+    for model in (three(), load_robot("franka_panda").model):
+        last = model.n - 1
+        regions = (
+            Sphere((0.1, 0.2, 0.3), 0.5),
+            Sphere((0.1, 0.2, 0.3), 0.5, "outside", link=1, point=(0.1, -0.2, 0.3), name="elbow"),
+            Box((-0.1, -0.2, -0.3), (0.3, 0.2, 0.1), link=0, name="first"),
+        )
+        bodies = (FOOT, replace(HAND, link=last))
+        places = Places.of(model, regions, bodies, 0.03)
+        q = random_states(model, 8, seed=1)[0]
+        found = places.shares(model, q)
+        assert found.shape == (9, 8) == (places.rows, 8)
+        for t, row in enumerate(q):
+            poses = link_poses(model, row)
+
+            def at(link: int, point: Any, poses: FloatArray = poses) -> FloatArray:
+                return np.asarray((poses[link] @ np.append(point, 1.0))[:3])
+
+            tip = np.linalg.norm(at(last, model.tip_translation) - [0.1, 0.2, 0.3])
+            elbow = np.linalg.norm(at(1, (0.1, -0.2, 0.3)) - [0.1, 0.2, 0.3])
+            assert found[0, t] == pytest.approx(tip / 0.5 - 1.0)
+            assert found[1, t] == pytest.approx(1.0 - elbow / 0.5)
+            origin = at(0, (0.0, 0.0, 0.0))
+            low, high = np.array([-0.1, -0.2, -0.3]), np.array([0.3, 0.2, 0.1])
+            np.testing.assert_allclose(found[2:5, t], 2.0 * (low - origin) / (high - low), atol=1e-12)
+            np.testing.assert_allclose(found[5:8, t], 2.0 * (origin - high) / (high - low), atol=1e-12)
+            u = np.linspace(0.0, 1.0, 2001)[:, None]
+            hand = at(last, HAND.start) + u * (at(last, HAND.end) - at(last, HAND.start))
+            foot = np.clip(hand @ np.array([0.0, 0.0, 1.0]), 0.0, 0.1)[:, None] * np.array([0.0, 0.0, 1.0])
+            apart = np.linalg.norm(hand - foot, axis=1).min()
+            assert found[8, t] == pytest.approx(1.0 - apart / (0.06 + 0.1 + 0.03), abs=1e-5)
+        np.testing.assert_allclose(place_shares_at(places, model, q), found, atol=1e-12)
+        np.testing.assert_allclose(place_shares_at(places, model, q[:1]), found[:, :1], atol=1e-12)
+
+
+def test_which_bodies_are_compared() -> None:
+    model = load_robot("arm7").model
+    bodies = [Capsule(f"b{k}", k, (0.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.05) for k in range(-1, 7)]
+    names = Places.of(model, (), bodies).pair_names
+    assert len(names) == 8 * 7 // 2 - 6
+    assert "b0 to b-1" in names  # what stands still is in the way of the first link, too
+    assert "b1 to b0" not in names
+    own = Places.of(model, (), [replace(bodies[0], base=True), *bodies[1:]]).pair_names
+    assert set(names) - set(own) == {"b0 to b-1"}
+    assert Places.of(model, (), bodies, pairs=[("b0", "b1")]).pair_names == ("b0 to b1",)
+    left = Places.of(model, (), bodies, skip_pairs=[("b-1", "b0"), ("b6", "b2")]).pair_names
+    assert set(names) - set(left) == {"b0 to b-1", "b6 to b2"}
+    everywhere = [replace(body, name=f"{body.name} {k}") for body in bodies for k in range(8)]
+    with pytest.raises(ExcitationError, match="1408 pairs of bodies are to be compared, 1000 at most"):
+        Places.of(model, (), everywhere)
+
+
+def test_margins_of_places_against_samples() -> None:
+    model = two()
+    sphere = Sphere((0.0, 0.0, 0.2), 0.6, name="reach")
+    post = Sphere((0.4, 0.3, 0.2), 0.1, "outside", name="post")
+    bodies = (FOOT, replace(HAND, link=1), Capsule("wall", -1, (1.0, -1.0, 0.0), (1.0, 1.0, 0.0), 0.05))
+    settings = ExcitationSettings(
+        f0_hz=0.2, regions=(sphere, post), bodies=bodies, clearance_m=0.01, slow_share=0.2, slow_velocity=(0.3, 0.05)
+    )
+    held = Constraints(model, Limits.of(model, settings), settings)
+    assert held.unchecked == ("collisions of the links moved by first: no body covers them",)
+    rng = np.random.default_rng(3)
+    series = FourierSeries(0.2, np.array([0.3, -0.2]), *rng.normal(scale=0.4, size=(2, 2, 3)))
+    found = {(m.where, m.quantity): m for m in held.margins(series)}
+    q, dq, _ = series_on(series.as_dict(), np.linspace(0.0, 5.0, 20_001)[:-1])
+    shares = held.places.shares(model, q).max(axis=1)
+    rows = [("reach", "inside"), ("post", "outside"), ("hand to foot", "distance"), ("wall to hand", "distance")]
+    for key, share in zip(rows, shares, strict=True):
+        assert found[key].share == pytest.approx(-share, abs=1e-5)
+    tip = held.places.positions(model, q)[0]
+    reached = np.linalg.norm(tip - [0.0, 0.0, 0.2], axis=1).max()
+    assert found["reach", "inside"].reached == pytest.approx(reached, abs=1e-5)
+    near = np.linalg.norm(tip - [0.4, 0.3, 0.2], axis=1).min()
+    assert found["post", "outside"].reached == pytest.approx(near, abs=1e-5)
+    for joint, limit, v in zip(model.joints, (0.3, 0.05), dq.T, strict=True):
+        margin = found[joint.name, "slow time"]
+        assert margin.reached == pytest.approx((np.abs(v) <= limit).mean(), abs=3e-4)
+        assert margin.share == pytest.approx(margin.reached / 0.2 - 1.0)
+
+
+def test_the_check_of_a_whole_period_can_be_ended() -> None:
+    """Between its parts, of torque and of places; a search by derivatives makes such checks, too."""
+    model = two()
+    settings = ExcitationSettings(f0_hz=0.2, harmonics=3, iterations=8, bodies=(HAND, FOOT))
+    designer = Designer(model, settings)
+    series = FourierSeries(0.2, np.zeros(2), np.full((2, 3), 0.1), np.full((2, 3), -0.1))
+    parts: list[str] = []
+    whole = designer.constraints.margins(series, lambda: parts.append("one"))
+    assert len(parts) >= 4
+    assert whole == designer.constraints.margins(series)
+
+    def stop() -> None:
+        parts.pop()
+        if not parts:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        designer.constraints.margins(series, stop)
+    told: list[float] = []
+    designer.design("gradient", 0, pulse=lambda share, _: told.append(share))
+    assert told == sorted(told)
+    assert told.count(1.0) >= 4  # the last check reports as well
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"regions": (Sphere((0.0, 0.0, 0.0), 1.0, link=2),)}, "region 'tip': link 2 does not exist"),
+        ({"regions": (Sphere((0.0, 0.0, 0.0), 1.0), Sphere((0.0, 0.0, 0.0), 2.0))}, "two regions are named 'tip'"),
+        ({"bodies": (HAND, replace(HAND, link=0))}, "same name"),
+        ({"bodies": (replace(HAND, link=-2),)}, "'hand': link -2"),
+        ({"bodies": (HAND,), "pairs": (("hand", "nose"),)}, "no capsule is named 'nose'; known: hand"),
+        ({"bodies": (HAND, replace(HAND, name="palm")), "pairs": (("hand", "palm"),)}, "same link"),
+        ({"bodies": (HAND,), "skip_pairs": (("hand", "nose"),)}, "no capsule is named 'nose'; known: hand"),
+        ({"clearance_m": -0.1}, "clearance_m"),
+        ({"slow_share": 0.1, "slow_velocity": (0.1,)}, "slow_velocity has 1 values"),
+    ],
+)
+def test_places_that_do_not_fit_the_arm(change: dict[str, Any], what: str) -> None:
+    settings = ExcitationSettings(**change)
+    with pytest.raises(ExcitationError, match=what):
+        Constraints(two(), Limits.of(two(), settings), settings)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Sphere((0.0, 0.0, np.nan), 1.0),
+        lambda: Sphere((0.0, 0.0, 0.0), 0.0),
+        lambda: Sphere((0.0, 0.0, 0.0), 1.0, "beside"),  # type: ignore[arg-type]
+        lambda: Box((0.0, 0.0, 0.0), (1.0, 1.0, 0.0)),
+        lambda: Capsule("x", 0, (0.0, 0.0, 0.0), (np.inf, 0.0, 0.0), 0.1),
+        lambda: Capsule("x", 0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), -0.1),
+        lambda: Capsule("x", 0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.1, base=True),
+        lambda: ExcitationSettings(slow_share=1.0),
+        lambda: ExcitationSettings(slow_velocity=(0.0,)),
+    ],
+)
+def test_places_that_are_none(make: Any) -> None:
+    with pytest.raises(ExcitationError):
+        make()

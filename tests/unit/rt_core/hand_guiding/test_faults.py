@@ -1,0 +1,180 @@
+"""Wrong signs, clocks and buses in closed loop: how far and how fast the simulated 9-joint arm gets.
+
+A hand goes on pushing after the alarm, and no brake closes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from rt_core.hand_guiding import GuidingState, ZeroForceSettings
+from rt_core.hand_guiding import rows as c
+from sim_backend.drive.modes import CST
+from tests.lab.hand_guiding.rig import Rig, exact, random_poses, robot
+
+POSES = random_poses(robot(), 20, seed=1)
+HAND = (0.0, 0.0, 20.0)
+WRONG = {
+    "velocity": {"dq": -1.0},
+    "torque": {"tau": -1.0},
+    "drive": {"drive": -1.0},
+    "torque and drive": {"tau": -1.0, "drive": -1.0},
+}
+
+
+@dataclass
+class Course:
+    """How a part of a session went: largest way of a joint [rad], speed over its limit, torque in the end."""
+
+    way: float
+    speed: float
+    torque: float
+
+
+def go(rig: Rig, count: int) -> Course:
+    """Run on; ends early where the arm has gone too far to matter."""
+    limit, start = rig.controller._limits[c.SPEED], rig.sample.true_q.copy()
+    way = speed = 0.0
+    for _ in range(count):
+        s = rig.cycle(rig.frame())
+        way = max(way, float(np.abs(s.true_q - start).max()))
+        speed = max(speed, float((np.abs(s.true_dq) / limit).max()))
+        if way > 1.0:
+            break
+    return Course(way, speed, float(np.abs(rig.controller.status.torque).max()))
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize("pose", [6, 9])
+def test_a_wrong_sign_is_found_while_taking_over(wrong: dict[str, float], pose: int) -> None:
+    rig = Rig(robot(), exact(), start=POSES[pose], wrong=wrong)
+    course = go(rig, 400)
+    if "tau" in wrong:  # by the first sample: the drives stay in position mode
+        assert rig.controller.state is GuidingState.HOLD_REQUESTED
+        assert "model not valid" in rig.controller.status.reason
+        assert course.way < 1e-3
+        assert course.torque == 0.0
+    elif "drive" in wrong:  # it falls for want of a brake, but is not driven
+        assert "check the sign and scale of its torque" in rig.controller.status.reason
+        assert course.torque == 0.0
+    else:
+        assert course.way < 1e-3
+
+
+def test_until_a_drive_of_the_wrong_sign_is_found_the_arm_moves_little() -> None:
+    rig = Rig(robot(), exact(), start=POSES[6], wrong={"drive": -1.0})
+    course = go(rig, 24)
+    assert rig.controller.state is GuidingState.HOLD_REQUESTED
+    assert course.way < 0.01
+    assert go(rig, 60).torque == 0.0
+
+
+@pytest.mark.parametrize("when", ["guiding", "hold"])
+def test_a_velocity_of_the_wrong_sign_does_not_drive_the_arm(when: str) -> None:
+    """Also when another reason has come first."""
+    rig = Rig(robot(), exact(), start=POSES[6], wrong={"dq": -1.0})
+    go(rig, 2150)
+    if when == "hold":
+        rig.controller.stop()
+        go(rig, 1100)
+        assert rig.controller.state is GuidingState.HOLD_REQUESTED
+    rig.push(HAND)
+    course = go(rig, 1000)
+    assert course.way < 0.1
+    assert course.speed < 0.8
+    status = rig.controller.status
+    assert "measured velocity" in (status.later[0] if when == "hold" else status.reason)
+    assert (status.reason == "stopped") == (when == "hold")
+
+
+@pytest.mark.parametrize("when", ["guiding", "hold"])
+@pytest.mark.parametrize("name", ["drive", "tau"])
+def test_a_sign_that_changes_later_takes_the_torque_away(when: str, name: str) -> None:
+    rig = Rig(robot(), exact(), start=POSES[6])
+    go(rig, 2150)
+    if when == "hold":
+        rig.controller.stop()
+        go(rig, 1100)
+    rig.wrong = {name: -1.0}
+    rig.push(HAND)
+    course = go(rig, 24)
+    status = rig.controller.status
+    assert rig.controller.state is GuidingState.HOLD_REQUESTED
+    assert any("torque goes to zero" in text for text in (status.reason, *status.later))
+    assert course.way < 0.02
+    assert course.speed < 1.0
+    assert go(rig, 60).torque == 0.0
+
+
+def test_a_drive_whose_torque_nobody_measures_and_has_the_wrong_sign_ends_without_torque() -> None:
+    """Speed tells it: too fast, and the hold makes it faster."""
+    rig = Rig(robot(), exact(), start=POSES[6], wrong={"drive": -1.0}, channels=("dq",))
+    go(rig, 600)
+    assert rig.controller.status.later[-1].endswith("torque goes to zero, brake at once")
+    assert not rig.controller.status.torque.any()
+
+
+@pytest.mark.parametrize("channels", [("dq", "tau"), ("tau",)])
+def test_a_clock_that_is_set_back_does_not_lose_the_hold(channels: tuple[str, ...]) -> None:
+    rig = Rig(robot(), exact(), start=POSES[6], channels=channels)
+    go(rig, 2200)
+    rig._seq -= 2000
+    rig.push(HAND)
+    course = go(rig, 1500)
+    assert "time does not go on" in rig.controller.status.reason
+    assert course.way < 0.05
+    assert course.speed < 0.5
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_frozen_samples_are_found(moving: bool) -> None:
+    rig = Rig(robot(), exact(), start=POSES[7], channels=("tau",))
+    go(rig, 2150)
+    if moving:
+        rig.push(HAND)
+        go(rig, 250)
+    frozen = rig.frame()
+    for _ in range(30):
+        frame = rig.frame()
+        frame.q, frame.tau = frozen.q.copy(), frozen.tau.copy()
+        rig.cycle(frame)
+    assert rig.controller.state is GuidingState.HOLD_REQUESTED
+    assert "stands still in all joints for 5 ms" in rig.controller.status.reason
+
+
+def test_a_source_that_is_always_late_does_not_let_the_hold_creep() -> None:
+    rig = Rig(robot(), exact(), start=POSES[6])
+    go(rig, 2200)
+    rig.push(HAND)
+    start = rig.sample.true_q.copy()
+    ways = []
+    for _ in range(3):
+        for _ in range(100):
+            rig.cycle(rig.frame())
+            for _ in range(5):  # samples that nobody takes: torque stays as it is
+                rig.sample = rig.arm.step([CST] * 9, rig._pending[-1])
+                rig._seq += 1
+        ways.append(float(np.abs(rig.sample.true_q - start).max()))
+    assert rig.controller.status.reason == "no sample for 6 ms"
+    assert ways[-1] < 0.1
+    assert ways[-1] - ways[0] < 0.01
+
+
+@pytest.mark.parametrize("settings", [ZeroForceSettings(delay_cycles=2), ZeroForceSettings(delay_cycles=3)])
+def test_brake_and_wall_do_not_oscillate_with_an_observed_velocity(settings: ZeroForceSettings) -> None:
+    """A hand that pushes an arm fast into a wall, without measured velocity."""
+    upper = np.array([j.upper for j in robot().joints])
+    start = POSES[8].copy()
+    start[8] = upper[8] - 0.6
+    rig = Rig(robot(), exact(), settings, start, delay=settings.delay_cycles, channels=("tau",))
+    rig.run(2.1)
+    rig.push([0.0, 0.0, 40.0])
+    trace = rig.run(1.5)
+    speed = np.abs(trace.dq) / rig.controller._limits[c.SPEED]
+    assert speed.max() > 0.7
+    assert speed.max() < 1.0
+    ripple = np.diff(trace.dq, 2, axis=0)
+    assert np.sqrt(np.mean(ripple**2)) < 2e-3

@@ -1,0 +1,157 @@
+"""Essential parameters: what drops, what never does, and what it costs in prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.signal import lfilter
+
+from rt_core.identification.essential import EssentialFit, essential_parameters
+from rt_core.identification.least_squares import Solution, compress, solve
+from rt_core.identification.preprocess import SignalSettings, prepare
+from rt_core.identification.rows import Rows, build_rows
+from rt_core.identification.uncertainty import Uncertainty, estimate_covariance
+from rt_core.model.base import base_parameters
+from rt_core.model.parameters import standard_parameters
+from tests.lab.arms.batch import arm, motion
+
+N, P, K = 2, 8, 1500
+TRUTH = np.array([2.0, -1.0, 0.0, 3.0, 0.0, 0.5, 0.0, 1.0])
+TINY = [2, 4, 6]
+SCALE = np.array([0.5, 1.5])
+
+
+def problem(seed: int, correlation: float = 0.0) -> Rows:
+    rng = np.random.default_rng(seed)
+    Y = rng.normal(size=(N, P, K)) * np.geomspace(1.0, 30.0, P)[::-1, None]
+    Y[1, :2] = 0.0
+    Y[:, 7] = 1.0
+    Y[:, 6] = Y[:, 5] * 0.3 + np.sign(Y[:, 6])
+    e = lfilter([np.sqrt(1.0 - correlation**2)], [1.0, -correlation], rng.normal(size=(K, N)), axis=0) * SCALE
+    tau = np.einsum("npk,p->kn", Y, TRUTH) + e
+    zeros, piece = np.zeros_like(tau), np.zeros(K, dtype=np.int64)
+    return Rows(np.arange(K) * 0.02, Y, zeros, zeros, zeros, tau, np.ones((K, N), dtype=bool), piece, 50.0, 10.0)
+
+
+def fitted(rows: Rows, prior: np.ndarray | None = None) -> tuple[EssentialFit, Solution, Uncertainty]:
+    triangles = compress(rows.Y, rows.tau, rows.use)
+    full = solve(triangles, rows.Y.shape[1], "wls", prior)
+    uncertainty = estimate_covariance(rows, full)
+    return essential_parameters(triangles, full, uncertainty, prior=prior), full, uncertainty
+
+
+def test_exactly_the_tiny_parameters_drop_and_the_rest_is_the_restricted_fit() -> None:
+    rows = problem(2)
+    found, full, uncertainty = fitted(rows)
+    assert sorted(found.dropped) == TINY
+    np.testing.assert_array_equal(np.flatnonzero(~found.kept), TINY)
+    assert (found.solution.theta[TINY] == 0.0).all()
+    assert found.p_value > 0.05
+    W = np.concatenate([rows.Y[j].T / full.weighted_with[j] for j in range(N)])
+    b = np.concatenate([rows.tau[:, j] / full.weighted_with[j] for j in range(N)])
+    left = found.kept
+    np.testing.assert_allclose(found.solution.theta[left], np.linalg.lstsq(W[:, left], b, rcond=None)[0], rtol=1e-9)
+    np.testing.assert_array_equal(found.solution.supported, left)
+    assert found.solution.leverage.sum() == pytest.approx(P - 3)
+    # Residuals are white here: the joint test is the F test of nested models, up to the estimated noise.
+    d = full.theta[TINY]
+    inverse = np.linalg.inv(W.T @ W)[np.ix_(TINY, TINY)]
+    plain = stats.f.sf(d @ np.linalg.solve(inverse, d) / 3, 3, N * K - P)
+    assert found.p_value == pytest.approx(plain, abs=0.1)
+    std = uncertainty.std
+    assert (np.sqrt(np.diag(found.covariance))[left] <= 1.02 * std[left]).all()
+    assert (found.covariance[TINY] == 0.0).all()
+    assert (np.abs(found.torque_cost) < 0.01).all()
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_nothing_real_is_lost_and_nearly_all_that_is_nothing_goes(correlation: float) -> None:
+    dropped, lost, z = 0, 0, []
+    for seed in range(40):
+        found, full, uncertainty = fitted(problem(seed, correlation))
+        significant = np.abs(full.theta) > 2.0 * uncertainty.std
+        assert found.kept[significant].all()
+        dropped += int((~found.kept[TINY]).sum())
+        lost += int((~found.kept).sum() - (~found.kept[TINY]).sum())
+        z.append(((found.solution.theta - TRUTH)[found.kept]) / np.sqrt(np.diag(found.covariance))[found.kept])
+    assert lost == 0
+    assert dropped >= 0.88 * 40 * len(TINY)
+    assert np.mean(np.abs(np.concatenate(z)) < 1.96) >= 0.90
+
+
+def test_parameters_drop_to_the_prior() -> None:
+    rows = problem(3)
+    prior = TRUTH.copy()
+    prior[[0, 2]] = [2.001, 5.0]
+    found, _, _ = fitted(rows, prior)
+    assert not found.kept[[1, 3, 5, 7]].any()
+    assert found.kept[2]
+    np.testing.assert_array_equal(found.solution.theta[~found.kept], prior[~found.kept])
+    assert found.solution.theta[2] == pytest.approx(0.0, abs=0.05)
+
+
+def test_collinear_columns_and_columns_without_data_go_first() -> None:
+    rows = problem(4)
+    rows.Y[:, 3] = 0.0
+    rows.Y[:, 1] = 2.0 * rows.Y[:, 0]
+    tau = np.einsum("npk,p->kn", rows.Y, TRUTH) + np.random.default_rng(1).normal(size=(K, N))
+    found, full, _ = fitted(replace(rows, tau=tau))
+    assert not full.supported[[0, 1, 3]].any()
+    assert 3 in found.dropped[:2]
+    assert set(found.dropped[:2]) & {0, 1}
+    assert found.solution.supported[found.kept].all()
+    assert found.solution.rank == found.kept.sum()
+    np.testing.assert_allclose(found.solution.theta[0] + 2 * found.solution.theta[1], 0.0, atol=0.05)
+
+
+def test_a_covariance_that_rounding_left_indefinite_has_a_p_value() -> None:
+    rng = np.random.default_rng(6)
+    columns, noise = np.split(np.linalg.qr(rng.normal(size=(200, 4)))[0].T * np.sqrt(200.0), [3])
+    tau = (columns.T @ np.array([1.0, 1e-5, 1e-5]) + noise[0])[:, None]
+    triangles = compress(columns[None], tau, np.ones((200, 1), dtype=bool))
+    full = solve(triangles, 3, "wls")
+    covariance = 0.01 * np.eye(3)
+    covariance[1, 2] = covariance[2, 1] = -0.01 * (1.0 + 1e-6)
+    found = essential_parameters(triangles, full, Uncertainty(covariance, np.ones(1)))
+    assert sorted(found.dropped) == [1, 2]
+    assert found.p_value == 1.0
+
+
+def test_an_arm_loses_what_it_does_not_have_and_predicts_as_well() -> None:
+    model = arm()
+    base = base_parameters(model)
+    theta = base.theta(standard_parameters(model, base.standard))
+    exact, other = motion(model, 30.0, 200.0), motion(model, 20.0, 200.0, seed=9)
+    tau = exact.tau + 0.5 * np.random.default_rng(0).standard_normal(exact.tau.shape)
+    settings = SignalSettings(min_velocity=np.full(3, 0.02))
+    rows = build_rows(model, base, prepare(exact.t, exact.q, tau, settings, dq=exact.dq), settings)
+    test = build_rows(model, base, prepare(other.t, other.q, other.tau, settings, dq=other.dq), settings)
+    found, full, uncertainty = fitted(rows)
+    nothing = {base.names[k] for k in np.flatnonzero(theta == 0.0)}
+    gone = {base.names[k] for k in found.dropped}
+    small = {base.names[k] for k in np.flatnonzero(np.abs(theta) < 2.0 * uncertainty.std)}
+    assert len(gone & nothing) >= len(nothing) - 1
+    assert gone <= small
+    rms = [np.sqrt(np.mean((test.tau - test.predict(x))[test.use] ** 2)) for x in (full.theta, found.solution.theta)]
+    assert rms[1] <= 1.05 * rms[0]
+
+
+def test_degenerate_input_is_refused() -> None:
+    rows = problem(5)
+    triangles = compress(rows.Y, rows.tau, rows.use)
+    full = solve(triangles, P)
+    uncertainty = estimate_covariance(rows, full)
+    with pytest.raises(ValueError, match="level is 1: it must be between 0 and 1"):
+        essential_parameters(triangles, full, uncertainty, level=1.0)
+    with pytest.raises(ValueError, match="the fit or its covariance is not finite"):
+        essential_parameters(triangles, full, replace(uncertainty, covariance=np.full((P, P), np.nan)))
+    dead = replace(rows, tau=np.full((K, N), 2.5))  # the offset explains it
+    with pytest.raises(ValueError, match="joint 1: the fit leaves no residual to judge parameters by"):
+        fitted(dead)
+    nothing = compress(np.zeros_like(rows.Y), rows.tau, rows.use)
+    empty = replace(full, theta=np.zeros(P))
+    with pytest.raises(ValueError, match="no parameter has data"):
+        essential_parameters(nothing, empty, uncertainty)

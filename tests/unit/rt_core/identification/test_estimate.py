@@ -1,0 +1,223 @@
+"""Every batch method by one call: what it finds, and what it says to data it can do nothing with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rt_core.identification.estimate import LINEAR, METHODS, SEARCHES, EstimatorOptions, disturb, estimate
+from rt_core.identification.identify import identify
+from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
+from rt_core.model.base import base_parameters
+from rt_core.model.friction import Friction
+from rt_core.model.parameters import with_constants
+from rt_core.model.robot import RobotModel
+from tests.lab.arms.batch import Motion, arm, motion, truth
+
+SETTINGS = SignalSettings(cutoff_hz=10.0, min_velocity=np.full(3, 0.01))
+NOISE = np.array([0.3, 0.3, 0.1])
+
+
+def stribeck(load: bool = False) -> RobotModel:
+    plain = arm()
+    assert plain.dynamics is not None
+    dynamics = replace(
+        plain.dynamics,
+        breakaway=plain.dynamics.coulomb + np.array([3.0, 4.0, 2.0]),
+        stribeck_velocity=np.array([0.2, 0.25, 0.3]),
+        quadratic_friction=np.full(3, 0.5),
+        cubic_friction=np.full(3, 0.2),
+        load_friction=np.full(3, 0.06),
+    )
+    return replace(plain, friction=Friction("stribeck", load=load), dynamics=dynamics)
+
+
+def unknown(model: RobotModel) -> RobotModel:
+    return with_constants(model, {"vb1": 0.0, "vb2": 0.0, "vb3": 0.0})
+
+
+def signals_of(made: Motion, tau: np.ndarray | None = None, q: np.ndarray | None = None) -> Signals:
+    noisy = made.tau + NOISE * np.random.default_rng(1).standard_normal(made.tau.shape)
+    return prepare(made.t, made.q if q is None else q, noisy if tau is None else tau, SETTINGS, dq=made.dq)
+
+
+@pytest.fixture(scope="module")
+def plain() -> tuple[RobotModel, Motion, Signals]:
+    model = arm()
+    made = motion(model)
+    return model, made, signals_of(made)
+
+
+@pytest.fixture(scope="module")
+def curved() -> tuple[RobotModel, Motion, Signals]:
+    model = stribeck()
+    made = motion(model, seconds=40.0)
+    return model, made, signals_of(made)
+
+
+def disturbed(made: Motion) -> Signals:
+    return signals_of(replace(made, dq=disturb(made.dq, 1)), q=disturb(made.q))
+
+
+@pytest.mark.parametrize("method", LINEAR)
+def test_linear_methods_find_the_truth(plain: tuple[RobotModel, Motion, Signals], method: Any) -> None:
+    model, made, signals = plain
+    base = base_parameters(model)
+    found = estimate(model, base, signals, SETTINGS, EstimatorOptions(method=method), disturbed=disturbed(made))
+    expected = truth(model, base)
+    z = (found.theta - expected) / found.std
+    assert np.abs(z).max() < 5.0
+    assert (found.std < 0.3 * np.abs(expected) + 0.1).all(), "intervals are narrow enough to mean something"
+    assert found.constants == ()
+    assert not found.dropped.any()
+
+
+@pytest.mark.parametrize("method", ["ols", "wls", "iwls", "iv", "physical", "pso_linear", "pso_lm"])
+def test_constants_are_found_before_the_rest(curved: tuple[RobotModel, Motion, Signals], method: Any) -> None:
+    model, _, signals = curved
+    base = base_parameters(unknown(model))
+    # with seed 0 the swarm ends in a side minimum, and says so: see the next test
+    found = estimate(unknown(model), base, signals, SETTINGS, EstimatorOptions(method=method, seed=1))
+    assert [c.status for c in found.constants] == ["determined"] * 3
+    for c, true in zip(found.constants, (0.2, 0.25, 0.3), strict=True):
+        assert c.lower < c.value < c.upper
+        assert c.lower * 0.97 < true < c.upper * 1.03, c.name
+    assert found.model.dynamics is not None
+    np.testing.assert_allclose(found.model.dynamics.stribeck_velocity, [c.value for c in found.constants])
+    z = (found.theta - truth(model)) / found.std
+    assert np.abs(z).max() < 5.0
+
+
+def test_a_swarm_in_a_side_minimum_is_not_believed(curved: tuple[RobotModel, Motion, Signals]) -> None:
+    model, _, signals = curved
+    options = EstimatorOptions(method="pso_linear", seed=0)
+    found = identify(unknown(model), base_parameters(unknown(model)), signals, SETTINGS, options)
+    assert found.estimate.search is not None
+    assert not found.estimate.search.converged
+    assert found.verdict == "doubtful"
+    assert set(found.status) == {"undetermined"}
+
+
+def test_given_constants_are_not_searched_for(curved: tuple[RobotModel, Motion, Signals]) -> None:
+    model, _, signals = curved
+    found = estimate(model, base_parameters(model), signals, SETTINGS, EstimatorOptions(constants="given"))
+    assert found.constants == ()
+    assert found.search is None
+    assert np.abs((found.theta - truth(model)) / found.std).max() < 5.0
+
+
+def test_load_dependent_friction_settles_on_the_load_of_the_estimate() -> None:
+    model = stribeck(load=True)
+    given = replace(model, friction=Friction("stribeck", load=True))
+    base = base_parameters(given)
+    made = motion(replace(model, friction=Friction("stribeck")), seconds=40.0)
+    from rt_core.model.base import link_torque
+    from rt_core.model.regressor import regressor
+
+    load = link_torque(given, base, truth(given, base), made.q, made.dq, made.ddq)
+    tau = regressor(given, base.layout, made.q, made.dq, made.ddq, load=load) @ truth(given, base)
+    made = replace(made, tau=tau)
+    found = estimate(given, base, signals_of(made), SETTINGS, EstimatorOptions(constants="given"))
+    for name in ("k1_1", "k1_2", "k1_3"):
+        k = base.names.index(name)
+        assert abs(found.theta[k] - 0.06) < 4.0 * found.std[k] + 0.003, name
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_a_full_search_says_when_it_did_not_arrive(curved: tuple[RobotModel, Motion, Signals], method: Any) -> None:
+    model, _, signals = curved
+    options = EstimatorOptions(method=method, formulation="full", seed=2)
+    found = identify(unknown(model), base_parameters(unknown(model)), signals, SETTINGS, options)
+    search = found.estimate.search
+    assert search is not None
+    if search.converged:
+        assert np.abs((found.theta - truth(model)) / found.std)[np.isfinite(found.std)].max() < 6.0
+    else:
+        assert found.verdict in ("doubtful", "not_explained")
+        assert set(found.status) <= {"undetermined", "doubtful"}, "no value is shown as determined"
+        assert found.verdict == "not_explained" or any("short of a minimum" in r for r in found.reasons)
+
+
+def test_bounds_that_exclude_the_truth_are_named(curved: tuple[RobotModel, Motion, Signals]) -> None:
+    model, _, signals = curved
+    options = EstimatorOptions(bounds={"vb2": (0.01, 0.05)})
+    found = identify(unknown(model), base_parameters(unknown(model)), signals, SETTINGS, options)
+    assert found.verdict == "doubtful"
+    assert any("vb2" in reason and "widen" in reason for reason in found.reasons)
+    assert np.isnan(next(c.value for c in found.estimate.constants if c.name == "vb2"))
+
+
+def test_essential_drops_only_what_is_not_there(plain: tuple[RobotModel, Motion, Signals]) -> None:
+    model = plain[0]
+    assert model.dynamics is not None
+    without = replace(model, dynamics=replace(model.dynamics, offset=np.zeros(3)))
+    made = motion(without)
+    found = identify(without, base_parameters(without), signals_of(made), SETTINGS, EstimatorOptions(essential=True))
+    names = [n for n, s in zip(found.base.names, found.status, strict=True) if s == "dropped"]
+    expected = truth(without)
+    assert {"off1", "off2", "off3"} & set(names)
+    for name in names:
+        assert abs(expected[found.base.names.index(name)]) < 0.2, name
+    assert found.theta[found.base.names.index(names[0])] == 0.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", ["nan", "constant", "short", "still"])
+def test_nonsense_is_refused_or_called_so_by_every_method(
+    plain: tuple[RobotModel, Motion, Signals], method: Any, case: str
+) -> None:
+    model, made, _ = plain
+    base = base_parameters(model)
+    bad = disturbed(made) if method == "tls" else None
+    if case == "nan":
+        piece = replace(signals_of(made).pieces[0], tau=np.full_like(made.tau, np.nan))
+        signals = replace(signals_of(made), pieces=(piece,))
+    elif case == "constant":
+        signals = signals_of(made, tau=np.tile([5.0, -3.0, 1.0], (made.t.size, 1)))
+    elif case == "short":
+        part = replace(made, **{k: getattr(made, k)[:600] for k in ("t", "q", "dq", "ddq", "tau")})
+        signals = signals_of(part)
+        bad = disturbed(part) if method == "tls" else None
+    else:
+        frozen = replace(made, q=made.q * [1.0, 0.0, 1.0], dq=made.dq * [1.0, 0.0, 1.0])
+        signals = signals_of(frozen)
+        bad = disturbed(frozen) if method == "tls" else None
+    try:
+        found = identify(model, base, signals, SETTINGS, EstimatorOptions(method=method), disturbed=bad)
+    except DataError:
+        return
+    assert case != "nan", "not a number must never become one"
+    if case in ("constant", "still"):
+        assert found.verdict == "not_explained"
+    shown = [k for k, s in enumerate(found.status) if s == "determined"]
+    if case == "still":
+        assert not any(base.names[k] in ("fv2", "fc2", "off2") for k in shown)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "magic"}, "unknown method"),
+        ({"method": "wls", "formulation": "full"}, "full formulation"),
+        ({"method": "physical", "essential": True}, "essential"),
+        ({"method": "wls", "weight": 1.0}, "prior"),
+        ({"starts": 0}, "at least one start"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        EstimatorOptions(**options)
+
+
+def test_a_cancelled_search_is_no_result(curved: tuple[RobotModel, Motion, Signals]) -> None:
+    model, _, signals = curved
+    options = EstimatorOptions(method="pso_linear", formulation="full")
+    found = identify(
+        unknown(model), base_parameters(unknown(model)), signals, SETTINGS, options, callback=lambda p: p.iteration < 3
+    )
+    assert found.estimate.search is not None
+    assert found.estimate.search.stopped == "cancelled"
+    assert "determined" not in found.status

@@ -1,0 +1,180 @@
+"""Instrumental variables against the textbook formula, and their bias and intervals under encoder noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.identification.instrumental import smoothed, solve_instrumental
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.preprocess import SignalSettings, prepare
+from rt_core.identification.rows import Rows, build_rows
+from rt_core.identification.total_least_squares import encoder_noise, noise_covariance, solve_total
+from rt_core.identification.uncertainty import estimate_covariance
+from rt_core.model.base import base_parameters
+from rt_core.model.parameters import standard_parameters
+from rt_core.model.regressor import regressor
+from sim_backend.arm.robot import SimulatedArm
+from sim_backend.arm.settings import MotionSettings, SimSettings
+from tests.lab.arms.noisy_encoder import SEEDS, SETTINGS, experiment, scene, wls_errors
+
+N, P, K = 2, 4, 3000
+TRUTH = np.array([2.0, -1.0, 0.5, 3.0])
+SIGMA = np.array([0.2, 1.0])
+
+
+def problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Regressor with noise (n, p, K), torque, rows in use, and the regressor without noise."""
+    rng = np.random.default_rng(seed)
+    exact = rng.normal(size=(N, P, K))
+    exact[1, 0] = 0.0
+    exact[:, 3] = 1.0
+    tau = np.einsum("npk,p->kn", exact, TRUTH) + SIGMA * rng.normal(size=(K, N))
+    noisy = exact + 0.3 * rng.normal(size=exact.shape) * (exact != 0.0)
+    noisy[:, 3] = 1.0
+    return noisy, tau, rng.random((K, N)) < 0.9, exact
+
+
+def textbook(
+    Y: np.ndarray, tau: np.ndarray, use: np.ndarray, Z: np.ndarray, sigma: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`(Z'WY)^-1 Z'W tau`, and its covariance for white residuals with standard deviations `sigma`."""
+    A, b, middle = np.zeros((P, P)), np.zeros(P), np.zeros((P, P))
+    for j in range(N):
+        z, y = Z[j][:, use[:, j]], Y[j][:, use[:, j]]
+        A += z @ y.T / sigma[j] ** 2
+        b += z @ tau[use[:, j], j] / sigma[j] ** 2
+        middle += z @ z.T / sigma[j] ** 2
+    inverse = np.linalg.inv(A)
+    return inverse @ b, inverse @ middle @ inverse.T
+
+
+def test_it_is_the_textbook_formula() -> None:
+    Y, tau, use, Z = problem()
+    Z = Z * np.array([1.0, 1e3, 1e-3, 5.0])[None, :, None]  # the scale of instruments does not matter
+    found = solve_instrumental(Y, tau, use, Z)
+    theta, covariance = textbook(Y, tau, use, Z, found.solution.weighted_with)
+    np.testing.assert_allclose(found.solution.theta, theta, rtol=1e-9)
+    root = found.solution.inverse_root
+    np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-8)
+    np.testing.assert_allclose(found.solution.sigma, found.solution.weighted_with, rtol=1e-3)
+    assert found.solution.supported.all()
+    assert found.solution.leverage.sum() == pytest.approx(P)
+    np.testing.assert_allclose(theta, TRUTH, atol=0.1)
+    plain = solve(compress(Y, tau, use), P)
+    assert np.abs(plain.theta - TRUTH).max() > 0.15
+
+
+def test_with_the_regressor_as_its_own_instruments_it_is_iwls() -> None:
+    Y, tau, use, _ = problem(1)
+    found = solve_instrumental(Y, tau, use, Y)
+    plain = solve(compress(Y, tau, use), P, "iwls")
+    np.testing.assert_allclose(found.solution.theta, plain.theta, rtol=1e-6)
+    np.testing.assert_allclose(found.correlation, 1.0, rtol=1e-9)
+    np.testing.assert_allclose(found.design(Y), Y, atol=1e-9)
+    np.testing.assert_allclose(found.solution.leverage, plain.leverage, rtol=1e-3)
+
+
+def test_instruments_without_relation_to_the_motion_are_refused() -> None:
+    Y, tau, use, _ = problem(2)
+    Y[:, 3] = np.random.default_rng(3).normal(size=(N, K))
+    with pytest.raises(ValueError, match="the instruments do not correlate with the regressor"):
+        solve_instrumental(Y, tau, use, np.random.default_rng(4).normal(size=Y.shape))
+    with pytest.raises(ValueError, match="the instruments do not correlate"):
+        solve_instrumental(Y, tau, use, np.zeros_like(Y))
+
+
+def test_a_parameter_whose_instrument_is_weak_has_no_value() -> None:
+    Y, tau, use, Z = problem(5)
+    rng = np.random.default_rng(6)
+    exact = Z.copy()
+    Z = Z.copy()
+    Z[:, 1] = rng.normal(size=(N, K))
+    tau = np.einsum("npk,p->kn", exact, TRUTH) + SIGMA * rng.normal(size=(K, N))
+    found = solve_instrumental(Y, tau, use, Z, prior=np.full(P, 7.0))
+    np.testing.assert_array_equal(np.flatnonzero(~found.solution.supported), [1])
+    assert found.solution.theta[1] == pytest.approx(7.0, abs=0.5)
+    assert found.correlation[-1] < 0.1
+    Y[:, 2] = 0.0
+    found = solve_instrumental(Y, tau, use, Z)
+    np.testing.assert_array_equal(np.flatnonzero(~found.solution.supported), [1, 2])
+
+
+def test_encoder_noise_biases_it_less_than_least_squares_and_intervals_hold() -> None:
+    _, _, theta, _ = scene()
+    errors, z = [], []
+    for seed in range(SEEDS):
+        e = experiment(seed)
+        found = solve_instrumental(e.rows.Y, e.rows.tau, e.use, e.Z)
+        assert found.solution.supported.all()
+        errors.append(found.solution.theta - theta)
+        std = estimate_covariance(e.rows, found.solution, design=found.design(e.Z)).std
+        z.append(errors[-1] / std)
+    plain = [error for error, _ in wls_errors()]
+    covered = np.mean([np.abs(error) < 1.96 * std for error, std in wls_errors()])
+    assert np.linalg.norm(np.mean(errors, axis=0)) < 0.5 * np.linalg.norm(np.mean(plain, axis=0))
+    assert np.sqrt(np.mean(np.square(errors))) < 0.7 * np.sqrt(np.mean(np.square(plain)))
+    assert covered < 0.85
+    assert np.mean(np.abs(z) < 1.96) >= 0.92
+
+
+def test_narrowly_filtered_states_serve_where_there_is_no_set_point() -> None:
+    model, base, theta, _ = scene()
+    errors = []
+    for seed in range(SEEDS):
+        e = experiment(seed)
+        Z = build_rows(model, base, smoothed(e.signals, 3.0, SETTINGS), SETTINGS)
+        errors.append(solve_instrumental(e.rows.Y, e.rows.tau, e.rows.use & Z.use, Z.Y).solution.theta - theta)
+    plain = [error for error, _ in wls_errors()]
+    assert np.linalg.norm(np.mean(errors, axis=0)) < 0.5 * np.linalg.norm(np.mean(plain, axis=0))
+    with pytest.raises(ValueError, match="instruments at 10 Hz from signals at 10 Hz"):
+        smoothed(experiment(0).signals, 10.0, SETTINGS)
+
+
+def test_counting_encoders_of_a_simulated_arm() -> None:
+    """12 bits, velocity from differences: instruments from set-points, and total least squares, beside WLS."""
+    model = load_robot("space6").model
+    base = base_parameters(model)
+    theta = base.theta(standard_parameters(model, base.standard))
+    data = SimulatedArm(model, SimSettings(encoder_bits=12), MotionSettings(seed=3), seed=3).simulate(40.0)
+    q, tau = data.channels["q"], data.channels["tau"]
+    settings, everywhere = SignalSettings(min_velocity=np.full(6, 0.15)), SignalSettings()
+
+    def rows_of(position: np.ndarray, how: SignalSettings) -> Rows:
+        return build_rows(model, base, prepare(data.t, position, tau, how), how, slow=False)
+
+    rows, instruments = rows_of(q, settings), rows_of(data.channels["setpoint"], settings)
+    plain = solve(compress(rows.Y, rows.tau, rows.use), theta.size, "wls")
+    iv = solve_instrumental(rows.Y, rows.tau, rows.use & instruments.use, instruments.Y)
+    disturbed = q + encoder_noise(q, np.random.default_rng(0))
+    coulomb = np.array([name.startswith("fc") for name in base.names])
+    noise = noise_covariance(rows_of(q, everywhere).Y, rows_of(disturbed, everywhere).Y, rows.use, coulomb)
+    tls = solve_total(rows.Y, rows.tau, rows.use, noise)
+    stds = [
+        estimate_covariance(rows, plain).std,
+        estimate_covariance(rows, iv.solution, design=iv.design(instruments.Y)).std,
+        estimate_covariance(rows, tls.solution).std,
+    ]
+    other = SimulatedArm(model, motion=MotionSettings(seed=100), seed=100).simulate(10.0)
+    Y = regressor(model, base.layout, other.q, other.dq, other.ddq)
+    found = [x - theta for x in (plain.theta, iv.solution.theta, tls.solution.theta)]
+    scale = np.sqrt((other.tau**2).mean(axis=0))
+    error = [np.sqrt((((Y @ x) / scale) ** 2).mean()) for x in found]
+    covered = [np.mean(np.abs(x) < 1.96 * std) for x, std in zip(found, stds, strict=True)]
+    assert max(error[1:]) < 0.8 * error[0]
+    assert covered[0] < 0.75
+    assert min(covered[1:]) > 0.8
+
+
+def test_degenerate_input_is_refused() -> None:
+    Y, tau, use, Z = problem(7)
+    with pytest.raises(ValueError, match=r"instruments of shape \(2, 3, 3000\)"):
+        solve_instrumental(Y, tau, use, Z[:, :3])
+    with pytest.raises(ValueError, match="4 rows for 4 parameters"):
+        solve_instrumental(Y[:, :, :2], tau[:2], np.ones((2, N), dtype=bool), Z[:, :, :2])
+    with pytest.raises(ValueError, match="joint 1: the torque stays"):
+        solve_instrumental(Y, np.full_like(tau, 3.0), use, Z)
+    Z[0, 0, np.flatnonzero(use[:, 0])[0]] = np.nan
+    with pytest.raises(ValueError, match="joint 1: a row in use holds NaN"):
+        solve_instrumental(Y, tau, use, Z)

@@ -1,0 +1,217 @@
+"""Reduced data against the literal rows: any parameters, any constants, any friction law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rt_core.identification.nonlinear._constants import Term, shaped_terms, with_constants
+from rt_core.identification.nonlinear._table import POINTS, grid_size, interpolation, skeleton
+from rt_core.identification.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
+from rt_core.identification.nonlinear.full import FullObjective
+from rt_core.identification.nonlinear.separable import SeparableObjective
+from rt_core.identification.preprocess import SignalPiece, Signals
+from rt_core.identification.rows import build_rows
+from rt_core.model.base import base_parameters
+from rt_core.model.friction import LAW_BREAKAWAY, LAW_DECAYING_VISCOUS, LAW_TANH
+from rt_core.model.robot import RobotModel, Transmission
+from tests.lab.arms.stribeck import (
+    SIGMA,
+    harmonic_arm,
+    recording,
+    settings_of,
+    stribeck_arm,
+    true_theta,
+)  # fmt: skip
+
+
+def coupled_arm() -> RobotModel:
+    """The last motor also turns with the joint before it: its friction acts on two joints."""
+    matrix = np.diag([1.0, 1.0, 1.0])
+    matrix[2, 1] = 0.6
+    return replace(stribeck_arm(), transmission=Transmission(matrix, np.zeros(3), np.ones(3)))
+
+
+def two_pieces(signals: Signals) -> Signals:
+    piece = signals.pieces[0]
+    cut = piece.t.size // 3
+    parts = (slice(0, cut), slice(cut + 40, None))
+    return replace(
+        signals,
+        pieces=tuple(SignalPiece(piece.t[s], piece.q[s], piece.dq[s], piece.ddq[s], piece.tau[s]) for s in parts),
+    )
+
+
+@pytest.mark.parametrize("arm", [stribeck_arm(), stribeck_arm(load=True), harmonic_arm(), coupled_arm()])
+@pytest.mark.parametrize("share", [None, 0.5, 4.0])
+def test_costs_are_the_literal_ones(arm: RobotModel, share: float | None) -> None:
+    base, settings = base_parameters(arm), settings_of(arm, share)
+    signals = two_pieces(recording(arm, seconds=40.0))
+    data = compress_torque(arm, base, signals, settings)
+    objective = FullObjective(data, SIGMA)
+    rng = np.random.default_rng(0)
+    truth = true_theta(arm)
+    for k in range(8):
+        x = rng.uniform(data.lower, data.upper)
+        theta = truth * (rng.uniform(0.5, 1.5, truth.size) if k else 1.0)
+        model, shaped = with_constants(arm, base, data.values(x))
+        rows = build_rows(model, shaped, signals, settings)
+        literal = (np.where(rows.use, rows.tau - rows.predict(theta), 0.0) ** 2).sum(axis=0)
+        np.testing.assert_allclose(data.residual_sums(theta, x), literal, rtol=1e-8)
+        point = np.concatenate((base.phi(theta), x))
+        np.testing.assert_allclose(objective.costs(point[None])[0], (literal / SIGMA**2).sum(), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("law", "exponent"),
+    [(LAW_BREAKAWAY, 2.0), (LAW_TANH, 2.0), (LAW_DECAYING_VISCOUS, 1.0), (LAW_DECAYING_VISCOUS, 1.7)],
+)
+def test_few_columns_span_those_of_all_constants(law: int, exponent: float) -> None:
+    term = Term(0, law, exponent, 0.0, np.ones(1), 0, -1)
+    low, high, fastest = np.log(2e-3), np.log(4.0), 2.0
+    grid = np.linspace(low, high, grid_size((term,), high - low))
+    bones, coefficients = skeleton(term, grid, fastest)
+    assert bones.size < 0.6 * grid.size
+    rng = np.random.default_rng(1)
+    v = np.concatenate((rng.uniform(0.0, fastest, 500), np.exp(rng.uniform(-14.0, np.log(fastest), 500))))
+
+    def column(c: np.ndarray) -> np.ndarray:
+        if law == LAW_BREAKAWAY:
+            return np.asarray(np.exp(-((v[:, None] / c) ** 2)))
+        if law == LAW_TANH:
+            return np.asarray(np.tanh(v[:, None] / c))
+        return np.asarray(v[:, None] * np.exp(-((v[:, None] / c) ** exponent)))
+
+    table = column(bones) @ coefficients
+    weight, slope = np.empty(POINTS), np.empty(POINTS)
+    for x in rng.uniform(low, high, 50):
+        first = interpolation(x, low, grid[1] - grid[0], grid.size, weight, slope)
+        near = table[:, first : first + POINTS]
+        np.testing.assert_allclose(near @ weight, column(np.exp([x]))[:, 0], atol=2e-8)
+        exact = (column(np.exp([x + 1e-5])) - column(np.exp([x - 1e-5])))[:, 0] / 2e-5
+        np.testing.assert_allclose(near @ slope, exact, atol=1e-6)
+
+
+def test_a_swarm_is_its_particles() -> None:
+    arm = stribeck_arm()
+    data = compress_torque(arm, base_parameters(arm), recording(arm, seconds=20.0), settings_of(arm))
+    objective = FullObjective(data, SIGMA)
+    problem = objective.problem()
+    points = np.random.default_rng(2).uniform(problem.lower, problem.upper, (37, problem.lower.size))
+    single = [float(objective.costs(x[None])[0]) for x in points]
+    np.testing.assert_allclose(objective.costs(points), single, rtol=1e-13)
+    points[5, 3] = np.nan
+    points[7, -1] = np.nan
+    assert np.flatnonzero(np.isnan(objective.costs(points))).tolist() == [5, 7]
+
+
+def test_constants_that_are_no_numbers_have_no_cost() -> None:
+    arm = stribeck_arm()
+    data = compress_torque(arm, base_parameters(arm), recording(arm, seconds=20.0), settings_of(arm))
+    objective = SeparableObjective(data, SIGMA)
+    points = np.random.default_rng(2).uniform(data.lower, data.upper, (4, 3))
+    points[1, 0], points[2, 2], points[3, 1] = np.nan, np.inf, -np.inf
+    assert np.isnan(objective.costs(points)).tolist() == [False, True, True, True]
+    for x in points[1:]:
+        cost, gradient, normal = objective.evaluate(x)
+        assert np.isnan(cost)
+        assert np.isnan(gradient).all()
+        assert np.isnan(normal).all()
+    # that of a term which is switched off does not matter
+    assert np.isfinite(SeparableObjective(data, SIGMA, (0,)).costs(points)).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("arm", [stribeck_arm(), harmonic_arm(), coupled_arm()])
+def test_normal_equations_against_differences(arm: RobotModel) -> None:
+    data = compress_torque(arm, base_parameters(arm), recording(arm, seconds=20.0), settings_of(arm))
+    objective = FullObjective(data, SIGMA)
+    problem = objective.problem()
+    point = np.random.default_rng(3).uniform(problem.lower, problem.upper)
+    gradient, normal = objective.normal_equations(point)
+
+    def derivative(k: int) -> float:
+        step = np.zeros(point.size)
+        step[k] = 1e-5 * max(abs(point[k]), 0.01)
+        costs = objective.costs(np.stack((point + step, point - step)))
+        return float(costs[0] - costs[1]) / (4.0 * step[k])
+
+    found = [derivative(k) for k in range(point.size)]
+    np.testing.assert_allclose(gradient, found, rtol=1e-5, atol=1e-6 * np.abs(gradient).max())
+    # J'J from the gradients of the residuals' squares: exact for the linear parameters
+    P = point.size - len(data.constants)
+    direction = np.random.default_rng(4).standard_normal(point.size) * (np.arange(point.size) < P)
+    change = objective.normal_equations(point + direction)[0][:P] - gradient[:P]
+    np.testing.assert_allclose(normal[:P, :P] @ direction[:P], change, rtol=1e-7, atol=1e-9 * np.abs(change).max())
+    np.testing.assert_allclose(normal, normal.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("arm", [stribeck_arm(), harmonic_arm(), coupled_arm()])
+def test_eliminating_the_linear_parameters_is_the_linear_solve(arm: RobotModel) -> None:
+    base = base_parameters(arm)
+    data = compress_torque(arm, base, recording(arm, seconds=40.0), settings_of(arm))
+    objective = SeparableObjective(data, SIGMA)
+    full = FullObjective(data, SIGMA)
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        x = rng.uniform(data.lower, data.upper)
+        cost, gradient, normal = objective.evaluate(x)
+        theta = weighted_solution(data.triangles(x), len(base), SIGMA).theta
+        assert cost == pytest.approx((data.residual_sums(theta, x) / SIGMA**2).sum(), rel=1e-10)
+        # the gradient is the full one at the best linear parameters, the matrix that of the slopes left over
+        g, N = full.base_normal(theta, x)
+        p = len(base)
+        np.testing.assert_allclose(gradient, g[p:], rtol=1e-6, atol=1e-7 * np.abs(g[p:]).max())
+        J = slopes(data, theta, x)
+        J_theta = J[:, :p] / np.maximum(np.linalg.norm(J[:, :p], axis=0), 1e-12)
+        left = J[:, p:] - J_theta @ np.linalg.lstsq(J_theta, J[:, p:], rcond=1e-12)[0]
+        np.testing.assert_allclose(normal, left.T @ left, rtol=1e-5, atol=1e-6 * np.abs(normal).max())
+        np.testing.assert_allclose(N, J.T @ J, rtol=1e-7, atol=1e-9 * np.abs(N).max())
+
+
+def slopes(data: CompressedTorque, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Derivatives of all joints' reduced, whitened predictions by base parameters and constants."""
+    blocks = []
+    amplitude = data.amplitude @ theta
+    for joint, s, (value, derivative) in zip(data.joints, SIGMA, data.shaped(x), strict=True):
+        J = np.zeros((joint.z.size, theta.size + x.size))
+        J[:, joint.columns] = joint.R
+        for k, index in enumerate(joint.terms):
+            J[:, : theta.size] += np.outer(value[k], data.amplitude[index])
+            J[:, theta.size + data.terms[index].constant] += amplitude[index] * derivative[k]
+        blocks.append(J / s)
+    return np.vstack(blocks)
+
+
+def test_a_term_can_be_switched_off() -> None:
+    arm = stribeck_arm()
+    base = base_parameters(arm)
+    data = compress_torque(arm, base, recording(arm, seconds=20.0), settings_of(arm))
+    x = np.log([0.05, 0.04, 0.08])
+    without = SeparableObjective(data, SIGMA, (1,)).costs(x[None])[0]
+    solution = weighted_solution(data.triangles(x, (1,)), len(base), SIGMA)
+    literal = sum(t.residual_sum(solution.theta) / s**2 for t, s in zip(data.triangles(x, (1,)), SIGMA, strict=True))
+    assert without == pytest.approx(literal, rel=1e-10)
+    assert without > SeparableObjective(data, SIGMA).costs(x[None])[0] + 10.0
+    assert not solution.supported[base.names.index("fb2")]
+    assert solution.supported[base.names.index("fc2")]
+
+
+def test_terms_and_constants() -> None:
+    arm = coupled_arm()
+    base = base_parameters(arm)
+    constants, terms = shaped_terms(arm, base)
+    assert [c.name for c in constants] == ["vb1", "vb2", "vb3"]
+    shaped_by_vb3 = {(base.names[t.plus], base.names[t.minus]) for t in terms if t.constant == 2}
+    assert shaped_by_vb3 == {("fb3", "fc3"), ("fbm3", "fcm3")}
+    model, shaped = with_constants(arm, base, {"vb3": 0.2})
+    assert model.dynamics is not None
+    assert model.dynamics.stribeck_velocity.tolist() == [0.05, 0.04, 0.2]
+    at_three = (shaped.standard.source == 2) & np.isin(shaped.standard.law, arm.friction.shaped)
+    assert (shaped.standard.shape[at_three, 0] == 0.2).all()
+    with pytest.raises(ValueError, match="w9 is no constant"):
+        with_constants(arm, base, {"w9": 1.0})
+    for value in (-0.1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="vb3 must be a velocity"):
+            with_constants(arm, base, {"vb3": value})

@@ -1,0 +1,371 @@
+"""The whole fit: recovery with intervals, both formulations, and honest answers where data say nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+from rt_core.identification.nonlinear._linear import linear_fit, standard_deviations
+from rt_core.identification.nonlinear.compressed import compress_torque
+from rt_core.identification.nonlinear.fit import NonlinearFit, fit_torque
+from rt_core.identification.nonlinear.full import FullObjective
+from rt_core.identification.nonlinear.search import search_full, search_separable
+from rt_core.identification.preprocess import DataError, Signals
+from rt_core.identification.rows import build_rows, standing_velocity
+from rt_core.identification.uncertainty import estimate_covariance
+from rt_core.model.base import base_parameters
+from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, Friction
+from rt_core.model.robot import RobotModel
+from rt_core.optimise.run import Progress
+from rt_core.optimise.settings import Budget, Settings
+from tests.lab.arms.stribeck import (
+    SIGMA,
+    harmonic_arm,
+    recording,
+    settings_of,
+    stribeck_arm,
+    torque,
+    true_theta,
+)  # fmt: skip
+
+FITTED: dict[str, NonlinearFit] = {}
+
+
+def fitted() -> NonlinearFit:
+    """One fit that several tests look at."""
+    if "one" not in FITTED:
+        arm = stribeck_arm()
+        FITTED["one"] = fit_torque(arm, base_parameters(arm), recording(arm), settings_of(arm))
+    return FITTED["one"]
+
+
+def changed(signals: Signals, **channels: np.ndarray) -> Signals:
+    return replace(signals, pieces=(replace(signals.pieces[0], **channels),))
+
+
+def test_constants_and_parameters_lie_in_their_intervals() -> None:
+    arm = stribeck_arm()
+    base, truth = base_parameters(arm), true_theta(arm)
+    assert arm.dynamics is not None
+    inside, z = [], []
+    for seed in range(6):
+        fit = fit_torque(arm, base, recording(arm, seed=seed), settings_of(arm))
+        assert fit.converged
+        for c, vb in zip(fit.constants, arm.dynamics.stribeck_velocity, strict=True):
+            assert c.status == "determined"
+            assert c.value == pytest.approx(vb, rel=0.25)
+            assert c.lower < c.value < c.upper
+            inside.append(c.lower <= vb <= c.upper)
+        z.append((fit.solution.theta - truth) / fit.std)
+    assert np.mean(inside) >= 0.85
+    assert 0.88 <= np.mean(np.abs(z) < 1.96) <= 1.0
+    assert np.abs(z).max() < 4.5
+
+
+def test_the_result_carries_the_constants() -> None:
+    arm, fit = stribeck_arm(), fitted()
+    assert fit.model.dynamics is not None
+    values = [c.value for c in fit.constants]
+    np.testing.assert_allclose(fit.model.dynamics.stribeck_velocity, values)
+    rows = build_rows(fit.model, fit.base, recording(arm), settings_of(arm))
+    np.testing.assert_allclose(fit.rows.Y, rows.Y, rtol=1e-9, atol=1e-12)
+    error = np.where(rows.use, rows.tau - rows.predict(fit.solution.theta), 0.0)
+    assert fit.cost == pytest.approx((error**2 / fit.sigma**2).sum(), rel=1e-8)
+    std = np.sqrt(np.diag(fit.covariance))
+    np.testing.assert_allclose(std[: len(fit.base)], fit.std, rtol=1e-12)
+    width = [np.log(c.upper / c.lower) / (2 * 1.96) for c in fit.constants]
+    np.testing.assert_allclose(std[len(fit.base) :], width, rtol=0.2)  # the profile is nearly a parabola here
+
+
+def test_the_covariance_holds_what_a_weak_constant_adds() -> None:
+    arm = stribeck_arm()
+    fit = fit_torque(arm, base_parameters(arm), recording(arm, noise=6.0, seed=1), settings_of(arm))
+    assert [c.status for c in fit.constants] == ["determined", "determined", "weak"]
+    p = len(fit.base)
+    np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)[:p]), fit.std, rtol=1e-12)
+    # the linear fit's covariance, made larger: its correlations, and still a covariance
+    near = estimate_covariance(fit.rows, fit.solution).covariance
+    grown = fit.std / np.sqrt(np.diag(near))
+    assert grown[fit.base.names.index("fb3")] > 1.5
+    correlation = fit.covariance / np.sqrt(np.outer(np.diag(fit.covariance), np.diag(fit.covariance)))
+    assert np.abs(correlation).max() <= 1.0 + 1e-9
+    assert np.linalg.eigvalsh(correlation).min() > -1e-9
+
+
+def test_a_negative_variance_is_no_certainty() -> None:
+    arm = stribeck_arm()
+    base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
+    data = compress_torque(arm, base, signals, settings)
+    state = linear_fit(data, search_separable(data, sigma=SIGMA).x, SIGMA, None, (), signals, settings)
+    covariance = state.covariance.copy()
+    covariance[0, 0], covariance[1, 1] = -1e-12 * state.naive[0], -0.1 * state.naive[1]
+    std = standard_deviations(data, replace(state, covariance=covariance), {}, (), SIGMA)
+    assert (std[0], std[1]) == (0.0, np.inf)
+    np.testing.assert_allclose(std[2:], np.sqrt(np.diag(state.covariance))[2 : len(base)])
+
+
+def test_both_formulations_have_the_same_minimum_as_scipy() -> None:
+    arm = stribeck_arm()
+    base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
+    data = compress_torque(arm, base, signals, settings)
+    found = search_separable(data, sigma=SIGMA)
+    objective = FullObjective(data, SIGMA)
+    near = np.concatenate((base.phi(true_theta(arm)), np.log([0.06, 0.035, 0.09])))
+    bounds = {name: (-50.0, 50.0) for name in base.standard.names}
+    full, held = search_full(
+        data, method="lm", sigma=SIGMA, start=near, bounds=bounds, budget=Budget(lm_iterations=200),
+        settings=Settings(scaling="diagonal", mu_start=1e-4),
+    )  # fmt: skip
+    assert held == ()
+    np.testing.assert_allclose(full.x, found.x, rtol=1e-5)
+
+    rows = data.rows
+    layout = base.layout
+    fc, fb = np.flatnonzero(layout.law == LAW_COULOMB), np.flatnonzero(layout.law == LAW_BREAKAWAY)
+
+    standing = standing_velocity(arm, settings)
+
+    def residual(point: np.ndarray) -> np.ndarray:
+        theta, vb = point[: len(base)], np.exp(point[len(base) :])
+        speed = signals.pieces[0].dq
+        effect = np.where(np.abs(speed) >= standing, np.sign(speed) * np.exp(-((speed / vb) ** 2)), 0.0)
+        centres = np.searchsorted(signals.pieces[0].t, rows.t)
+        smooth = np.stack([np.convolve(e, TAPS, mode="same") for e in effect.T], axis=1)[centres]
+        predicted = rows.predict(theta) + (theta[fb] - theta[fc]) * smooth
+        return np.asarray(((rows.tau - predicted) * rows.use / SIGMA).ravel())
+
+    start = np.concatenate((true_theta(arm), np.log([0.05, 0.04, 0.08])))
+    peer = least_squares(residual, start, x_scale="jac", xtol=1e-12, ftol=1e-12, gtol=1e-12, max_nfev=15)
+    own = float((data.residual_sums(objective.split(np.concatenate((full.phi, full.x)))[0], full.x) / SIGMA**2).sum())
+    assert own == pytest.approx(2.0 * peer.cost, rel=1e-8)
+    np.testing.assert_allclose(found.x, peer.x[len(base) :], atol=2e-4)
+
+
+def _taps() -> np.ndarray:
+    from rt_core.identification.rows import row_filter
+
+    return row_filter(settings_of(stribeck_arm()), 200.0, 4)
+
+
+TAPS = _taps()
+
+
+def test_constants_below_the_slowest_speed_are_undetermined() -> None:
+    arm = stribeck_arm((1e-3, 1e-3, 1e-3))
+    base = base_parameters(arm)
+    fit = fit_torque(arm, base, recording(arm), settings_of(arm))
+    assert [c.status for c in fit.constants] == ["undetermined"] * 3
+    assert all(np.isnan(c.value) and c.lower == 0.0 for c in fit.constants)
+    z = (fit.solution.theta - true_theta(arm)) / fit.std
+    for name in ("fb1", "fb2", "fb3"):
+        assert fit.std[base.names.index(name)] == np.inf
+    for name in ("fc1", "fc2", "fc3", "kv1_1"):  # the term is off, the rest as good as ever
+        k = base.names.index(name)
+        assert fit.std[k] < 0.2
+        assert abs(z[k]) < 4.0
+
+
+def test_without_breakaway_friction_its_velocity_is_undetermined() -> None:
+    arm = stribeck_arm()
+    assert arm.dynamics is not None
+    arm = replace(arm, dynamics=replace(arm.dynamics, breakaway=arm.dynamics.coulomb))
+    fit = fit_torque(arm, base_parameters(arm), recording(arm, seed=3), settings_of(arm))
+    assert [c.status for c in fit.constants] == ["undetermined"] * 3
+
+
+def test_a_joint_that_never_moves() -> None:
+    arm = stribeck_arm()
+    signals = recording(arm)
+    piece = signals.pieces[0]
+    q, dq, ddq = piece.q.copy(), piece.dq.copy(), piece.ddq.copy()
+    q[:, 2], dq[:, 2], ddq[:, 2] = 0.3, 0.0, 0.0
+    tau = torque(arm, q, dq, ddq) + SIGMA * np.random.default_rng(1).standard_normal(q.shape)
+    fit = fit_torque(arm, base_parameters(arm), changed(signals, q=q, dq=dq, ddq=ddq, tau=tau), settings_of(arm))
+    assert [c.status for c in fit.constants] == ["determined", "determined", "undetermined"]
+    assert fit.std[fit.base.names.index("fb3")] == np.inf
+
+
+def test_breakaway_friction_below_coulomb_friction_is_no_stribeck_effect() -> None:
+    arm = stribeck_arm()
+    assert arm.dynamics is not None
+    arm = replace(arm, dynamics=replace(arm.dynamics, breakaway=arm.dynamics.coulomb - 1.0))
+    fit = fit_torque(arm, base_parameters(arm), recording(arm), settings_of(arm))
+    assert [(c.status, c.lower, c.upper) for c in fit.constants] == [("undetermined", 0.0, np.inf)] * 3
+
+
+def test_full_search_reaches_the_separable_minimum_within_the_noise() -> None:
+    arm = stribeck_arm()
+    base, truth = base_parameters(arm), true_theta(arm)
+    fit = fit_torque(arm, base, recording(arm), settings_of(arm), method="pso_lm", formulation="full", seed=0)
+    assert fit.converged
+    for c, one in zip(fit.constants, fitted().constants, strict=True):
+        assert c.lower < one.value < c.upper
+    assert np.mean(np.abs(fit.solution.theta - truth) < 1.96 * fit.std) > 0.8
+
+
+@pytest.mark.parametrize("formulation", ["separable", "full"])
+def test_bounds_that_exclude_the_truth_are_named(formulation: str) -> None:
+    arm = stribeck_arm()
+    fit = fit_torque(
+        arm, base_parameters(arm), recording(arm), settings_of(arm), bounds={"vb1": (0.1, 1.0)},
+        method="separable" if formulation == "separable" else "pso_lm", formulation=formulation,  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert fit.at_bound == ("vb1",)
+    assert fit.constants[0].status == "doubtful"
+    assert np.isnan(fit.constants[0].value)
+    assert fit.std[fit.base.names.index("fb1")] == np.inf
+
+
+def test_bounds_of_linear_parameters_belong_to_the_full_formulation() -> None:
+    arm = stribeck_arm()
+    base, signals, settings = base_parameters(arm), recording(arm, seconds=30.0), settings_of(arm)
+    with pytest.raises(ValueError, match="searches constants only"):
+        fit_torque(arm, base, signals, settings, bounds={"fc1": (0.0, 1.0)})
+    with pytest.raises(ValueError, match="no such parameter"):
+        fit_torque(arm, base, signals, settings, method="lm", formulation="full", bounds={"fx1": (0.0, 1.0)})
+    with pytest.raises(ValueError, match="needs an optimiser"):
+        fit_torque(arm, base, signals, settings, formulation="full")
+    with pytest.raises(ValueError, match="not a range of positive"):
+        fit_torque(arm, base, signals, settings, bounds={"vb1": (-0.1, 1.0)})
+    fit = fit_torque(arm, base, signals, settings, method="pso_lm", formulation="full", bounds={"fc2": (0.0, 3.0)})
+    assert "fc2" in fit.at_bound
+    assert not fit.converged
+    assert np.isinf(fit.std).all()
+
+
+def test_a_search_that_is_not_done_states_no_uncertainty() -> None:
+    arm = stribeck_arm()
+    fit = fit_torque(
+        arm, base_parameters(arm), recording(arm, seconds=30.0), settings_of(arm), method="pso_linear",
+        formulation="full", budget=Budget(swarm_iterations=20), search=Settings(particles=20),
+    )  # fmt: skip
+    assert not fit.converged
+    assert fit.excess > 100.0
+    assert fit.stopped == "iterations"
+    assert {c.status for c in fit.constants} == {"doubtful"}
+    assert np.isinf(fit.std).all()
+    assert fit.phi is not None
+    np.testing.assert_allclose(fit.base.mapping @ fit.phi, fit.solution.theta)
+
+
+def test_a_swarm_over_the_constants_ends_where_it_ends() -> None:
+    """Three iterations are no search, and no descent makes one of them; ninety arrive."""
+    arm = stribeck_arm()
+
+    def run(iterations: int, method: str) -> NonlinearFit:
+        return fit_torque(
+            arm, base_parameters(arm), recording(arm), settings_of(arm), method=method,  # type: ignore[arg-type]
+            budget=Budget(swarm_iterations=iterations), search=Settings(particles=20), seed=1,
+        )  # fmt: skip
+
+    short, long, polished = run(3, "pso_linear"), run(90, "pso_linear"), run(3, "pso_lm")
+    assert not short.converged
+    assert short.excess > 1.0
+    assert {c.status for c in short.constants} == {"doubtful"}
+    assert np.isinf(short.std).all()
+    assert long.converged
+    assert 0.0 <= long.excess < 0.5
+    assert [c.status for c in long.constants] == ["determined"] * 3
+    assert polished.converged
+    assert polished.cost == pytest.approx(fitted().cost, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"formulation": "Full", "method": "pso_lm"}, "unknown formulation 'Full'"),
+        ({"method": "magic"}, "magic"),
+        ({"starts": 0}, "at least one start"),
+        ({"sigma": np.array([0.4, 0.0, 0.2])}, "sigma must be 3 finite values above zero"),
+        ({"sigma": np.array([0.4, -0.5, 0.2])}, "sigma must be 3"),
+        ({"sigma": np.array([0.4, np.nan, 0.2])}, "sigma must be 3"),
+        ({"sigma": np.array([0.4, np.inf, 0.2])}, "sigma must be 3"),
+        ({"sigma": np.array([0.4, 0.5])}, "sigma must be 3"),
+        ({"sigma": np.float64(0.4)}, "sigma must be 3"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    arm = stribeck_arm()
+    with pytest.raises(ValueError, match=message):
+        fit_torque(arm, base_parameters(arm), recording(arm, seconds=30.0), settings_of(arm), **options)
+
+
+@pytest.mark.parametrize("method", ["pso_linear", "tcs_pso", "ga", "pso_lm"])
+def test_swarms_over_the_constants_alone(method: str) -> None:
+    arm = stribeck_arm()
+    fit = fit_torque(
+        arm, base_parameters(arm), recording(arm), settings_of(arm), method=method,  # type: ignore[arg-type]
+        budget=Budget(swarm_iterations=60, lm_iterations=30), search=Settings(particles=40), seed=1,
+    )  # fmt: skip
+    assert fit.cost == pytest.approx(fitted().cost, rel=1e-3)
+
+
+def test_law_without_constants() -> None:
+    arm = replace(stribeck_arm(), friction=Friction())
+    base, settings = base_parameters(arm), settings_of(arm)
+    signals = recording(arm, seconds=30.0)
+    linear = fit_torque(arm, base, signals, settings, weights="ols")
+    assert linear.constants == ()
+    full = fit_torque(arm, base, signals, settings, weights="ols", method="pso_lm", formulation="full")
+    assert full.converged
+    assert full.cost == pytest.approx(linear.cost, rel=1e-4)
+    z = (linear.solution.theta - true_theta(arm)) / linear.std
+    assert np.abs(z).max() < 4.5
+
+
+def test_the_harmonic_drive_law() -> None:
+    arm = harmonic_arm()
+    fit = fit_torque(arm, base_parameters(arm), recording(arm, seed=2), settings_of(arm))
+    truth = dict(zip(("w1_1", "w1_2", "w1_3", "ws1", "ws2", "ws3"), (0.06, 0.08, 0.05, 0.3, 0.25, 0.4), strict=True))
+    assert sorted(truth) == sorted(c.name for c in fit.constants)
+    assert sum(c.lower <= truth[c.name] <= c.upper for c in fit.constants) >= 5
+
+
+def test_bad_data_is_refused() -> None:
+    arm = stribeck_arm()
+    base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
+    for channel in ("tau", "dq"):
+        broken = getattr(signals.pieces[0], channel).copy()
+        broken[500, 1] = np.nan
+        with pytest.raises(DataError, match=f"channel {channel}: not a number"):
+            fit_torque(arm, base, changed(signals, **{channel: broken}), settings)
+    with pytest.raises(DataError, match="rows for 34 parameters"):
+        fit_torque(arm, base, signals, settings, start_s=10.0, stop_s=10.1)
+
+
+def test_same_seed_same_result() -> None:
+    arm = stribeck_arm()
+    again = fit_torque(arm, base_parameters(arm), recording(arm), settings_of(arm))
+    np.testing.assert_array_equal(again.solution.theta, fitted().solution.theta)
+    assert [c.value for c in again.constants] == [c.value for c in fitted().constants]
+
+
+def test_progress_and_cancellation() -> None:
+    arm = stribeck_arm()
+    seen: list[int] = []
+
+    def watch(progress: Progress) -> bool:
+        seen.append(progress.iteration)
+        return len(seen) < 3
+
+    def run(arm: RobotModel, **options: object) -> NonlinearFit:
+        seen.clear()
+        signals = recording(arm, seconds=30.0)
+        return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), callback=watch, **options)  # type: ignore[arg-type]
+
+    fit = run(arm)
+    assert fit.history.size == 3
+    assert (seen, fit.stopped, fit.converged) == ([1, 2, 3], "cancelled", False)
+    fit = run(arm, method="pso_lm", formulation="full")
+    assert (seen, fit.stopped, fit.converged) == ([0, 1, 2], "cancelled", False)
+    signals = recording(arm, seconds=30.0)
+    for answer, stopped in ((np.False_, "cancelled"), (0, "cancelled"), (None, "minimum")):
+        fit = fit_torque(
+            arm, base_parameters(arm), signals, settings_of(arm), starts=2,
+            callback=lambda _, answer=answer: answer,  # type: ignore[misc]
+        )  # fmt: skip
+        assert (fit.stopped, fit.history.size) == (stopped, 1 if stopped == "cancelled" else 2)

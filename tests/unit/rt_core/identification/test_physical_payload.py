@@ -1,0 +1,140 @@
+"""Payloads in simulation: intervals hold the truth, the result is a real body, and what is open is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.identification.payload import Payload, payload_from_change, payload_from_rows
+from rt_core.identification.physical.prior import ConsistencyError
+from rt_core.model.base import base_parameters, payload_columns
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.inertia import inertial_vector, is_physical, transform_inertial
+from rt_core.model.regressor import regressor
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+from tests.lab.arms.physical import Fitted, fit_simulated, perturbed
+
+LOAD = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.01]))
+
+
+def loaded(model: RobotModel, load: FloatArray = LOAD) -> RobotModel:
+    assert model.inertial is not None
+    inertial = model.inertial.copy()
+    inertial[-1] += transform_inertial(load, model.tip_rotation, model.tip_translation)
+    return replace(model, inertial=inertial)
+
+
+def by_rows(before: Fitted, after: Fitted, **options: bool) -> Payload:
+    return payload_from_rows(
+        before.base, before.model, before.solution.theta, before.covariance, after.triangles, after.solution.sigma,
+        inflation=after.inflation, **options,
+    )  # fmt: skip
+
+
+def by_change(before: Fitted, after: Fitted) -> Payload:
+    return payload_from_change(
+        before.base, before.model, before.solution.theta, before.covariance, after.solution.theta, after.covariance
+    )
+
+
+def test_columns_against_inverse_dynamics() -> None:
+    model = load_robot("arm7").model
+    base = base_parameters(model)
+    rng = np.random.default_rng(1)
+    q, dq, ddq = rng.uniform(-2.0, 2.0, (3, 20, model.n))
+    change = np.zeros((20, model.n))
+    for arm, sign in ((loaded(model), 1.0), (model, -1.0)):
+        assert arm.inertial is not None
+        change += sign * inverse_dynamics(arm.geometry, arm.gravity, arm.inertial, q, dq, ddq)
+    found = np.array(regressor(model, base.layout, q, dq, ddq)) @ (payload_columns(base, model) @ LOAD)
+    np.testing.assert_allclose(found, change, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["arm7", "space6"])
+def test_intervals_hold_the_truth(name: str) -> None:
+    model = load_robot(name).model
+    base = base_parameters(model)
+    inside: list[np.ndarray] = []
+    for seed in range(1, 5):
+        before, after = fit_simulated(model, seed, base), fit_simulated(loaded(model), 50 + seed, base)
+        for found in (by_rows(before, after), by_rows(before, after, refit_effects=True), by_change(before, after)):
+            inside.append(np.abs(found.estimate - LOAD) < 1.96 * found.std)
+            assert found.present
+            assert found.status[:4] == ("determined",) * 4
+            assert found.phi is not None
+            assert is_physical(found.phi)
+            mass, com, inertia = found.mass_com_inertia
+            assert mass == pytest.approx(2.5, rel=0.01)
+            np.testing.assert_allclose(com, [0.01, -0.02, 0.08], atol=0.003)
+            assert (np.linalg.eigvalsh(inertia) > 0.0).all()
+    assert np.mean(inside) >= 0.8
+
+
+def test_without_payload_none_is_found() -> None:
+    model = load_robot("arm7").model
+    base = base_parameters(model)
+    found = by_rows(fit_simulated(model, 1, base), fit_simulated(model, 51, base))
+    assert not found.present
+    assert found.phi is None
+    assert set(found.status) == {"undetermined"}
+    with pytest.raises(ValueError, match="no payload"):
+        _ = found.mass_com_inertia
+
+
+def test_a_poor_motion_gives_a_real_body_and_says_what_is_open() -> None:
+    """Slow small motion shows mass and centre, hardly the inertia; the unconstrained estimate need not be a body."""
+    model = load_robot("arm7").model
+    base = base_parameters(model)
+    before = fit_simulated(model, 3, base)
+    after = fit_simulated(loaded(model), 53, base, amplitude=0.1, harmonics=1, candidates=1)
+    found = by_rows(before, after)
+    assert found.status[0] == "determined"
+    assert "undetermined" in found.status[4:]
+    assert found.phi is not None
+    assert found.phi_covariance is not None
+    assert is_physical(found.phi)
+    z = (found.phi - LOAD) / np.sqrt(np.diag(found.phi_covariance))
+    assert np.abs(z).max() < 4.0
+
+
+def test_a_consistent_fit_serves_as_the_arm_without_payload() -> None:
+    model = load_robot("arm7").model
+    base = base_parameters(model)
+    unloaded = fit_simulated(model, 4, base)
+    after = fit_simulated(loaded(model), 54, base)
+    fit = unloaded.consistent(prior=perturbed(model, 4))
+    found = payload_from_rows(
+        base, model, fit.theta, fit.covariance, after.triangles, after.solution.sigma, inflation=after.inflation
+    )
+    assert np.abs(found.estimate[0] - 2.5) < 4.0 * found.std[0]
+
+
+def test_bad_input_is_refused() -> None:
+    model = load_robot("arm7").model
+    base = base_parameters(model)
+    one = fit_simulated(model, 1, base)
+    hole = one.covariance.copy()
+    hole[3] = hole[:, 3] = 0.0
+    theta = one.solution.theta
+    with pytest.raises(ConsistencyError, match=base.names[3]):
+        payload_from_change(base, model, theta, hole, theta, one.covariance)
+    with pytest.raises(ConsistencyError, match="base parameters"):
+        payload_from_change(base, model, theta[:-1], one.covariance, theta, one.covariance)
+    with pytest.raises(ConsistencyError, match="NaN"):
+        payload_from_change(base, model, theta * np.nan, one.covariance, theta, one.covariance)
+    with pytest.raises(ConsistencyError, match="NaN"):
+        payload_from_change(base, model, theta, one.covariance, theta * np.nan, one.covariance)
+    with pytest.raises(ConsistencyError, match="with payload needs"):
+        payload_from_change(base, model, theta, one.covariance, theta[:-1], one.covariance)
+    for inflation in (0.0, np.inf, np.nan):
+        with pytest.raises(ConsistencyError, match="positive and finite"):
+            payload_from_rows(
+                base, model, theta, one.covariance, one.triangles, one.solution.sigma, inflation=inflation
+            )
+    empty = tuple(replace(t, count=0) for t in one.triangles)
+    with pytest.raises(ConsistencyError, match="no rows"):
+        payload_from_rows(base, model, theta, one.covariance, empty, one.solution.sigma)

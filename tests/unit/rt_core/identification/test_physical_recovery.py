@@ -1,0 +1,138 @@
+"""A full set of consistent links from base parameters alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import NonlinearConstraint, minimize
+
+from drivers.files.robots.file import load_robot
+from rt_core.identification.physical.coordinates import divergence
+from rt_core.identification.physical.prior import ConsistencyError, blocks, physical_prior
+from rt_core.identification.physical.recovery import complete_parameters
+from rt_core.model.base import base_parameters
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
+from rt_core.model.parameters import standard_parameters
+from rt_core.model.regressor import regressor
+from rt_core.types import FloatArray
+from tests.lab.arms.batch import arm, motion, truth
+from tests.lab.arms.physical import fit_simulated, perturbed
+
+
+@pytest.mark.parametrize("name", ["arm7", "space6", "kuka_lwr4"])
+@pytest.mark.parametrize("known", [True, False])
+def test_consistent_base_parameters_come_back_with_the_same_torque(name: str, known: bool) -> None:
+    model = load_robot(name).model
+    base = base_parameters(model)
+    phi = standard_parameters(model, base.standard)
+    theta = base.theta(phi)
+    prior = perturbed(model, 1) if known else replace(model, inertial=None, dynamics=None)
+    found = complete_parameters(base, model, theta, prior=prior)
+    assert found.exact
+    links = found.phi[blocks(base.standard).links]
+    assert all(is_physical(link) for link in links)
+    rng = np.random.default_rng(1)
+    q, dq, ddq = rng.uniform(-2.0, 2.0, (3, 40, model.n))
+    torque = np.array(regressor(model, base.standard, q, dq, ddq)) @ found.phi
+    expected = np.array(regressor(model, base.standard, q, dq, ddq)) @ phi
+    np.testing.assert_allclose(torque, expected, atol=1e-9 * np.abs(expected).max())
+
+
+def test_rigid_torque_of_the_links_by_inverse_dynamics() -> None:
+    """The links themselves, through the recursive algorithm that knows nothing of regressors."""
+    model = arm()
+    base = base_parameters(model)
+    found = complete_parameters(base, model, truth(model, base), prior=perturbed(model, 2))
+    data = motion(model, 1.0, 50.0)
+    links = found.phi[blocks(base.standard).links]
+    effects = np.where(base.standard.is_link, 0.0, found.phi)
+    rest = np.array(regressor(model, base.standard, data.q, data.dq, data.ddq)) @ effects
+    rigid = inverse_dynamics(model.geometry, model.gravity, links, data.q, data.dq, data.ddq)
+    np.testing.assert_allclose(rigid + rest, data.tau, atol=1e-9 * np.abs(data.tau).max())
+
+
+def test_it_is_the_nearest_to_the_prior() -> None:
+    """Against an SQP solver over log-Cholesky factors with the base parameters as constraints."""
+    full = arm()
+    assert full.inertial is not None
+    model = replace(full, joints=full.joints[1:], inertial=full.inertial[1:], dynamics=None, armature=False)
+    model = replace(model, offset=False)
+    base = base_parameters(model)
+    prior = perturbed(model, 3, 0.4)
+    theta = base.theta(standard_parameters(model, base.standard))
+    theta[~np.asarray(base.layout.is_link)] = 1.0
+    found = complete_parameters(base, model, theta, prior=prior)
+    assert found.exact
+    columns = blocks(base.standard)
+    links = physical_prior(prior, base.standard).links
+    lower = np.tril_indices(4)
+
+    def bodies(x: FloatArray) -> FloatArray:
+        out = np.zeros((2, 10))
+        for i in range(2):
+            L = np.zeros((4, 4))
+            L[lower] = x[10 * i : 10 * i + 10]
+            np.fill_diagonal(L, np.exp(np.diag(L)))
+            out[i] = from_pseudo_inertia(L @ L.T)
+        return out
+
+    def distance(x: FloatArray) -> float:
+        return sum(divergence(phi, links[i]) for i, phi in enumerate(bodies(x)))
+
+    rigid = np.flatnonzero(base.layout.is_link)
+    mapping = base.mapping[np.ix_(rigid, columns.links.ravel())]
+    x = np.zeros(20)
+    for i in range(2):
+        L = np.linalg.cholesky(pseudo_inertia(links[i]))
+        np.fill_diagonal(L, np.log(np.diag(L)))
+        x[10 * i : 10 * i + 10] = L[lower]
+    constraint = NonlinearConstraint(lambda v: mapping @ bodies(v).ravel() - theta[rigid], 0.0, 0.0)
+    other = minimize(distance, x, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13, "maxiter": 500})
+    assert np.abs(constraint.fun(other.x)).max() < 1e-8
+    own = sum(divergence(found.phi[c], links[i]) for i, c in enumerate(columns.links))
+    assert own == pytest.approx(distance(other.x), rel=1e-4)
+
+
+def test_impossible_base_parameters_are_moved_as_little_as_possible() -> None:
+    model = load_robot("kuka_lwr4").model
+    data = fit_simulated(model, 1, amplitude=0.12, harmonics=2, candidates=1)
+    theta = data.solution.theta.copy()
+    theta[data.base.names.index("fv1")] = -20.0 * np.sqrt(data.covariance[0, 0])
+    found = complete_parameters(data.base, model, theta, data.covariance, perturbed(model, 1))
+    assert not found.exact
+    assert all(is_physical(link) for link in found.phi[blocks(data.base.standard).links])
+    assert 0.0 < found.deviation < np.inf
+    moved = data.base.theta(found.phi) - theta
+    information = np.linalg.inv(data.covariance)
+    consistent = data.base.theta(standard_parameters(model, data.base.standard)) - theta  # another possible set
+    assert moved @ information @ moved <= consistent @ information @ consistent
+
+
+def test_directions_without_variance_are_left_to_the_prior() -> None:
+    model = arm()
+    base = base_parameters(model)
+    theta = truth(model, base)
+    free = base.names.index("fc3")
+    covariance = 1e-4 * np.eye(len(base))
+    covariance[free] = covariance[:, free] = 0.0
+    theta[free] = 0.0
+    found = complete_parameters(base, model, theta, covariance)
+    assert found.exact
+    assert base.theta(found.phi)[free] == pytest.approx(3.0, rel=1e-6)
+
+
+def test_bad_input_is_refused() -> None:
+    model = arm()
+    base = base_parameters(model)
+    theta = truth(model, base)
+    with pytest.raises(ConsistencyError, match="finite base parameters"):
+        complete_parameters(base, model, theta[:-1])
+    with pytest.raises(ConsistencyError, match="finite base parameters"):
+        complete_parameters(base, model, theta * np.nan)
+    with pytest.raises(ConsistencyError, match="covariance"):
+        complete_parameters(base, model, theta, np.eye(3))
+    with pytest.raises(ConsistencyError, match="zero"):
+        complete_parameters(base, model, theta, np.zeros((len(base), len(base))))

@@ -1,0 +1,171 @@
+"""M-estimates against plain reweighting and SciPy, their efficiency and intervals, and outliers on a nine-joint arm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares as scipy_least_squares
+from scipy.signal import lfilter
+
+from benchmarks.outliers import TARGETS, add_bursts, errors_of_one_seed
+from drivers.files.robots.file import load_robot
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.robust import TUNING, Loss, solve_robust
+from rt_core.identification.rows import Rows
+from rt_core.identification.uncertainty import estimate_covariance
+from rt_core.model.base import base_parameters
+
+N, P = 2, 5
+TRUTH = np.array([1.0, -2.0, 0.5, 3.0, 0.2])
+SCALE = np.array([0.3, 2.0])
+
+
+def problem(
+    rng: np.random.Generator, count: int = 400, outliers: float = 0.05, correlation: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """`Y` (n, p, K), `tau` (K, n), rows in use, and which rows are spoilt."""
+    Y = rng.normal(size=(N, P, count))
+    Y[1, :2] = 0.0
+    Y[:, 3] = 1.0  # correlated noise matters to an offset most
+    use = rng.random((count, N)) < 0.9
+    e = lfilter([np.sqrt(1.0 - correlation**2)], [1.0, -correlation], rng.normal(size=(count, N)), axis=0)
+    spoilt = rng.random((count, N)) < outliers
+    e = e + spoilt * rng.normal(size=(count, N)) * 30.0
+    return Y, np.einsum("npk,p->kn", Y, TRUTH) + e * SCALE, use, spoilt
+
+
+def rows_of(Y: np.ndarray, tau: np.ndarray, use: np.ndarray) -> Rows:
+    count, zeros = tau.shape[0], np.zeros_like(tau)
+    return Rows(np.arange(count) * 0.02, Y, zeros, zeros, zeros, tau, use, np.zeros(count, dtype=np.int64), 50.0, 10.0)
+
+
+def stacked(Y: np.ndarray, tau: np.ndarray, use: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    W = np.concatenate([Y[j][:, use[:, j]].T / scale[j] for j in range(N)])
+    return W, np.concatenate([tau[use[:, j], j] / scale[j] for j in range(N)])
+
+
+@pytest.mark.parametrize("loss", ["bisquare", "huber"])
+def test_it_ends_where_reweighting_row_by_row_ends(loss: Loss) -> None:
+    Y, tau, use, _ = problem(np.random.default_rng(1))
+    found = solve_robust(Y, tau, use, loss)
+    assert found.converged
+    W, b = stacked(Y, tau, use, found.solution.sigma)
+    theta = found.solution.theta + 0.01
+    c = TUNING[loss]
+    for _ in range(300):
+        u = np.abs(b - W @ theta)
+        weights = np.where(u < c, (1 - (u / c) ** 2) ** 2, 0.0) if loss == "bisquare" else c / np.maximum(u, c)
+        root = np.sqrt(weights)
+        theta = np.linalg.lstsq(W * root[:, None], b * root, rcond=None)[0]
+    np.testing.assert_allclose(found.solution.theta, theta, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate([found.weights[use[:, j], j] for j in range(N)]), weights, atol=1e-5)
+    assert (found.weights[~use] == 0.0).all()
+
+
+def test_huber_equals_scipy() -> None:
+    Y, tau, use, _ = problem(np.random.default_rng(2))
+    found = solve_robust(Y, tau, use, "huber")
+    W, b = stacked(Y, tau, use, found.solution.sigma)
+    peer = scipy_least_squares(lambda x: W @ x - b, np.zeros(P), loss="huber", f_scale=TUNING["huber"], xtol=1e-14)
+    np.testing.assert_allclose(found.solution.theta, peer.x, atol=1e-5)
+
+
+def test_outliers_hardly_move_it_and_are_named() -> None:
+    Y, tau, use, spoilt = problem(np.random.default_rng(3), outliers=0.1)
+    found = solve_robust(Y, tau, use)
+    wls = solve(compress(Y, tau, use), P, "wls")
+    assert np.linalg.norm(found.solution.theta - TRUTH) < 0.2 * np.linalg.norm(wls.theta - TRUTH)
+    np.testing.assert_allclose(found.solution.sigma, SCALE, rtol=0.3)
+    np.testing.assert_allclose(found.outlying, (spoilt & use).sum(axis=0) / use.sum(axis=0), atol=0.05)
+    assert found.weights[use & ~spoilt].mean() > 0.8
+
+
+@pytest.mark.parametrize("loss", ["bisquare", "huber"])
+def test_without_outliers_it_costs_about_five_percent(loss: Loss) -> None:
+    rng = np.random.default_rng(4)
+    own, plain = [], []
+    for _ in range(100):
+        Y, tau, use, _ = problem(rng, 200, outliers=0.0)
+        own.append(solve_robust(Y, tau, use, loss).solution.theta - TRUTH)
+        plain.append(solve(compress(Y, tau, use), P, "iwls").theta - TRUTH)
+    ratio = np.mean(np.square(own), axis=0) / np.mean(np.square(plain), axis=0)
+    assert ratio.mean() < 1.12
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_its_intervals_cover_as_often_as_they_say(correlation: float) -> None:
+    rng = np.random.default_rng(5)
+    z = []
+    for _ in range(100):
+        Y, tau, use, _ = problem(rng, 600, outliers=0.05, correlation=correlation)
+        found = solve_robust(Y, tau, use)
+        covariance = estimate_covariance(rows_of(Y, tau, use), found.solution, weights=found.weights)
+        z.append((found.solution.theta - TRUTH) / covariance.std)
+    assert 0.90 <= np.mean(np.abs(z) < 1.96) <= 0.98
+
+
+def test_directions_without_data_stay_at_the_prior() -> None:
+    Y, tau, use, _ = problem(np.random.default_rng(6))
+    Y[:, 4] = 0.0
+    prior = np.arange(1.0, P + 1.0)
+    found = solve_robust(Y, tau, use, prior=prior)
+    np.testing.assert_array_equal(np.flatnonzero(~found.solution.supported), [4])
+    assert found.solution.theta[4] == pytest.approx(5.0)
+
+
+def test_a_perfect_fit_is_no_division_by_zero() -> None:
+    Y, _, use, _ = problem(np.random.default_rng(7))
+    found = solve_robust(Y, np.einsum("npk,p->kn", Y, TRUTH), use)
+    np.testing.assert_allclose(found.solution.theta, TRUTH, rtol=1e-9)
+    assert np.isfinite(found.solution.inverse_root).all()
+
+
+def test_rows_not_in_use_may_hold_anything() -> None:
+    Y, tau, use, _ = problem(np.random.default_rng(9))
+    found = solve_robust(Y, tau, use)
+    for j in range(N):
+        Y[j][:, ~use[:, j]] = np.nan
+    tau = np.where(use, tau, np.inf)
+    np.testing.assert_array_equal(solve_robust(Y, tau, use).solution.theta, found.solution.theta)
+
+
+def test_a_joint_without_rows_does_not_disturb_the_others() -> None:
+    Y, tau, use, _ = problem(np.random.default_rng(10))
+    use[:, 1] = False
+    found = solve_robust(Y, tau, use)
+    assert found.converged
+    assert found.outlying[1] == 0.0
+    np.testing.assert_allclose(found.solution.theta, TRUTH, atol=0.1)
+
+
+def test_degenerate_input_is_refused() -> None:
+    Y, tau, use, _ = problem(np.random.default_rng(8))
+    with pytest.raises(ValueError, match="unknown loss 'cauchy'; known: bisquare, huber"):
+        solve_robust(Y, tau, use, "cauchy")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="4 rows for 5 parameters"):
+        solve_robust(Y[:, :, :2], tau[:2], np.ones((2, N), dtype=bool))
+    dead = tau.copy()
+    dead[:, 1] = 0.5
+    with pytest.raises(ValueError, match="joint 2: the torque stays"):
+        solve_robust(Y, dead, use)
+    tau[np.flatnonzero(use[:, 0])[3], 0] = np.nan
+    with pytest.raises(ValueError, match="joint 1: a row in use holds NaN"):
+        solve_robust(Y, tau, use)
+
+
+def test_bursts_are_as_many_and_as_large_as_asked() -> None:
+    tau, std = np.zeros((20_000, 2)), np.array([0.1, 2.0])
+    found, hit = add_bursts(tau, std, np.random.default_rng(0))
+    assert (np.abs(hit.mean(axis=0) - 0.02) < 0.003).all()
+    np.testing.assert_array_equal(np.abs(found), hit * 10.0 * std)
+
+
+@pytest.mark.soak
+def test_bursts_in_the_torque_of_a_nine_joint_arm() -> None:
+    model = load_robot("arm9").model
+    base = base_parameters(model)
+    runs = [errors_of_one_seed(model, base, seed, 20.0, ("wls", "vff_rls")) for seed in range(3)]
+    rms = {name: np.array([np.sqrt((run[name] ** 2).mean()) for run in runs]) for name in runs[0]}
+    for peer in ("wls", "vff_rls"):
+        assert np.median(1.0 - rms["iwls"] / rms[peer]) >= TARGETS[peer]
+    assert np.median(rms["iwls"] / rms["wls_without_outliers"]) < 1.5

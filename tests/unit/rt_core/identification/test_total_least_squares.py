@@ -1,0 +1,177 @@
+"""Total least squares against the SVD and Van Huffel's elimination, its bias under encoder noise, and poor data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.signal import butter, sosfiltfilt
+
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.total_least_squares import (
+    encoder_noise,
+    noise_covariance,
+    quantum,
+    solve_total,
+    white_noise_level,
+)
+from rt_core.identification.uncertainty import estimate_covariance
+from tests.lab.arms.noisy_encoder import SEEDS, experiment, scene, wls_errors
+
+N, P, K = 2, 4, 4000
+TRUTH = np.array([2.0, -1.0, 0.5, 3.0])
+NOISY = np.array([0.3, 0.1, 0.2, 0.0])  # the offset is exact
+TORQUE = np.array([0.2, 1.0])
+
+
+def problem(seed: int = 0, n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Regressor with noise (n, p, K), torque (K, n), rows in use, and the noise's covariance (n, p, p)."""
+    rng = np.random.default_rng(seed)
+    exact = rng.normal(size=(n, P, K))
+    exact[:, 3] = 1.0
+    tau = np.einsum("npk,p->kn", exact, TRUTH) + TORQUE[:n] * rng.normal(size=(K, n))
+    noisy = exact + NOISY[None, :, None] * rng.normal(size=exact.shape)
+    return noisy, tau, np.ones((K, n), dtype=bool), np.repeat(np.diag(NOISY**2)[None], n, axis=0)
+
+
+def test_equal_noise_everywhere_is_the_plain_svd() -> None:
+    rng = np.random.default_rng(1)
+    exact = rng.normal(size=(1, P, 500))
+    Y = exact + 0.1 * rng.normal(size=exact.shape)
+    tau = (exact[0].T @ TRUTH + 0.1 * rng.normal(size=500))[:, None]
+    found = solve_total(Y, tau, np.ones((500, 1), dtype=bool), 0.01 * np.eye(P)[None], np.array([0.1]))
+    v = np.linalg.svd(np.column_stack((Y[0].T, tau)))[2][-1]
+    np.testing.assert_allclose(found.solution.theta, -v[:P] / v[P], rtol=1e-8)
+    assert found.noise_factor == pytest.approx(1.0, abs=0.2)
+
+
+def test_exact_columns_stay_exact_as_in_mixed_ls_tls() -> None:
+    Y, tau, use, noise = problem(2, 1)
+    found = solve_total(Y, tau, use, noise, TORQUE[:1])
+    A = np.column_stack((Y[0][3], Y[0][:3].T, tau))  # exact columns first, then QR, then TLS of what is left
+    R = np.linalg.qr(A, mode="r")
+    scale = np.append(NOISY[:3], TORQUE[0])
+    v = np.linalg.svd(R[1:, 1:] / scale)[2][-1] / scale
+    noisy = -v[:3] / v[3]
+    offset = (R[0, 4] - R[0, 1:4] @ noisy) / R[0, 0]
+    np.testing.assert_allclose(found.solution.theta, [*noisy, offset], rtol=1e-8)
+
+
+def test_one_common_factor_of_the_noise_need_not_be_known() -> None:
+    Y, tau, use, noise = problem(3)
+    one = solve_total(Y, tau, use, noise, TORQUE)
+    two = solve_total(Y, tau, use, 0.25 * noise, 0.5 * TORQUE)
+    np.testing.assert_allclose(two.solution.theta, one.solution.theta, rtol=1e-6)
+    assert two.noise_factor == pytest.approx(4.0 * one.noise_factor, rel=1e-6)
+    assert one.noise_factor == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("torque_std", [None, TORQUE])
+def test_the_error_goes_to_zero_where_least_squares_keeps_a_bias(torque_std: np.ndarray | None) -> None:
+    errors, plain = [], []
+    for seed in range(20):
+        Y, tau, use, noise = problem(10 + seed)
+        errors.append(solve_total(Y, tau, use, noise, torque_std).solution.theta - TRUTH)
+        plain.append(solve(compress(Y, tau, use), P).theta - TRUTH)
+    assert np.linalg.norm(np.mean(errors, axis=0)) < 0.1 * np.linalg.norm(np.mean(plain, axis=0))
+    # The prior says where unsupported directions stay, nothing else.
+    other = solve_total(Y, tau, use, noise, torque_std, prior=np.arange(4.0)).solution
+    np.testing.assert_allclose(other.theta, errors[-1] + TRUTH, rtol=1e-6)
+
+
+def test_without_noise_in_the_regressor_it_is_iwls() -> None:
+    Y, tau, use, noise = problem(4)
+    plain = solve(compress(Y, tau, use), P, "iwls")
+    for torque_std in (None, TORQUE):
+        found = solve_total(Y, tau, use, 0.0 * noise, torque_std)
+        np.testing.assert_allclose(found.solution.theta, plain.theta, rtol=1e-5)
+        assert found.power_ratio == np.inf
+    root, other = found.solution.inverse_root, plain.inverse_root
+    np.testing.assert_allclose(root @ root.T, other @ other.T, rtol=1e-3)
+
+
+def test_directions_made_of_noise_stay_at_the_prior_and_are_named() -> None:
+    Y, tau, use, noise = problem(5)
+    rng = np.random.default_rng(6)
+    Y[:, 1] = 0.1 * rng.normal(size=(N, K))  # nothing but its noise
+    found = solve_total(Y, tau, use, noise, prior=np.full(P, -1.0))
+    np.testing.assert_array_equal(np.flatnonzero(~found.solution.supported), [1])
+    assert found.solution.theta[1] == pytest.approx(-1.0, abs=0.05)
+    assert found.solution.rank == P - 1
+    Y[:, 2] = Y[:, 0]
+    found = solve_total(Y, tau, use, noise)
+    np.testing.assert_array_equal(np.flatnonzero(~found.solution.supported), [0, 1, 2])
+    Y[:, 0] = 0.0
+    found = solve_total(Y, tau, use, np.zeros_like(noise))
+    np.testing.assert_array_equal(np.flatnonzero(~found.solution.supported), [0])
+    with pytest.raises(ValueError, match="noise explains every direction"):
+        solve_total(Y, tau, use, 100.0 * np.repeat(np.eye(P)[None], N, axis=0))
+
+
+def test_a_perfect_fit_leaves_nothing_to_correct() -> None:
+    Y, _, use, noise = problem(7)
+    found = solve_total(Y, np.einsum("npk,p->kn", Y, TRUTH), use, noise, TORQUE)
+    np.testing.assert_allclose(found.solution.theta, TRUTH, rtol=1e-6)
+
+
+def test_encoder_noise_biases_it_less_than_least_squares() -> None:
+    _, _, theta, _ = scene()
+    errors, z = [], []
+    for seed in range(SEEDS):
+        e = experiment(seed)
+        found = solve_total(e.rows.Y, e.rows.tau, e.use, e.noise)
+        assert found.solution.supported.all()
+        errors.append(found.solution.theta - theta)
+        z.append(errors[-1] / estimate_covariance(e.rows, found.solution).std)
+    plain = [error for error, _ in wls_errors()]
+    assert np.linalg.norm(np.mean(errors, axis=0)) < 0.6 * np.linalg.norm(np.mean(plain, axis=0))
+    assert np.sqrt(np.mean(np.square(errors))) < 0.7 * np.sqrt(np.mean(np.square(plain)))
+    assert np.mean(np.abs(z) < 1.96) >= 0.90
+
+
+def test_the_noise_of_an_encoder_is_told_from_the_motion() -> None:
+    _, _, _, exact = scene()
+    rng = np.random.default_rng(8)
+    level = np.array([1e-5, 1e-4, 1e-3])
+    found = white_noise_level(exact.q + level * rng.standard_normal(exact.q.shape))
+    np.testing.assert_allclose(found, level, rtol=0.1)
+    with pytest.raises(ValueError, match="only 5 samples"):
+        white_noise_level(exact.q[:5])
+
+
+@pytest.mark.parametrize("bits", [12, 16])
+def test_the_error_of_counting_is_drawn_with_its_own_spectrum(bits: int) -> None:
+    _, _, _, exact = scene()
+    step = 2.0 * np.pi / 2**bits
+    counted = step * np.round(exact.q / step)
+    assert quantum(counted[:, 0]) == pytest.approx(step)
+    assert quantum(exact.q[:, 0]) == 0.0
+    drawn = encoder_noise(counted, np.random.default_rng(3))
+    low_pass = butter(4, 10.0, fs=500.0, output="sos")
+    power = [np.std(sosfiltfilt(low_pass, e, axis=0)[500:-500]) for e in (drawn, counted - exact.q)]
+    assert power[0] == pytest.approx(power[1], rel=0.3)
+    assert np.std(drawn) == pytest.approx(step / np.sqrt(12.0), rel=0.05)
+    noisy = exact.q + 1e-3 * np.random.default_rng(4).standard_normal(exact.q.shape)
+    assert np.std(encoder_noise(noisy, np.random.default_rng(5))) == pytest.approx(1e-3, rel=0.05)
+    assert (encoder_noise(np.ones((100, 2)), np.random.default_rng(6)) == 0.0).all()
+
+
+def test_degenerate_input_is_refused() -> None:
+    Y, tau, use, noise = problem(9)
+    with pytest.raises(ValueError, match=r"noise covariance of shape \(2, 3, 3\)"):
+        solve_total(Y, tau, use, noise[:, :3, :3])
+    with pytest.raises(ValueError, match="noise covariance"):
+        solve_total(Y, tau, use, np.nan * noise)
+    for bad in (0.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="torque_std must hold 2 finite positive numbers"):
+            solve_total(Y, tau, use, noise, np.array([1.0, bad]))
+    with pytest.raises(ValueError, match="times the noise given, which would explain the motion itself"):
+        solve_total(Y, tau, use, np.repeat(np.diag([0.0, 0.0, 0.01, 0.0])[None], N, axis=0), np.full(2, 1e-6))
+    with pytest.raises(ValueError, match="4 rows for 4 parameters"):
+        solve_total(Y[:, :, :2], tau[:2], use[:2], noise)
+    with pytest.raises(ValueError, match="joint 2: the torque stays"):
+        solve_total(Y, tau * [1.0, 0.0], use, noise)
+    with pytest.raises(ValueError, match="shapes disagree"):
+        noise_covariance(Y, Y[:, :, 1:], use)
+    tau[3, 1] = np.inf
+    with pytest.raises(ValueError, match="joint 2: a row in use holds NaN or infinity"):
+        solve_total(Y, tau, use, noise)

@@ -1,0 +1,83 @@
+"""Link parameters carried from one description of an arm to another, against Pinocchio's torque and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.frames import FramesError, inertial_in_frames_of, link_poses
+from rt_core.model.inertia import transform_inertial
+from rt_core.model.robot import Joint, RobotModel
+from tests.lab.arms.simulated import random_arm, twin
+
+
+def redescribed(model: RobotModel, seed: int) -> RobotModel:
+    """The same arm with other link frames: shifted along each axis and turned about it."""
+    rng = np.random.default_rng(seed)
+    turned, before = [], np.eye(4)
+    inertial = np.zeros((model.n, 10))
+    assert model.inertial is not None
+    for i, joint in enumerate(model.joints):
+        frame = np.eye(4)  # new link frame in the old one: anything that keeps the joint's axis where it is
+        Q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+        Q[:, 0] *= np.linalg.det(Q)
+        frame[:3, :3] = Q
+        along = joint.axis * rng.normal()
+        frame[:3, 3] = along if joint.kind == "revolute" else rng.normal(size=3)
+        old = np.eye(4)
+        old[:3, :3], old[:3, 3] = joint.rotation, joint.translation
+        new = np.linalg.inv(before) @ old @ frame
+        turned.append(replace(joint, rotation=new[:3, :3], translation=new[:3, 3], axis=Q.T @ joint.axis))
+        back = np.linalg.inv(frame)
+        inertial[i] = transform_inertial(model.inertial[i], back[:3, :3], back[:3, 3])
+        before = frame
+    return replace(model, joints=tuple(turned), inertial=inertial)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_link_poses_are_pinocchios(seed: int) -> None:
+    model = random_arm(5, seed)
+    other = twin(model)
+    data = other.createData()
+    q = np.random.default_rng(seed).normal(size=5)
+    pin.forwardKinematics(other, data, q)
+    np.testing.assert_allclose(link_poses(model, q), [T.homogeneous for T in data.oMi[1:]], atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parameters_of_another_description_give_the_same_torque(seed: int) -> None:
+    model = random_arm(5, seed)
+    other = redescribed(model, seed)
+    states = np.random.default_rng(seed + 9).normal(size=(3, 20, 5))
+    assert model.inertial is not None
+    assert other.inertial is not None
+    expected = inverse_dynamics(model.geometry, model.gravity, model.inertial, *states)
+    np.testing.assert_allclose(inverse_dynamics(other.geometry, other.gravity, other.inertial, *states), expected)
+    np.testing.assert_allclose(inertial_in_frames_of(model, other), model.inertial, atol=1e-9)
+
+
+def test_another_base_frame_does_not_matter() -> None:
+    model = random_arm(4, 2)
+    Q, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))
+    Q[:, 0] *= np.linalg.det(Q)
+    first = model.joints[0]
+    moved = replace(first, rotation=Q @ first.rotation, translation=Q @ first.translation + [0.1, 0.2, 0.3])
+    elsewhere = replace(model, joints=(moved, *model.joints[1:]))
+    assert model.inertial is not None
+    np.testing.assert_allclose(inertial_in_frames_of(model, elsewhere), model.inertial, atol=1e-9)
+
+
+def test_what_is_not_the_same_arm_is_refused() -> None:
+    model = random_arm(3, 1)
+    with pytest.raises(FramesError, match="has 4 joints"):
+        inertial_in_frames_of(model, random_arm(4, 1))
+    with pytest.raises(FramesError, match="no link parameters"):
+        inertial_in_frames_of(model, replace(model, inertial=None))
+    joint: Joint = replace(model.joints[1], translation=model.joints[1].translation + 0.01)
+    bent = replace(model, joints=(model.joints[0], joint, model.joints[2]))
+    with pytest.raises(FramesError, match=r"link [123] .*differ"):
+        inertial_in_frames_of(model, bent)

@@ -1,0 +1,324 @@
+"""The online estimate of an elastic joint: truth found from wrong values, what is unknown said, nothing winds up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import exp
+
+import numpy as np
+import pytest
+
+from rt_core.elastic.identify import identify_elastic_joint
+from rt_core.elastic.rows import Drive
+from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings
+from rt_core.online.elastic import _layout as m
+from rt_core.online.elastic._filters import ahead
+from rt_core.online.elastic.update import forgetting, update
+from rt_core.online.rls.square_root import padded
+from rt_core.types import FloatArray, IntArray
+from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
+from tests.lab.arms.poor_motion import one_speed, standing
+
+WRONG = {name: (0.7 if k % 2 else 1.3) * value for k, (name, value) in enumerate(TRUTH.items())}
+MOTOR = ("k1", "k2", "b_in", "b_inD")
+make = partial(ElasticJointEstimator, Drive(N, J_IN), WRONG, RATE, errors=DeflectionErrors())
+
+
+def take(estimator: ElasticJointEstimator, r: Recorded, part: slice | IntArray = slice(None)) -> int:
+    sensor = r.sensor_torque[part] if estimator.sensor else None
+    return estimator.take(r.t[part], r.theta_in[part], r.theta_out[part], r.motor_torque[part], sensor)
+
+
+def twice(seed: int, **experiment: object) -> Recorded:
+    clean = record(None, **experiment)
+    return measured(one_after_the_other(clean, clean), seed)
+
+
+def test_forgetting_factor_is_equation_44() -> None:
+    for e in np.linspace(0.0, 3.0, 61):
+        assert forgetting(e * e, 0.05, -4.68) == pytest.approx(0.95 + 0.05 * exp(-4.68 * e**2), rel=1e-14)
+    assert forgetting(0.0, 0.05, -4.68) == 1.0
+    estimator, r = make(), record(1)
+    for start in range(0, 9000, 300):
+        take(estimator, r, slice(start, start + 300))
+        said = estimator.report()
+        if said.updates:
+            assert said.lam == pytest.approx(0.95 + 0.05 * exp(-4.68 * said.relative_error**2), rel=1e-12)
+    assert said.updates > 500
+
+
+def test_one_update_is_resetting_least_squares() -> None:
+    """Against the information matrix itself, written down."""
+    rng = np.random.default_rng(1)
+    p, width = 6, padded(6)
+    s, ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
+    s[[m.RATIO, m.CONSTANT, m.INFLATION]] = N, 0.97, 1.0
+    ints[[m.ROWS, m.BLOCK_ROWS, m.MOST_REJECTED]] = 2, 10**9, 0
+    level = np.zeros((2, m.LEVELS))
+    level[:, m.SIGMA2], level[:, m.WEIGHT2] = (4.0, 9.0), (8.0, 27.0)
+    units = np.array([4e5, 1e11, 0.03, 0.1, 600.0, 30.0])
+    theta, R, short = np.ones(p), np.hstack((np.eye(p), np.zeros((p, width - p)))), np.zeros((2, p, width))
+    short[:, np.arange(p), np.arange(p)] = m.SHORT_FLOOR
+    estimate = (theta, R, short, level, np.zeros(p))
+    work = (np.zeros((2 + p, width)), np.zeros((3, width)), units, np.ones(p))
+    information, expected = np.eye(p), np.ones(p)
+    for _ in range(300):
+        d, v = rng.normal(0.0, 1e-3), rng.normal(0.0, 0.05)
+        row = np.array([d, d**3, v, 1.01 * v, np.sign(v), *rng.normal(0.0, 300.0, 2)])
+        motor = np.array([d, d**3, N**2 * v, N * np.sign(v), 0.0, 0.0]) * units
+        sensor = np.array([d, d**3, 0.0, 0.0, -1.01 * v, -np.sign(v)]) * units
+        information = 0.97 * information + 0.03 * np.eye(p)
+        information += np.outer(motor, motor) / 8.0 + np.outer(sensor, sensor) / 27.0
+        pull = motor * (row[5] - motor @ expected) / 8.0 + sensor * (row[6] - sensor @ expected) / 27.0
+        pull += 0.03 * (1.0 - expected)
+        expected = expected + np.linalg.solve(information, pull)
+        assert update(s, ints, np.arange(p), estimate, work, row) == 1
+    np.testing.assert_allclose(theta, expected, rtol=1e-7)
+    root = np.triu(R[:, :p])
+    np.testing.assert_allclose(root.T @ root, information, rtol=1e-9, atol=1e-9 * np.abs(information).max())
+
+
+def test_link_filter_looks_ahead_between_samples() -> None:
+    n = np.arange(161.0)
+    taps = np.zeros(161)
+    taps[60:101] = np.hanning(43)[1:-1]
+    taps /= taps.sum()
+
+    def signal(k: FloatArray) -> FloatArray:
+        return np.sin(0.12 * k + 0.3) + 0.01 * k
+
+    for samples in (-3.7, -1.0, 0.0, 0.5, 2.9, 10.0):
+        assert ahead(taps, samples) @ signal(n) == pytest.approx(taps @ signal(n + samples), abs=1e-8)
+
+
+def test_truth_is_found_from_values_30_percent_wrong() -> None:
+    held = []
+    for seed in range(20):
+        estimator = make()
+        take(estimator, twice(seed))
+        said = estimator.report()
+        assert said.valid, said.reason
+        for name, true in TRUTH.items():
+            p = said[name]
+            assert p.status == "determined", (name, p.reason)
+            assert p.value is not None
+            assert p.std is not None
+            assert p.lower is not None
+            assert p.upper is not None
+            assert abs(p.value - true) < 4.0 * p.std, name
+            assert p.std < 0.05 * true, name
+            held.append(p.lower < true < p.upper)
+    assert np.mean(held) >= 0.87, np.mean(held)  # those of a run are correlated
+
+
+def test_online_and_off_line_agree() -> None:
+    r = twice(11)
+    estimator = make(ElasticOnlineSettings(constant=1.0))
+    take(estimator, r)
+    off_line = identify_elastic_joint([r.rows(inertia=J_IN)], lag_s=0.0, zero=0.0).answer
+    for p in estimator.report().parameters:
+        other = off_line[p.name]
+        assert p.value is not None
+        assert p.std is not None
+        assert other.value is not None
+        assert abs(p.value - other.value) < 2.0 * p.std, p.name
+
+
+def test_lag_and_zero_of_the_encoders_are_taken_off() -> None:
+    estimator = make(lag_s=2.9e-3, zero=0.1)
+    take(estimator, twice(2, lag=2.9e-3, zero=0.1))
+    for name, true in TRUTH.items():
+        assert estimator.report()[name].value == pytest.approx(true, rel=0.08), name
+    ignored = make(zero=0.1)
+    take(ignored, twice(2, lag=2.9e-3, zero=0.1))
+    assert ignored.theta[ignored.names.index("b_out")] > 3.0 * TRUTH["b_out"]
+    early = make(lag_s=-2.9e-3, zero=0.1)
+    take(early, twice(2, lag=2.9e-3, zero=0.1))
+    assert early.theta[early.names.index("b_in")] < 0.0
+    assert "b_in comes out negative" in (early.report().reason or "")
+
+
+def test_motor_row_alone_at_constant_speed() -> None:
+    start = {name: WRONG[name] for name in MOTOR}
+    estimator = ElasticJointEstimator(Drive(N), start, RATE)
+    take(estimator, twice(3, hold=2.0))
+    for name in MOTOR:
+        p = estimator.report()[name]
+        assert p.std is not None, p.reason
+        assert p.value == pytest.approx(TRUTH[name], abs=4.0 * p.std), name
+        assert p.value == pytest.approx(TRUTH[name], rel=0.2), name
+
+
+@pytest.mark.parametrize("rule", [None, 0.999])
+def test_one_speed_does_not_tell_viscous_from_coulomb(rule: float | None) -> None:
+    estimator = ElasticJointEstimator(Drive(N), WRONG, RATE, ElasticOnlineSettings(constant=rule))
+    take(estimator, twice(4, speeds=(0.04,), hold=4.0))
+    said = estimator.report()
+    for name, other in (("b_in", "b_inD"), ("b_inD", "b_in"), ("b_out", "b_outC"), ("b_outC", "b_out")):
+        p = said[name]
+        assert (p.value, p.std, p.lower, p.upper, p.status) == (None, None, None, None, "undetermined")
+        assert "cannot be told from" in (p.reason or "")
+        assert other in (p.reason or "") or rule is not None  # within seconds of one load the spring is among them
+        assert not said.excited[estimator.names.index(name)]
+    if rule is None:
+        assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.03)
+
+
+def test_before_any_row_nothing_is_said() -> None:
+    estimator = make()
+    take(estimator, record(5), slice(0, 50))
+    said = estimator.report()
+    assert not said.valid
+    assert "no row yet" in (said.reason or "")
+    assert all(p.value is None and p.reason == "no row has shown it yet" for p in said.parameters)
+    assert np.isnan(said.t_s)
+
+
+@pytest.mark.parametrize("rule", [None, 0.99])
+def test_a_million_frames_at_standstill(rule: float | None) -> None:
+    estimator, r = make(ElasticOnlineSettings(constant=rule)), twice(6)
+    take(estimator, r)
+    before = estimator.report()
+    estimator.take(*standing(r, 0, 1_000_000, np.random.default_rng(7)))
+    after = estimator.report()
+    assert after.updates - before.updates < 50  # what was still in the filters
+    assert np.linalg.eigvalsh(estimator.information_root.T @ estimator.information_root).min() > 0.99
+    assert not any(after.excited)
+    if rule is None:
+        for name, true in TRUTH.items():
+            assert after[name].value == pytest.approx(true, rel=0.08), name
+
+
+def test_poor_excitation_does_not_wind_up() -> None:
+    """A million frames at one speed and one load, forgotten within a second."""
+    estimator, r = make(ElasticOnlineSettings(constant=0.99)), twice(8)
+    take(estimator, r)
+    rng = np.random.default_rng(9)
+    for first in range(0, 1_000_000, 50_000):
+        estimator.take(*one_speed(r, first, 50_000, rng))
+    root = estimator.information_root
+    assert np.isfinite(root).all()
+    known = np.linalg.eigvalsh(root.T @ root)
+    assert known.min() > 0.99  # never less than at the start
+    assert (estimator.std < 1.01 * np.abs(list(WRONG.values()))).all()
+    said = estimator.report()
+    assert said.updates > 150_000
+    assert {p.name for p in said.parameters if p.value is None} >= {"b_in", "b_inD", "b_out", "b_outC", "k2"}
+    # what is not excited stays within what was known at the start
+    assert (np.abs(estimator.theta - np.array(list(WRONG.values()))) < np.abs(list(WRONG.values()))).all()
+
+
+def test_excited_says_what_the_last_seconds_tell() -> None:
+    estimator, r = make(ElasticOnlineSettings(excitation_s=22.0)), twice(10)
+    take(estimator, r)
+    assert all(estimator.report().excited)
+
+
+def test_bad_frames_are_left_out() -> None:
+    r = twice(12)
+    rng = np.random.default_rng(13)
+    bad = rng.choice(r.t.size, 60, replace=False)
+    torque, link = r.motor_torque.copy(), r.theta_out.copy()
+    torque[bad[:30]], link[bad[30:]] = np.nan, np.inf
+    clean, spoilt = make(), make()
+    take(clean, r)
+    take(spoilt, replace(r, motor_torque=torque, theta_out=link))
+    said = spoilt.report()
+    assert (said.masked, said.frames) == (60, r.t.size)
+    assert said.updates < clean.report().updates
+    for name, true in TRUTH.items():
+        p = said[name]
+        assert p.std is not None, p.reason
+        assert p.value == pytest.approx(true, abs=4.0 * p.std), name
+
+
+def test_gaps_are_bridged_or_start_the_filters_anew() -> None:
+    r = twice(14)
+    keep = np.ones(r.t.size, dtype=bool)
+    keep[5000:5005] = False  # 10 ms: bridged
+    keep[9000:9400] = False
+    estimator = make()
+    take(estimator, r, np.flatnonzero(keep))
+    said = estimator.report()
+    assert said.gaps == 1
+    assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
+    theta = estimator.theta
+    take(estimator, r, slice(r.t.size - 10, r.t.size))
+    assert estimator.report().repeated == 10
+    estimator.mark_gap()
+    take(estimator, r, slice(0, 100))
+    np.testing.assert_array_equal(estimator.theta, theta)
+
+
+def test_one_wrong_position_does_not_count() -> None:
+    r = twice(15)
+    link = r.theta_out.copy()
+    link[20_000] += 0.5
+    estimator = make(ElasticOnlineSettings(top_velocity=1e3))
+    take(estimator, replace(r, theta_out=link))
+    said = estimator.report()
+    assert said.rejected > 0
+    assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
+    assert said["k2"].value == pytest.approx(TRUTH["k2"], rel=0.05)
+
+
+def test_frames_one_by_one_or_together_give_the_same() -> None:
+    r = record(16)
+    together, apart = make(), make()
+    take(together, r, slice(0, 4000))
+    for k in range(4000):
+        take(apart, r, slice(k, k + 1))
+    np.testing.assert_array_equal(together.theta, apart.theta)
+    np.testing.assert_array_equal(together.information_root, apart.information_root)
+
+
+def test_motor_that_turns_against_its_joint() -> None:
+    r = twice(17)
+    ahead_of, against = make(), ElasticJointEstimator(Drive(-N, J_IN), WRONG, RATE)
+    take(ahead_of, r)
+    take(against, replace(r, theta_in=-r.theta_in, motor_torque=-r.motor_torque))
+    np.testing.assert_allclose(against.theta, ahead_of.theta, rtol=1e-9)
+
+
+def test_torque_that_is_not_the_springs_is_no_valid_estimate() -> None:
+    r = twice(18)
+    estimator = make()
+    take(estimator, replace(r, motor_torque=-r.motor_torque, sensor_torque=-r.sensor_torque))
+    assert not estimator.report().valid
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "message"),
+    [
+        ({"k1": 4e5}, {}, "it takes k1, b_in and b_inD"),
+        (TRUTH | {"b_mid": 1.0}, {}, "b_mid"),
+        ({k: v for k, v in TRUTH.items() if k != "b_out"}, {}, "b_outC"),
+        (TRUTH | {"b_in": 0.0}, {}, "start of b_in: 0"),
+        (TRUTH | {"k1": float("nan")}, {}, "start of k1: nan"),
+        (TRUTH, {"lag_s": 0.03}, "lag 0.03 s"),
+        (TRUTH, {"zero": 1e5}, "zero 100000 rad"),
+        (TRUTH, {"rate_hz": 15.0}, "cut-off 10 Hz"),
+        (TRUTH, {"rate_hz": 0.0}, "frame rate"),
+    ],
+)
+def test_start_that_cannot_be(start: dict[str, float], more: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ElasticJointEstimator(Drive(N), start, **({"rate_hz": RATE} | more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"alpha": 1.0}, {"beta": 0.0}, {"constant": 0.2}, {"cutoff_hz": -1.0}, {"start_spread": float("nan")}],
+)
+def test_settings_that_cannot_be(changed: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(changed))):
+        ElasticOnlineSettings(**changed)
+
+
+def test_channels_that_do_not_match() -> None:
+    r, estimator = record(19), make()
+    with pytest.raises(ValueError, match="has friction of a torque sensor's row"):
+        estimator.take(r.t, r.theta_in, r.theta_out, r.motor_torque)
+    with pytest.raises(ValueError, match="channels of shapes"):
+        estimator.take(r.t, r.theta_in[:5], r.theta_out, r.motor_torque, r.sensor_torque)

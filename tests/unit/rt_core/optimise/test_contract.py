@@ -1,0 +1,228 @@
+"""What every optimiser of the family keeps to."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rt_core.optimise.problem import ObjectiveError, Problem
+from rt_core.optimise.registry import NAMES, optimise
+from rt_core.optimise.settings import Budget, Settings
+from tests.lab.cost_functions import Counted, Decay, box, rastrigin, rosenbrock, sphere
+
+SMALL = Settings(particles=12)
+SHORT = Budget(swarm_iterations=20, lm_iterations=15)
+
+
+def decay_of(options=None) -> Problem:
+    return Decay().problem(**(options or {}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_outcome_to_the_bit(name) -> None:
+    one, two, other = (optimise(name, decay_of(), SMALL, SHORT, seed=seed) for seed in (3, 3, 4))
+    for field in ("x", "history", "at_bound"):
+        assert np.array_equal(getattr(one, field), getattr(two, field))
+    assert (one.cost, one.evaluations, one.stopped) == (two.cost, two.evaluations, two.stopped)
+    assert not np.array_equal(one.history, other.history)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_points_are_counted_inside_the_box_and_the_best_is_returned(name) -> None:
+    counted = Counted(decay_of())
+    found = optimise(name, counted.problem, SMALL, SHORT, seed=1)
+    points = np.concatenate(counted.points)
+    assert found.evaluations == counted.evaluations
+    assert found.linearisations == counted.linearised
+    assert (points >= counted.problem.lower).all()
+    assert (points <= counted.problem.upper).all()
+    costs = decay_of().costs(points)
+    assert found.cost == costs.min()
+    assert np.array_equal(found.x, points[costs.argmin()])
+    assert found.history[-1] == found.cost
+    assert found.stopped in ("iterations", "damping")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_progress_is_monotone_and_complete(name) -> None:
+    told = []
+    found = optimise(name, decay_of(), SMALL, SHORT, seed=1, callback=told.append)
+    assert [p.iteration for p in told] == list(range(len(found.history)))
+    assert [p.cost for p in told] == list(found.history)
+    assert all(b.cost <= a.cost and b.evaluations >= a.evaluations for a, b in pairwise(told))
+    assert all(p.iteration <= p.of for p in told)
+    assert found.swarm_iterations + found.lm_iterations == told[-1].iteration
+    if found.stopped == "iterations":
+        assert told[-1].of == told[-1].iteration
+    stages = list(dict.fromkeys(p.stage for p in told))
+    assert stages == {"ga": ["ga"], "lm": ["lm"], "pso_lm": ["pso", "lm"]}.get(name, ["pso"])
+    assert told[-1].x is not found.x
+    assert np.array_equal(told[-1].x, found.x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("at", [0, 1, 7])
+@pytest.mark.parametrize("answer", [False, np.False_])
+def test_callback_cancels_with_the_best_so_far(name, at, answer) -> None:
+    told = []
+
+    def callback(progress):
+        told.append(progress)
+        return answer if progress.iteration == at else None
+
+    found = optimise(name, decay_of(), SMALL, SHORT, seed=2, callback=callback)
+    assert found.stopped == "cancelled"
+    assert found.swarm_iterations + found.lm_iterations == at
+    assert found.cost == told[-1].cost
+    whole = optimise(name, decay_of(), SMALL, SHORT, seed=2)
+    assert np.array_equal(found.history, whole.history[: at + 1])
+    assert decay_of().costs(found.x[None])[0] == found.cost
+
+
+def test_cancelled_while_descending_and_after_a_return() -> None:
+    """The hybrid stops in whichever stage it is told to."""
+    budget = Budget(swarm_iterations=20, lm_iterations=60)
+    stages = []
+
+    def until(count):
+        def callback(progress):
+            stages.append(progress.stage)
+            return len(stages) < count
+
+        return callback
+
+    whole = optimise("pso_lm", decay_of(), SMALL, budget, callback=until(10**6))
+    assert whole.returns > 0
+    names = list(stages)
+    first_lm = names.index("lm")
+    back = names.index("pso", first_lm)
+    for count in (first_lm + 1, back + 1):
+        stages.clear()
+        found = optimise("pso_lm", decay_of(), SMALL, budget, callback=until(count))
+        assert found.stopped == "cancelled"
+        assert stages == names[:count]
+        assert np.array_equal(found.history, whole.history[:count])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("limit", [12, 13, 40, 100, 301])
+def test_evaluations_never_exceed_the_limit(name, limit) -> None:
+    counted = Counted(decay_of())
+    found = optimise(
+        name, counted.problem, SMALL, Budget(swarm_iterations=200, lm_iterations=900, evaluations=limit), seed=5
+    )
+    assert counted.evaluations == found.evaluations <= limit
+    if name != "lm":
+        assert found.stopped == "evaluations"
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "lm"])
+def test_budget_below_the_first_swarm_is_refused(name) -> None:
+    with pytest.raises(ValueError, match="a budget of 11 evaluations does not cover the first 12"):
+        optimise(name, decay_of(), SMALL, Budget(evaluations=11))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tolerance_ends_the_search(name) -> None:
+    found = optimise(name, decay_of(), SMALL, Budget(300, 100, tolerance=0.5), seed=0)
+    assert found.stopped == "tolerance"
+    assert found.cost <= 0.5
+    assert (found.history[:-1] > 0.5).all()
+    assert optimise(name, decay_of(), SMALL, SHORT, x0=Decay.truth, seed=0).cost <= 0.5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_start_is_used(name) -> None:
+    counted = Counted(decay_of())
+    optimise(name, counted.problem, SMALL, SHORT, x0=Decay.truth)
+    assert np.array_equal(counted.points[0][0], Decay.truth)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_minimum_outside_ends_at_the_bound(name) -> None:
+    A = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 1.0]])
+    free = np.array([0.2, 1.4, -0.3])
+
+    def costs(X):
+        return np.einsum("mi,ij,mj->m", X - free, A, X - free)
+
+    for reach, outside in ((1.0, True), (2.0, False)):
+        problem = Problem(np.full(3, -reach), np.full(3, reach), costs, lambda x: (A @ (x - free), A))
+        found = optimise(name, problem, Settings(particles=30), Budget(150, 60), seed=0)
+        assert found.at_bound.tolist() == [False, outside, False]
+        within = np.array([0.2 + 0.25 * 0.4, 1.0, -0.3 + 0.3 * 0.4]) if outside else free
+        np.testing.assert_allclose(found.x, within, atol=0.02 if name == "ga" else 1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_points_without_a_cost_never_win(name, bad) -> None:
+    """Half of the box has no cost; -inf counts as none, too."""
+    truth = np.array([0.2, -0.4, 0.6])
+
+    def costs(X):
+        return np.where(X[:, 0] < 0.0, bad, ((X - truth) ** 2).sum(axis=1))
+
+    problem = Problem(np.full(3, -1.0), np.ones(3), costs, lambda x: (x - truth, np.eye(3)))
+    found = optimise(name, problem, Settings(particles=20), Budget(100, 40), seed=1, x0=np.array([0.05, 0.9, 0.9]))
+    assert np.isfinite(found.history).all()
+    assert found.x[0] >= 0.0
+    np.testing.assert_allclose(found.x, truth, atol=1e-2 if name == "ga" else 1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_finite_cost_at_all_is_an_error(name) -> None:
+    problem = Problem(np.zeros(2), np.ones(2), lambda X: np.full(len(X), np.nan), lambda x: (x, np.eye(2)))
+    with pytest.raises(ObjectiveError, match="the cost is not finite at any of the first"):
+        optimise(name, problem)
+
+
+@pytest.mark.parametrize("name", NAMES[:4])
+@pytest.mark.parametrize("particles", [2, 3])
+def test_smallest_swarms_and_one_dimension(name, particles) -> None:
+    found = optimise(name, box(sphere, 1), Settings(particles=particles), Budget(60), seed=0)
+    assert found.history[-1] < found.history[0]
+
+
+@pytest.mark.parametrize("name", NAMES[:4])
+def test_known_minima(name) -> None:
+    many = Settings(particles=50)
+    loose = name == "ga"
+    assert optimise(name, box(sphere, 5), many, Budget(150)).cost < (1e-2 if loose else 1e-8)
+    found = optimise(name, box(rosenbrock, 2), many, Budget(200), seed=1)
+    assert found.cost < (0.3 if loose else 1e-4)
+    found = optimise(name, box(rastrigin, 3), many, Budget(250), seed=2)
+    np.testing.assert_allclose(found.x, 0.5, atol=0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_best_never_rises_and_stays_in_the_box(name, data) -> None:
+    """For any box, scale, seed and share of the box without a cost."""
+    d = data.draw(st.integers(1, 4))
+    lower = np.array(data.draw(st.lists(st.floats(-1e6, 1e6), min_size=d, max_size=d)))
+    width = np.array(data.draw(st.lists(st.floats(1e-3, 1e6), min_size=d, max_size=d)))
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    hole = data.draw(st.floats(0.0, 0.3))
+    upper = lower + width
+    centre = lower + width * np.array(data.draw(st.lists(st.floats(-0.5, 1.5), min_size=d, max_size=d)))
+    seen = []
+
+    def costs(X):
+        seen.append(X.copy())
+        out = (((X - centre) / width) ** 2).sum(axis=1)
+        out[np.abs((X[:, 0] - lower[0]) / width[0] - 0.5) < 0.5 * hole] = np.nan
+        return out
+
+    problem = Problem(lower, upper, costs, lambda x: ((x - centre) / width**2, np.diag(1.0 / width**2)))
+    found = optimise(name, problem, Settings(particles=8, scaling="diagonal"), Budget(8, 8), seed=seed, x0=lower.copy())
+    points = np.concatenate(seen)
+    assert (points >= lower).all()
+    assert (points <= upper).all()
+    assert (np.diff(found.history) <= 0.0).all()
+    assert np.isfinite(found.cost)

@@ -1,0 +1,138 @@
+"""Compiled code is renewed when anything it was made from changes, or it is damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rt_core.jit import imported_sources
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+INNER = "from rt_core.jit import kernel\nFACTOR = {}\n@kernel\ndef inner(x):\n    return FACTOR * x\n"
+OUTER = "from rt_core.jit import jit\n{}\n@jit\ndef outer(x):\n    return inner(x)\n"
+MAIN = "from parts.outer import outer\nprint(outer(1.0), sum(outer.stats.cache_hits.values()))\n"
+
+
+def run(folder: Path, first: str = "") -> list[str]:
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "NUMBA_DISABLE_JIT": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", first + MAIN],
+        env=environment, capture_output=True, text=True, check=True, cwd=folder, timeout=120,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("line", ["from parts.inner import inner", "from .inner import inner"])
+def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path, line: str) -> None:
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "outer.py").write_text(OUTER.format(line))
+    (package / "inner.py").write_text(INNER.format(2.0))
+    assert run(tmp_path) == ["2.0", "0"]
+    assert run(tmp_path) == ["2.0", "1"]  # from the cache
+    (package / "inner.py").write_text(INNER.format(3.0))
+    assert run(tmp_path) == ["3.0", "0"]
+
+
+def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_same(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        package = tmp_path / name / "parts"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "outer.py").write_text(OUTER.format("from parts.inner import inner"))
+        (package / "inner.py").write_text(INNER.format(2.0))
+    assert run(tmp_path / "first") == ["2.0", "0"]
+    for source in (tmp_path / "second").rglob("*.py"):
+        os.utime(source, (1e9, 1e9))  # written at another time
+    shutil.copytree(tmp_path / "first" / "parts" / "__pycache__", tmp_path / "second" / "parts" / "__pycache__")
+    assert run(tmp_path / "second") == ["2.0", "1"]
+    (tmp_path / "second" / "parts" / "inner.py").write_text(INNER.format(3.0))
+    assert run(tmp_path / "second") == ["3.0", "0"]
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    """A folder in which `outer` has been compiled, of one file of code."""
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "outer.py").write_text("from rt_core.jit import jit\n@jit\ndef outer(x):\n    return 2.0 * x\n")
+    assert run(tmp_path) == ["2.0", "0"]
+    return tmp_path
+
+
+def code_of(folder: Path) -> Path:
+    [file] = folder.rglob("*.nbc")
+    return file
+
+
+def flip(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes((content[at] ^ 0x10,)) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: flip(content, 0),
+        lambda content: flip(content, len(content) // 2),
+        lambda content: bytes(len(content)),
+    ],
+    ids=["empty", "cut off", "digest", "a bit", "zeros"],
+)
+def test_damaged_code_is_compiled_again(compiled: Path, damage: Callable[[bytes], bytes]) -> None:
+    file = code_of(compiled)
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert run(compiled) == ["2.0", "0"]
+    assert code_of(compiled).name == file.name
+    assert run(compiled) == ["2.0", "1"]
+
+
+def test_code_that_cannot_be_kept_is_run_all_the_same(compiled: Path) -> None:
+    file = code_of(compiled)
+    file.unlink()
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); "
+    assert run(compiled, "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); " + limited) == ["2.0", "0"]
+    assert not list(file.parent.glob("*.nbc*"))
+
+
+def test_code_of_earlier_sources_is_forgotten(compiled: Path) -> None:
+    before = code_of(compiled)
+    source = compiled / "parts" / "outer.py"
+    source.write_text(source.read_text().replace("2.0", "5.0"))
+    assert run(compiled) == ["5.0", "0"]
+    assert code_of(compiled) != before
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("from . import near", {"parts/deep/__init__.py", "parts/deep/near.py"}),
+        ("from .near import x", {"parts/deep/near.py"}),
+        ("from .. import far", {"parts/__init__.py", "parts/far.py"}),
+        ("from ..far import x", {"parts/far.py"}),
+        ("from parts import far", {"parts/__init__.py", "parts/far.py"}),
+        ("import parts.deep.near", {"parts/deep/near.py"}),
+        ("from .absent import x\nimport numpy", set()),
+        ("from . import (\n    absent,  # a, b\n    near as n,\n)", {"parts/deep/__init__.py", "parts/deep/near.py"}),
+        ("import numpy, \\\n    parts.far as far", {"parts/far.py"}),
+        ("def f():\n    from parts import far  # late", {"parts/__init__.py", "parts/far.py"}),
+    ],
+)
+def test_imports_are_resolved(tmp_path: Path, line: str, expected: set[str]) -> None:
+    deep = tmp_path / "parts" / "deep"
+    deep.mkdir(parents=True)
+    for file in (deep.parent / "__init__.py", deep.parent / "far.py", deep / "__init__.py", deep / "near.py"):
+        file.write_text("")
+    (deep / "own.py").write_text(line)
+    found = {f.relative_to(tmp_path).as_posix() for f in imported_sources(deep / "own.py")}
+    assert found == expected

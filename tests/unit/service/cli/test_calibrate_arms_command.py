@@ -1,0 +1,211 @@
+"""`thetad calibrate --arm`: two arms and a tracker that stood at two places, whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from drivers.files.robots.file import load_robot
+from rt_core.types import FloatArray
+from service.operations.calibration.nominal_geometry import nominal_geometry
+from service.operations.calibration.table import columns_of, table_text
+from service.reports.calibration_cell import cell_lines
+from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
+from tests.lab.command_line import Outcome, thetad
+
+ROBOTS = Path(__file__).resolve().parents[4] / "configs" / "robots"
+#: Of each arm: errors, and the base in that of the first, as a rotation vector and a translation.
+ARMS = {
+    "left": ({"a2": 1e-3, "theta3": 1.5e-3, "d5": -8e-4}, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
+    "right": ({"a3": -9e-4, "theta4": 1e-3, "alpha1": 1e-3}, (0.0, 0.1, 2.9), (1.6, 0.2, -0.05)),
+}
+#: The base of the first arm in the tracker's frame.
+STATIONS = {1: ((0.4, -0.3, 2.2), (1.5, -2.0, 0.7)), 2: ((0.1, 0.2, -1.5), (-3.0, 1.0, 0.2))}
+
+
+def placed(rotation: tuple[float, float, float], translation: tuple[float, float, float]) -> FloatArray:
+    T = np.eye(4)
+    T[:3, :3], T[:3, 3] = Rotation.from_rotvec(rotation).as_matrix(), translation
+    return T
+
+
+def measure(folder: Path, name: str, station: int, moved: float = 0.0) -> Path:
+    """Table of 50 poses of an arm, from a station that stood `moved` [m] from where it should."""
+    errors, *place = ARMS[name]
+    base = placed(*STATIONS[station]) @ placed(*place)
+    base[0, 3] += moved
+    settings = TrackerSettings(seed=len(name), noise_seed=station)
+    target = (np.eye(3), np.array([0.05, -0.04, 0.1]))
+    geometry = nominal_geometry(load_robot(folder / f"{name}.toml"))
+    arm = TrackedArm.of(geometry, settings, errors, (base[:3, :3], base[:3, 3]), target)
+    q = np.random.default_rng([len(name), station]).uniform(-2.0, 2.0, (50, 6))
+    measured, _ = arm.measure(q)
+    path = folder / f"{name}{station}{'_moved' if moved else ''}.csv"
+    path.write_text(table_text(columns_of(6, measured), np.hstack((q, measured))))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two arms of a kind, each with a robot file of its own, and what was measured of them."""
+    found = tmp_path_factory.mktemp("cell")
+    for name in ARMS:
+        (found / f"{name}.toml").write_text((ROBOTS / "ur10.toml").read_text())
+        for station in STATIONS:
+            measure(found, name, station)
+    measure(found, "right", 2, moved=1e-3)
+    return found
+
+
+def both(folder: Path, right: str = "right1.csv,right2.csv", left: str = "left1.csv,left2.csv") -> list[str]:
+    texts = []
+    for name, files in (("left", left), ("right", right)):
+        paths = ",".join(str(folder / file) for file in files.split(","))
+        texts += ["--arm", f"{folder / name}.toml={paths}"]
+    return texts
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> Outcome:
+    return thetad("calibrate", *both(folder), "-o", folder / "out", "--json")
+
+
+def test_arms_and_how_they_stand(done: Outcome, folder: Path) -> None:
+    assert done.code == 0, done
+    result = done.json
+    assert result["verdict"] == "ok"
+    assert result["places"]["checked"]
+    assert result["places"]["agree"]
+    (pair,) = result["bases"]
+    assert (pair["of"], pair["arm"]) == ("left", "right")
+    true = placed(*ARMS["right"][1:])
+    away = np.array(pair["translation"]) - true[:3, 3]
+    assert np.abs(away / pair["translation_std"]).max() < 4.5
+    assert np.abs(away).max() < 3e-4
+    turn = Rotation.from_matrix(true[:3, :3].T @ np.array(pair["rotation"])).as_rotvec()
+    assert np.abs(turn / np.array(pair["rotation_std"])).max() < 4.5
+    assert json.loads((folder / "out" / "cell.json").read_text()) | {"output": result["output"]} == result
+    for arm in result["arms"]:
+        assert arm["stations"] == [1, 2]
+        assert set(arm["base_holds"]) == {"theta1", "d1"}
+        own = json.loads((folder / "out" / arm["name"] / "calibration.json").read_text())
+        assert own["residual"] == arm["residual"]
+        values = {p["name"]: p for p in own["parameters"] if p["value"] is not None}
+        for name, value in ARMS[arm["name"]][0].items():
+            assert abs(values[name]["value"] - value) < 4.5 * values[name]["std"], name
+
+
+def test_each_arm_can_be_commanded(done: Outcome, folder: Path) -> None:
+    """What is written of one arm is what `thetad compensate` takes."""
+    assert done.code == 0, done
+    targets = folder / "targets.csv"
+    rows = list(csv.DictReader((folder / "right1.csv").read_text().splitlines()))
+    names = ["x", "y", "z", *(f"q{k + 1}" for k in range(6))]
+    targets.write_text("\n".join([",".join(names), *(",".join(row[k] for k in names) for row in rows[:5])]) + "\n")
+    calibration = folder / "out" / "right" / "calibration.json"
+    command = ("compensate", targets, "--calibration", calibration, "--robot", folder / "right.toml")
+    found = thetad(*command, "-o", folder / "commands.csv", "--frame", "measured", "--json")
+    assert found.code == 0, found
+
+
+def test_a_column_has_the_stations_numbers(done: Outcome, folder: Path) -> None:
+    """Station 2 alone is shared, by its number: nothing can be checked, and the text says so."""
+    lines = (folder / "right2.csv").read_text().splitlines()
+    rows = [lines[0] + ",station", *(line + ",2" for line in lines[1:])]
+    (folder / "numbered.csv").write_text("\n".join(rows) + "\n")
+    found = thetad("calibrate", *both(folder, "numbered.csv"), "-o", folder / "column")
+    assert found.code == 0, found
+    for words in (
+        "ok: all arms are calibrated",
+        "measured from station 1, 2; written to",
+        "right in the base of left",
+        "place [mm]",
+        "rotation [deg]",
+        "not checked: no two arms were measured from the same two places",
+    ):
+        assert words in found.out
+    held = found.out.partition("in the bases")[2]
+    assert "theta1" in held
+    assert "of left; " in held
+    document = json.loads((folder / "column" / "cell.json").read_text())
+    assert [arm["stations"] for arm in document["arms"]] == [[1, 2], [2]]
+    assert document["places"] == {"checked": False, "agree": None, "loops": 0, "chi_squared": None, "limit": None}
+    gap = np.array(document["bases"][0]["translation"]) - np.array(done.json["bases"][0]["translation"])
+    assert np.abs(gap).max() < 5e-4
+    only = thetad("calibrate", *both(folder, "numbered.csv", "left1.csv"), "-o", folder / "no")
+    only.refused("no place of the instrument is shared by left (station 1) and by right (station 2)")
+
+
+def test_a_tracker_that_was_moved_between_the_arms(folder: Path) -> None:
+    found = thetad("calibrate", *both(folder, "right1.csv,right2_moved.csv"), "-o", folder / "moved")
+    assert found.code == 1, found
+    assert "moved: the arms disagree about where the instrument stood" in found.out
+    assert "disagree: chi-squared" in found.out
+    assert "in the base of" not in found.out
+    document = json.loads((folder / "moved" / "cell.json").read_text())
+    assert document["verdict"] == "moved"
+    assert [arm["verdict"] for arm in document["arms"]] == ["ok", "ok"]
+    assert document["bases"] == []
+    assert "moved between left and right" in document["reasons"][0]
+    at = [s for s in document["suspects"] if (s["arm"], s["station"]) == ("right", 2)]
+    assert at[0]["distance_mm"] == pytest.approx(1.0, rel=0.3)
+
+
+def test_an_arm_that_cannot_be_calibrated_is_named(folder: Path) -> None:
+    """Joint positions of the other arm: nothing fits."""
+    lines = (folder / "right1.csv").read_text().splitlines()
+    cut = [line.split(",") for line in lines[1:]]
+    mixed = [",".join([*one[:6], *other[6:]]) for one, other in zip(cut, cut[1:] + cut[:1], strict=True)]
+    (folder / "mixed.csv").write_text("\n".join([lines[0], *mixed]) + "\n")
+    found = thetad("calibrate", *both(folder, "mixed.csv"), "-o", folder / "wrong", "--json")
+    assert found.code == 1, found
+    assert found.json["verdict"] == "arms"
+    assert found.json["reasons"][0].startswith("right: not_explained: ")
+    assert found.json["arms"][1]["left_out"] is not None
+    assert found.json["bases"] == []
+    text = "\n".join(cell_lines(found.json))  # both arms were measured from both places; one is left out
+    assert "not checked: no two calibrated arms were measured from the same two places" in text
+
+
+def test_what_an_earlier_run_found_does_not_outlive_the_arms(folder: Path) -> None:
+    """A run that ends after the first arm leaves no `cell.json` of other calibrations beside it."""
+    out = folder / "again"
+    out.mkdir()
+    (out / "cell.json").write_text("{}\n")
+    (folder / "six.csv").write_text("\n".join((folder / "right1.csv").read_text().splitlines()[:7]) + "\n")
+    thetad("calibrate", *both(folder, "none.csv", "left1.csv"), "-o", out).refused("no such file")
+    assert (out / "cell.json").exists()  # nothing was written yet
+    thetad("calibrate", *both(folder, "six.csv", "left1.csv"), "-o", out).refused("six.csv", "measure at least")
+    assert (out / "left" / "calibration.json").exists()
+    assert not (out / "cell.json").exists()
+
+
+def test_wrong_use_is_refused(folder: Path) -> None:
+    left, right = folder / "left.toml", folder / "right.toml"
+    one, two = folder / "left1.csv", folder / "right1.csv"
+    good = ("--arm", f"{left}={one}", "--arm", f"{right}={two}")
+    (folder / "few.csv").write_text("\n".join(two.read_text().splitlines()[:8]) + "\n")
+    (folder / "socket.csv").write_text("q1,q2,q3,q4,q5,q6,socket\n0,0,0,0,0,0,1\n")
+    out = ("-o", folder / "refused")
+    for arguments, words in (
+        (("--arm", f"{left}={one}", "--arm", f"ur99={two}"), ("--arm ur99=", "ur99")),
+        (("--arm", f"{left}={one}", "--arm", f"{left}={two}"), ("left is given twice", "a name of its own")),
+        (("--arm", f"{left}={one}", "--arm", f"{right}={one}"), ("is left's already",)),
+        (("--arm", f"{left}={one},{one}", "--arm", f"{right}={two}"), ("is there twice",)),
+        (("--arm", f"{left}={one}"), ("is one arm alone",)),
+        (("--arm", f"{left}={one}", "--arm", f"{right}"), ("is not ROBOT=FILE[,FILE]",)),
+        (("--arm", f"{left}={one}", "--arm", f"{right}={folder / 'none.csv'}"), ("none.csv: no such file",)),
+        (("--arm", f"{left}={one}", "--arm", f"{right}={folder / 'few.csv'}"), ("few.csv", "measure at least")),
+        (("--arm", f"{left}={one}", "--arm", f"{right}={folder / 'socket.csv'}"), ("no positions of an instrument",)),
+        ((one, *good), ("with --arm robots and files are in it",)),
+        ((*good, "--robot", "ur10"), ("with --arm robots and files are in it",)),
+        ((*good, "--set", "base=false"), ("base=false",)),
+        ((*good, "--set", "robot=ur10"), ("robot is given by an option",)),
+        (("--robot", "ur10"), ("FILE is missing",)),
+    ):
+        thetad("calibrate", *arguments, *out).refused(*words)

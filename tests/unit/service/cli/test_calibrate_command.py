@@ -1,0 +1,289 @@
+"""`thetad poses`, `calibrate` and `compensate` one after the other, on an arm whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.frames import link_poses
+from rt_core.types import FloatArray
+from service.operations.calibration.nominal_geometry import nominal_geometry
+from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
+from tests.lab.command_line import Outcome, thetad
+
+ROBOT = "ur10"
+SEED = 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("calibration")
+
+
+@pytest.fixture(scope="module")
+def planned(folder: Path) -> Outcome:
+    return thetad("poses", "plan", ROBOT, "-o", folder / "poses.csv", "--count", 120, "--select", 60, "--json")
+
+
+@pytest.fixture(scope="module")
+def measured(folder: Path, planned: Outcome) -> Outcome:
+    assert planned.code == 0, planned
+    return thetad(
+        "poses", "measure", folder / "poses.csv", "--robot", ROBOT, "-o", folder / "measured.csv",
+        "--truth", folder / "truth.json", "--seed", SEED, "--outliers", 0.05, "--json",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path, measured: Outcome) -> Outcome:
+    assert measured.code == 0, measured
+    return thetad("calibrate", folder / "measured.csv", "--robot", ROBOT, "-o", folder / "out", "--robust", "--json")
+
+
+def columns(path: Path) -> dict[str, FloatArray]:
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+
+
+def test_planned_poses_are_where_the_table_says(planned: Outcome, folder: Path) -> None:
+    result = planned.json
+    assert (result["poses"], result["layers"][0]["wanted"]) == (60, 48)
+    assert result["rank"] == 25  # 27 of a point beside the last axis
+    assert result["observability"]["O2"] > 0.0
+    found = columns(folder / "poses.csv")
+    model = load_robot(ROBOT).model
+    q = np.column_stack([found[f"q{k + 1}"] for k in range(6)])
+    for posture, *point in zip(q, found["x"], found["y"], found["z"], strict=True):
+        last = link_poses(model, posture)[-1]
+        np.testing.assert_allclose(last[:3, :3] @ model.tip_translation + last[:3, 3], point, atol=1e-9)
+
+
+def test_layers_that_are_short_are_told_as_reached_and_not_as_chosen(tmp_path: Path) -> None:
+    """The outer sphere is beyond reach in part; of what is reached few are chosen."""
+    spheres = ("--count", 40, "--layers", 2, "--radius", 1.45, "--inner", 0.9)
+    plan = ("poses", "plan", ROBOT, "-o", tmp_path / "p.csv", *spheres)
+    whole, chosen = thetad(*plan, "--json"), thetad(*plan, "--select", 20, "--json")
+    assert (whole.code, chosen.code) == (1, 1)
+    for layer, other in zip(whole.json["layers"], chosen.json["layers"], strict=True):
+        assert (layer["wanted"], layer["found"]) == (other["wanted"], other["found"])
+        assert layer["chosen"] == layer["found"] >= other["chosen"]
+    assert sum(layer["chosen"] for layer in chosen.json["layers"]) == chosen.json["poses"] == 20
+    short = [(k, layer) for k, layer in enumerate(whole.json["layers"], 1) if layer["found"] < layer["wanted"]]
+    assert [k for k, _ in short] == [1]
+    assert chosen.json["layers"][0]["chosen"] < short[0][1]["found"]
+    text = thetad(*plan, "--select", 20).out
+    told = [line.strip() for line in text.splitlines() if "the arm reaches" in line]
+    assert told == [f"- sphere {k}: the arm reaches {x['found']} of {x['wanted']} points" for k, x in short]
+
+
+def test_what_is_found_is_what_was_drawn(done: Outcome, folder: Path) -> None:
+    assert done.code == 0, done
+    truth = json.loads((folder / "truth.json").read_text())
+    assert done.json["verdict"] == "ok"
+    assert len(truth["outliers"]) == 3
+    assert done.json["outliers"] >= 3
+    weight = {int(row["line"]): float(row["weight"]) for row in rows_of(folder / "out" / "residuals.csv")}
+    assert all(weight[line] < 0.25 for line in truth["outliers"])
+    for p in done.json["parameters"]:
+        if p["value"] is not None:
+            assert abs(p["value"] - truth["errors"][p["name"]]) < 5.0 * p["std"], p["name"]
+    assert done.json["residual"]["test"]["before"]["mean_mm"] > 0.5
+
+
+def test_calibrated_files(done: Outcome, folder: Path) -> None:
+    """The exported URDF, in the drawn base, is where the true arm is."""
+    names = {"calibration.json", "residuals.csv", "report.html", "calibrated.urdf", "calibrated_dh.csv"}
+    assert {path.name for path in (folder / "out").iterdir()} == names
+    arm = TrackedArm.of(nominal_geometry(load_robot(ROBOT)), TrackerSettings(seed=SEED))
+    q = np.random.default_rng(0).uniform(-2.0, 2.0, (30, 6))
+    true, _ = arm.exact(q)
+    model = load_robot(folder / "out" / "calibrated.urdf").model
+    R, t = np.array(done.json["base"]["rotation"]), np.array(done.json["base"]["translation"])
+    ends = []
+    for posture in q:
+        last = link_poses(model, posture)[-1]
+        ends.append(R @ (last[:3, :3] @ model.tip_translation + last[:3, 3]) + t)
+    missed = np.linalg.norm(np.array(ends) - true, axis=1)
+    assert missed.mean() < 1e-4
+    # The table's products with base and tool are where the exported arm is in its base.
+    text = (folder / "out" / "calibrated_dh.csv").read_text()
+    frames = [[float(v) for v in line[1:].split()] for line in text.splitlines() if line.startswith("#   ")]
+    base, tool = (np.vstack((frames[k : k + 3], [0.0, 0.0, 0.0, 1.0])) for k in (0, 3))
+    held = next(line for line in text.splitlines() if line.startswith("# held at nominal"))
+    assert "theta1" in held
+    assert "alpha2" not in held
+    rows = list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+    for posture, end in zip(q, ends, strict=True):
+        T = base
+        for angle, row in zip(posture, rows, strict=True):
+            theta, d, a, alpha, beta = (float(row[name]) for name in ("theta", "d", "a", "alpha", "beta"))
+            T = T @ turned("z", angle + theta, (0.0, 0.0, d)) @ turned("x", alpha, (a, 0.0, 0.0)) @ turned("y", beta)
+        np.testing.assert_allclose((T @ tool)[:3, 3], end, atol=1e-9)
+
+
+def turned(axis: str, angle: float, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> FloatArray:
+    """Turn about an axis after a shift (4, 4)."""
+    T = np.eye(4)
+    T[:3, :3] = Rotation.from_euler(axis, angle).as_matrix()
+    T[:3, 3] = shift
+    return T
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_report_shows_the_errors(done: Outcome, folder: Path) -> None:
+    text = (folder / "out" / "report.html").read_text()
+    assert text.count("data:image/png;base64,") == 3
+    assert "http" not in text.replace("http-equiv", "")
+    assert f"{done.json['parameters'][4]['name']}" in text
+    a2 = next(p for p in done.json["parameters"] if p["name"] == "a2")
+    row = next(row for row in text.split("<tr>") if ">a2<" in row and "determined" in row)
+    shown = [cell.partition("<")[0] for cell in row.replace('class="text"', "").replace(" >", ">").split("<td>")]
+    assert float(shown[6]) == pytest.approx(100.0 * a2["relative_std"], rel=0.06)
+    assert "observability" in text
+
+
+def test_compensated_commands_bring_the_true_arm_to_its_targets(done: Outcome, folder: Path) -> None:
+    q = np.random.default_rng(1).uniform(-1.5, 1.5, (12, 6))
+    arm = TrackedArm.of(nominal_geometry(load_robot(ROBOT)), TrackerSettings(seed=SEED))
+    targets, _ = arm.exact(q)
+    lines = ["x,y,z," + ",".join(f"q{k + 1}" for k in range(6))]
+    lines += [",".join(repr(float(v)) for v in row) for row in np.hstack((targets, q))]
+    (folder / "targets.csv").write_text("\n".join(lines) + "\n")
+    command = ("compensate", folder / "targets.csv", "--calibration", folder / "out" / "calibration.json")
+    found = thetad(*command, "--robot", ROBOT, "-o", folder / "commands.csv", "--frame", "measured", "--json")
+    assert found.code == 0, found
+    commands = columns(folder / "commands.csv")
+    reached, _ = arm.exact(np.column_stack([commands[f"q{k + 1}"] for k in range(6)]))
+    missed = 1e3 * np.linalg.norm(reached - targets, axis=1)
+    assert missed.mean() < 0.1
+    assert found.json["calibrated_mean_mm"] == done.json["residual"]["test"]["after"]["mean_mm"]
+    table = columns(folder / "measured.csv")
+    low, high = ([pick(table[f"q{k + 1}"]) for k in range(6)] for pick in (np.min, np.max))
+    posed = np.column_stack([commands[f"q{k + 1}"] for k in range(6)])
+    expected = np.flatnonzero(((posed < low) | (posed > high)).any(axis=1))
+    assert found.json["outside_measured_range"] == expected.tolist()
+    # Less the scale of the residuals, which here is the tracker's noise alone.
+    own = commands["std_mm"] ** 2 - 3.0 * done.json["scale"]["position_mm"] ** 2
+    assert 0.4 < np.sqrt(np.mean(missed**2 / own)) < 1.6
+    assert found.json["mean_avoided_mm"] > 10.0 * missed.mean()
+    refused = thetad(*command, "--robot", ROBOT, "-o", folder / "no.csv")
+    assert refused.code == 2
+    assert "does not know the robot's own base" in refused.err
+    assert not (folder / "no.csv").exists()
+    # The same targets, in the base that the nominal zero and height of joint 1 define.
+    R, t = np.array(done.json["base"]["rotation"]), np.array(done.json["base"]["translation"])
+    rows = np.hstack(((targets - t) @ R, q))
+    lines[1:] = [",".join(repr(float(v)) for v in row) for row in rows]
+    (folder / "moved.csv").write_text("\n".join(lines) + "\n")
+    moved = ("compensate", folder / "moved.csv", *command[2:], "--robot", ROBOT, "-o", folder / "moved_out.csv")
+    again = thetad(*moved, "--frame", "joint1")
+    assert again.code == 0, again
+    for name, values in columns(folder / "moved_out.csv").items():
+        if name.startswith("q"):
+            np.testing.assert_allclose(values, commands[name], atol=1e-9)
+    assert "nominal zero and height of joint 1" in (folder / "out" / "calibrated.urdf").read_text()
+    wrong = thetad(*command, "--robot", "space6", "-o", folder / "no.csv")
+    assert wrong.code == 2
+    assert "is of robot ur10" in wrong.err
+    far = folder / "far.csv"
+    far.write_text("x,y,z\n9,9,9\n")
+    out = thetad("compensate", far, *command[2:], "--robot", ROBOT, "-o", folder / "far_out.csv", "--frame", "measured")
+    assert out.code == 1
+    assert "0 of 1 targets reached" in out.out
+    assert rows_of(folder / "far_out.csv")[0]["q1"] == ""
+
+
+def test_the_tip_of_an_unknown_tool_has_no_standard_deviation(done: Outcome, folder: Path) -> None:
+    """The tool holds what the poses tell of `d6`, `a6`, `alpha6` and `theta6`, which move the tip otherwise."""
+    targets = folder / "tip_targets.csv"
+    targets.write_text("x,y,z,q1,q2,q3,q4,q5,q6\n0.5,0.3,0.4,0.1,-1.2,1.4,0.3,1.5,0.0\n")
+    command = ("compensate", targets, "--calibration", folder / "out" / "calibration.json", "--robot", ROBOT)
+    to = ("--frame", "joint1", "-o", folder / "tip.csv")
+    for more in ((), ("--json",)):
+        found = thetad(*command, *to, "--point", "tip", *more)
+        assert found.code == 0, found
+        assert found.err.startswith("std_mm is left empty: the tool was estimated")
+        assert found.err.count("\n") == 1
+        assert [row["std_mm"] for row in rows_of(folder / "tip.csv")] == [""]
+    assert found.json["largest_std_mm"] is None
+    for name in ("d6", "a6", "alpha6", "theta6"):
+        assert name in found.json["std_unknown"]
+    known = thetad(*command, *to, "--json")
+    assert known.err == ""
+    assert known.json["std_unknown"] is None
+    assert float(rows_of(folder / "tip.csv")[0]["std_mm"]) == known.json["largest_std_mm"] > 0.0
+
+
+def test_an_npz_file_through_a_mapping(measured: Outcome, done: Outcome, folder: Path) -> None:
+    """The same numbers in degrees and millimetres give the same calibration."""
+    found = columns(folder / "measured.csv")
+    q = np.column_stack([found[f"q{k + 1}"] for k in range(6)])
+    points = np.column_stack([found[k] for k in "xyz"])
+    np.savez(folder / "log.npz", joints=np.degrees(q), tracker=1e3 * (points - 1.0), off=np.full((60, 3), 1e3))
+    mapping = folder / "log.toml"
+    mapping.write_text(
+        'format = 1\nname = "log"\nrobot = "ur10"\n[q]\ncolumns = "joints"\nunit = "deg"\n'
+        '[position]\ncolumns = "tracker"\nunit = "mm"\n[deviation]\ncolumns = "off"\nunit = "mm"\n'
+    )
+    again = thetad("calibrate", folder / "log.npz", "--mapping", mapping, "-o", folder / "again", "--robust", "--json")
+    assert again.code == 0, again
+    for one, other in zip(done.json["parameters"], again.json["parameters"], strict=True):
+        assert one["name"] == other["name"]
+        assert other["value"] == (None if one["value"] is None else pytest.approx(one["value"], abs=1e-7))
+    mapping.write_text(mapping.read_text().replace("joints", "axes"))
+    wrong = thetad("calibrate", folder / "log.npz", "--mapping", mapping, "-o", folder / "no")
+    assert wrong.code == 2
+    assert "q.columns names column 'axes', which is absent" in wrong.err
+
+
+def test_broken_calibrations_are_refused(done: Outcome, folder: Path, tmp_path: Path) -> None:
+    whole = json.loads((folder / "out" / "calibration.json").read_text())
+    targets, broken = tmp_path / "t.csv", tmp_path / "calibration.json"
+    targets.write_text("x,y,z\n0.5,0.2,0.3\n")
+    command = ("compensate", targets, "--calibration", broken, "--robot", ROBOT, "-o", tmp_path / "out.csv")
+    for key in ("robot", "verdict", "geometry", "parameters", "base_frame"):
+        broken.write_text(json.dumps({name: part for name, part in whole.items() if name != key}))
+        found = thetad(*command)
+        assert found.code == 2, found
+        assert key in found.err
+    for key, value in (("geometry", {}), ("geometry", whole["geometry"] | {"tip": {"rotation": 1, "translation": 2}}),
+                       ("parameters", [1]), ("base", {})):  # fmt: skip
+        broken.write_text(json.dumps(whole | {key: value}))
+        found = thetad(*command, "--frame", "measured")
+        assert found.code == 2, found
+        assert "is missing or broken" in found.err
+    assert "'-1' is no whole number" in thetad(*command, "--seed", "-1").err
+
+
+def test_wrong_use_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "m.csv"
+    table.write_text("q1,q2\n1,2\n")
+    poses = ("poses", "plan", ROBOT, "-o", tmp_path / "p.csv")
+    for arguments, message in (
+        ((*poses, "--turn", "nan"), "turn must be finite"),
+        ((*poses, "--floor", "inf"), "floor must be finite"),
+        ((*poses, "--seed", "-1"), "'-1' is no whole number"),
+        (("poses", "measure", table, "--robot", ROBOT, "-o", tmp_path / "p.csv", "--seed", "-1"), "'-1' is no whole"),
+        (("calibrate", tmp_path / "none.csv", "--robot", ROBOT, "-o", tmp_path), "no such file"),
+        (("calibrate", table, "-o", tmp_path), "--robot is missing"),
+        (("calibrate", table, "--robot", ROBOT, "-o", tmp_path), "there is no column q3"),
+        (("calibrate", table, "--robot", ROBOT, "-o", tmp_path, "--set", "method=lm", "--method", "lm"), "method"),
+        (
+            ("poses", "plan", ROBOT, "-o", tmp_path / "p.csv", "--radius", "9", "--inner", "8"),
+            "reaches none",
+        ),
+        (("poses", "plan", ROBOT, "-o", tmp_path / "p.csv", "--select", "90"), "--select 90"),
+        (("poses", "measure", table, "--robot", ROBOT, "-o", tmp_path / "p.csv"), "there is no column q3"),
+    ):
+        found = thetad(*arguments)
+        assert found.code == 2, found
+        assert message in found.err

@@ -1,0 +1,163 @@
+"""`thetad keys`: the commands as they are typed, and what the files are worth afterwards."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from service.config.load import ConfigError, load_config
+from service.security.keys import client_key, new_pair, server_pair
+from service.security.registry import Registry
+from tests.lab.command_line import thetad
+
+CONFIG = """
+[daemon]
+state_dir = "state"
+bind = "0.0.0.0"
+[[arm]]
+name = "a"
+robot = "emps"
+[arm.driver]
+kind = "sim"
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Configuration of a daemon that others may reach."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("CREDENTIALS_DIRECTORY", "SUDO_UID"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "site.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_a_daemon_that_others_may_reach_needs_a_key(site: Path) -> None:
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0 is not a loopback address.*thetad keys new --server"):
+        load_config(site)
+    made = thetad("keys", "new", "--server", "-c", site, "--json").json
+    config = load_config(site)
+    assert config.daemon.keyed
+    assert config.keys_dir == site.parent / "state" / "keys"
+    assert server_pair(config.keys_dir).public == made["public_key"]
+    (config.keys_dir / "server.key").chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        load_config(site)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("key", ["keys_dir", "state_dir"])
+def test_a_configured_link_that_somebody_else_can_replace_is_refused(site: Path, key: str) -> None:
+    """The configuration keeps links on the way to keys, for whoever may change one decides which keys these are."""
+    shared, place = site.parent / "shared", site.parent / "place"
+    place.mkdir(mode=0o700)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(place)
+    site.write_text(CONFIG.replace('state_dir = "state"', f'{key} = "shared/link"'))
+    assert thetad("keys", "new", "--server", "-c", site).code == 0
+    keys = shared / "link" if key == "keys_dir" else shared / "link" / "keys"
+    assert load_config(site).keys_dir == keys
+    os.lchown(shared / "link", 12345, -1)
+    with pytest.raises(ConfigError, match=f"the link {shared / 'link'} on the way to it belongs to user 12345"):
+        load_config(site)
+    thetad("keys", "new", "anna", "-c", site).refused("belongs to user 12345")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_under_sudo_it_says_whose_directory_that_is(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(site.parent, 12345, -1)
+    thetad("keys", "new", "--server", "-c", site).refused("belongs to user 12345")
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert not (site.parent / "state").exists()
+    done = thetad("keys", "new", "--server", "-c", site, "--json")
+    assert done.code == 0
+    assert done.json["server"] is True
+    assert f"user 12345, who has started this by sudo, owns {site.parent}" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_loopback_needs_none_unless_it_is_asked_for(site: Path) -> None:
+    site.write_text(CONFIG.replace("0.0.0.0", "127.0.0.1"))
+    assert not load_config(site).daemon.keyed
+    site.write_text(CONFIG.replace('bind = "0.0.0.0"', "require_keys = true"))
+    with pytest.raises(ConfigError, match=r"daemon\.require_keys, and this needs a key of the server"):
+        load_config(site)
+
+
+def test_commands_that_start_no_daemon_do_not_ask_for_its_key(site: Path) -> None:
+    """They are for other users than the daemon's too, and its key may be a credential of its service alone."""
+    thetad("ethercat", "scan", "-c", site).refused("no arm is on EtherCAT")
+    thetad("ads", "info", "-", "-c", site).refused("no arm is on ADS")
+
+
+def test_an_empty_variable_names_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THETAD_KEY", "")
+    asked = thetad("status", "--control", "tcp://127.0.0.1:1", "--timeout", "0.2")
+    assert asked.code == 3
+    assert "is the daemon running?" in asked.err
+
+
+def test_a_client_gets_a_file_of_its_own(site: Path) -> None:
+    server = thetad("keys", "new", "--server", "-c", site, "--json").json["public_key"]
+    done = thetad("keys", "new", "anna", "--role", "operate", "-c", site, "--json")
+    path = site.parent / "anna.key"
+    key = client_key(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert done.json == {
+        "name": "anna", "role": "operate", "public_key": key.pair.public, "server_key": server, "file": str(path),
+    }  # fmt: skip
+    assert key.server == server
+    assert key.pair.secret not in done.out + done.err
+    keys = site.parent / "state" / "keys"
+    assert key.pair.secret not in "".join(file.read_text() for file in keys.iterdir())
+    client = Registry(keys).find(key.pair.public)
+    assert client is not None
+    assert (client.name, client.role) == ("anna", "operate")
+
+
+def test_a_client_may_have_made_its_keys_itself(site: Path) -> None:
+    thetad("keys", "new", "--server", "-c", site)
+    public = new_pair().public
+    done = thetad("keys", "new", "ben", "--public", public, "--keys", site.parent / "state" / "keys", "--json")
+    assert (done.json["role"], done.json["public_key"], done.json["file"]) == ("read", public, None)
+    assert not (site.parent / "ben.key").exists()
+
+
+def test_clients_are_listed_and_revoked(site: Path) -> None:
+    thetad("keys", "new", "--server", "-c", site)
+    none = thetad("keys", "list", "-c", site)
+    assert (none.code, none.out) == (0, "")
+    assert "thetad keys new" in none.err
+    for name in ("anna", "ben"):
+        thetad("keys", "new", name, "-c", site)
+    assert thetad("keys", "revoke", "anna", "-c", site, "--json").json["revoked"]
+    clients = thetad("keys", "list", "-c", site, "--json").json["clients"]
+    assert [(client["name"], client["revoked"] is not None) for client in clients] == [("anna", True), ("ben", False)]
+    lines = thetad("keys", "list", "-c", site).out.splitlines()
+    assert ["revoked" in line for line in lines] == [True, False]
+    thetad("keys", "revoke", "anna", "-c", site).refused("anna: there is no such client; there are: ben")
+
+
+def test_mistakes_leave_nothing_behind(site: Path) -> None:
+    thetad("keys", "new", "anna", "-c", site).refused("there is no key of the server", "keys new --server")
+    thetad("keys", "new", "-c", site).refused("Name the client")
+    thetad("keys", "new", "anna").refused("-c FILE")
+    thetad("keys", "new", "--server", "--role", "admin", "-c", site).refused("--server")
+    assert not (site.parent / "state").exists()
+    thetad("keys", "new", "--server", "-c", site)
+    thetad("keys", "new", "--server", "-c", site).refused("is there already")
+    (site.parent / "anna.key").write_text("mine")
+    thetad("keys", "new", "anna", "-c", site).refused("anna.key", "is there already")
+    assert (site.parent / "anna.key").read_text() == "mine"
+    assert Registry(site.parent / "state" / "keys").clients() == ()
+    thetad("keys", "new", "ben", "--public", "short", "-c", site).refused("short")
+    thetad("keys", "new", "../ben", "-c", site).refused("../ben")
+    thetad("keys", "new", "anna", "-o", "other.key", "-c", site)
+    thetad("keys", "new", "anna", "-o", "again.key", "-c", site).refused("there is such a client")
+    assert {path.name for path in site.parent.iterdir()} == {"site.toml", "state", "anna.key", "other.key"}
+    assert not (site.parent.parent / "ben.key").exists()

@@ -1,0 +1,73 @@
+"""`thetad import` and `thetad recordings`, as their arguments and outputs go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from drivers.files.importing.importer import DataError
+from drivers.files.recordings.recording import RecordingExistsError, read_recording
+from service.cli._common import CliError
+from service.cli.data import importing, recordings
+from tests.lab.recordings.frames import write
+from tests.lab.recordings.logs import NPZ, npz
+
+
+def run(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers(required=True)
+    importing.add_parser(subparsers)
+    recordings.add_parser(subparsers)
+    parsed = parser.parse_args([str(argument) for argument in arguments])
+    return int(parsed.run(parsed))
+
+
+def test_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lab.toml").write_text(NPZ)
+    data, out = npz(tmp_path), tmp_path / "r.mcap"
+    assert run("import", data, "--mapping", tmp_path / "lab.toml", "-o", out, "--json") == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert captured.err == ""
+    assert result["frames"] == read_recording(out).samples
+    assert result["sha256"] == read_recording(out).sha256
+    assert result["path"] == str(out)
+    assert run("import", data, "--mapping", tmp_path / "lab.toml", "-o", out, "--force") == 0
+    assert "400 frames of lab" in capsys.readouterr().out
+    with pytest.raises(RecordingExistsError, match="--force"):
+        run("import", data, "--mapping", tmp_path / "lab.toml", "-o", out)
+    (tmp_path / "lab.toml").write_text(NPZ.replace('"tau"', '"torque"'))
+    with pytest.raises(DataError, match="torque"):
+        run("import", data, "--mapping", tmp_path / "lab.toml", "-o", tmp_path / "s.mcap")
+
+
+def test_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "r.mcap", 100, chunk_s=0.02)
+    assert run("recordings", "info", path, "--json") == 0
+    info = json.loads(capsys.readouterr().out)
+    assert (info["frames"], info["lost"], info["complete"]) == (100, 0, True)
+    assert run("recordings", "info", path) == 0
+    assert "shoulder [rad], slide [m]" in capsys.readouterr().out
+    path.write_bytes(path.read_bytes()[:-300])
+    assert run("recordings", "info", path) == 1
+    captured = capsys.readouterr()
+    assert "NOT COMPLETE" in captured.out
+    assert "thetad recordings recover" in captured.err
+
+
+def test_recover(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "r.mcap", 100, chunk_s=0.02)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert run("recordings", "recover", path, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    target = tmp_path / "r.recovered.mcap"
+    assert (result["path"], result["frames"], result["was_complete"]) == (str(target), 100, False)
+    assert read_recording(target).samples == 100
+    with pytest.raises(CliError, match="already there"):
+        run("recordings", "recover", path)
+    assert run("recordings", "recover", path, "--force") == 0
+    with pytest.raises(CliError, match="the recording itself"):
+        run("recordings", "recover", path, "-o", path, "--force")

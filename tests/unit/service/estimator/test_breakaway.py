@@ -1,0 +1,131 @@
+"""Breakaway friction of simulated arms, by the estimate's own knowledge of what holds the links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.files.recordings.recording import Recording
+from rt_core.model.robot import RobotModel, Transmission
+from rt_core.online import OnlineEstimator, OnlineSettings
+from service.estimator._breakaway import BreakawayTracking, why_not_tracked
+from tests.lab.arms.starting import CHANGED, FACTOR, JOINTS, LEARN_S, RATE, STARTS, robot, started
+from tests.unit.service.cli.test_environment import described
+
+
+def followed(recording: Recording, model: RobotModel, *, trusted: bool = True) -> tuple[BreakawayTracking, list[Any]]:
+    events: list[Any] = []
+    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
+    tracking = BreakawayTracking(estimator, lambda: trusted, lambda *event: events.append(event))
+    for frame in recording.frames():
+        assert frame.q is not None
+        assert frame.tau is not None
+        estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
+        tracking.push(frame, frame.q, frame.tau, masked=False)
+    return tracking, events
+
+
+@pytest.mark.parametrize("environment", ["microgravity", "ground"])
+def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
+    model = robot(environment).model
+    assert model.dynamics is not None
+    tracking, events = followed(started(environment), model)
+    said = tracking.document()
+    for j, (name, truth) in enumerate(zip(tracking.names, model.dynamics.breakaway, strict=True)):
+        found = said[name]
+        if j >= JOINTS:  # never started by itself
+            assert found["status"] == "unestimated"
+            assert found["value"] is None
+            assert found["reason"]
+            continue
+        assert found["status"] == "estimated", (name, found)
+        assert found["starts"] >= STARTS - 1
+        assert found["lower"] < truth < found["upper"], (name, truth, found)
+        assert found["value"] == pytest.approx(truth, rel=0.1)
+        assert found["upper"] - found["lower"] < 0.5 * truth
+    assert not events
+
+
+def test_a_change_is_told_once() -> None:
+    model = robot("microgravity").model
+    assert model.dynamics is not None
+    tracking, events = followed(started("microgravity", changes=True), model)
+    name, truth = tracking.names[CHANGED], FACTOR * model.dynamics.breakaway[CHANGED]
+    assert [(kind, data["joint"]) for kind, _, data in events] == [("breakaway_changed", name)]
+    assert events[0][2]["old"] == pytest.approx(model.dynamics.breakaway[CHANGED], rel=0.1)
+    assert events[0][2]["new"] == pytest.approx(truth, rel=0.1)
+    found = tracking.document()[name]
+    assert found["changes"] == 1
+    assert found["lower"] < truth < found["upper"]
+
+
+def test_what_starts_have_told_is_gone_back_to_by_the_same_clock() -> None:
+    model = robot("microgravity").model
+    recording = started("microgravity", changes=True)
+    frames = list(recording.frames())
+    events: list[Any] = []
+    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
+    tracking = BreakawayTracking(estimator, lambda: True, lambda *event: events.append(event))
+    kept: dict[str, Any] = {}
+    before: dict[str, Any] = {}
+    for k, frame in enumerate(frames):
+        assert frame.q is not None
+        assert frame.tau is not None
+        if k == len(frames) // 2:
+            kept, before = tracking.watched(), tracking.document()
+        estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
+        tracking.push(frame, frame.q, frame.tau, masked=False)
+    assert events
+    tracking.go_back(kept)
+    after = tracking.document()
+    for name in tracking.names:
+        own = {"status", "reason", "last_t"}  # it may be stale by now
+        assert after[name]["last_t"] == pytest.approx(before[name]["last_t"])
+        assert {k: v for k, v in after[name].items() if k not in own} == {
+            k: v for k, v in before[name].items() if k not in own
+        }
+
+
+def test_nothing_is_learned_while_the_arm_is_not_what_its_model_says() -> None:
+    model = robot("microgravity").model
+    tracking, _ = followed(started("microgravity"), model, trusted=False)
+    said = tracking.document()
+    assert all(found["value"] is None for found in said.values())
+    assert said[tracking.names[0]]["left_out"]["not trusted"] >= STARTS - 1
+
+
+def test_joints_whose_starts_tell_something_else_are_not_tracked() -> None:
+    from dataclasses import replace
+
+    model = robot("microgravity").model
+    assert why_not_tracked(model) == {}
+    matrix = np.diag(np.full(model.n, 100.0))
+    matrix[2, 1] = 100.0
+    coupled = replace(model, transmission=Transmission(matrix, np.zeros(model.n), np.ones(model.n)))
+    assert why_not_tracked(coupled) == dict.fromkeys((1, 2), "its motor turns with another joint")
+    from drivers.files.robots.file import robot_from_source
+
+    loaded = robot_from_source(described(model_friction_load=True)).model
+    assert set(why_not_tracked(loaded)) == set(range(model.n))
+
+
+def test_a_start_that_a_gap_cuts_off_is_counted_and_not_trusted() -> None:
+    """The motion after it has not been seen to its end."""
+    model = robot("microgravity").model
+    recording = started("microgravity")
+    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
+    tracking = BreakawayTracking(estimator, lambda: True, lambda *event: None)
+    for frame in recording.frames():
+        assert frame.q is not None
+        assert frame.tau is not None
+        if frame.t_bus_ns * 1e-9 > LEARN_S + 2.5:  # the first start is at 17.7 s
+            break
+        estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
+        tracking.push(frame, frame.q, frame.tau, masked=False)
+    name = tracking.names[0]
+    assert tracking.document()[name]["seen"] == 0
+    tracking.mark_gap()
+    said = tracking.document()[name]
+    assert (said["seen"], said["left_out"]) == (1, {"not trusted": 1})

@@ -1,0 +1,182 @@
+"""What the estimator tells beside the estimate: parameters and friction as the robot's description has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.friction import Friction
+from rt_core.model.parameters import standard_parameters
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.online import OnlineEstimator, OnlineSettings
+from service.estimator._prior import PriorSource
+from sim_backend.arm.robot import SimulatedArm
+from sim_backend.arm.settings import MotionSettings, SimSettings
+from tests.lab.arms.simulated import random_arm
+
+RATE = 200.0
+SETTINGS = OnlineSettings(update_hz=50.0, memory_s=20.0, excitation_s=3.0)
+
+
+@pytest.fixture(scope="module")
+def learned() -> OnlineEstimator:
+    """An estimator that has seen an arm of three joints move for forty seconds."""
+    model = random_arm(3, 21)
+    arm = SimulatedArm(
+        model,
+        SimSettings(rate_hz=RATE, seed=3, torque_noise=0.004),
+        MotionSettings(seed=3, candidates=1, base_frequency_hz=0.2),
+    )
+    data = arm.simulate(40.0)
+    estimator = OnlineEstimator(model, SETTINGS, RATE)
+    for k in range(data.t.size):
+        estimator.step(round(data.t[k] * 1e9), k, data.channels["q"][k], data.channels["tau"][k])
+    return estimator
+
+
+def test_parameters_are_those_of_the_description(learned: OnlineEstimator) -> None:
+    said = PriorSource(learned).handlers["prior"]({"arm": "a"})
+    assert said is not None
+    base, model = learned.base, learned.model
+    expected = base.theta(standard_parameters(model, base.standard))
+    np.testing.assert_allclose(said["parameters"], expected)
+    assert said["hash"] == learned.meta["hash"]
+    assert said["temperature"] is None
+
+
+def test_friction_is_described_and_estimated_with_its_band(learned: OnlineEstimator) -> None:
+    """Coulomb and viscous friction and the offset, by hand; the truth, which is the description, lies in the band."""
+    said = PriorSource(learned).handlers["prior"]({"arm": "a"})
+    assert said is not None
+    dynamics, base = learned.model.dynamics, learned.base
+    assert dynamics is not None
+    report, covariance = learned.report(), learned.covariance
+    checked = 0
+    assert [curve["joint"] for curve in said["friction"]] == [joint.name for joint in learned.model.joints]
+    for j, curve in enumerate(said["friction"]):
+        v = np.array(curve["velocity"])
+        assert (np.diff(v) > 0.0).all()
+        middle = int(np.flatnonzero(v == 0.0)[0])
+        for line in ("described", "estimated", "lower", "upper"):  # at standstill friction has no value
+            assert curve[line] is None or curve[line].pop(middle) is None
+        v = np.delete(v, middle)
+        assert -v[0] == v[-1] == pytest.approx(learned.model.joints[j].velocity)
+        described = dynamics.coulomb[j] * np.sign(v) + dynamics.viscous[j] * v + dynamics.offset[j]
+        np.testing.assert_allclose(curve["described"], described, rtol=1e-9, atol=1e-12)
+        if curve["undetermined"]:
+            assert curve["estimated"] is curve["lower"] is curve["upper"] is None
+            continue
+        checked += 1
+        names = [f"fv{j + 1}", f"fc{j + 1}", f"off{j + 1}"]
+        index = [base.names.index(name) for name in names]
+        G = np.column_stack((v, np.sign(v), np.ones_like(v)))
+        np.testing.assert_allclose(curve["estimated"], G @ report.theta[index], rtol=1e-9)
+        half = 1.959964 * np.sqrt(np.einsum("gc,cd,gd->g", G, covariance[np.ix_(index, index)], G))
+        np.testing.assert_allclose(np.array(curve["upper"]) - curve["estimated"], half, rtol=1e-6)
+        np.testing.assert_allclose(curve["estimated"] - np.array(curve["lower"]), half, rtol=1e-6)
+        assert (np.abs(np.array(curve["estimated"]) - described) < 4.0 / 1.959964 * half).all()
+    assert checked >= 2
+
+
+def test_what_is_not_determined_has_no_curve_and_what_is_not_described_none_either() -> None:
+    model = random_arm(3, 21)
+    fresh = PriorSource(OnlineEstimator(model, SETTINGS, RATE)).handlers["prior"]({"arm": "a"})
+    assert fresh is not None
+    for j, curve in enumerate(fresh["friction"], 1):
+        assert curve["estimated"] is curve["lower"] is curve["upper"] is None
+        assert {f"fv{j}", f"fc{j}"} <= set(curve["undetermined"])
+        assert curve["described"] is not None
+    bare = replace(model, inertial=None, dynamics=None)
+    said = PriorSource(OnlineEstimator(bare, SETTINGS, RATE)).handlers["prior"]({"arm": "a"})
+    assert said is not None
+    assert all(value is None for value in said["parameters"])
+    assert all(curve["described"] is None for curve in said["friction"])
+
+
+def described(model: RobotModel) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Values of the description by name, those that there are, and the friction curves."""
+    estimator = OnlineEstimator(model, SETTINGS, RATE)
+    said = PriorSource(estimator).handlers["prior"]({"arm": "a"})
+    assert said is not None
+    values = zip(estimator.base.names, said["parameters"], strict=True)
+    return {name: value for name, value in values if value is not None}, said["friction"]
+
+
+def robot(folder: Path, *joints: str) -> RobotModel:
+    path = folder / "half.toml"
+    tables = (f'[[joint]]\nname = "j{k}"\na = 0.3\nalpha_deg = 90\n{text}\n' for k, text in enumerate(joints, 1))
+    path.write_text('format = 1\nname = "half"\nkinematics = "dh"\n' + "".join(tables), encoding="utf-8")
+    return load_robot(path).model
+
+
+def test_what_a_robot_file_leaves_out_is_not_told_as_zero(tmp_path: Path) -> None:
+    whole = "mass = 2.0\ncom = [0.1, 0.0, 0.0]\n"
+    model = robot(
+        tmp_path,
+        whole + "inertia = [0.1, 0.0, 0.1, 0.0, 0.0, 0.1]\ncoulomb = 20.0",
+        whole + "coulomb = 5.0\nviscous = 0.0\noffset = 0.0\narmature = 0.5",
+    )
+    told, curves = described(model)
+    assert (told["fc1"], told["fc2"], told["fv2"], told["off2"]) == (20.0, 5.0, 0.0, 0.0)
+    assert not {"fv1", "off1", "Ia1"} & set(told)
+    assert {"mx2", "my2"} <= set(told)  # of mass and centre alone
+    assert not {name for name in told if name.startswith("I") and name != "Ia2"}  # the second link's inertia is in all
+    assert curves[0]["described"] is None
+    assert curves[1]["described"][0] == -5.0
+
+
+def test_what_a_urdf_leaves_out_is_not_told_as_zero(tmp_path: Path) -> None:
+    (tmp_path / "arm.urdf").write_text(
+        """<robot name="r"><link name="base"/><link name="l1"/>
+        <link name="l2"><inertial><origin xyz="0.1 0.02 0"/><mass value="1"/>
+        <inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+        <joint name="a" type="continuous"><parent link="base"/><child link="l1"/><axis xyz="0 0 1"/>
+        <dynamics friction="3"/></joint>
+        <joint name="b" type="continuous"><parent link="l1"/><child link="l2"/><axis xyz="0 1 0"/></joint></robot>"""
+    )
+    path = tmp_path / "r.toml"
+    path.write_text('format = 1\nname = "r"\nkinematics = "urdf"\nurdf = "arm.urdf"\n', encoding="utf-8")
+    told, curves = described(load_robot(path).model)
+    assert told["fc1"] == 3.0
+    assert not {"fv1", "off1", "fc2", "fv2", "off2", "Ia1", "Ia2"} & set(told)
+    assert told["mx2"] == pytest.approx(0.1)
+    assert all(curve["described"] is None for curve in curves)
+
+
+def test_the_curve_of_the_description_does_not_follow_the_active_model() -> None:
+    """Stribeck's velocity is the description's own, whichever a model brings; without one it has no curve."""
+    bare = replace(random_arm(2, 21), friction=Friction(law="stribeck", quadratic="none"))
+    assert bare.dynamics is not None
+    two = np.ones(2)
+    dynamics = JointDynamics(two, 0.1 * two, 2.0 * two, 0.0 * two, breakaway=3.0 * two)
+    for velocity in (0.5, 0.0):
+        model = replace(bare, dynamics=replace(dynamics, stribeck_velocity=velocity * two))
+        estimator = OnlineEstimator(model, SETTINGS, RATE)
+        source = PriorSource(estimator).handlers["prior"]
+        before = source({"arm": "a"})
+        shaped = np.isin(estimator.base.layout.law, model.friction.shaped)
+        estimator.set_active(np.zeros(len(estimator.base)), np.where(shaped, 0.2, 0.0))
+        assert np.isin(estimator.base.layout.shape[shaped, 0], 0.2).all()
+        after = source({"arm": "a"})
+        assert before is not None
+        assert after is not None
+        for old, new in zip(before["friction"], after["friction"], strict=True):
+            assert old["described"] == new["described"]
+            assert (new["described"] is None) == (velocity == 0.0)
+
+
+def test_asking_changes_nothing(learned: OnlineEstimator) -> None:
+    estimator = OnlineEstimator(learned.model, SETTINGS, RATE)
+    p = len(learned.base)
+    estimator.restore(learned.state() | {"validated": np.full(p, np.nan), "excited_at": np.full(p, -np.inf)})
+    PriorSource(estimator).handlers["prior"]({"arm": "a"})
+    state = estimator.state()
+    assert np.isnan(state["validated"]).all()
+    assert np.isinf(state["excited_at"]).all()
+    estimator.report()
+    assert np.isfinite(estimator.state()["validated"]).any()  # there was something to note

@@ -1,0 +1,292 @@
+"""Each kind of job gives what the command of its name gives; parts give the whole; nonsense is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from drivers.files.recordings.recording import read_recording
+from drivers.files.robots.file import load_robot
+from rt_core.identification import estimate
+from service.config import methods
+from service.jobs.kinds import KINDS, find_kind
+from service.models.document import load_model
+from service.operations.inputs import open_robot
+from service.operations.kind import FanOut
+from service.operations.workspace import JobCancelledError, JobError, Workspace
+from tests.lab.command_line import rewrite, thetad
+from tests.lab.jobs.job_run import CREATED, run_here, workspace
+
+#: Where files were, and when; all else of a result has to be the same.
+PLACES = ("model", "recording", "loaded", "created")
+#: Parameters of a job, and the command's options that say the same.
+IDENTIFY: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("arm2", {"essential": True, "method": "ols"}, ["--essential", "--method", "ols"]),
+    (
+        "arm2",
+        {"span": "0.1:0.9", "cutoff_hz": 12.0, "rate_hz": 40.0, "trim_s": 0.3, "min_velocity": [0.05]},
+        ["--span", "0.1:0.9", "--cutoff", "12", "--rate", "40", "--trim", "0.3", "--min-velocity", "0.05"],
+    ),
+    ("arm2", {"method": "physical", "prior": "PRIOR", "weight": 2.0}, ["--method", "physical", "--weight", "2"]),
+    (
+        "stribeck2",
+        {"method": "pso", "formulation": "full", "seed": 3, "bounds": {"vb2": [0.02, 0.3]}},
+        ["--method", "pso", "--formulation", "full", "--seed", "3", "--bounds", "vb2=0.02:0.3"],
+    ),
+    (
+        "stribeck2",
+        {"method": "iwls", "loss": "huber", "starts": 2, "seed": 5},
+        ["--method", "iwls", "--loss", "huber", "--starts", "2", "--seed", "5"],
+    ),
+    ("stribeck2", {"constants": "given"}, ["--constants", "given"]),
+]
+
+
+def same(job: dict[str, Any], command: dict[str, Any]) -> None:
+    """Equal but for where the files were."""
+    assert set(job) - {"model"} == set(command) - {"model"}
+    for name in set(job) - set(PLACES):
+        assert job[name] == command[name], name
+
+
+def untimed(document: dict[str, Any]) -> dict[str, Any]:
+    """A comparison without the times it took."""
+    rows = {
+        name: [{k: v for k, v in row.items() if k != "seconds"} for row in document[name]]
+        for name in ("methods", "trials")
+    }
+    return document | rows
+
+
+@pytest.mark.parametrize(("arm", "parameters", "options"), IDENTIFY)
+def test_identify_is_the_command(
+    arm: str,
+    parameters: dict[str, Any],
+    options: list[str],
+    request: pytest.FixtureRequest,
+    arm2: Path,
+    tmp_path: Path,
+) -> None:
+    robot, recording = request.getfixturevalue(arm), request.getfixturevalue(f"{arm}_recording")
+    if "prior" in parameters:
+        parameters = parameters | {"prior": str(arm2)}
+        options = [*options, "--prior", str(arm2)]
+    job = run_here("identify", {"recording": "r", "robot": str(robot), **parameters}, tmp_path, recording=recording)
+    out, page = tmp_path / "command.yaml", tmp_path / "command.html"
+    command = thetad("identify", recording, "--robot", robot, *options, "--json", "-o", out, "--report", page)
+    assert command.code == (0 if job.accepted else 1)
+    same(job.metrics, command.json)
+    assert job.verdict == command.json["verdict"]
+    assert job.metrics["created"] == CREATED
+    made, expected = load_model(tmp_path / "model.yaml"), load_model(out)
+    assert made.document | {"created": ""} == expected.document | {"created": ""}
+    # the command's page names the recording by its whole path
+    assert (tmp_path / "report.html").read_text() == page.read_text().replace(str(recording), recording.name)
+
+
+def test_a_model_that_explains_nothing_is_not_written(arm2: Path, arm2_recording: Path, tmp_path: Path) -> None:
+    good = read_recording(arm2_recording)
+    backwards = rewrite(good, tmp_path / "bad.mcap", load_robot(arm2).model, tau=good.channels["tau"][::-1])
+    job = run_here("identify", {"recording": "r", "robot": str(arm2)}, tmp_path / "job", recording=backwards)
+    assert (job.verdict, job.accepted) == ("not_explained", False)
+    assert {path.name for path in (tmp_path / "job").iterdir()} == {"report.html", "metrics.json"}
+    assert all(row["value"] is None for row in job.metrics["parameters"])
+    command = thetad("identify", backwards, "--robot", arm2, "--json")
+    assert command.code == 1
+    same(job.metrics, command.json)
+
+
+def test_validate_is_the_command(
+    arm2_model: Path, arm2_recording: Path, loaded2_recording: Path, tmp_path: Path
+) -> None:
+    for recording, accepted in ((arm2_recording, True), (loaded2_recording, False)):
+        files = {"model": arm2_model, "recording": recording}
+        job = run_here("validate", {"model": "m", "recording": "r", "span": "0.2:1"}, tmp_path, **files)
+        page = tmp_path / "command.html"
+        command = thetad("validate", arm2_model, recording, "--span", "0.2:1", "--json", "--report", page)
+        assert job.accepted == accepted == (command.code == 0), job
+        same(job.metrics, command.json)
+        shown = page.read_text().replace(str(recording), recording.name).replace(str(arm2_model), arm2_model.name)
+        assert (tmp_path / "report.html").read_text() == shown
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_payload_is_the_command(arm2_model: Path, loaded2_recording: Path, tmp_path: Path, refit: bool) -> None:
+    files = {"model": arm2_model, "recording": loaded2_recording}
+    parameters = {"model": "m", "recording": "r", "span": "1s:9s", "refit_effects": refit}
+    job = run_here("payload", parameters, tmp_path, **files)
+    flags = ["--refit-effects"] if refit else []
+    command = thetad("payload", arm2_model, loaded2_recording, "--span", "1s:9s", "--json", *flags)
+    assert job.accepted == (command.code == 0)
+    same(job.metrics, command.json)
+    assert job.metrics["model"] == arm2_model.name
+
+
+def test_compare_is_the_command_and_its_parts(arm2: Path, tmp_path: Path) -> None:
+    names = ["ols", "iwls", "iv", "physical"]
+    parameters = {
+        "robot": str(arm2),
+        "methods": names,
+        "seeds": 2,
+        "seconds": 3.0,
+        "outliers": 0.01,
+        "noise": [0.3, 0.2],
+    }
+    whole = run_here("compare", parameters, tmp_path / "whole")
+    options = ["--seeds", "2", "--seconds", "3", "--outliers", "0.01", "--noise", "0.3", "0.2"]
+    command = thetad("compare", "--robot", arm2, "--methods", *names, *options, "--json")
+    assert command.code == 0
+    assert untimed(whole.metrics) == untimed(command.json)
+    assert all(row["seconds"] is None for row in whole.metrics["methods"])
+    assert all(row["seconds"] > 0.0 for row in command.json["methods"])
+
+    kind, fan_out = parted("compare")
+    read = kind.read(parameters)
+    assert kind.divided(read)
+    assert not kind.divided(kind.read(parameters | {"seeds": 1}))
+    parts = [fan_out.run_part(read, part, workspace(tmp_path / "part")) for part in reversed(fan_out.split(read))]
+    gathered = fan_out.gather(read, parts[::-1], workspace(tmp_path / "gathered"))
+    assert gathered == whole
+    for name in ("report.html", "metrics.json"):
+        assert (tmp_path / "gathered" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    second = run_here("compare", parameters | {"seeds": 1, "first_seed": 2}, tmp_path / "second")
+    trials = [t for t in untimed(command.json)["trials"] if t["seed"] == 2]
+    assert untimed(second.metrics)["trials"] == trials
+
+
+def test_a_comparison_tells_of_what_failed(arm2: Path, tmp_path: Path) -> None:
+    job = run_here("compare", {"robot": str(arm2), "methods": ["ols", "kan"], "seeds": 1, "seconds": 2.0}, tmp_path)
+    command = thetad("compare", "--robot", arm2, "--methods", "ols", "kan", "--seeds", "1", "--seconds", "2", "--json")
+    assert command.code == 1
+    assert untimed(job.metrics) == untimed(command.json)
+    assert (job.verdict, job.accepted) == ("method_failed", True)
+    assert "kan" in job.summary
+
+
+def test_many_starts_give_the_cheapest(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
+    parameters = {
+        "recording": "r",
+        "robot": str(stribeck2),
+        "method": "pso",
+        "seed": 4,
+        "multi_start": 2,
+    }
+    kind, fan_out = parted("identify")
+    read = kind.read(parameters)
+    assert kind.divided(read)
+    surroundings = workspace(tmp_path / "part", recording=stribeck2_recording)
+    parts = [fan_out.run_part(read, part, surroundings) for part in fan_out.split(read)]
+    assert list((tmp_path / "part").iterdir()) == []
+    job = fan_out.gather(read, parts, workspace(tmp_path / "job", recording=stribeck2_recording))
+    options = ["--robot", stribeck2, "--method", "pso", "--json"]
+    each = [thetad("identify", stribeck2_recording, *options, "--seed", seed).json for seed in (4, 5)]
+    costs = [found["estimator"]["cost"] for found in each]
+    assert costs[0] != costs[1]
+    tried = job.metrics.pop("multi_start")
+    assert [(row["seed"], row["cost"]) for row in tried] == list(zip((4, 5), costs, strict=True))
+    same(job.metrics, each[costs.index(min(costs))])
+    assert load_model(tmp_path / "job" / "model.yaml").document["estimator"]["cost"] == min(costs)
+
+
+def test_a_job_that_is_told_to_stop_stops_within_its_search(
+    stribeck2: Path, stribeck2_recording: Path, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    given = workspace(tmp_path, recording=stribeck2_recording)
+    stopped = Workspace(
+        tmp_path, CREATED, inputs=given.inputs, tell=lambda _, what: told.append(what),
+        cancelled=lambda: sum("search" in what for what in told) >= 2,
+    )  # fmt: skip
+    kind = find_kind("identify")
+    parameters = kind.read({"recording": "r", "robot": str(stribeck2), "method": "pso", "formulation": "full"})
+    with pytest.raises(JobCancelledError):
+        kind.run(parameters, stopped)
+    assert sum("search" in what for what in told) == 2
+
+
+def parted(name: str) -> tuple[Any, FanOut[Any]]:
+    kind = find_kind(name)
+    assert kind.fan_out is not None
+    return kind, kind.fan_out
+
+
+RECORDED = {"recording": "r"}
+BOTH = {"recording": "r", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "words"),
+    [
+        ("identify", {}, "recording: is missing"),
+        ("identify", RECORDED | {"method": "best"}, "method: should be 'ols'"),
+        ("identify", RECORDED | {"span": "0.6:0.2"}, "span: span 0.6:0.2: its start is not before its end"),
+        (
+            "identify",
+            RECORDED | {"cutof_hz": 3.0},
+            "cutof_hz: is no parameter; parameters of identify: recording, robot",
+        ),
+        ("identify", RECORDED | {"cutoff_hz": -1.0}, "cutoff_hz"),
+        ("identify", RECORDED | {"starts": 0}, "starts"),
+        ("identify", RECORDED | {"seed": "1"}, "seed"),
+        ("identify", RECORDED | {"min_velocity": [0.1, -1.0]}, "min_velocity[1]"),
+        ("identify", RECORDED | {"bounds": {"vb2": [0.1]}}, "bounds.vb2"),
+        ("identify", RECORDED | {"multi_start": 3}, "multi_start: is for methods that search"),
+        ("identify", RECORDED | {"trim_s": float("nan")}, "trim_s"),
+        ("validate", {"recording": "r"}, "model: is missing"),
+        ("validate", BOTH | {"span": "x"}, "span"),
+        ("payload", BOTH | {"refit_effects": "yes"}, "refit_effects"),
+        ("payload", BOTH | {"model": ""}, "model"),
+        ("compare", {"methods": []}, "methods"),
+        ("compare", {"methods": ["ols", "guess"]}, "methods[1]: unknown method; known: ols"),
+        ("compare", {"seeds": 0}, "seeds"),
+        ("compare", {"seeds": True}, "seeds"),
+        ("compare", {"seconds": 1.0}, "seconds"),
+        ("compare", {"noise": [0.1, 0.0]}, "noise[1]"),
+        ("compare", {"outliers": 0.5}, "outliers"),
+    ],
+)
+def test_nonsense_is_refused_by_name(kind: str, parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(JobError) as caught:
+        find_kind(kind).read(parameters)
+    assert str(caught.value).startswith(f"{kind}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_does_not_fit_the_arm_is_refused(arm2: Path, arm2_recording: Path, tmp_path: Path) -> None:
+    for parameters, words in (
+        ({"robot": None}, "robot: is not given"),
+        ({"robot": str(arm2), "min_velocity": [0.1, 0.1, 0.1]}, "one value or 2"),
+        ({"robot": str(arm2), "prior": "no_such_robot"}, "no_such_robot"),
+        ({"robot": "arm7"}, "2 joints, but robot arm7 has 7"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run_here("identify", RECORDED | parameters, tmp_path, recording=arm2_recording)
+    with pytest.raises(ValueError, match="the noise has 1 values"):
+        run_here("compare", {"robot": str(arm2), "noise": [1.0]}, tmp_path)
+
+
+def test_an_unknown_kind_is_told_those_there_are() -> None:
+    with pytest.raises(JobError) as caught:
+        find_kind("cook")
+    for name in ("'cook'", *KINDS):
+        assert name in str(caught.value)
+    for name in ("identify", "validate", "compare", "payload"):
+        assert find_kind(name).name == name
+
+
+def test_a_robot_may_come_as_its_whole_description(arm2: Path) -> None:
+    given = load_robot(arm2)
+    again = open_robot(json.dumps(given.source))
+    assert again.sha256 == given.sha256
+    with pytest.raises(JobError, match="not JSON"):
+        open_robot("{")
+
+
+def test_names_of_methods_are_those_of_the_numerics() -> None:
+    assert methods.METHODS == estimate.METHODS
+    assert methods.SEARCHES == estimate.SEARCHES
+    assert get_args(methods.Linear) == estimate.LINEAR

@@ -1,0 +1,78 @@
+"""The same job gives the same bytes again: in another folder, at another time, with another order of hashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.jobs.execution.code_version import code_version, sources_sha256
+from service.jobs.kinds import find_kind
+from service.jobs.queue.artifacts import sha256_of
+from service.protocol.json_values import plain
+from tests.lab.jobs.job_run import results, run, run_here, spec, workspace
+
+
+def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> set[str]:
+    """Run a job in a process of its own and then here; the names of its results."""
+    alone, _, err = run(tmp_path / "alone", spec(kind, parameters, files), PYTHONHASHSEED="1")
+    assert alone["ok"], err
+    (tmp_path / "here").mkdir()
+    outcome = run_here(kind, parameters, tmp_path / "here" / "results", **files)
+    assert alone["metrics"] == plain(outcome.metrics)
+    assert {key: alone[key] for key in ("verdict", "summary", "accepted")} == {
+        "verdict": outcome.verdict,
+        "summary": outcome.summary,
+        "accepted": outcome.accepted,
+    }
+    assert results(tmp_path / "alone") == results(tmp_path / "here")
+    return set(alone["results"])
+
+
+def test_a_search(tmp_path: Path, stribeck2: Path, stribeck2_recording: Path) -> None:
+    parameters = {"recording": "r", "robot": str(stribeck2), "method": "pso_lm", "formulation": "full"}
+    names = both(tmp_path, "identify", parameters, recording=stribeck2_recording)
+    assert names == {"model.yaml", "report.html", "metrics.json"}
+    for path in (tmp_path / "alone" / "results").iterdir():
+        content = path.read_bytes()
+        for place in (tmp_path, stribeck2_recording.parent):
+            assert str(place).encode() not in content
+
+
+@pytest.mark.parametrize("kind", ["validate", "payload"])
+def test_a_model_and_a_recording(tmp_path: Path, kind: str, arm2_model: Path, loaded2_recording: Path) -> None:
+    names = both(tmp_path, kind, {"model": "m", "recording": "r"}, model=arm2_model, recording=loaded2_recording)
+    assert names == {"report.html", "metrics.json"}
+
+
+@pytest.mark.soak
+def test_a_part_and_all_parts_together(tmp_path: Path, arm2: Path) -> None:
+    parameters = {"robot": str(arm2), "methods": ["wls", "physical"], "seeds": 2, "seconds": 3.0}
+    whole = run_here("compare", parameters, tmp_path / "whole")
+    part, _, _ = run(tmp_path / "part", spec("compare", parameters, part={"seed": 2}), PYTHONHASHSEED="1")
+    assert results(tmp_path / "part") == {}
+    kind = find_kind("compare")
+    assert kind.fan_out is not None
+    read = kind.read(parameters)
+    parts = [kind.fan_out.run_part(read, {"seed": seed}, workspace(tmp_path / "none")) for seed in (1, 2)]
+    assert part["part"] == parts[1]
+    gathered, _, _ = run(tmp_path / "gathered", spec("compare", parameters, parts=[parts[0], part["part"]]))
+    assert gathered["metrics"] == plain(whole.metrics)
+    for name, entry in gathered["results"].items():
+        assert entry["sha256"] == sha256_of(tmp_path / "whole" / name)
+
+
+def test_the_code_is_told_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "service").mkdir()
+    source = tmp_path / "service" / "a.py"
+    source.write_text("x = 1\n")
+    before = sources_sha256(tmp_path)
+    (tmp_path / "service" / "a.nbi").write_bytes(b"a cache")
+    (tmp_path / "elsewhere.py").write_text("y = 1\n")
+    assert sources_sha256(tmp_path) == before
+    source.write_text("x = 2\n")
+    changed = sources_sha256(tmp_path)
+    source.rename(tmp_path / "service" / "b.py")
+    assert len({before, changed, sources_sha256(tmp_path)}) == 3
+    assert set(code_version()) == {"thetad", "sources_sha256", "python", "numpy", "scipy", "numba", "cpu"}

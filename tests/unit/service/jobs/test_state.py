@@ -1,0 +1,196 @@
+"""The life of a job as pure functions: what is allowed, what is refused, and what holds whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.jobs.queue import state
+from service.jobs.queue.state import (
+    FIRST_DELAY_NS,
+    MAX_ATTEMPTS,
+    MAX_INTERRUPTIONS,
+    Job,
+    JobStateError,
+    StaleTokenError,
+)
+
+NOW, LEASE = 5_000, 700
+STATES: tuple[state.State, ...] = ("queued", "running", "succeeded", "failed", "cancelled")
+GOOD = {"verdict": "ok", "summary": "fine"}
+BAD = {"verdict": "not_better", "summary": "no gain", "accepted": False}
+
+
+def job(at: state.State = "queued", **more: object) -> Job:
+    """A job in some state, claimed twice so far."""
+    held = {"owner": "me", "lease_ns": 900} if at == "running" else {}
+    ended = {"finished_ns": 77} if at in state.FINISHED else {}
+    return replace(Job(12, "identify", {"a": 1}, 10, token=2, state=at), **(held | ended | more))  # type: ignore[arg-type]
+
+
+STEPS: dict[str, tuple[Callable[[Job], Job], dict[state.State, str]]] = {
+    # what is done, and where it leads from where it is allowed
+    "claim": (lambda j: state.claim(j, "you", NOW, LEASE), {"queued": "running"}),
+    "renew": (lambda j: state.renew(j, 2, NOW, LEASE), {"running": "running"}),
+    "finish": (lambda j: state.finish(j, 2, NOW, GOOD, "log"), {"running": "succeeded"}),
+    "finish unaccepted": (lambda j: state.finish(j, 2, NOW, BAD, "log"), {"running": "failed"}),
+    "fail": (lambda j: state.fail(j, 2, NOW, "why", "log", final=False), {"running": "queued"}),
+    "fail for good": (lambda j: state.fail(j, 2, NOW, "why", "log", final=True), {"running": "failed"}),
+    "hand back": (lambda j: state.hand_back(j, 2, "why", NOW), {"running": "queued"}),
+    "interrupt": (lambda j: state.interrupt(j, 2, NOW, "why"), {"running": "queued"}),
+    "cancel": (lambda j: state.request_cancel(j, NOW), {"queued": "cancelled", "running": "running"}),
+    "give up": (lambda j: state.give_up(j, NOW, "why"), {"queued": "cancelled"}),
+    "fail queued": (lambda j: state.fail_queued(j, NOW, "why", "log"), {"queued": "failed"}),
+    "redo": (lambda j: state.redo(j, "why"), {"succeeded": "queued"}),
+    "retry": (lambda j: state.retry(j, NOW), {"failed": "queued", "cancelled": "queued"}),
+}
+
+
+@pytest.mark.parametrize("before", STATES)
+@pytest.mark.parametrize("name", STEPS)
+def test_each_step_from_each_state(name: str, before: state.State) -> None:
+    step, leads = STEPS[name]
+    if before not in leads:
+        with pytest.raises(JobStateError, match=f"job 12 (is|has) {before}"):
+            step(job(before))
+        return
+    after = step(job(before))
+    assert after.state == leads[before]
+    assert (after.id, after.kind, after.parameters, after.created_ns) == (12, "identify", {"a": 1}, 10)
+    assert (after.owner != "") == (after.lease_ns != 0) == (after.state == "running")
+    assert (after.finished_ns != 0) == after.finished == (after.state in ("succeeded", "failed", "cancelled"))
+    assert after.token == (3 if name == "claim" else 2)
+
+
+@pytest.mark.parametrize("token", [0, 1, 3])
+@pytest.mark.parametrize(
+    "name", ["renew", "finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt"]
+)
+def test_only_who_holds_a_job_is_believed(name: str, token: int) -> None:
+    with pytest.raises(StaleTokenError, match=f"job 12 is running with token {token}: the run with token 2 does not"):
+        STEPS[name][0](job("running", token=token))
+
+
+@pytest.mark.parametrize("name", ["finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt"])
+def test_a_cancelled_run_ends_cancelled_however_it_ends(name: str) -> None:
+    running = state.request_cancel(job("running"), NOW)
+    assert running.cancel
+    assert running.state == "running"
+    after = STEPS[name][0](running)
+    assert (after.state, after.cancel, after.outcome) == ("cancelled", False, None)
+    assert after.reason == "cancelled while it ran"
+
+
+def test_a_failure_is_tried_again_later_each_time_and_then_is_one() -> None:
+    now, one = NOW, job()
+    waits = []
+    for _ in range(MAX_ATTEMPTS):
+        one = state.claim(one, "me", now, LEASE)
+        one = state.fail(one, one.token, now, "no memory", "the log", final=False)
+        waits.append(one.due_ns - now)
+        now = max(now, one.due_ns)
+    assert waits[: MAX_ATTEMPTS - 1] == [FIRST_DELAY_NS * 10**k for k in range(MAX_ATTEMPTS - 1)]
+    assert (one.state, one.attempts, one.log) == ("failed", MAX_ATTEMPTS, "the log")
+    assert one.reason == f"no memory ({MAX_ATTEMPTS} attempts)"
+    again = state.retry(one, now)
+    assert (again.attempts, again.due_ns, again.reason, again.token) == (0, now, "", one.token)
+
+
+def test_interruptions_do_not_count_as_failures_and_end_too() -> None:
+    one = job()
+    for count in range(1, MAX_INTERRUPTIONS + 1):
+        assert one.state == "queued"
+        one = state.claim(one, "me", NOW, LEASE)
+        one = state.interrupt(one, one.token, NOW, "the power failed")
+        assert (one.attempts, one.interruptions) == (0, count)
+    assert one.state == "failed"
+    assert one.reason == f"interrupted {MAX_INTERRUPTIONS} times, the last time: the power failed"
+
+
+def test_what_an_outcome_says() -> None:
+    assert state.finish(job("running"), 2, NOW, GOOD, "log").outcome == GOOD
+    refused = state.finish(job("running"), 2, NOW, BAD, "log")
+    assert (refused.reason, refused.outcome, refused.attempts) == ("not_better: no gain", BAD, 0)
+
+
+def test_reasons_are_not_endless() -> None:
+    steps: tuple[Callable[[], Job], ...] = (
+        lambda: state.fail(job("running"), 2, NOW, "x" * 10**6, "", final=False),
+        lambda: state.fail(job("running"), 2, NOW, "x" * 10**6, "", final=True),
+        lambda: state.finish(job("running"), 2, NOW, BAD | {"summary": "x" * 10**6}, ""),
+        lambda: state.interrupt(job("running"), 2, NOW, "x" * 10**6),
+        lambda: state.interrupt(job("running", interruptions=MAX_INTERRUPTIONS - 1), 2, NOW, "x" * 10**6),
+        lambda: state.hand_back(job("running"), 2, "x" * 10**6, NOW),
+        lambda: state.give_up(job(), NOW, "x" * 10**6),
+    )
+    for step in steps:
+        assert len(step().reason) < 2100
+
+
+def test_ready_and_hopeless() -> None:
+    waiting = job(after=(3, 4), due_ns=100)
+    done: dict[int, state.State] = {3: "succeeded", 4: "succeeded"}
+    assert state.ready(waiting, 100, done, 0)
+    assert not state.ready(waiting, 99, done, 0)
+    assert not state.ready(waiting, 100, done | {4: "running"}, 0)
+    assert not state.ready(job("running", after=(3, 4)), 100, done, 0)
+    assert not state.ready(job(parts=2), 100, {}, 1)
+    assert state.ready(job(parts=2), 100, {}, 2)
+    assert state.hopeless(waiting, done | {3: "queued"}) is None
+    assert state.hopeless(waiting, done | {4: "failed"}) == "job 4, which it needs, failed"
+    assert state.hopeless(waiting, done | {3: "cancelled"}) == "job 3, which it needs, was cancelled"
+    assert state.hopeless(waiting, {3: "succeeded"}) == "job 4, which it needs, has been deleted"
+
+
+TOKEN_STEPS = ("renew", "finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt")
+
+
+def apply(name: str, one: Job, token: int, now: int) -> Job:
+    match name:
+        case "renew":
+            return state.renew(one, token, now, LEASE)
+        case "finish":
+            return state.finish(one, token, now, GOOD, "")
+        case "finish unaccepted":
+            return state.finish(one, token, now, BAD, "")
+        case "fail" | "fail for good":
+            return state.fail(one, token, now, "why", "", final=name != "fail")
+        case "hand back":
+            return state.hand_back(one, token, "why", now)
+        case "interrupt":
+            return state.interrupt(one, token, now, "why")
+    return STEPS[name][0](one)
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(-2, 1)), max_size=80))
+def test_whatever_happens(events: list[tuple[str, int]]) -> None:
+    """Any events in any order, from holders of any age."""
+    one = Job(1, "identify", {}, 0)
+    for now, (name, age) in enumerate(events, start=1):
+        before, token = one, one.token + age
+        try:
+            one = apply(name, one, token, now)
+        except JobStateError:
+            one = before  # which is frozen: it cannot have changed
+            if name in TOKEN_STEPS:
+                assert before.state != "running" or token != before.token
+        else:
+            if name in TOKEN_STEPS:
+                assert before.state == "running"
+                assert token == before.token
+        assert one.state in STATES
+        assert one.token - before.token == (one.state == "running" and before.state == "queued")
+        assert 0 <= one.attempts <= MAX_ATTEMPTS
+        assert 0 <= one.interruptions <= MAX_INTERRUPTIONS
+        assert not one.cancel or one.state == "running"
+        assert (one.finished_ns != 0) == one.finished
+        assert (one.owner != "") == (one.state == "running")
+        if before.finished and one is not before:
+            assert one.state == "queued"
+            assert name == "retry" or (name == "redo" and before.state == "succeeded")
+        if one.state == "succeeded":
+            assert one.outcome == GOOD

@@ -1,0 +1,354 @@
+"""The model file: what goes in comes out, and nothing but a whole and consistent file is read."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.files.recordings.recording import Span, read_recording
+from drivers.files.robots.file import load_robot
+from rt_core.identification.identify import Identification
+from rt_core.model.base import base_parameters
+from service.models._schema import SIZE_LIMIT, read_yaml
+from service.models.document import (
+    ModelFile,
+    ModelFileError,
+    batch_document,
+    digest,
+    load_model,
+    online_document,
+    parameter_table,
+    write_model,
+    write_text,
+)
+from service.operations.identify import identify_recording, signal_settings
+from tests.lab.command_line import ROOT, simulate, thetad
+
+SPAN = Span.parse("0:0.7")
+
+
+@pytest.fixture(scope="module")
+def identified(work: Path) -> tuple[dict[str, Any], Identification]:
+    """A model of the real axis, from a short simulation of one with the same form."""
+    text = (ROOT / "configs/robots/emps.toml").read_text(encoding="utf-8")
+    path = work / "axis.toml"
+    path.write_text(text + "mass = 95.0\ncoulomb = 20.0\nviscous = 200.0\noffset = -3.0\n")
+    robot = load_robot(path)
+    recording = read_recording(simulate(work / "axis.mcap", path, seconds=12.0))
+    chosen = signal_settings(robot)
+    result = identify_recording(recording, robot, chosen, span=SPAN)
+    return batch_document(result, robot, recording, chosen, SPAN), result
+
+
+@pytest.fixture
+def document(identified: tuple[dict[str, Any], Identification]) -> dict[str, Any]:
+    return copy.deepcopy(identified[0])
+
+
+def written(document: dict[str, Any], folder: Path) -> Path:
+    write_model(document, folder / "model.yaml")
+    return folder / "model.yaml"
+
+
+def test_round_trip_to_the_last_bit(
+    document: dict[str, Any], identified: tuple[dict[str, Any], Identification], tmp_path: Path
+) -> None:
+    model = load_model(written(document, tmp_path))
+    result = identified[1]
+    np.testing.assert_array_equal(model.theta, result.theta)
+    np.testing.assert_array_equal(model.covariance, result.uncertainty.covariance)
+    assert model.base.names == result.base.names
+    assert model.document == document
+    assert model.fit_error == result.metrics.relative_error
+    assert model.origin == "axis.mcap"
+    assert (model.settings.cutoff_hz, model.settings.trim) == (100.0, document["settings"]["trim_s"])
+    write_model(model.document, tmp_path / "again.yaml")
+    assert (tmp_path / "again.yaml").read_bytes() == (tmp_path / "model.yaml").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again.yaml", "model.yaml"]
+
+
+def test_the_embedded_robot_is_enough(tmp_path: Path, space6_recording: Path) -> None:
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    for name in ("space6.toml", "space6.urdf"):
+        (folder / name).write_bytes((ROOT / "configs/robots" / name).read_bytes())
+    (folder / "space6.toml").rename(folder / "mine.toml")
+    out = tmp_path / "model.yaml"
+    done = thetad("identify", space6_recording, "--robot", folder / "mine.toml", "-o", out)
+    assert done.code == 0, done
+    expected = load_robot(folder / "mine.toml")
+    for path in folder.iterdir():
+        path.unlink()
+    model = load_model(out)
+    assert model.robot.sha256 == expected.sha256
+    np.testing.assert_array_equal(model.robot.model.geometry, expected.model.geometry)
+    assert thetad("validate", out, space6_recording).code == 0
+    assert thetad("models", "export", out, "--format", "urdf").code == 0
+
+
+def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], Identification], work: Path) -> None:
+    document, result = identified
+    robot = load_robot(work / "axis.toml")
+    recording = read_recording(work / "axis.mcap")
+    chosen = signal_settings(robot)
+    again = batch_document(identify_recording(recording, robot, chosen, span=SPAN), robot, recording, chosen, SPAN)
+    assert {**again, "created": ""} == {**document, "created": ""}
+    assert document["data"]["sha256"] == recording.sha256
+    assert document["data"]["span"] == "0:0.7"
+    assert document["robot"]["sha256"] == robot.sha256
+    other = signal_settings(robot, trim_s=0.3)
+    changed = batch_document(result, robot, recording, other, SPAN)
+    assert changed["settings_sha256"] != document["settings_sha256"]
+    assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1})
+    assert digest({"a": 1}) == hashlib.sha256(b'{"a": 1}').hexdigest()
+
+
+def test_undetermined_parameters_have_no_value_but_theta_is_full(
+    identified: tuple[dict[str, Any], Identification], tmp_path: Path
+) -> None:
+    document, result = copy.deepcopy(identified[0]), identified[1]
+    std = np.array([np.inf, *result.std[1:]])
+    status = ("undetermined", *result.status[1:])
+    document["parameters"] = parameter_table(result.base, result.theta, std, status, ("undetermined",))
+    model = load_model(written(document, tmp_path))
+    first, second = model.document["parameters"][:2]
+    assert (first["value"], first["std"], first["relative_std"], first["status"]) == (None, None, None, "undetermined")
+    assert second["value"] == result.theta[1]
+    assert second["relative_std"] == pytest.approx(result.std[1] / abs(result.theta[1]))
+    np.testing.assert_array_equal(model.theta, result.theta)
+
+
+def test_online_estimate(identified: tuple[dict[str, Any], Identification], work: Path, tmp_path: Path) -> None:
+    result = identified[1]
+    robot = load_robot(work / "axis.toml")
+    covariance = result.uncertainty.covariance
+    p = result.theta.size
+
+    def document(*status: str) -> dict[str, Any]:
+        source = {"arm": "axis", "t_ns": 7, "frames": 5}
+        return online_document(
+            robot, result.base, signal_settings(robot), result.theta, result.std, covariance, status, source
+        )
+
+    model = load_model(written(document(*("estimated",) * p), tmp_path))
+    assert (model.document["verdict"], model.fit_error, model.origin) == ("ok", None, "axis")
+    weak = document("unestimated", *("estimated",) * (p - 1))
+    assert (weak["verdict"], weak["parameters"][0]["value"]) == ("weak_excitation", None)
+    assert weak["reasons"] == [f"1 of {p} parameters are not estimated"]
+    assert document("invalid", *("estimated",) * (p - 1))["verdict"] == "not_explained"
+
+
+Edit = Callable[[dict[str, Any]], object]
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "format": (lambda d: d.update(format="thetad-model/9"), "thetad-model/9"),
+    "no format": (lambda d: d.pop("format"), "no format"),
+    "theta shorter": (lambda d: d["theta"].pop(), "theta or covariance do not have"),
+    "theta NaN": (lambda d: d["theta"].__setitem__(0, float("nan")), "theta[0]"),
+    "theta infinite": (lambda d: d["theta"].__setitem__(1, float("inf")), "theta[1]"),
+    "theta text": (lambda d: d["theta"].__setitem__(1, "12,5"), "theta[1]"),
+    "theta enormous": (lambda d: d["theta"].__setitem__(1, 10**400), "theta[1]"),
+    "theta true": (lambda d: d["theta"].__setitem__(1, True), "theta[1]"),
+    "theta map": (lambda d: d.update(theta={"a": 1}), "theta"),
+    "theta gone": (lambda d: d.pop("theta"), "theta: is missing"),
+    "covariance ragged": (lambda d: d["covariance"][0].pop(), "theta or covariance do not have"),
+    "covariance negative": (lambda d: d["covariance"][0].__setitem__(0, -1.0), "covariance is not symmetric"),
+    "covariance lopsided": (lambda d: d["covariance"][0].__setitem__(1, 1e3), "covariance is not symmetric"),
+    "covariance NaN": (lambda d: d["covariance"][1].__setitem__(0, float("nan")), "covariance[1][0]"),
+    "covariance gone": (lambda d: d.pop("covariance"), "covariance: is missing"),
+    "robot edited": (lambda d: d["robot"]["source"].update(gravity="ceiling"), "robot.sha256 does not match"),
+    "robot misspelt": (lambda d: d["robot"]["source"].update(gravitee="floor"), "gravitee"),
+    "robot a list": (lambda d: d.update(robot=[1, 2]), "robot"),
+    "robot source gone": (lambda d: d["robot"].pop("source"), "robot.source: is missing"),
+    "robot hash gone": (lambda d: d["robot"].pop("sha256"), "robot.sha256: is missing"),
+    "settings edited": (lambda d: d["settings"].update(cutoff_hz=20.0), "settings_sha256 does not match"),
+    "cut-off negative": (lambda d: d["settings"].update(cutoff_hz=-1.0), "settings.cutoff_hz"),
+    "order enormous": (lambda d: d["settings"].update(filter_order=10**9), "settings.filter_order"),
+    "settings null": (lambda d: d.update(settings=None), "settings"),
+    "parameter renamed": (lambda d: d["parameters"][0].update(name="zz"), "not the base parameters"),
+    "parameter value text": (lambda d: d["parameters"][0].update(value="much"), "parameters[0].value"),
+    "parameters gone": (lambda d: d.pop("parameters"), "parameters: is missing"),
+    "metrics a list": (lambda d: d.update(metrics=[1]), "metrics"),
+    "data null": (lambda d: d.update(data=None), "data"),
+    "verdict unknown": (lambda d: d.update(verdict="splendid"), "verdict"),
+    "unknown key": (lambda d: d.update(thetta=[1.0]), "thetta"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_damaged_or_edited(document: dict[str, Any], tmp_path: Path, name: str) -> None:
+    edit, words = EDITS[name]
+    edit(document)
+    path = written(document, tmp_path)
+    with pytest.raises(ModelFileError) as caught:
+        load_model(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert words in message
+    assert len(message) < 500
+    for command in (("models", "show"), ("models", "export", "--format", "python")):
+        thetad(*command, path).refused(str(path), words)
+
+
+def test_settings_of_another_robot(document: dict[str, Any], tmp_path: Path) -> None:
+    document["settings"]["min_velocity"] = [0.1, 0.1]
+    document["settings_sha256"] = digest(document["settings"] | {"method": document["method"]})
+    with pytest.raises(ModelFileError, match="min_velocity has 2 values for 1 joints"):
+        load_model(written(document, tmp_path))
+
+
+def test_not_a_model_file(tmp_path: Path, document: dict[str, Any]) -> None:
+    def refused(path: Path, words: str) -> None:
+        with pytest.raises(ModelFileError, match=words) as caught:
+            load_model(path)
+        assert str(path) in str(caught.value)
+
+    refused(tmp_path / "absent.yaml", "no such file")
+    refused(tmp_path, "is not a file")
+    refused(Path("/dev/zero"), "is not a file")
+    path = tmp_path / "x.yaml"
+    for content in (b"", b"null\n", b"- 1\n", b"just text\n", b"format: thetad-model/0\n"):
+        path.write_bytes(content)
+        refused(path, "not a model file of this version")
+    for content in (b"a: [1, 2\n", b"a: b: c\n", b"\t", b"a: !!python/object/apply:os.system [ls]\n"):
+        path.write_bytes(content)
+        refused(path, "not valid YAML")
+    path.write_bytes(b"\xff\xfe\x00")
+    refused(path, "cannot be read as text")
+    path.write_bytes(b"a")
+    with path.open("r+b") as stream:
+        stream.truncate(SIZE_LIMIT + 1)
+    refused(path, "too large")
+    path.unlink()
+    whole = written(document, tmp_path).read_bytes()
+    for part in (10, len(whole) // 3, len(whole) - 40):
+        path.write_bytes(whole[:part])
+        refused(path, "x.yaml: ")
+
+
+def test_yaml_that_would_crash_a_reader(tmp_path: Path) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text("[" * 500_000)
+    with pytest.raises(ModelFileError, match="nested more than"):
+        load_model(path)
+    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{k + 1}: &a{k + 1} [{', '.join([f'*a{k}'] * 10)}]" for k in range(12)]
+    path.write_text("\n".join(lines) + "\ntheta: *a12\n")
+    with pytest.raises(ModelFileError, match="aliases"):
+        load_model(path)
+
+
+def loads_or_refuses(path: Path) -> ModelFile | None:
+    try:
+        return load_model(path)
+    except ModelFileError as error:
+        message = str(error)
+    assert str(path) in message
+    return None
+
+
+@settings(max_examples=200)
+@given(data=st.binary(max_size=400))
+def test_any_bytes(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "random.yaml"
+    path.write_bytes(data)
+    assert loads_or_refuses(path) is None
+
+
+@settings(max_examples=150)
+@given(text=st.text(alphabet="[]{}:,-&*!?|>'\"%@#ab01.~<= \n\t", max_size=200))
+def test_any_yaml_text(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        read_yaml(text)
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates() | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_any_field_replaced_by_anything(
+    data: st.DataObject, identified: tuple[dict[str, Any], Identification], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    document = copy.deepcopy(identified[0])
+    place: Any = document
+    key: Any = data.draw(st.sampled_from(list(document)))
+    while isinstance(place[key], (dict, list)) and place[key] and data.draw(st.booleans()):
+        place = place[key]
+        key = data.draw(st.sampled_from(list(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = data.draw(junk)
+    path = tmp_path_factory.getbasetemp() / "junk.yaml"
+    path.write_text(yaml.safe_dump(document))
+    model = loads_or_refuses(path)
+    if model is not None:
+        assert np.isfinite(model.theta).all()
+        shown = thetad("models", "show", path, "--json")
+        assert shown.code == 0
+        assert "theta" not in json.loads(shown.out)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_byte_flipped(
+    data: st.DataObject, identified: tuple[dict[str, Any], Identification], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "flipped.yaml"
+    write_model(identified[0], path)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    loads_or_refuses(path)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    write_text(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+    for umask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        before = os.umask(umask)
+        try:
+            write_text(tmp_path / "file", "new")
+        finally:
+            os.umask(before)
+        assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+    for target in (tmp_path / "file" / "below", tmp_path):
+        with pytest.raises(OSError, match="cannot be written") as caught:
+            write_text(target, "x")
+        assert caught.value.filename == str(target)
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "file", "\ud800")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_an_online_model_keeps_the_constants_it_went_on_with(tmp_path: Path) -> None:
+    robot = load_robot("space6_stribeck")
+    base = base_parameters(robot.model)
+    constants = np.where(base.layout.shape[:, 0] > 0.0, 0.07, 0.0)
+    p = len(base)
+    known, source = ("estimated",) * p, {"arm": "x"}
+    document = online_document(
+        robot, base, signal_settings(robot), np.ones(p), np.full(p, 0.1), np.eye(p), known, source, constants
+    )
+    write_model(document, tmp_path / "online.yaml")
+    found = load_model(tmp_path / "online.yaml")
+    assert found.robot.model.dynamics is not None
+    np.testing.assert_array_equal(found.robot.model.dynamics.stribeck_velocity, np.full(6, 0.07))
+    np.testing.assert_array_equal(found.base.layout.shape[:, 0], constants)

@@ -1,0 +1,364 @@
+"""Exported models give the identified torque: as a Python module with nothing but Python, and as a URDF."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from drivers.files.robots.file import IdentificationSettings, RobotFile, load_robot
+from rt_core.identification.preprocess import SignalSettings
+from rt_core.model.base import base_parameters
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.friction import LAW_LINK
+from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
+from rt_core.model.parameters import friction_constants, standard_parameters, with_constants
+from rt_core.model.regressor import regressor
+from rt_core.model.robot import RobotModel
+from service.models.document import ModelFile, ModelFileError, load_model
+from service.models.export_python import to_python
+from service.models.export_urdf import (
+    consistent_parameters,
+    full_parameters,
+    joint_effects,
+    standard_from_base,
+    to_urdf,
+)
+from tests.lab.arms.simulated import random_arm, twin
+from tests.lab.command_line import thetad
+
+# joints, seed, share of prismatic joints, coupled transmission; gravity is tilted in all of them
+ARMS = [(1, 1, 0.0, False), (2, 2, 1.0, False), (4, 3, 0.5, False), (6, 4, 0.0, True), (7, 5, 0.3, True)]
+STATES = 40
+
+CALL = """
+import json, sys
+names = {}
+exec(compile(sys.stdin.readline().encode().decode("unicode_escape"), "model", "exec"), names)
+states = json.loads(sys.stdin.readline())
+assert not {"numpy", "site"} & set(sys.modules), sorted(sys.modules)
+print(json.dumps([names["torque"](q, dq, ddq) for q, dq, ddq in states]))
+"""
+
+
+def model_file(model: RobotModel, theta: np.ndarray | None = None, **document: Any) -> ModelFile:
+    """A model file of `theta`, by default the truth."""
+    base = base_parameters(model)
+    theta = base.theta(standard_parameters(model, base.standard)) if theta is None else theta
+    robot = RobotFile(model, IdentificationSettings(), "0" * 64, None, {})
+    content = {"kind": "batch", "method": "wls", "verdict": "ok", "data": {"recording": "r.mcap"}} | document
+    return ModelFile(Path("m.yaml"), robot, base, theta, np.eye(theta.size), SignalSettings(), {"robot": {}, **content})
+
+
+def identified(model: RobotModel, seed: int, size: float = 0.05) -> ModelFile:
+    """A model whose every parameter is somewhat off the truth, as after an identification."""
+    exact = model_file(model)
+    noise = np.random.default_rng(seed).normal(size=exact.theta.size)
+    return model_file(model, exact.theta * (1.0 + size * noise) + 0.02 * size * noise)
+
+
+def random_states(model: RobotModel, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shape = (STATES, model.n)
+    return rng.uniform(-3.0, 3.0, shape), rng.normal(0.0, 2.0, shape), rng.normal(0.0, 5.0, shape)
+
+
+def expected(model_file: ModelFile, states: tuple[np.ndarray, ...]) -> np.ndarray:
+    Y = regressor(model_file.robot.model, model_file.base.layout, *states)
+    return np.asarray(Y @ model_file.theta)
+
+
+def true_torque(model: RobotModel, states: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Pinocchio's rigid torque plus the joints' effects, written out."""
+    pinned = twin(model)
+    store = pinned.createData()
+    rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
+    _, dq, ddq = states
+    C, d = model.coupling, model.dynamics
+    at_motor = d.armature * (ddq @ C.T) + d.viscous * (dq @ C.T) + d.coulomb * np.sign(dq @ C.T)
+    return np.asarray(rigid + at_motor @ C + d.offset)
+
+
+def run_bare(source: str, states: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Torque of an exported module in an interpreter without site-packages."""
+    lines = source.encode("unicode_escape").decode() + "\n"
+    lines += json.dumps([[x.tolist() for x in state] for state in zip(*states, strict=True)]) + "\n"
+    command = [sys.executable, "-I", "-S", "-c", CALL]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60.0)
+    assert done.returncode == 0, done.stderr
+    return np.array(json.loads(done.stdout))
+
+
+def close(found: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> None:
+    model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
+    states = random_states(model, seed)
+    exact = model_file(model)
+    close(run_bare(to_python(exact), states), true_torque(model, states))
+    off = identified(model, seed)
+    close(run_bare(to_python(off), states), expected(off, states))
+
+
+def test_python_module_of_a_standing_arm() -> None:
+    model = random_arm(3, 8, coupled=True)
+    q, dq, ddq = random_states(model)
+    states = (q, 0.0 * dq, 0.0 * ddq)
+    close(run_bare(to_python(model_file(model)), states), true_torque(model, states))
+
+
+def links_of(found: ModelFile, phi: np.ndarray) -> np.ndarray:
+    """(n, 10) link parameters in standard parameters (P,)."""
+    standard = found.base.standard
+    links = np.zeros((found.robot.model.n, 10))
+    for c in np.flatnonzero(standard.law == LAW_LINK):
+        links[standard.source[c] // 10, standard.source[c] % 10] = phi[c]
+    return links
+
+
+def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarray, list[str]]:
+    """Assert that the URDF loads to the same torque, here and in Pinocchio; links as read, and warnings."""
+    model = found.robot.model
+    text, warnings = to_urdf(found)
+    states = random_states(model, seed)
+    phi = full_parameters(found)
+    close(found.base.mapping @ phi, found.theta)
+    extra = found.base.standard.law != LAW_LINK
+    added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
+    wanted = expected(found, states)
+
+    pinned = pin.buildModelFromXML(text)
+    pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
+    store = pinned.createData()
+    assert [j for j in range(model.n) if pinned.joints[j + 1].nq == 2] == []  # no continuous joint
+    rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
+    close(rigid + added, wanted)
+
+    (folder / "arm.urdf").write_text(text)
+    loaded = load_robot(folder / "arm.urdf").model
+    assert [j.name for j in loaded.joints] == [j.name for j in model.joints]
+    assert loaded.inertial is not None
+    close(inverse_dynamics(loaded.geometry, model.gravity, loaded.inertial, *states) + added, wanted)
+
+    effects = joint_effects(model, found.base, phi)
+    assert loaded.dynamics is not None
+    np.testing.assert_allclose(loaded.dynamics.viscous, np.maximum(effects.viscous, 0.0), rtol=1e-12)
+    np.testing.assert_allclose(loaded.dynamics.coulomb, np.maximum(effects.coulomb, 0.0), rtol=1e-12)
+    negative = np.count_nonzero(effects.viscous < 0.0) + np.count_nonzero(effects.coulomb < 0.0)
+    assert sum("friction is -" in warning for warning in warnings) == negative
+    return np.asarray(loaded.inertial), warnings
+
+
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_urdf(n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path) -> None:
+    model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
+    for found in (model_file(model), identified(model, seed)):
+        check_urdf(found, tmp_path, seed)
+
+
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_possible_bodies_are_found_where_there_are_any(
+    n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path
+) -> None:
+    """The base parameters of an arm that exists, on top of a robot file that is off: all links are bodies again."""
+    truth = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
+    exact = model_file(truth)
+    assert truth.inertial is not None
+    rng = np.random.default_rng(seed)
+    off = np.array([from_pseudo_inertia(T @ pseudo_inertia(link) @ T.T) for link, T in zip(
+        truth.inertial, np.eye(4) + 0.1 * rng.normal(size=(n, 4, 4)), strict=True)])  # fmt: skip
+    found = model_file(replace(truth, inertial=off), exact.theta)
+    np.testing.assert_allclose(found.base.mapping, exact.base.mapping)
+    assert consistent_parameters(found) is not None
+    links, warnings = check_urdf(found, tmp_path, seed)
+    assert all(is_physical(link) for link in links)
+    assert warnings == []
+
+
+def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
+    """Not the set nearest to the robot file, but the one in the model file."""
+    model = random_arm(5, 6, prismatic=0.2)
+    exact = model_file(model)
+    truth = standard_parameters(model, exact.base.standard)
+    assert model.inertial is not None
+    other = replace(exact, robot=replace(exact.robot, model=replace(model, inertial=2.0 * model.inertial)))
+    found = replace(other, standard=truth)
+    links, warnings = check_urdf(found, tmp_path)
+    np.testing.assert_allclose(links, model.inertial, rtol=1e-9, atol=1e-12)
+    assert warnings == []
+    states = random_states(model)
+    source = to_python(found)
+    close(run_bare(source, states), expected(found, states))
+    assert "each a possible body" in source
+    assert "not meaningful link by link" in to_python(exact)
+    with pytest.raises(ModelFileError, match="standard does not belong to theta"):
+        to_urdf(replace(found, standard=1.001 * truth))
+
+
+def test_a_parameter_without_variance_keeps_its_value(tmp_path: Path) -> None:
+    found = identified(random_arm(4, 12), 12, size=1e-3)
+    covariance = found.covariance.copy()
+    covariance[2] = covariance[:, 2] = 0.0
+    check_urdf(replace(found, covariance=covariance), tmp_path)
+
+
+def test_velocity_constants_stand_in_the_comment() -> None:
+    robot = load_robot("space6")
+    model = replace(robot.model, friction=replace(robot.model.friction, law="stribeck"))
+    constants = friction_constants(model)
+    model = with_constants(model, dict.fromkeys(constants, 0.0625))
+    text, _ = to_urdf(model_file(model))
+    comment = text[: text.index("-->")]
+    assert constants
+    for name in constants:
+        assert f"{name} = 0.0625 rad/s" in comment
+
+
+def test_the_truth_is_physical_and_a_disturbed_model_is_named() -> None:
+    model = random_arm(5, 6, prismatic=0.0)
+    exact = model_file(model)
+    phi = standard_from_base(model, exact.base, exact.theta)
+    np.testing.assert_allclose(phi, standard_parameters(model, exact.base.standard), atol=1e-9)
+    assert to_urdf(exact)[1] == []
+    wild = identified(model, 3, size=2.0)
+    text, warnings = to_urdf(wild)
+    links = ET.fromstring(text).findall("link/inertial")
+    assert len(links) == model.n
+    assert consistent_parameters(wild) is None
+    phi = standard_from_base(model, wild.base, wild.theta)
+    bad = [
+        joint.name
+        for i, joint in enumerate(model.joints)
+        if not is_physical(phi[(wild.base.standard.law == LAW_LINK) & (wild.base.standard.source // 10 == i)])
+    ]
+    assert bad
+    of_links = [warning for warning in warnings if warning.startswith("link")]
+    assert len(of_links) == len(bad)
+    for name, warning in zip(bad, of_links, strict=True):
+        assert f"({name})" in warning
+        assert "not physically possible" in warning
+        assert "--method physical" in warning
+
+
+@pytest.mark.parametrize(("n", "inertial"), [(4, None), (4, "zeros"), (1, "zeros")])
+def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str | None) -> None:
+    truth = random_arm(n, 9, prismatic=0.0)
+    model = replace(truth, inertial=None if inertial is None else np.zeros((n, 10)), dynamics=None)
+    theta = identified(truth, 9).theta
+    found = model_file(model, theta)
+    states = random_states(model)
+    text, _ = to_urdf(found)
+    masses = [float(m.get("value", "nan")) for m in ET.fromstring(text).findall("link/inertial/mass")]
+    assert len(masses) == n
+    assert min(masses) > 0.1
+    pinned = pin.buildModelFromXML(text)
+    pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
+    store = pinned.createData()
+    rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
+    phi = full_parameters(found)
+    extra = found.base.standard.law != LAW_LINK
+    added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
+    close(rigid + added, expected(found, states))
+
+
+def test_a_link_without_mass_but_with_a_moment_has_no_urdf() -> None:
+    model = random_arm(1, 10, prismatic=0.0)
+    assert model.inertial is not None
+    massless = replace(model, inertial=model.inertial * (np.arange(10) > 0))
+    theta = model_file(model).theta
+    assert to_urdf(model_file(massless, theta))[1] == []  # a body with a mass has the same torque
+    inertia = [k for k, name in enumerate(model_file(model).base.names) if name.startswith("I")]
+    theta[inertia] *= -1.0  # but none has an inertia below zero
+    with pytest.raises(ValueError, match="URDF cannot express it"):
+        to_urdf(model_file(massless, theta))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'x""" + open("/tmp/hacked") + """',
+        "a\\",
+        "--> <robot/>",
+        "a---b----",
+        "line\nbreak",
+        "\x00\x1b[31m",
+        "{n}",
+        "é日本",
+    ],
+)
+def test_names_from_outside_do_no_harm(name: str) -> None:
+    model = random_arm(2, 11)
+    found = model_file(model, data={"recording": name}, method=name)
+    source = to_python(found)
+    tree = ast.parse(source)
+    assert all(isinstance(node, ast.FunctionDef | ast.Assign | ast.ImportFrom | ast.Expr) for node in tree.body)
+    assert [type(node) for node in tree.body if isinstance(node, ast.Expr)] == [ast.Expr]
+    states = random_states(model)
+    close(run_bare(source, states), expected(found, states))
+    text, _ = to_urdf(found)
+    assert len(ET.fromstring(text).findall("joint")) == 3
+    assert pin.buildModelFromXML(text).nv == 2
+
+
+def test_commands(space6_model: Path, tmp_path: Path) -> None:
+    model = load_model(space6_model)
+    states = random_states(model.robot.model)
+    done = thetad("models", "export", space6_model, "--format", "python")
+    assert (done.code, done.err) == (0, "")
+    close(run_bare(done.out, states), expected(model, states))
+    assert "space6" in done.out.splitlines()[0]
+
+    done = thetad("models", "export", space6_model, "--format", "urdf", "-o", tmp_path / "a" / "arm.urdf")
+    assert (done.code, done.out) == (0, "")
+    warned = [line for line in done.err.splitlines() if line]
+    assert all(line.startswith("thetad: warning: link ") for line in warned)
+    text, warnings = to_urdf(model)
+    assert (tmp_path / "a" / "arm.urdf").read_text() == text
+    assert len(warned) == len(warnings)
+    assert "armature" not in text
+    assert "Ia1 = " in text
+    assert thetad("models", "show", space6_model).code == 0
+
+    done = thetad("models", "export", space6_model, "--format", "yaml")
+    assert done.out == space6_model.read_text()
+    thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
+    assert thetad("models", "export", space6_model, "--format", "matlab").code == 2
+
+
+def test_physical_model_from_a_recording(arm7_recording: Path, tmp_path: Path) -> None:
+    """The URDF of a consistent fit: possible links only, no warning, the torque of the model."""
+    out = tmp_path / "m.yaml"
+    done = thetad("identify", arm7_recording, "--robot", "arm7", "--method", "physical", "--span", "0:0.6", "-o", out)
+    assert done.code == 0, done
+    done = thetad("models", "export", out, "--format", "urdf", "-o", tmp_path / "arm7.urdf")
+    assert (done.code, done.err) == (0, "")
+    model = load_model(out)
+    links, warnings = check_urdf(model, tmp_path)
+    assert (tmp_path / "arm7.urdf").read_text() == to_urdf(model)[0]
+    assert warnings == []
+    assert all(is_physical(link) for link in links)
+    np.testing.assert_allclose(links, links_of(model, model.standard), rtol=1e-9, atol=1e-12)
+
+
+def test_show(space6_model: Path) -> None:
+    found = thetad("models", "show", space6_model, "--json").json
+    assert found["verdict"] == "ok"
+    assert {"theta", "covariance"}.isdisjoint(found)
+    assert "source" not in found["robot"]
+    assert len(found["robot"]["sha256"]) == len(found["data"]["sha256"]) == len(found["settings_sha256"]) == 64
+    shown = thetad("models", "show", space6_model).out
+    for row in found["parameters"]:
+        assert row["expression"] in shown
+    assert found["data"]["sha256"] in shown

@@ -1,0 +1,385 @@
+"""Frames that are lost while an arm moves, on drives that hold, extrapolate, or are sent set positions ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
+from rt_core.safety import stopping_distance
+from rt_core.types import FloatArray
+from service.config.safety import SafetyConfig
+from service.motion._motion_controller import Execution
+from service.motion._safety_limits import CommandBounds, safety_limits
+from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
+
+#: Speed from which a joint brakes within a cycle, or within what counts as reached: a share of 1e-5 of its range.
+RANGE = np.array([joint.upper - joint.lower for joint in MODEL.joints])
+REST = np.maximum(ACCELERATION * PERIOD_S, np.sqrt(2.0 * ACCELERATION * 1e-5 * RANGE)) + ACCELERATION * PERIOD_S
+
+
+class Drives:
+    """Drives that reach each set position, and go on by themselves for `bridged` cycles without a new one."""
+
+    def __init__(self, bridged: int = 0, lead: int = 0) -> None:
+        self.played: list[FloatArray] = [START.copy()]
+        self.enabled = False
+        self.rested = False  # as they were switched off
+        self._bridged, self._lead = bridged, lead
+        self._queue: deque[FloatArray] = deque()
+        self.target: FloatArray | None = None
+        self._last = START.copy()  # target of the last frame that had one
+
+    def enable(self) -> None:
+        self.enabled = True
+
+    def disable(self) -> None:
+        if self.enabled:
+            speed = np.abs(self.played[-1] - self.played[-2]) / PERIOD_S
+            self.rested = bool((speed <= REST).all())
+        self.enabled = False
+
+    def command(self, target: FloatArray) -> None:
+        self.target = target.copy()
+
+    def cycle(self, seq: int, late: int) -> JointFrame:
+        """`late` cycles without a frame, and one with."""
+        if self._lead:
+            self._ahead(late)
+        else:
+            self._by_themselves(late)
+        self.target = None
+        frame = JointFrame(seq, 0, 0)
+        frame.q, frame.setpoint = self.played[-1].copy(), self.played[-1].copy()
+        return frame
+
+    def _by_themselves(self, late: int) -> None:
+        here = self.played[-1]
+        target = here if self.target is None else self.target
+        self.played += [target + min(k, self._bridged) * (target - here) for k in range(late + 1)]
+
+    def _ahead(self, late: int) -> None:
+        """Points lie on a line between the last target and the one of the frame that is `late` cycles after."""
+        target = self._last if self.target is None else self.target
+        count = self._gap + 1
+        self._queue.extend(self._last + (target - self._last) * k / count for k in range(1, count + 1))
+        self._last, self._gap = target.copy(), late
+        for _ in range(late + 1):
+            full = len(self._queue) > max(self._lead - late, 0)
+            self.played.append(self._queue.popleft() if full else self.played[-1])
+
+    _gap = 0
+
+
+class Rig:
+    """Drives, the runs of an arm on them, and a clock."""
+
+    def __init__(
+        self,
+        bridged: int = 0,
+        lead: int = 0,
+        model: RobotModel = MODEL,
+        bounds: CommandBounds | None = None,
+        **safety: float | tuple[float, ...],
+    ) -> None:
+        self.drives = Drives(bridged, lead)
+        config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
+        self.execution = Execution(model, ROBOT.sha256, config, PERIOD_S, bridged, lead * PERIOD_S, bounds=bounds)
+        self.now, self._seq = 100.0, -1
+
+    @property
+    def phase(self) -> str:
+        return self.execution.state.phase
+
+    def turn(self, late: int = 0) -> None:
+        self.now += PERIOD_S * (1 + late)
+        self._seq += 1 + late
+        run = self.execution.run
+        if run is not None and run.outcome in ("checked", "moving", "stopping"):
+            self.execution.beat("a", self.now)
+        self.execution.step(self.drives.cycle(self._seq, late), self.drives, self.now)
+
+    def run(self, into: int = 300) -> None:
+        """Arm and run until so many cycles into the trajectory."""
+        self.execution.arm("a", self.now, 60.0, self.drives)
+        self.turn()
+        self.turn()
+        self.execution.start(trajectory(), "a", self.now, periods=1, hold=False, name="x", changed=False)
+        run = self.execution.run
+        assert run is not None
+        while run.outcome != "refused" and (self.phase != "running" or run.cycle < run.start + into):
+            self.turn()
+        self.begun = len(self.drives.played)
+
+    def finish(self) -> None:
+        for _ in range(10_000):
+            if self.phase == "disarmed":
+                return
+            self.turn()
+        pytest.fail(f"{self.phase}: {self.execution.state.reason}")
+
+    def accelerations(self) -> FloatArray:
+        """Largest share of the limit in each cycle since shortly before the stop."""
+        q = np.array(self.drives.played[self.begun - 5 :])
+        return np.asarray((np.abs(np.diff(q, 2, axis=0)) / PERIOD_S**2 / ACCELERATION).max(axis=1))
+
+    def stop(self) -> None:
+        self.execution.stop("aborted by request", self.drives)
+
+
+@pytest.mark.parametrize("late", [1, 3, 5])
+def test_a_stop_goes_on_from_where_the_drives_extrapolated_to(late: int) -> None:
+    rig = Rig(bridged=5)
+    rig.run()
+    rig.stop()
+    rig.turn()
+    rig.turn()
+    rig.turn(late)
+    rig.finish()
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+    assert rig.drives.rested
+
+
+@pytest.mark.parametrize("late", [1, 5])
+def test_a_stop_that_begins_where_cycles_were_lost(late: int) -> None:
+    rig = Rig(bridged=5)
+    rig.run()
+    rig.stop()
+    rig.turn(late)
+    rig.finish()
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+
+
+@pytest.mark.parametrize("late", [1, 3, 5])
+def test_a_run_goes_on_over_cycles_that_drives_bridge_and_comes_back_to_its_trajectory(late: int) -> None:
+    rig = Rig(bridged=5)
+    rig.run()
+    run = rig.execution.run
+    assert run is not None
+    before = run.cycle
+    rig.turn(late)
+    assert run.cycle == before + 1 + late
+    apart = []
+    for _ in range(1500):
+        rig.turn()
+        wanted = trajectory().positions(np.array([(run.cycle - 1 - run.start) * PERIOD_S]))[0]
+        apart.append(float(np.abs(rig.drives.played[-1] - wanted).max()))
+    assert apart[0] > 1e-7  # drives did leave it
+    assert max(apart) < 1e-3
+    assert apart[-1] < 1e-7
+    rig.finish()
+    assert run.outcome == "completed"
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+    np.testing.assert_allclose(rig.drives.played[-1], trajectory().positions(np.zeros(1))[0], atol=1e-8)
+
+
+def test_the_way_back_ends_before_a_run_does() -> None:
+    """Cycles are lost shortly before the end: the run goes on until set positions rest on the trajectory."""
+    rig = Rig(bridged=5)
+    rig.run()
+    run = rig.execution.run
+    assert run is not None
+    while run.cycle < run.cycles - 60:
+        rig.turn()
+    rig.turn(5)
+    rig.finish()
+    assert run.outcome == "completed"
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+    np.testing.assert_allclose(rig.drives.played[-1], trajectory().positions(np.zeros(1))[0], atol=1e-8)
+
+
+def limited(low: FloatArray, high: FloatArray) -> RobotModel:
+    joints = (
+        replace(joint, lower=float(a), upper=float(b)) for joint, a, b in zip(MODEL.joints, low, high, strict=True)
+    )
+    return replace(MODEL, joints=tuple(joints))
+
+
+EXTREMES = trajectory().positions(np.arange(0.0, 2.0, PERIOD_S))
+LOW, HIGH = EXTREMES.min(axis=0), EXTREMES.max(axis=0)
+
+
+@pytest.mark.parametrize("spare", [1e-4, 0.05])
+def test_drives_that_go_on_by_themselves_beside_a_limit_are_stopped_before_it(spare: float) -> None:
+    """Cycles are lost where a joint heads for its limit; or there is no room for that, and nothing moves."""
+    bridged = 20
+    model = limited(LOW - spare, HIGH + spare)
+    speed = np.diff(EXTREMES, axis=0) / PERIOD_S
+    left = np.where(speed > 0.0, HIGH - EXTREMES[1:], EXTREMES[1:] - LOW) / np.maximum(np.abs(speed), 1e-3)
+    moments = {int(np.argmin(np.abs(left[:, j] - 0.02))) for j in range(N)}  # 20 ms before a limit, at this speed
+    refused = 0
+    for into in sorted(moments):
+        rig = Rig(bridged=bridged, model=model)
+        rig.run(into)
+        run = rig.execution.run
+        assert run is not None
+        if run.outcome == "refused":
+            refused += 1
+            assert "a stop begun at" in run.reason
+            assert (np.array(rig.drives.played) == START).all()
+            continue
+        rig.turn(bridged)
+        rig.finish()
+        assert rig.accelerations().max() <= 1.0 + 1e-6
+        played = np.array(rig.drives.played)
+        assert (played >= LOW - spare - 1e-9).all()
+        assert (played <= HIGH + spare + 1e-9).all()
+    assert refused == (len(moments) if spare < 1e-3 else 0)
+
+
+@pytest.mark.parametrize("spare", [1e-5, 1e-4, 0.05])
+def test_a_stop_of_set_positions_that_are_sent_ahead_ends_before_a_limit_whatever_is_lost(spare: float) -> None:
+    """Set positions of a gap lie on a line: a stop that begins with one changes its speed once in all of that."""
+    lost = 10
+    limits, model = safety_limits(MODEL, SafetyConfig()), limited(LOW - spare, HIGH + spare)
+    v = np.diff(EXTREMES, axis=0) / PERIOD_S
+    rest = EXTREMES[1:] + lost * PERIOD_S * v + stopping_distance(limits, PERIOD_S, v)
+    beyond = np.maximum(rest - HIGH, LOW - rest)
+    outcomes = set()
+    for into in sorted({int(np.argmax(beyond[:, j])) + 1 for j in range(N)}):
+        rig = Rig(lead=100, model=model)
+        rig.run(into)
+        run = rig.execution.run
+        assert run is not None
+        outcomes.add(run.outcome)
+        if run.outcome == "refused":
+            assert "a stop begun at" in run.reason
+            continue
+        rig.stop()
+        rig.turn(lost)
+        rig.finish()
+        assert rig.accelerations().max() <= 1.0 + 1e-6
+        played = np.array(rig.drives.played)
+        assert (played >= LOW - spare - 1e-9).all()
+        assert (played <= HIGH + spare + 1e-9).all()
+    assert outcomes == ({"moving"} if spare > beyond.max() else {"refused"})
+
+
+def test_what_the_driver_would_refuse_is_refused_ahead() -> None:
+    upper = HIGH + 1.0
+    joint = int(np.argmax(HIGH - EXTREMES[0]))
+    upper[joint] = HIGH[joint] - 0.02
+    bounds = CommandBounds(LOW - 1.0, upper, np.full(N, np.inf))
+    for rig, words in (
+        (Rig(bounds=bounds), "position"),
+        (Rig(bounds=bounds._replace(upper=HIGH + 1.0, velocity=np.full(N, 0.1))), "velocity"),
+    ):
+        rig.run()
+        run = rig.execution.run
+        assert run is not None
+        assert run.outcome == "refused"
+        assert words in run.reason
+        assert (np.array(rig.drives.played) == START).all()
+
+
+@pytest.mark.parametrize("into", [100, 300, 500, 900])
+def test_a_way_back_that_is_too_fast_is_a_reason_to_stop(into: int) -> None:
+    calm = Rig(bridged=5)
+    calm.run()
+    calm.finish()
+    peak = (np.abs(np.diff(np.array(calm.drives.played[calm.begun :]), 2, axis=0)) / PERIOD_S**2).max(axis=0)
+    limit = 1.002 * peak  # so that what is added to the trajectory's own acceleration may be too much
+    rig = Rig(bridged=5, acceleration=tuple(limit.tolist()))
+    rig.run(into)
+    rig.turn(5)
+    rig.finish()
+    run = rig.execution.run
+    assert run is not None
+    assert (run.outcome == "completed") or "acceleration" in rig.execution.state.reason
+    q = np.array(rig.drives.played[rig.begun - 5 :])
+    assert (np.abs(np.diff(q, 2, axis=0)) / PERIOD_S**2 <= limit * (1.0 + 1e-5)).all()
+
+
+@pytest.mark.parametrize(("bridged", "late"), [(0, 1), (0, 10), (5, 6)])
+def test_drives_that_have_held_are_not_set_off_at_full_speed(bridged: int, late: int) -> None:
+    rig = Rig(bridged)
+    rig.run()
+    rig.turn(late)
+    rig.finish()
+    assert f"{late} cycles were lost, at most {bridged} are bridged" in rig.execution.state.reason
+    for _ in range(100):
+        rig.turn()
+    held = np.array(rig.drives.played[rig.begun + late :])
+    np.testing.assert_array_equal(held, np.tile(held[0], (len(held), 1)))
+
+
+def test_a_stop_of_drives_that_have_held_does_not_go_on() -> None:
+    rig = Rig()
+    rig.run()
+    rig.stop()
+    rig.turn()
+    rig.turn(3)
+    rig.finish()
+    for _ in range(100):
+        rig.turn()
+    held = np.array(rig.drives.played[rig.begun + 4 :])
+    np.testing.assert_array_equal(held, np.tile(held[0], (len(held), 1)))
+
+
+@pytest.mark.parametrize("late", [1, 4, 10])
+def test_a_stop_of_set_positions_that_are_sent_ahead_keeps_the_limit_over_lost_cycles(late: int) -> None:
+    rig = Rig(lead=100)
+    rig.run()
+    rig.stop()
+    rig.turn()
+    rig.turn(late)
+    rig.finish()
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+    assert rig.drives.rested
+
+
+def test_a_run_of_set_positions_that_are_sent_ahead_keeps_its_time_over_lost_cycles() -> None:
+    rig = Rig(lead=100)
+    rig.run()
+    run = rig.execution.run
+    assert run is not None
+    before = run.cycle
+    rig.turn(1)
+    assert run.cycle == before + 2
+    rig.finish()
+    assert run.outcome == "completed"
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+
+
+def test_axes_that_set_positions_are_sent_ahead_to_are_switched_off_when_many_are_lost() -> None:
+    """What they hold still is not known well enough to turn it into a stop."""
+    rig = Rig(lead=100)
+    rig.run()
+    rig.turn(20)
+    assert rig.phase == "disarmed"
+    assert not rig.drives.enabled
+    assert "20 cycles were lost, at most 10" in rig.execution.state.reason
+    assert rig.drives.target is None
+
+
+@pytest.mark.parametrize("lead", [100, 700, 1300])
+@pytest.mark.parametrize("what", ["end", "abort"])
+def test_axes_come_to_rest_before_they_are_switched_off(lead: int, what: str) -> None:
+    rig = Rig(lead=lead)
+    rig.run(600)
+    if what == "abort":
+        rig.stop()
+    rig.finish()
+    assert rig.drives.rested
+    run = rig.execution.run
+    assert run is not None
+    assert run.outcome == ("stopped" if what == "abort" else "completed")
+
+
+@pytest.mark.parametrize(("lead", "phase"), [(0, "stopping"), (150, "stopping"), (300, "disarmed")])
+def test_with_a_long_lead_what_is_measured_switches_off_at_once(lead: int, phase: str) -> None:
+    """A stop by command would begin so much later."""
+    rig = Rig(lead=lead)
+    rig.run(600)
+    rig.now += PERIOD_S
+    rig._seq += 1
+    frame = rig.drives.cycle(rig._seq, 0)
+    frame.temperature = np.full(N, 100.0)
+    rig.execution.step(frame, rig.drives, rig.now)
+    assert rig.phase == phase
+    assert rig.drives.enabled is (phase == "stopping")
+    assert "temperature" in rig.execution.state.reason

@@ -1,0 +1,163 @@
+"""The motion that drives follow: continuous from where the arm stands, within limits, stopped by what goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drivers.files.robots.file import load_robot
+from drivers.frame import JointFrame
+from rt_core.types import BoolArray, FloatArray
+from service.config.load import ArmMotionSettings, ConfigError, parse_config
+from service.motion.motion_player import MotionPlayer
+from sim_backend.arm.trajectory import MotionLimits
+from sim_backend.errors import MotionError
+
+PERIOD_S = 0.001
+MODEL = load_robot("space6").model
+LIMITS = MotionLimits.of(MODEL)
+
+
+def player(bridged: int = 0, **settings: object) -> MotionPlayer:
+    given = {"duration_s": 4.0, "candidates": 1} | settings
+    return MotionPlayer(MODEL, ArmMotionSettings.model_validate(given), PERIOD_S, bridged)
+
+
+def frame(q: FloatArray, valid: BoolArray | None = None) -> JointFrame:
+    return JointFrame(0, 0, 0, q=q, valid=valid)
+
+
+def follow(motion: MotionPlayer, q: FloatArray, cycles: int) -> FloatArray:
+    """Commands (N, n) to an arm that follows them exactly."""
+    commands = []
+    for _ in range(cycles):
+        target = motion.step(frame(q), enabled=True)
+        if target is None:
+            break
+        q = target.copy()
+        commands.append(q)
+    return np.array(commands)
+
+
+def test_from_the_present_position_to_the_motion_and_to_its_end() -> None:
+    motion = player()
+    start = motion.motion.centre + 0.3 * np.array([1, -1, 0.5, 0, -0.7, 1])
+    q = follow(motion, start, 60_000)
+    assert motion.state == "ended"
+    path = np.vstack((start, q))
+    speed = np.diff(path, axis=0) / PERIOD_S
+    acceleration = np.diff(speed, axis=0) / PERIOD_S
+    approach = len(q) - 4000
+    np.testing.assert_allclose(q[approach], motion.motion.centre, atol=1e-6)
+    assert (np.abs(speed[:approach]) <= 0.15 * LIMITS.velocity * 1.001).all()
+    assert (np.abs(speed) <= LIMITS.velocity).all()
+    assert (np.abs(acceleration) <= LIMITS.acceleration).all()
+    np.testing.assert_allclose(speed[0], 0.0, atol=1e-3)  # the first cycle does not jump
+    np.testing.assert_allclose(q[-1], motion.motion.centre, atol=1e-6)
+
+
+def test_waits_for_the_drives_and_for_all_joints() -> None:
+    motion = player()
+    q = motion.motion.centre
+    assert motion.step(frame(q), enabled=False) is None
+    half = np.array([True] * 5 + [False])
+    assert motion.step(frame(q, half), enabled=True) is None
+    assert motion.state == "waiting"
+    assert motion.step(frame(q), enabled=True) is not None
+
+
+def test_stops_when_a_drive_drops_out() -> None:
+    motion = player()
+    follow(motion, motion.motion.centre, 700)
+    assert motion.step(frame(motion.motion.centre), enabled=False) is None
+    assert motion.state == "stopped"
+    assert "enabled" in motion.reason
+    assert motion.step(frame(motion.motion.centre), enabled=True) is None  # not again by itself
+
+
+def test_stops_at_a_large_following_error_of_a_valid_joint() -> None:
+    motion = player(following_error=0.1)
+    q = follow(motion, motion.motion.centre, 700)[-1]
+    off = q + np.array([0, 0, 0.3, 0, 0, 0])
+    blind = np.array([True, True, False, True, True, True])
+    assert motion.step(frame(off, blind), enabled=True) is not None  # a joint without values is not judged
+    assert motion.step(frame(off), enabled=True) is None
+    assert motion.state == "stopped"
+    assert "joint_3" in motion.reason
+
+
+def test_begins_again_from_where_the_arm_is() -> None:
+    motion = player()
+    follow(motion, motion.motion.centre, 2000)
+    motion.stop("told to")
+    motion.restart()
+    here = motion.motion.centre + 0.2
+    first = motion.step(frame(here), enabled=True)
+    assert first is not None
+    np.testing.assert_allclose(first, here, atol=1e-6)
+    assert motion.state == "approach"
+
+
+def test_begins_again_from_where_the_drives_hold() -> None:
+    """They stand off their set position by their following error: from there, nothing jumps."""
+    motion = player()
+    centre = motion.motion.centre
+    held = JointFrame(0, 0, 0, q=centre + 0.19, setpoint=centre + 0.2)
+    first = motion.step(held, enabled=True)
+    assert first is not None
+    np.testing.assert_allclose(first, centre + 0.2, atol=1e-6)
+
+
+def test_the_following_error_is_against_the_command_of_the_frame_s_own_cycle() -> None:
+    """A frame that comes late is compared with what was commanded then."""
+    motion = player(following_error=0.003)
+    centre = motion.motion.centre
+    motion.step(frame(centre + 0.3), enabled=True)
+    behind = 40  # cycles
+    targets = [centre + 0.3]
+    for _ in range(1500):
+        then = targets[max(len(targets) - behind, 0)]
+        target = motion.step(JointFrame(0, 0, 0, q=then, setpoint=then), enabled=True)
+        assert target is not None, motion.reason
+        targets.append(target)
+    assert np.abs(targets[-1] - targets[-behind]).max() > 0.003
+    off = targets[-behind] + np.array([0, 0.01, 0, 0, 0, 0])
+    assert motion.step(JointFrame(0, 0, 0, q=off, setpoint=targets[-behind]), enabled=True) is None
+    assert "joint_2" in motion.reason
+
+
+@pytest.mark.parametrize("kind", ["sim", "replay"])
+def test_only_drives_take_a_motion(kind: str) -> None:
+    driver = {"kind": kind} | ({"recording": "x.mcap"} if kind == "replay" else {})
+    table = {"arm": [{"name": "a", "robot": "space6", "driver": driver, "motion": {}}]}
+    with pytest.raises(ConfigError, match="motion: only drives"):
+        parse_config(table, "test", Path())
+
+
+@pytest.mark.parametrize(("lost", "on"), [(3, 4), (8, 9), (9, 8), (30, 8)])
+def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) -> None:
+    motion = player(bridged=8)
+    q = motion.motion.centre
+    for seq in range(2000):
+        target = motion.step(JointFrame(seq, 0, 0, q=q), enabled=True)
+        assert target is not None
+        q = target
+    before = motion.time_s
+    assert motion.step(JointFrame(2000 + lost, 0, 0, q=q), enabled=True) is not None
+    assert motion.time_s - before == pytest.approx(on * PERIOD_S)
+
+
+def test_an_arm_without_limits_is_not_moved() -> None:
+    joints = (replace(MODEL.joints[0], velocity=np.inf), *MODEL.joints[1:])
+    with pytest.raises(MotionError, match="joint_1"):
+        MotionPlayer(replace(MODEL, joints=joints), ArmMotionSettings(), PERIOD_S)
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    motion = player()
+    motion.stop("a drive dropped out")
+    motion.stop("by request")
+    assert motion.reason == "a drive dropped out"

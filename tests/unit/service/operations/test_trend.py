@@ -1,0 +1,127 @@
+"""Estimates over time with events: what is kept of a long stream, and the page made of it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from service.operations.trend import MOST, Trend
+from service.protocol.messages import BodyMessage, Envelope, EstimateMessage
+from service.reports.trend import trend_page
+
+NAMES = ["joint_1 fc", "joint_1 <b>", "link_2 m"]
+
+
+def envelope(t: float) -> Envelope:
+    return Envelope("estimator", 1, 0, round(t * 1e9), "sim", 0)
+
+
+def estimate(t: float, theta: list[float], status: list[str] | None = None, hash: str = "a") -> EstimateMessage:
+    p = len(theta)
+    return EstimateMessage(
+        arm="arm", envelope=envelope(t), theta=np.array(theta), validated=np.full(p, np.nan), std=np.full(p, 0.1),
+        status=tuple(status or ["estimated"] * p), excited=np.ones(p, dtype=np.bool_), lam=np.ones(1),
+        innovation=np.zeros(1), sigma=np.ones(1), delay_s=0.1, frames=1, used=1, masked=0, lost=0, resets=0, hash=hash,
+    )  # fmt: skip
+
+
+def body(kind: str, t: float = 0.0, **values: object) -> BodyMessage:
+    return BodyMessage("arm", kind, envelope(t), dict(values))
+
+
+def watched(count: int) -> Trend:
+    trend = Trend()
+    trend.body(body("meta", parameters=NAMES, units=["N*m", "N*m", "kg"]))
+    for k in range(count):
+        late = ["estimated", "estimated" if k < count // 2 else "stale", "unestimated"]
+        trend.estimate(estimate(100.0 + 0.02 * k, [1.0 + k, 2.0, np.nan], late))
+    return trend
+
+
+def test_a_long_stream_is_thinned_evenly_and_keeps_both_ends() -> None:
+    count = 5 * MOST
+    t = watched(count).arrays()[0]
+    assert MOST // 2 <= t.size <= MOST
+    steps = np.diff(t)
+    np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
+    assert t[0] == 100.0
+    assert t[-1] > 100.0 + 0.02 * count - 2.0 * steps[0]
+
+
+def test_events_have_the_time_of_the_estimates() -> None:
+    trend = watched(100)
+    trend.body(body("event", 101.0, event="drift", text="joint_1 has <drifted>"))
+    page = trend_page("arm", trend)
+    assert re.search(r"<td>1</td><td>1\.0</td><td class=\"text\">drift</td>", page)
+    assert "joint_1 has &lt;drifted&gt;" in page
+    assert "joint_1 &lt;b&gt; [N*m]" in page
+    assert page.count("data:image/png;base64,") == 1
+    assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
+
+
+def test_the_table_has_only_what_the_data_told() -> None:
+    page = trend_page("arm", watched(100))
+    rows = dict(re.findall(r"<tr class=\"[a-z]*\"><td class=\"text\">([^<]+)</td>(.*?)</tr>", page))
+    cells = {name: re.findall(r"<td[^>]*>([^<]*)</td>", row) for name, row in rows.items()}
+    assert cells["joint_1 fc [N*m]"] == ["1", "100", "0.1", "99", "estimated"]
+    assert cells["joint_1 &lt;b&gt; [N*m]"] == ["2", "2", "0.1", "0", "not told by the data"]
+    assert cells["link_2 m [kg]"] == ["–", "–", "–", "–", "not told by the data"]
+
+
+def test_other_settings_are_an_event_and_other_parameters_a_new_beginning() -> None:
+    trend = watched(10)
+    trend.estimate(estimate(200.0, [1.0, 2.0, 3.0], hash="b"))
+    assert len(trend) == 11
+    assert [event.event for event in trend.events] == ["other settings"]
+    trend.estimate(estimate(300.0, [1.0, 2.0], hash="c"))
+    assert len(trend) == 1
+    assert trend.restarts == 1
+    assert "began 1 times" in trend_page("arm", trend)
+
+
+def test_nothing_was_heard() -> None:
+    page = trend_page("arm", Trend())
+    assert "arm: no estimates" in page
+    assert "data:image" not in page
+
+
+def test_many_parameters_are_several_figures() -> None:
+    trend = Trend()
+    for k in range(30):
+        trend.estimate(estimate(float(k), [float(i) for i in range(40)]))
+    assert trend_page("arm", trend).count("data:image/png;base64,") == 3
+
+
+def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
+    def told(t: float, value: float | None) -> BodyMessage:
+        known = {"value": value, "std": None if value is None else 0.4, "unit": "N*m"}
+        status = "unestimated" if value is None else "estimated"
+        return body("status", t, breakaway={"elbow": known | {"status": status}})
+
+    trend = watched(3)
+    trend.body(told(0.0, None))
+    trend.body(told(0.0, 11.0))  # of an estimator that has begun again, before its first frame: of no time at all
+    assert trend.breakaway is None
+    assert "breakaway" not in trend_page("lab", trend)
+    for k in range(4):
+        trend.body(told(1.0 + k, 12.0 + k))
+    assert trend.breakaway is not None
+    assert trend.breakaway.arrays()[1][:, 0].tolist() == [12.0, 13.0, 14.0, 15.0]
+    page = trend_page("lab", trend)
+    assert "breakaway friction of elbow [N*m]" in page
+    assert "<td>12</td><td>15</td>" in page
+
+
+def test_a_status_that_tells_no_breakaway_friction_is_passed_over() -> None:
+    """Of a daemon that does not know it, or of one that has no joint to tell of."""
+    trend = watched(3)
+    known = {"value": 12.0, "std": 0.4, "unit": "N*m", "status": "estimated"}
+    trend.body(body("status", 1.0))
+    trend.body(body("status", 2.0, breakaway={}))
+    assert trend.breakaway is None
+    trend.body(body("status", 3.0, breakaway={"elbow": known}))
+    trend.body(body("status", 4.0))
+    assert trend.breakaway is not None
+    assert trend.breakaway.arrays()[0].tolist() == [3.0]
+    assert trend.breakaway.names == ["breakaway friction of elbow"]

@@ -1,0 +1,229 @@
+"""What a client may ask for: by its role, at its rate, and never longer than it is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+import zmq
+
+from service.client import Control, ControlError
+from service.io.log import get_log
+from service.protocol.control import ARM_VERBS, STOPPING, VERBS, Request, decode_reply, encode_request
+from service.protocol.roles import ROLES, Role, allows
+from service.security.access import Access
+from service.security.files import make_directory
+from service.security.keys import new_pair
+from service.security.registry import CLIENTS, Client, Registry
+from tests.lab.daemon.desk import LONG_S, Desk
+
+#: Written down a second time, for a change of what a role may do is a change of what people rely on.
+EXPECTED: dict[Role, set[str]] = {
+    "read": {"ping", "status", "validity", "jobs", "job", "events", "models", "robot", "prior"},
+    "operate": {
+        "disable", "disarm", "abort", "snapshot", "reset_estimator", "guiding_model", "set_aside", "record", "submit",
+        "reidentify", "cancel", "retry", "rollback",
+    },
+    "motion": {"start", "enable", "arm", "run_trajectory", "zero_force", "heartbeat", "activate"},
+    "admin": {"backup", "shutdown"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.context.destroy(linger=0)
+
+
+def test_every_verb_has_the_role_that_is_promised() -> None:
+    assert {role: {name for name, verb in VERBS.items() if verb.role == role} for role in ROLES} == EXPECTED
+    assert all(allows("operate", VERBS[verb].role) for verb in STOPPING)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_verb_is_granted_to_its_role_and_denied_below(desk: Desk, role: Role) -> None:
+    """Asked through the socket; the desk answers what it is given."""
+    granted = set().union(*(EXPECTED[lower] for lower in ROLES[: ROLES.index(role) + 1]))
+    with Control(desk.endpoint, desk.client("anna", role)) as control, desk.serving():
+        for verb in VERBS:
+            if verb in granted:
+                assert control.request(verb, timeout_s=LONG_S) == {"verb": verb}
+                continue
+            with pytest.raises(ControlError, match=f"{verb}: needs the role {VERBS[verb].role}, and anna has") as error:
+                control.request(verb, timeout_s=LONG_S)
+            assert error.value.type == "denied"
+    assert desk.socket.describe()["refused"].get("denied", 0) == len(VERBS) - len(granted)
+
+
+def test_a_key_that_is_revoked_is_refused_at_its_next_request(desk: Desk) -> None:
+    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
+        control.request("ping", timeout_s=LONG_S)
+        Registry(desk.keys).revoke("anna")
+        with pytest.raises(ControlError, match="has been revoked") as error:
+            control.request("ping", timeout_s=LONG_S)
+    assert error.value.type == "denied"
+
+
+def test_while_the_registry_cannot_be_read_only_what_stops_an_arm_is_granted(desk: Desk) -> None:
+    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
+        control.request("ping", timeout_s=LONG_S)
+        good = (desk.keys / CLIENTS).read_text()
+        (desk.keys / CLIENTS).write_text("{")
+        with pytest.raises(ControlError, match="cannot be used"):
+            control.request("start", timeout_s=LONG_S)
+        control.request("abort", timeout_s=LONG_S)
+        (desk.keys / CLIENTS).write_text(good)
+        control.request("ping", timeout_s=LONG_S)
+
+
+def test_who_is_revoked_is_answered_with_its_request_id(desk: Desk) -> None:
+    key = desk.client("anna")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
+        socket.linger = 0
+        socket.curve_serverkey = key.server.encode()
+        socket.curve_publickey, socket.curve_secretkey = key.pair.public.encode(), key.pair.secret.encode()
+        socket.connect(desk.endpoint)
+        for id in (41, 42):
+            socket.send(encode_request(Request(id, "ping")))
+            assert socket.poll(1000 * LONG_S)
+            reply = decode_reply(socket.recv())
+            assert reply.id == id
+            if id == 41:
+                Registry(desk.keys).revoke("anna")
+        assert reply.error is not None
+        assert reply.error.type == "denied"
+
+
+def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(
+    limited: tuple[Access, Clock, Client, Client], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By who was let in before, with the role of then; and not by who was revoked before."""
+    access, _, anna, bert = limited
+    for client in (anna, bert):
+        assert access.client(client.public_key) == client
+    access.registry.revoke(bert.name)
+    with pytest.raises(ControlError, match="revoked"):
+        access.client(bert.public_key)
+    access.registry.path.write_text("{")
+    for verb in ("abort", "disarm", "disable"):
+        assert access.client(anna.public_key, verb) == anna
+        with pytest.raises(ControlError, match="cannot be used"):
+            access.client(bert.public_key, verb)
+    for verb in ("ping", "enable", ""):
+        with pytest.raises(ControlError, match="cannot be used"):
+            access.client(anna.public_key, verb)
+
+
+def test_the_log_says_once_why_the_registry_cannot_be_used(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
+        control.request("ping", timeout_s=LONG_S)
+        capfd.readouterr()
+        (desk.keys / CLIENTS).chmod(0o644)
+        for _ in range(3):
+            with pytest.raises(ControlError, match="log says why"):
+                control.request("ping", timeout_s=LONG_S)
+    out, err = capfd.readouterr()
+    assert (out + err).count("registry_unusable") == 1
+    assert "chmod 600" in out + err
+
+
+def test_a_client_cannot_say_who_it_is_in_the_message(desk: Desk) -> None:
+    """The name is that of the connection's key, whatever identity and fields a client makes up."""
+    admin, reader = desk.client("anna"), desk.client("ben", "read")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
+        socket.linger = 0
+        socket.identity = admin.pair.public.encode()
+        socket.curve_serverkey = reader.server.encode()
+        socket.curve_publickey, socket.curve_secretkey = reader.pair.public.encode(), reader.pair.secret.encode()
+        socket.connect(desk.endpoint)
+        socket.send(msgpack.packb({"v": 1, "id": 1, "verb": "shutdown", "User-Id": admin.pair.public, "role": "admin"}))
+        assert socket.poll(1000 * LONG_S)
+        assert msgpack.unpackb(socket.recv())["error"]["type"] == "denied"
+
+
+def test_garbage_of_a_client_is_answered_and_counted(desk: Desk) -> None:
+    key = desk.client("anna")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
+        socket.linger = 0
+        socket.curve_serverkey = key.server.encode()
+        socket.curve_publickey, socket.curve_secretkey = key.pair.public.encode(), key.pair.secret.encode()
+        socket.connect(desk.endpoint)
+        for parts in ([b""], [b"rubbish"], [b"", b"rubbish"], [b"one", b"two", b"three"]):
+            socket.send_multipart(parts)
+            assert socket.poll(1000 * LONG_S)
+            assert msgpack.unpackb(socket.recv_multipart()[-1])["error"]["type"] == "bad_request"
+    assert desk.socket.garbage == 4
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> tuple[Access, Clock, Client, Client]:
+    """Ten requests a second, a clock that is set, and two clients."""
+    make_directory(tmp_path / "keys")
+    registry, clock = Registry(tmp_path / "keys"), Clock()
+    clients = [registry.add(name, "admin", new_pair().public) for name in ("anna", "ben")]
+    return Access(registry, 10.0, get_log("test"), clock), clock, clients[0], clients[1]
+
+
+def count(access: Access, client: Client, number: int, verb: str = "status") -> int:
+    """Make so many requests; return how many were granted."""
+    refused: list[str] = []
+    for _ in range(number):
+        try:
+            access.count(client, verb)
+        except ControlError as error:
+            refused.append(error.type)
+    assert set(refused) <= {"too_many"}
+    return number - len(refused)
+
+
+def test_a_client_has_its_rate_and_two_seconds_at_once(limited: tuple[Access, Clock, Client, Client]) -> None:
+    access, clock, anna, ben = limited
+    assert count(access, anna, 100) == 20
+    clock.now += 0.5
+    assert count(access, anna, 100) == 5
+    assert count(access, ben, 100) == 20  # whatever the other does
+    clock.now += 1000.0
+    assert count(access, anna, 100) == 20
+    assert access.refused["too_many"] == 80 + 95 + 80 + 80
+
+
+def test_who_asks_too_often_is_granted_the_rate_and_not_nothing(limited: tuple[Access, Clock, Client, Client]) -> None:
+    access, clock, anna, _ = limited
+    assert count(access, anna, 100) == 20
+    granted = 0
+    for _ in range(150):  # 15 a second, for ten seconds
+        clock.now += 1 / 15
+        granted += count(access, anna, 1)
+    assert 98 <= granted <= 100
+
+
+def test_what_stops_an_arm_or_keeps_a_run_going_is_always_taken(limited: tuple[Access, Clock, Client, Client]) -> None:
+    access, _, anna, _ = limited
+    assert count(access, anna, 100) == 20
+    for verb in ("abort", "disarm", "disable", "heartbeat"):
+        assert count(access, anna, 100, verb) == 100
+
+
+def test_too_many_requests_are_refused_by_the_socket(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, requests_per_s=1.0)
+    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
+        refused = []
+        for _ in range(100):
+            try:
+                control.request("ping", timeout_s=LONG_S)
+            except ControlError as error:
+                refused.append((error.type, "daemon.requests_per_s" in error.message))
+        assert set(refused) == {("too_many", True)}
+        assert control.request("abort", timeout_s=LONG_S) == {"verb": "abort"}
+        assert "abort" in ARM_VERBS
+    desk.context.destroy(linger=0)

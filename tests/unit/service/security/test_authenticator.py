@@ -1,0 +1,227 @@
+"""Who connects to a protected socket: registered keys, and nobody while the authenticator is not at work."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from service.client import ClientError, Control, NotAdmittedError, Subscriber, UnreachableError
+from service.io.log import get_log
+from service.security import authenticator
+from service.security.authenticator import Authenticator, protect
+from service.security.files import make_directory
+from service.security.keys import ClientKey, KeyPair, new_pair
+from service.security.registry import CLIENTS, Client, Registry, RegistryError
+from tests.lab.daemon.desk import LONG_S, Desk
+
+#: In which a client that is let in has its answer many times over, and a handshake that hangs is given up.
+SHORT_S = 3.0
+SOME_S = 10.0
+
+
+def unanswered(desk: Desk, control: Control, done: Callable[[str], bool]) -> None:
+    """Ask, and have no answer, until what the client says or else what has happened is as wanted."""
+    deadline = time.monotonic() + LONG_S
+    said = ""
+    while not done(said):
+        assert time.monotonic() < deadline, said
+        with pytest.raises(UnreachableError) as error:
+            desk.ask(control, 0.5)
+        said = str(error.value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.context.destroy(linger=0)
+
+
+def test_a_registered_key_is_admitted_and_counted(desk: Desk) -> None:
+    with Control(desk.endpoint, desk.client("anna")) as control:
+        assert desk.ask(control) == {"verb": "ping"}
+    admissions = desk.socket.describe()["authenticator"]
+    assert admissions == {"restarts": 0, "accepted": 1, "refused": {}}
+
+
+def unknown(desk: Desk) -> ClientKey:
+    return ClientKey(new_pair(), desk.server.public)
+
+
+def revoked(desk: Desk) -> ClientKey:
+    key = desk.client("anna")
+    Registry(desk.keys).revoke("anna")
+    return key
+
+
+@pytest.mark.parametrize("make", [unknown, revoked])
+def test_other_keys_are_refused_with_a_reason(desk: Desk, make: Callable[[Desk], ClientKey]) -> None:
+    with Control(desk.endpoint, make(desk)) as control:
+        with pytest.raises(NotAdmittedError, match="does not admit this key"):
+            desk.ask(control)
+        assert desk.socket.describe()["authenticator"]["refused"] == {make.__name__: 1}
+
+
+def test_a_client_without_a_key_is_told_to_bring_one(desk: Desk) -> None:
+    """Which of the two sides notices first is a matter of chance, and so is how sure the client can be."""
+    with Control(desk.endpoint) as control, pytest.raises(ClientError, match="asks for a key"):
+        desk.ask(control, SOME_S)
+    assert desk.socket.requests == 0
+
+
+def test_a_client_that_holds_another_server_for_this_one_says_so(desk: Desk) -> None:
+    key = desk.client("anna")
+    with Control(desk.endpoint, ClientKey(key.pair, new_pair().public)) as control:
+        unanswered(desk, control, lambda said: "is the server's key that of this daemon?" in said)
+
+
+def test_a_key_for_a_daemon_that_uses_none_is_said_to_be_too_much() -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as plain:
+        port = plain.bind_to_random_port("tcp://127.0.0.1")
+        key = ClientKey(new_pair(), new_pair().public)
+        with Control(f"tcp://127.0.0.1:{port}", key) as control, pytest.raises(NotAdmittedError, match="uses no keys"):
+            control.request("ping", timeout_s=LONG_S)
+
+
+def test_a_registry_that_cannot_be_read_admits_nobody_until_it_can(desk: Desk) -> None:
+    key = desk.client("anna")
+    good = (desk.keys / CLIENTS).read_text()
+    (desk.keys / CLIENTS).write_text("rubbish")
+    with Control(desk.endpoint, key) as control:
+        unanswered(desk, control, lambda _: "registry" in desk.socket.describe()["authenticator"]["refused"])
+        (desk.keys / CLIENTS).write_text(good)
+        assert desk.ask(control) == {"verb": "ping"}
+
+
+def test_while_nobody_authenticates_nobody_is_let_in(desk: Desk) -> None:
+    """The authenticator hangs: it is there and does not answer."""
+    with Control(desk.endpoint, desk.client("anna")) as control:
+        with pytest.raises(UnreachableError):
+            control.request("ping", timeout_s=SHORT_S)
+        assert desk.ask(control) == {"verb": "ping"}
+
+
+class Failing(Registry):
+    """A registry with a fault that its caller does not expect, for as long as it is told."""
+
+    fails = True
+
+    def find(self, public_key: str) -> Client | None:
+        if self.fails:
+            raise ZeroDivisionError
+        return super().find(public_key)
+
+
+def test_an_authenticator_that_dies_lets_nobody_in_and_is_started_again(desk: Desk) -> None:
+    key, other = desk.client("anna"), desk.client("ben")
+    with Control(desk.endpoint, key) as control:
+        assert desk.ask(control) == {"verb": "ping"}
+        registry = Failing(desk.keys)
+        desk.socket._registry = registry
+        desk.socket._authenticator.registry = registry  # type: ignore[union-attr]
+        with Control(desk.endpoint, other) as late:
+            unanswered(desk, late, lambda _: desk.socket.describe()["authenticator"]["restarts"] > 0)
+            registry.fails = False
+            assert desk.ask(late) == {"verb": "ping"}
+        assert desk.ask(control) == {"verb": "ping"}  # who was in stays in
+
+
+@pytest.fixture
+def bare() -> Iterator[tuple[zmq.Context[zmq.Socket[bytes]], KeyPair]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context, new_pair()
+    context.destroy(linger=0)
+
+
+def test_without_an_authenticator_nobody_is_let_in(bare: tuple[zmq.Context[zmq.Socket[bytes]], KeyPair]) -> None:
+    context, server = bare
+    with context.socket(zmq.ROUTER) as router:
+        protect(router, server)
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        with Control(f"tcp://127.0.0.1:{port}", ClientKey(new_pair(), server.public)) as control:
+            with pytest.raises(UnreachableError):
+                control.request("ping", timeout_s=SHORT_S)
+            assert not router.poll(0)
+
+
+def test_whoever_is_revoked_after_admission_is_named(
+    bare: tuple[zmq.Context[zmq.Socket[bytes]], KeyPair], tmp_path: Path
+) -> None:
+    context, server = bare
+    make_directory(tmp_path / "keys")
+    registry, pair = Registry(tmp_path / "keys"), new_pair()
+    registry.add("anna", "read", pair.public)
+    registry.add("ben", "read", new_pair().public)
+    door = Authenticator(context, registry, get_log("test"))
+    with context.socket(zmq.XPUB) as publisher:
+        protect(publisher, server)
+        port = publisher.bind_to_random_port("tcp://127.0.0.1")
+        with Subscriber(f"tcp://127.0.0.1:{port}", [""], key=ClientKey(pair, server.public)):
+            deadline = time.monotonic() + LONG_S
+            while not publisher.poll(20):
+                assert time.monotonic() < deadline
+                door.serve()
+    registry.revoke("ben")  # who has never come
+    assert door.revoked() == []
+    registry.revoke("anna")
+    assert door.revoked() == ["anna"]
+    (tmp_path / "keys" / CLIENTS).write_text("rubbish")
+    with pytest.raises(RegistryError):
+        registry.find(pair.public)
+    assert door.revoked() == []
+    door.close()
+
+
+class Relay:
+    """A connection through a third party that may stop passing anything on, without closing."""
+
+    def __init__(self, port: int) -> None:
+        self.silent, self._done = threading.Event(), threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._run, args=(port,))
+        self._thread.start()
+
+    def _run(self, port: int) -> None:
+        near, _ = self._listener.accept()
+        with near, socket.create_connection(("127.0.0.1", port)) as far:
+            while not self._done.is_set():
+                for source in select.select([near, far], [], [], 0.02)[0]:
+                    data = source.recv(65536)
+                    if not data:
+                        self._done.wait(0.02)  # one side has hung up
+                    elif not self.silent.is_set():
+                        (far if source is near else near).sendall(data)
+
+    def close(self) -> None:
+        self._done.set()
+        self._thread.join()
+        self._listener.close()
+
+
+def test_a_peer_that_falls_silent_is_hung_up_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when its cable is pulled: nothing tells the daemon but the missing signs of life."""
+    monkeypatch.setattr(authenticator, "HEARTBEAT_MS", 1000)
+    with desk.context.socket(zmq.ROUTER) as router, desk.context.socket(zmq.PAIR) as monitor:
+        protect(router, desk.server)
+        router.monitor("inproc://peers", zmq.EVENT_DISCONNECTED)
+        monitor.connect("inproc://peers")
+        relay = Relay(router.bind_to_random_port("tcp://127.0.0.1"))
+        try:
+            with Control(f"tcp://127.0.0.1:{relay.port}", desk.client("anna")) as control:
+                with desk.serving(), pytest.raises(UnreachableError):
+                    control.request("ping", timeout_s=SHORT_S)
+                assert router.poll(0)  # it is in, and its request is here
+                assert not monitor.poll(0)  # and for all of those seconds it was not silent
+                relay.silent.set()
+                assert monitor.poll(1000 * LONG_S)
+        finally:
+            relay.close()
+        router.disable_monitor()

@@ -1,0 +1,438 @@
+"""What the processes of a daemon say to the supervisor, where it cannot be read or sent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+import structlog
+import zmq
+
+from service.protocol.control import VERBS, ControlError, Request, decode_reply, encode_request, encode_result
+from service.protocol.messages import MAX_REPLY, MAX_TEXT, WireError, pack_map, unpack_map
+from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, read_said
+from service.supervisor.supervisor import ASKED_NS, MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
+from service.worker.worker import WHERE, Child
+from tests.lab.daemon.daemons import config
+
+ARM = {"name": "arm", "robot": "emps", "driver": {"kind": "sim"}}
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    """A supervisor that has started nothing."""
+    one = Supervisor(config(tmp_path, ARM, runtime_dir=str(tmp_path / "r"), http=True, http_port=0))
+    yield one
+    one._cleanup.close()
+
+
+@contextlib.contextmanager
+def speaking(supervisor: Supervisor, name: str) -> Iterator[zmq.Socket[bytes]]:
+    """A process's end of the private socket."""
+    managed = next(process for process in supervisor.processes if process.name == name)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        managed.process = process
+        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+            socket.setsockopt(zmq.IDENTITY, managed.identity)
+            socket.setsockopt(zmq.RCVTIMEO, 10_000)
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.connect(supervisor.runtime.supervisor)
+            yield socket
+        managed.process = None
+        process.kill()
+
+
+@pytest.fixture
+def jobs(supervisor: Supervisor) -> Iterator[zmq.Socket[bytes]]:
+    """The jobs process's end of the private socket."""
+    with speaking(supervisor, "jobs") as socket:
+        yield socket
+
+
+def receive(supervisor: Supervisor) -> None:
+    assert supervisor._private.poll(10_000)
+    supervisor._receive_private()
+
+
+def nested(depth: int) -> object:
+    return {"x": nested(depth - 1)} if depth else 0
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"rubbish", b"\xdb\xff\xff\xff\xff", msgpack.packb({"type": "reply", "id": 1, "result": nested(20)})]
+)
+def test_one_message_that_cannot_be_read_is_left_out(
+    supervisor: Supervisor, jobs: zmq.Socket[bytes], data: bytes
+) -> None:
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    jobs.send(data)
+    jobs.send(pack_map({"type": "beat", "info": {"running": 7}}))
+    while "running" not in managed.info:
+        receive(supervisor)
+    assert managed.info == {"running": 7}
+    assert managed.describe(0)["unreadable"] == 1
+
+
+def test_a_long_text_of_a_process_is_read(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    jobs.send(pack_map({"type": "crash", "message": "x" * (MAX_TEXT + 1), "again": False}))
+    receive(supervisor)
+    assert len(managed.words) == MAX_TEXT + 1
+
+
+def test_an_event_is_a_line_of_the_log_with_what_it_rests_on(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    ids = {"source_epoch": 3, "frame": 70, "estimator_epoch": 4, "estimate": 9}
+    data = {"model": "m", "arm": "arm", "parameters": [1.0, 2.0]}
+    jobs.send(pack_map({"type": "event", "event": "drift", "text": "it drifts", "data": data, "ids": ids}))
+    with structlog.testing.capture_logs() as logs:
+        receive(supervisor)
+    (line,) = (line for line in logs if line["event"] == "event")
+    assert line | ids | {"event_kind": "drift", "text": "it drifts", "arm": "arm", "model": "m"} == line
+    assert "parameters" not in line
+    assert supervisor._status()["events"] == {"drift": 1}
+
+
+def test_a_process_refuses_what_nobody_would_read(tmp_path: Path) -> None:
+    """A reply too deep or too large becomes a refusal, and a refusal has a bounded length."""
+    (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")
+    child = Child("jobs", None, tmp_path)
+    try:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
+            other.bind(child.runtime.supervisor)
+            child.reply(1, {"robot": "x" * 200_000})
+            child.reply(2, {"deep": nested(20)})
+            child.reply(3, {"large": "x" * MAX_REPLY})
+            child.reply(4, {"alien": object()})
+            child.refuse(5, ControlError("failed", "\0" * 100_000))
+            said = {}
+            for _ in range(5):
+                assert other.poll(10_000)
+                message = unpack_map(other.recv_multipart()[1], MAX_REPLY, text=MAX_REPLY)
+                said[message["id"]] = message
+    finally:
+        child.close()
+    assert len(said[1]["result"]["robot"]) == 200_000
+    for id, word in ((2, "nested"), (3, "limit"), (4, "encode")):
+        assert said[id]["error"]["type"] == "failed"
+        assert word in said[id]["error"]["message"]
+    assert len(json.dumps(said[5])) < 30_000
+
+
+# ---------------------------------------------------------------- messages of another shape
+
+GOOD: tuple[dict[str, Any], ...] = (
+    {"type": "beat", "info": {"state": "running", "frames": 3}},
+    {"type": "ready", "info": {"epoch": 1, "frames_port": 9870, "estimates_port": 9871, "http_port": 9874}},
+    {"type": "promise", "within_s": 5, "otherwise": "it hung"},
+    {"type": "event", "event": "drift", "text": "it drifts", "data": {"arm": "arm"}, "ids": {"frame": 7}},
+    {"type": "ask", "id": 1, "verb": "jobs", "args": {}, "role": "read"},
+    {"type": "reply", "id": 1, "result": {}},
+    {"type": "reply", "id": 1, "error": {"type": "failed", "message": "no"}},
+    {"type": "crash", "message": "no", "again": False},
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda said: said.update(type="x" * 1000), "type: 'xxx"),
+        (lambda said: said.update(type=["beat"]), "type: "),
+        (lambda said: said.pop("type"), "type: None"),
+        (lambda said: said.update(type="beat", info=[1]), "info: expected dict, not list"),
+        (lambda said: said.update(type="beat", info=nested(8)), "nested deeper than 6"),
+        (lambda said: said.update(type="beat", info={"state": "x" * MAX_INFO}), "the limit is 262144"),
+        (lambda said: said.update(type="ready", info={}), "frames_port: expected int, not NoneType"),
+        (lambda said: said["info"].update(estimates_port=1 << 16), "estimates_port: 65536 is no port"),
+        (lambda said: said["info"].update(frames_port=True), "frames_port: expected int, not bool"),
+        (lambda said: said["info"].update(mirror_port=None), "mirror_port: expected int, not NoneType"),
+        (lambda said: said.update(type="promise", otherwise=""), "within_s"),
+        (lambda said: said.update(type="promise", otherwise="", within_s=math.nan), "within_s: nan is no time"),
+        (lambda said: said.update(type="promise", otherwise="", within_s=1e300), "is no time"),
+        (lambda said: said.update(GOOD[3], event="a b"), "event: 'a b' is no name"),
+        (lambda said: said.update(GOOD[3], data={"arm": 5}), "data.arm"),
+        (lambda said: said.update(GOOD[3], ids={"event": 1}), "ids: 'event'"),
+        (lambda said: said.update(GOOD[3], text="x" * MAX_EVENT), "the limit is"),
+        (lambda said: said.update(GOOD[4], role=None), "role"),
+        (lambda said: said.update(GOOD[5], error={}), "a result or an error"),
+        (lambda said: said.update(type="reply", id=1), "a result or an error"),
+        (lambda said: said.update(type="reply", id=1, error={"type": "failed"}), "message"),
+        (lambda said: said.update(type="reply", id=1, error=None), "error: expected dict"),
+        (lambda said: said.update(type="fatal", message="no", again=0), "again: expected bool"),
+    ],
+)
+def test_a_message_of_another_shape_is_none(change: Callable[[dict[str, Any]], object], words: str) -> None:
+    said = {"type": "ready", "info": dict(GOOD[1]["info"])}
+    assert read_said(pack_map(said), "gateway") == said
+    change(said)
+    with pytest.raises(WireError, match=words) as refused:
+        read_said(msgpack.packb(said), "gateway")
+    assert len(str(refused.value)) < 300
+
+
+def test_words_of_a_process_are_cut_to_what_can_be_handed_on() -> None:
+    for said, name in (
+        ({"type": "crash", "again": False}, "message"),
+        ({"type": "fatal", "again": False}, "message"),
+        ({"type": "promise", "within_s": 1.0}, "otherwise"),
+    ):
+        long = {**said, name: "begin" + "x" * (MAX_REPLY - 200) + "end"}
+        words = read_said(pack_map(long, MAX_REPLY), "gateway")[name]
+        assert len(words) <= MAX_WORDS
+        assert (words[:5], words[-3:]) == ("begin", "end")
+
+
+def test_the_supervisor_understands_what_its_processes_say(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")
+    child = Child("gateway", None, tmp_path)
+    own = signal.getsignal(signal.SIGTERM)  # a process that is ready has its own
+    try:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
+            other.bind(child.runtime.supervisor)
+            child.promise_ready(5.0, "it hung")
+            child.ready(frames_port=1, estimates_port=2)
+            child.beat(1, {"state": "running"})
+            child.event("drift", "it drifts", {"frame": 7}, arm="arm", value=1.0)
+            child.event("drift", "it drifts")
+            child.ask("jobs", {"arm": "arm"}, lambda *_: None)
+            child.reply(1, {"x": 1})
+            child.refuse(2, ControlError("failed", "no"))
+            child.failed("no", fatal=True, again=True)
+            child.failed("no", fatal=False, again=False)
+            kinds = []
+            for _ in range(10):
+                assert other.poll(10_000)
+                kinds.append(read_said(other.recv_multipart()[1], "gateway")["type"])
+    finally:
+        signal.signal(signal.SIGTERM, own)
+        child.close()
+    assert kinds == ["promise", "ready", "beat", "event", "event", "ask", "reply", "reply", "fatal", "crash"]
+
+
+def anything(rng: random.Random, depth: int = 3) -> Any:
+    """Any value that msgpack can hold."""
+    leaves = (
+        None, True, 0, 1, -1, (1 << 64) - 1, -(1 << 63), 0.5, math.nan, math.inf, 1e300, "", "arm", "x" * 999, b"",
+    )  # fmt: skip
+    kind = rng.randrange(4 if depth else 2)
+    if kind < 2:
+        return rng.choice(leaves)
+    if kind == 2:
+        return [anything(rng, depth - 1) for _ in range(rng.randrange(3))]
+    return {rng.choice(("arm", "state", "model", "event", "http_port", "x", 5)): anything(rng, depth - 1) for _ in "ab"}
+
+
+def some_message(rng: random.Random) -> bytes:
+    """A message with some of its fields changed, missing or added; or no message at all."""
+    if rng.random() < 0.05:
+        return rng.randbytes(rng.randrange(40))
+    said = dict(rng.choice(GOOD))
+    if said["type"] == "ask":
+        said["verb"] = rng.choice((*VERBS, "nonsense"))
+    for _ in range(rng.randrange(3)):
+        name = rng.choice((*said, "info", "error", "result", "ids"))
+        if rng.random() < 0.3:
+            said.pop(name, None)
+        else:
+            said[name] = anything(rng)
+    return bytes(msgpack.packb(said))
+
+
+@pytest.mark.parametrize("name", ["jobs", "gateway", "web", "arm/acquisition"])
+def test_whatever_a_process_says_the_supervisor_goes_on(supervisor: Supervisor, name: str) -> None:
+    """It counts what is no message, says so once a minute, and answers for itself as before."""
+    rng = random.Random(name)
+    managed = next(process for process in supervisor.processes if process.name == name)
+    refused = 0
+    with speaking(supervisor, name) as socket, structlog.testing.capture_logs() as logs:
+        for _ in range(40):
+            lot = [some_message(rng) for _ in range(50)]
+            for data in lot:
+                socket.send(data)
+                with contextlib.suppress(WireError):
+                    read_said(data, managed.role)
+                    refused -= 1
+                refused += 1
+            socket.send(pack_map({"type": "beat", "info": {"lot": rng.random()}}))
+            before = managed.info.get("lot")
+            while managed.info.get("lot") == before:
+                receive(supervisor)
+            supervisor._hand_on_events()
+            supervisor._tell_web()
+            supervisor._routing.expire()
+            while socket.poll(0):
+                socket.recv()
+            assert decode_reply(encode_result(1, supervisor._status())).error is None
+    assert managed.unreadable == refused > 500
+    told = [line for line in logs if line["event"] == "message_unreadable"]
+    assert [line["name"] for line in told] == [name]
+
+
+def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    """What a process says of itself is bounded altogether: what goes beyond is refused, and it counts as silent."""
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    with speaking(supervisor, "web") as web:
+        web.send(pack_map({"type": "ready", "info": {"http_port": 1}}))
+        receive(supervisor)
+        for number in range(70):
+            jobs.send(pack_map({"type": "beat", "info": {f"key_{number}": "x" * 250_000}}))
+            receive(supervisor)
+        assert (managed.unreadable, sorted(managed.info)) == (69, ["key_0"])
+        heard_ns = managed.beat_ns
+        jobs.send(pack_map({"type": "beat", "info": {"key_70": "x" * 250_000}}))
+        receive(supervisor)
+        assert managed.beat_ns == heard_ns
+        jobs.send(pack_map({"type": "beat", "info": {"key_0": "y"}}))  # in place of what is there it is no more
+        receive(supervisor)
+        assert managed.beat_ns > heard_ns
+        assert managed.info == {"key_0": "y"}
+        supervisor._tell_web()
+        assert unpack_map(web.recv(), MAX_REPLY, text=MAX_REPLY)["type"] == "status"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_hang_is_blamed_on_a_message_of_this_run_alone(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    for process in supervisor.processes:
+        process.next_start_ns = sys.maxsize
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    managed.count_unreadable(0, "it is odd")
+    managed.start(supervisor.runtime.directory, 1, 0)
+    try:
+        if late:
+            managed.count_unreadable(0, "it is odder")
+        managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+        sent: list[int] = []
+        monkeypatch.setattr(managed, "send_signal", sent.append)
+        supervisor._keep_running()
+        assert (sent, managed.words) == ([WHERE], "")
+        time.sleep(ASKED_NS * 1e-9)
+        supervisor._keep_running()
+        said = "; its last message that could not be read: it is odder" if late else ""
+        silent = f"silent for more than {supervisor.config.daemon.hang_s:g} s"
+        assert re.fullmatch(rf"{silent} \([a-z ]+\){said}", managed.words)
+        assert sent == [WHERE, signal.SIGKILL]
+        assert managed.unreadable == 1 + late
+        monkeypatch.undo()
+    finally:
+        managed.send_signal(signal.SIGKILL)
+        managed.on_exit(0)
+
+
+def test_who_has_spoken_while_the_supervisor_stood_is_not_silent(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for process in supervisor.processes:
+        process.next_start_ns = sys.maxsize
+    managed = next(process for process in supervisor.processes if process.role == "jobs")
+    managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+    sent: list[int] = []
+    monkeypatch.setattr(managed, "send_signal", sent.append)
+    monkeypatch.setattr(supervisor, "_receive_private", lambda: managed.on_beat(time.monotonic_ns()))
+    supervisor._keep_running()
+    assert (sent, managed.asked_ns) == ([], 0)
+
+
+def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    for number in range(MAX_EVENT_KINDS + 50):
+        jobs.send(pack_map({"type": "event", "event": f"kind_{number}", "text": "", "data": {}, "ids": {}}))
+        receive(supervisor)
+    counts = supervisor._status()["events"]
+    assert len(counts) == MAX_EVENT_KINDS + 1
+    assert (counts["kind_0"], counts[OTHER_EVENTS]) == (1, 50)
+
+
+def overfill(supervisor: Supervisor) -> None:
+    """More processes than there can be, each with as much as it may say, in one."""
+    supervisor.processes[0].info = {"x": "x" * MAX_REPLY}
+
+
+def test_a_status_too_large_is_a_refusal_and_a_line_of_the_log(supervisor: Supervisor) -> None:
+    overfill(supervisor)
+    with (
+        speaking(supervisor, "web") as web,
+        zmq.Context() as context,
+        context.socket(zmq.REQ) as client,
+        structlog.testing.capture_logs() as logs,
+    ):
+        web.send(pack_map({"type": "ready", "info": {"http_port": 1}}))
+        receive(supervisor)
+        client.setsockopt(zmq.RCVTIMEO, 10_000)
+        client.setsockopt(zmq.LINGER, 0)
+        client.connect(supervisor.endpoints["control"])
+        for id in (1, 2):
+            supervisor._next_status_ns = 0
+            supervisor._tell_web()
+            client.send(encode_request(Request(id, "status")))
+            while not client.poll(10):
+                supervisor._control.serve()
+            error = decode_reply(client.recv()).error
+            assert error is not None
+            assert (error.type, f"the limit is {MAX_REPLY}" in error.message) == ("failed", True)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["status_too_large"]
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("of this program"), None])
+def test_whatever_the_status_is_all_processes_are_told_to_stop(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    def fail() -> dict[str, Any]:
+        raise fault or AssertionError
+
+    overfill(supervisor)
+    if fault is not None:
+        monkeypatch.setattr(supervisor, "_status", fail)
+    ready = "import signal, sys; print(flush=True); signal.sigwait([signal.SIGTERM]); sys.exit(7)"
+    block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
+    next(process for process in supervisor.processes if process.role == "web").state = "ready"
+    managed = next(process for process in supervisor.processes if process.role == "acquisition")
+    managed.process = subprocess.Popen([sys.executable, "-c", block + ready], stdout=subprocess.PIPE)
+    managed.pidfd = os.pidfd_open(managed.process.pid)
+    with managed.process as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            with structlog.testing.capture_logs() as logs:
+                supervisor._stop_all()
+        finally:
+            process.kill()
+        assert process.returncode == 7
+    assert [line["event"] for line in logs][-2:] == ["process_stopped", "stopped"]
+
+
+def test_a_process_asks_other_processes_not_the_supervisor(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    jobs.send(pack_map({"type": "ask", "id": 4, "verb": "shutdown", "args": {}, "role": ""}))
+    receive(supervisor)
+    answer = unpack_map(jobs.recv())
+    assert (answer["id"], answer["error"]["type"]) == (4, "denied")
+    assert not supervisor._stop_reason
+
+
+def test_an_answer_too_large_to_be_passed_on_is_a_refusal(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    """A reply of the greatest length that there may be is longer as an answer, by its name alone."""
+    jobs.send(pack_map({"type": "ready", "info": {}}))
+    receive(supervisor)
+    with speaking(supervisor, "arm/acquisition") as asker:
+        asker.send(pack_map({"type": "ask", "id": 9, "verb": "jobs", "args": {}, "role": ""}))
+        receive(supervisor)
+        id = unpack_map(jobs.recv())["id"]
+        reply: dict[str, Any] = {"type": "reply", "id": id, "result": {"x": "x" * (MAX_REPLY - 100)}}
+        reply["result"]["x"] += "x" * (MAX_REPLY - len(msgpack.packb(reply)))
+        jobs.send(pack_map(reply, MAX_REPLY))
+        receive(supervisor)
+        answer = unpack_map(asker.recv())
+    assert (answer["type"], answer["id"], answer["error"]["type"]) == ("answer", 9, "failed")
+    assert f"the limit is {MAX_REPLY}" in answer["error"]["message"]

@@ -1,0 +1,80 @@
+"""A process that is silent because others have the processors does not hang; real processes, a real scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from service.supervisor._worker_handle import MOST_STARVED, Managed, starved_ns
+
+LIMIT_NS = 500_000_000
+BUSY = "while True: pass"
+
+
+@contextlib.contextmanager
+def one_of_two_on_a_processor(role: str) -> Iterator[Managed]:
+    """A busy process that comes last on its processor, where another is busy, and has given no sign of life since."""
+    processor = min(os.sched_getaffinity(0))
+    first = subprocess.Popen([sys.executable, "-c", BUSY])
+    last = subprocess.Popen([sys.executable, "-c", BUSY])
+    managed = Managed(role, None, process=last)
+    try:
+        for process in (first, last):
+            os.sched_setaffinity(process.pid, {processor})
+        os.sched_setscheduler(last.pid, os.SCHED_IDLE, os.sched_param(0))
+        managed.on_ready(time.monotonic_ns())
+        yield managed
+    finally:
+        for process in (first, last):
+            process.kill()
+            process.wait()
+
+
+def wait_until_starved(managed: Managed, time_ns: int) -> None:
+    deadline = time.monotonic() + 60.0
+    while starved_ns(managed.pid) - managed.beat_starved_ns < time_ns:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_time_without_a_processor_is_not_silence_up_to_a_limit() -> None:
+    with one_of_two_on_a_processor("jobs") as managed:
+        wait_until_starved(managed, LIMIT_NS)
+        over_ns = managed.beat_ns + LIMIT_NS + LIMIT_NS // 2
+        assert not managed.hangs(over_ns, LIMIT_NS)
+        wait_until_starved(managed, 2 * MOST_STARVED * LIMIT_NS)
+        most_ns = managed.beat_ns + (1 + MOST_STARVED) * LIMIT_NS
+        assert not managed.hangs(most_ns, LIMIT_NS)
+        assert managed.hangs(most_ns + 1, LIMIT_NS)
+        managed.on_beat(time.monotonic_ns())
+        assert not managed.hangs(managed.beat_ns + LIMIT_NS, LIMIT_NS)
+
+
+def test_a_process_that_stands_still_hangs_at_the_limit_on_a_busy_processor_too() -> None:
+    with one_of_two_on_a_processor("jobs") as managed:
+        managed.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, managed.pid, os.WSTOPPED | os.WNOWAIT)
+        managed.on_beat(time.monotonic_ns())
+        time.sleep(0.5)
+        assert managed.hangs(managed.beat_ns + LIMIT_NS + 1, LIMIT_NS)
+
+
+@pytest.mark.parametrize("role", ["acquisition", "estimator", "gateway"])
+def test_the_path_of_the_frames_has_no_such_excuse(role: str) -> None:
+    with one_of_two_on_a_processor(role) as managed:
+        wait_until_starved(managed, LIMIT_NS)
+        assert not managed.hangs(managed.beat_ns + LIMIT_NS, LIMIT_NS)
+        assert managed.hangs(managed.beat_ns + LIMIT_NS + 1, LIMIT_NS)
+
+
+def test_of_a_process_that_is_gone_nothing_is_known() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert starved_ns(gone.pid) == 0

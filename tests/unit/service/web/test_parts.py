@@ -1,0 +1,360 @@
+"""Parts of the dashboard by themselves: what is told when, what may be named, what a number looks like."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.config.load import Config, parse_config
+from service.protocol.control import ControlError
+from service.protocol.messages import BodyMessage, Envelope, EstimateMessage, TorqueMessage, encode
+from service.web._actions import read_action, to_request
+from service.web._cache import Latest
+from service.web._live import LOOKED_S, PATIENCE_S, Live
+from service.web._numbers import number, numbers
+from service.web._pages import FOLDER, PREFIX, page_routes
+from service.web._recordings import Listing, find_recording, recordings_of
+
+S = 1_000_000_000
+
+
+def configuration(folder: Path, **daemon: Any) -> Config:
+    arm = {"name": "a", "robot": "emps", "driver": {"kind": "sim"}}
+    table = {"daemon": {"state_dir": str(folder), **daemon}, "arm": [arm, {**arm, "name": "a-b"}]}
+    return parse_config(table, "test", folder)
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_numbers_are_json_and_what_is_none_is_null() -> None:
+    values = [0.0, -1.5, 1e-12, 123456789.0, math.nan, math.inf, -math.inf, None, 1 / 3]
+    assert json.loads(numbers(values)) == [0.0, -1.5, 1e-12, 123457000.0, None, None, None, None, 0.333333]
+    assert number(math.nan) == "null"
+    assert numbers([]) == "[]"
+
+
+# ---------------------------------------------------------------- the present
+
+
+def estimate(seq: int, at_ns: int, theta: float = 1.25) -> list[bytes]:
+    status = ("estimated", "stale", "frozen", "unestimated", "invalid")
+    message = EstimateMessage(
+        "a",
+        Envelope("estimator", 1, seq, seq * S // 50, "sim", at_ns),
+        theta=np.full(5, theta),
+        validated=np.full(5, 7.0),
+        std=np.full(5, 0.5),
+        status=status,
+        excited=np.array([True, False, False, True, False]),
+        lam=np.array([0.999]),
+        innovation=np.array([np.nan]),
+        sigma=np.array([0.25]),
+        delay_s=0.1, frames=10, used=9, masked=1, lost=0, resets=0, hash="h",
+    )  # fmt: skip
+    return encode(message)
+
+
+class Clock:
+    """A time that goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1000 * S
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+def present() -> tuple[Clock, Latest, Live]:
+    clock = Clock()
+    latest = Latest(("a", "a-b"), clock())
+    return clock, latest, Live(latest, 77, clock)
+
+
+async def asked(live: Live, clock: Clock, arm: str, since: int = 0, epoch: int = 77) -> dict[str, Any]:
+    """The answer to a question, with turns going by meanwhile."""
+    task = asyncio.ensure_future(live.answer(arm, epoch, since))
+    while not task.done():
+        await asyncio.sleep(0)
+        clock.now_ns += S // 20
+        live.go_on(clock())
+        await asyncio.sleep(0)
+    return dict(json.loads(task.result()))
+
+
+def test_only_what_has_changed_is_told() -> None:
+    async def run() -> None:
+        clock, latest, live = present()
+        latest.on_message(estimate(0, clock()))
+        first = await asked(live, clock, "a")
+        assert {"fleet", "estimate", "standing", "bus"} <= set(first)
+        latest.on_message(estimate(1, clock(), 1.5))
+        second = await asked(live, clock, "a", first["turn"])
+        assert set(second) == {"epoch", "turn", "now", "arm", "estimate"}
+        assert second["turn"] > first["turn"]
+        again = await asked(live, clock, "a", first["turn"])
+        assert again["estimate"] == second["estimate"]  # who missed it gets it still
+        other = await asked(live, clock, "a-b")
+        assert "estimate" not in other
+        assert "fleet" in other
+
+    asyncio.run(run())
+
+
+def test_values_that_the_data_do_not_support_have_no_number() -> None:
+    async def run() -> None:
+        clock, latest, live = present()
+        latest.on_message(estimate(0, clock()))
+        said = await asked(live, clock, "a")
+        assert said["estimate"]["theta"] == [1.25, 1.25, 1.25, None, None]
+        assert said["estimate"]["std"] == [0.5, 0.5, 0.5, None, None]
+        assert said["estimate"]["innovation"] == [None]
+        assert said["standing"]["status"][3:] == ["unestimated", "invalid"]
+        assert said["standing"]["excited"] == [1, 0, 0, 1, 0]
+
+    asyncio.run(run())
+
+
+def test_an_old_value_tells_that_it_is_old() -> None:
+    """Also to a browser that comes long after, and to one that was there all the time."""
+
+    async def run() -> None:
+        clock, latest, live = present()
+        latest.on_message(estimate(0, clock()))
+        first = await asked(live, clock, "a")
+        assert first["now"] - first["estimate"]["at"] < 0.2
+        clock.now_ns += 3600 * S
+        late = await asked(live, clock, "a")
+        assert late["estimate"]["at"] == first["estimate"]["at"]
+        assert late["now"] - late["estimate"]["at"] > 3600.0
+
+    asyncio.run(run())
+
+
+def test_nothing_is_made_while_nobody_looks_and_what_is_shown_first_is_new() -> None:
+    async def run() -> None:
+        clock, latest, live = present()
+        live.go_on(clock())
+        assert live.turn == 0
+        latest.on_message(estimate(0, clock(), 1.0))
+        assert (await asked(live, clock, "a"))["estimate"]["theta"][0] == 1.0
+        assert live.watched(clock()) == {"a"}
+        clock.now_ns += round(2.0 * LOOKED_S * S)
+        assert live.watched(clock()) == set()
+        turn = live.turn
+        latest.on_message(estimate(1, clock(), 2.0))
+        live.go_on(clock())
+        assert live.turn == turn
+        assert (await asked(live, clock, "a"))["estimate"]["theta"][0] == 2.0
+
+    asyncio.run(run())
+
+
+def test_without_a_change_there_is_an_answer_all_the_same() -> None:
+    async def run() -> None:
+        clock, _, live = present()
+        first = await asked(live, clock, "")
+        began = clock()
+        later = await asked(live, clock, "", live.turn)
+        assert later["turn"] >= first["turn"]
+        assert clock() - began <= 2.0 * PATIENCE_S * S
+
+    asyncio.run(run())
+
+
+def test_a_process_that_was_started_again_tells_everything() -> None:
+    async def run() -> None:
+        clock, latest, live = present()
+        latest.on_message(estimate(0, clock()))
+        first = await asked(live, clock, "a")
+        assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000, epoch=76)
+        assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000)  # nobody can have a later turn
+
+    asyncio.run(run())
+
+
+def test_a_first_look_that_nothing_is_made_for_loses_nothing() -> None:
+    """The loop was kept from going on for longer than a question waits: the next question gets all the same."""
+
+    async def run() -> None:
+        clock, latest, live = present()
+        latest.on_message(estimate(0, clock()))
+        live.turn = 5
+        task = asyncio.ensure_future(live.answer("a", 77, 0))
+        await asyncio.sleep(0)
+        clock.now_ns += round(2.0 * PATIENCE_S * S)
+        told = json.loads(await asyncio.wait_for(task, 2.0 * PATIENCE_S))
+        assert "estimate" not in told
+        assert told["turn"] == 0
+        assert "estimate" in await asked(live, clock, "a", told["turn"])
+
+    asyncio.run(run())
+
+
+def test_each_section_has_the_time_that_it_is_of() -> None:
+    async def run() -> None:
+        clock, latest, live = present()
+        latest.on_message(estimate(0, clock()))
+        for k, src in enumerate(("acquisition", "estimator")):
+            latest.on_message(encode(BodyMessage("a", "status", Envelope(src, 1, 0, 5, "sim", (20 + k) * S), {})))
+        said = await asked(live, clock, "a")
+        assert said["bus"]["at"] == {"acquisition": 20.0, "estimator": 21.0}
+        assert said["estimate"]["at"] == pytest.approx(1000.0)
+
+    asyncio.run(run())
+
+
+def test_torque_is_decoded_when_it_is_wanted() -> None:
+    _, latest, _ = present()
+    ones = np.ones(1)
+    latest.on_message(encode(TorqueMessage("a", Envelope("estimator", 1, 0, 5, "sim", 9), ones, 2.0 * ones, -ones)))
+    assert latest.arms["a"].seen["torque"] == 1
+    torque = latest.arms["a"].torque
+    assert torque is not None
+    assert torque.predicted.tolist() == [2.0]
+    latest.on_message([b"a/torque", b"rubbish"])
+    assert latest.arms["a"].torque is torque  # the newest that could be read
+
+
+# ---------------------------------------------------------------- actions
+
+
+def test_actions_become_requests(tmp_path: Path) -> None:
+    config = configuration(tmp_path)
+    for given, expected in (
+        ({"do": "abort", "arm": "a"}, ("abort", {"arm": "a"})),
+        ({"do": "arm", "arm": "a", "for_s": 30.0}, ("arm", {"arm": "a", "for_s": 30.0})),
+        ({"do": "arm", "arm": "a"}, ("arm", {"arm": "a"})),
+        (
+            {"do": "record", "arm": "a", "action": "start"},
+            ("record", {"arm": "a", "action": "start", "owner": "the dashboard"}),
+        ),
+        ({"do": "cancel", "id": 3}, ("cancel", {"id": 3})),
+        ({"do": "reidentify", "arm": "a"}, ("reidentify", {"arm": "a", "promote": True})),
+        ({"do": "rollback", "arm": "a"}, ("rollback", {"arm": "a", "reason": ""})),
+        (
+            {"do": "promote", "arm": "a", "model": "job:1", "recording": "live:9.5", "span": "0:0.5"},
+            (
+                "submit",
+                {
+                    "kind": "promote",
+                    "arm": "a",
+                    "parameters": {"model": "job:1", "recording": "live:9.5", "span": "0:0.5"},
+                },
+            ),
+        ),
+    ):
+        assert to_request(read_action(json.dumps(given).encode()), config) == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"", b"[]", b"{}", b"null", b"\xff", b'{"do": "abort"}', b'{"do": "shutdown"}', b'{"do": "backup"}',
+        b'{"do": "abort", "arm": "a", "more": 1}', b'{"do": "abort", "arm": 7}', b'{"do": "cancel", "id": "3"}',
+        b'{"do": "cancel", "id": -1}', b'{"do": "cancel", "id": 1e30}', b'{"do": "arm", "arm": "a", "for_s": 1e9}',
+        b'{"do": "arm", "arm": "a", "for_s": NaN}', b'{"do": "record", "arm": "a", "action": "erase"}',
+        b'{"do": "identify", "arm": "a", "recording": "/etc/passwd"}',
+        b'{"do": "identify", "arm": "a", "recording": "file:../x"}',
+        b'{"do": "identify", "arm": "a", "recording": "file:a/b.mcap"}',
+        b'{"do": "identify", "arm": "a", "recording": "live:1\\n"}',
+        b'{"do": "identify", "arm": "a", "recording": "live:9", "method": "rm -rf"}',
+        b'{"do": "identify", "arm": "a", "recording": "live:9", "robot": "/etc/passwd"}',
+        b'{"do": "promote", "arm": "a", "model": "/etc/passwd", "recording": "live:9"}',
+        b'{"do": "promote", "arm": "a", "model": "model:xyz", "recording": "live:9"}',
+        b'{"do": "submit", "kind": "identify"}', b'{"do": "rollback", "arm": "a", "reason": "' + b"x" * 500 + b'"}',
+        b"[" * 10_000,
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(given: bytes) -> None:
+    with pytest.raises(ControlError) as error:
+        read_action(given)
+    assert error.value.type == "bad_argument"
+    assert 0 < len(error.value.message) <= 1000
+
+
+# ---------------------------------------------------------------- recordings
+
+
+def test_recordings_are_found_by_their_listed_names_alone(tmp_path: Path) -> None:
+    config = configuration(tmp_path)
+    folder = config.recording_dir(config.arm[0])
+    folder.mkdir(parents=True)
+    good = folder / "a-20260101T000000.mcap"
+    again = folder / "a-20260101T000000-1.mcap"
+    for name in (good, again, folder / "a-b-20260101T000000.mcap", folder / "other.mcap", folder / "a-2026.txt"):
+        name.write_bytes(b"x")
+    (folder / "a-20260102T000000.mcap").symlink_to("/etc/passwd")
+    (folder / "a-20260103T000000.mcap").mkdir()
+    arm = config.arm[0]
+    assert {each.name for each in recordings_of(config, arm)} == {good.name, again.name}
+    assert find_recording(config, arm, good.name) == good
+    for other in ("", ".", "..", "../a", str(good), "a-20260102T000000.mcap", "a-20260103T000000.mcap", "other.mcap"):
+        assert find_recording(config, arm, other) is None
+    assert all(str(tmp_path) not in json.dumps(each.plain()) for each in recordings_of(config, arm))
+    identify = {"do": "identify", "arm": "a", "recording": f"file:{good.name}"}
+    verb, args = to_request(read_action(json.dumps(identify).encode()), config)
+    assert (verb, args["parameters"]["recording"]) == ("submit", str(good))
+    for wrong in ({"recording": "file:none.mcap"}, {"arm": "nobody"}):
+        with pytest.raises(ControlError, match=r"none named none\.mcap|no arm 'nobody'"):
+            to_request(read_action(json.dumps(identify | wrong).encode()), config)
+
+
+def test_a_list_of_recordings_is_kept_for_a_second(tmp_path: Path) -> None:
+    async def run() -> None:
+        now = 100.0
+        config = configuration(tmp_path)
+        listing = Listing(config, lambda: now)
+        assert await listing.newest() == []  # there is no folder yet
+        folder = config.recording_dir(config.arm[0])
+        folder.mkdir(parents=True)
+        (folder / "a-20260101T000000.mcap").write_bytes(b"x")
+        assert await listing.newest() == []
+        now += 1.1
+        assert [each["name"] for each in await listing.newest()] == ["a-20260101T000000.mcap"]
+        (folder / "a-20260101T000000.mcap").unlink()
+        folder.rmdir()
+        folder.write_bytes(b"no folder")
+        now += 1.1
+        with pytest.raises(ControlError, match="cannot be read: Not a directory"):
+            await listing.newest()
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_pages_are_the_files_that_there_are() -> None:
+    routes = {route.path for route in page_routes()}
+    assert {"/", f"{PREFIX}main.js", f"{PREFIX}views/arm.js", f"{PREFIX}vendor/uPlot.iife.min.js"} <= routes
+    assert f"{PREFIX}vendor/uPlot-LICENSE.txt" in routes
+
+
+def test_nothing_of_the_page_is_read_as_html_or_comes_from_elsewhere() -> None:
+    """Text goes into the page as text alone; whatever is loaded lies beside it."""
+    for path in FOLDER.rglob("*"):
+        if path.is_dir() or "vendor" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8")
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "style=",
+        ):
+            assert word not in text, f"{path.name}: {word}"
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", ""), path.name
+        assert "https://" not in text, path.name
+    page = (FOLDER / "index.html").read_text(encoding="utf-8")
+    assert "<script>" not in page
+    assert "<style" not in page

@@ -1,0 +1,379 @@
+"""Arms with springs in their joints, against Pinocchio, SciPy's integrator, energy, and rigid arms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from pydantic import ValidationError
+from scipy.integrate import solve_ivp
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.friction import Friction
+from rt_core.model.robot import JointDynamics, RobotModel, Transmission
+from sim_backend.arm.driver import SimDriver
+from sim_backend.arm.elastic.springs import deflection
+from sim_backend.arm.robot import ElasticData, SimulatedArm, SimulatedData
+from sim_backend.arm.settings import DriveSettings, MotionSettings, SimSettings
+from sim_backend.drive.drive_arm import DrivenArm
+from sim_backend.errors import SimulationConfigError
+from tests.lab.arms.simulated import random_arm, single_joint, twin
+
+EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
+#: A drive so soft that the motors move freely.
+FREE = EXACT.model_copy(update={"drive": DriveSettings(feedforward="none", velocity_bandwidth_hz=1e-12)})
+REST = MotionSettings(kind="hold")
+MOVING = MotionSettings(candidates=1, base_frequency_hz=0.5)
+
+
+def elastic_arm(n: int, seed: int, *, friction: bool = True, rigid: tuple[int, ...] = ()) -> RobotModel:
+    """A random arm with springs, resonant between about 5 and 50 Hz, in all joints but those of `rigid`."""
+    model = random_arm(n, seed, friction=friction)
+    rng = np.random.default_rng(seed)
+    assert model.dynamics is not None
+    soft = np.array([i not in rigid for i in range(n)])
+    k1 = rng.uniform(2e3, 2e4, n) * soft
+    extra = {
+        "stiffness": k1,
+        "stiffness_cubic": 1e2 * k1,
+        "spring_damping": rng.uniform(1.0, 4.0, n) * soft * friction,
+        "link_viscous": rng.uniform(0.2, 1.0, n) * soft * friction,
+        "link_coulomb": rng.uniform(0.2, 1.0, n) * soft * friction,
+    }
+    return replace(model, dynamics=replace(model.dynamics, **extra))
+
+
+def sides(data: SimulatedData) -> ElasticData:
+    assert data.elastic is not None
+    return data.elastic
+
+
+def dynamics_of(model: RobotModel) -> JointDynamics:
+    assert model.dynamics is not None
+    return model.dynamics
+
+
+def spring_torque(d: JointDynamics, deflected: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    return np.asarray(d.stiffness * deflected + d.stiffness_cubic * deflected**3 + d.spring_damping * rate)
+
+
+def energies(model: RobotModel, data: SimulatedData) -> tuple[np.ndarray, np.ndarray]:
+    """Energy of links, rotors and springs over time, and the potential energy of the links alone [J]."""
+    oracle, d, e = twin(model), dynamics_of(model), sides(data)
+    store = oracle.createData()
+    kinetic = np.array([pin.computeKineticEnergy(oracle, store, q, dq) for q, dq in zip(data.q, data.dq, strict=True)])
+    height = np.array([pin.computePotentialEnergy(oracle, store, q) for q in data.q])
+    deflected = e.q_motor - data.q
+    springs = 0.5 * deflected**2 @ d.stiffness + 0.25 * deflected**4 @ d.stiffness_cubic
+    return kinetic + height + springs + 0.5 * e.dq_motor**2 @ d.armature, height
+
+
+@pytest.mark.parametrize(("n", "seed", "rigid"), [(1, 1, ()), (3, 2, ()), (5, 3, (0, 3)), (7, 4, ())])
+def test_samples_obey_the_equations_of_both_sides(n: int, seed: int, rigid: tuple[int, ...]) -> None:
+    model = elastic_arm(n, seed, rigid=rigid)
+    d, oracle = dynamics_of(model), twin(model)
+    store = oracle.createData()
+    data = SimulatedArm(model, EXACT, MOVING).simulate(3.0)
+    e = sides(data)
+    links = np.array([pin.rnea(oracle, store, *row) for row in zip(data.q, data.dq, data.ddq, strict=True)])
+    scale = np.abs(data.tau).max()
+    np.testing.assert_allclose(e.sensor, links, rtol=0, atol=1e-10 * scale)
+    motors = d.armature * e.ddq_motor + d.offset + data.friction
+    soft = d.elastic
+    torque = spring_torque(d, e.q_motor - data.q, e.dq_motor - data.dq)
+    np.testing.assert_allclose((motors + torque)[:, soft], data.tau[:, soft], rtol=0, atol=1e-9 * scale)
+    np.testing.assert_allclose((torque - e.link_friction)[:, soft], links[:, soft], rtol=0, atol=1e-9 * scale)
+    np.testing.assert_allclose((motors + links)[:, ~soft], data.tau[:, ~soft], rtol=0, atol=1e-9 * scale)
+    np.testing.assert_array_equal(e.q_motor[:, ~soft], data.q[:, ~soft])
+    for friction, rate, viscous, dry in (
+        (data.friction, e.dq_motor, d.viscous, d.coulomb),
+        (e.link_friction[:, soft], data.dq[:, soft], d.link_viscous[soft], d.link_coulomb[soft]),
+    ):
+        moving = np.abs(rate) > 1e-9
+        assert moving.mean() > 0.9
+        law = viscous * rate + dry * np.sign(rate)
+        np.testing.assert_allclose(friction[moving], law[moving], rtol=0, atol=1e-9 * scale)
+        assert np.all(np.abs(friction - viscous * rate) <= dry + 1e-9)
+    assert np.ptp(e.q_motor - data.q, axis=0)[soft].min() > 1e-5
+
+
+def free_swing(model: RobotModel, step_s: float, duration_s: float) -> SimulatedData:
+    settings = FREE.model_copy(update={"rate_hz": 100.0, "substeps": round(0.01 / step_s)})
+    return SimulatedArm(model, settings, REST).simulate(duration_s + 0.01)
+
+
+def test_the_method_is_of_fourth_order() -> None:
+    model = elastic_arm(3, 7)
+    d = replace(dynamics_of(model), coulomb=np.zeros(3), breakaway=np.zeros(3), link_coulomb=np.zeros(3))
+    model = replace(model, dynamics=d)
+    oracle = twin(model)
+    store = oracle.createData()
+
+    def rates(_: float, z: np.ndarray) -> np.ndarray:
+        x, y, v, w = z.reshape(4, 3)
+        torque = spring_torque(d, x - y, v - w)
+        motors = (-torque - d.viscous * v - d.offset) / d.armature
+        return np.concatenate((v, w, motors, pin.aba(oracle, store, y, w, torque - d.link_viscous * w)))
+
+    runs = [free_swing(model, h, 0.3) for h in (2e-3, 1e-3, 0.5e-3)]
+    e = sides(runs[0])
+    start = np.concatenate((e.q_motor[0], runs[0].q[0], np.zeros(6)))
+    truth = solve_ivp(rates, (0.0, 0.3), start, method="DOP853", rtol=1e-13, atol=1e-14).y[:, -1]
+    assert np.abs(truth[:6] - start[:6]).max() > 0.05
+    found = [np.concatenate((sides(r).q_motor[-1], r.q[-1], sides(r).dq_motor[-1], r.dq[-1])) for r in runs]
+    errors = np.array([np.abs(z - truth).max() for z in found])
+    assert errors[-1] < 1e-5
+    np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), 4.0, atol=0.3)
+
+
+def test_energy_is_conserved_without_friction() -> None:
+    model = elastic_arm(4, 8, friction=False)
+    data = SimulatedArm(model, FREE, REST).simulate(4.0)
+    energy, height = energies(model, data)
+    assert np.ptp(data.q, axis=0).max() > 0.5
+    assert np.ptp(energy) < 1e-6 * np.ptp(height)
+
+
+def test_friction_on_both_sides_and_in_the_spring_takes_its_work_out_of_the_energy() -> None:
+    model = elastic_arm(2, 3)
+    d = dynamics_of(model)
+    data = SimulatedArm(model, FREE, REST).simulate(3.0)
+    e, (energy, _) = sides(data), energies(model, data)
+    power = data.friction * e.dq_motor + e.link_friction * data.dq + d.spring_damping * (e.dq_motor - data.dq) ** 2
+    power = np.sum(power + d.offset * e.dq_motor, axis=1)
+    work = np.concatenate(([0.0], np.cumsum(0.5e-3 * (power[1:] + power[:-1]))))
+    assert np.ptp(work) > 0.1
+    np.testing.assert_allclose(energy - energy[0], -work, atol=3e-3 * np.ptp(work))
+
+
+def test_links_have_cyclic_friction() -> None:
+    """It keeps its energy, like a spring that is as long as a turn, and the links hang on it at the start."""
+    model = elastic_arm(2, 8, friction=False)
+    waves = {"link_cyclic_sine": np.array([-6.0, 4.0]), "link_cyclic_cosine": np.array([3.0, 5.0])}
+    model = replace(model, dynamics=replace(dynamics_of(model), **waves))
+    d, oracle = dynamics_of(model), twin(model)
+    data = SimulatedArm(model, FREE, REST).simulate(2.0)
+    e, (energy, height) = sides(data), energies(model, data)
+    wave = d.link_cyclic_sine * np.sin(data.q) + d.link_cyclic_cosine * np.cos(data.q)
+    np.testing.assert_allclose(e.link_friction, wave, rtol=0, atol=1e-9)
+    links = np.array(
+        [pin.rnea(oracle, oracle.createData(), *row) for row in zip(data.q, data.dq, data.ddq, strict=True)]
+    )
+    np.testing.assert_allclose(e.spring - wave, links, rtol=0, atol=1e-9 * np.abs(links).max())
+    assert np.ptp(wave, axis=0).min() > 0.5
+    stored = np.sum(d.link_cyclic_cosine * np.sin(data.q) - d.link_cyclic_sine * np.cos(data.q), axis=1)
+    assert np.ptp(stored) > 1e-3 * np.ptp(height)
+    assert np.ptp(energy + stored) < 1e-6 * np.ptp(height)
+    np.testing.assert_allclose(data.ddq[0], 0.0, atol=1e-6 * np.abs(data.ddq).max())
+
+
+def test_very_stiff_springs_are_none() -> None:
+    rigid = random_arm(4, 5)
+    d = dynamics_of(rigid)
+    truth = SimulatedArm(rigid, EXACT, MOVING).simulate(2.0)
+    off = []
+    for stiffness in (1e6, 1e8):
+        model = replace(rigid, dynamics=replace(d, stiffness=np.full(4, stiffness)))
+        data = SimulatedArm(model, EXACT, MOVING).simulate(2.0)
+        off.append(max(np.abs(data.q - truth.q).max(), np.abs(sides(data).q_motor - truth.q).max()))
+    assert off[1] < 0.03 * off[0]
+    assert off[1] < 1e-5
+    assert np.abs(truth.q - truth.q[0]).max() > 0.1
+
+
+def test_an_arm_whose_joints_are_all_rigid_has_no_springs() -> None:
+    data = SimulatedArm(random_arm(2, 1), EXACT, REST).simulate(0.01)
+    assert data.elastic is None
+
+
+def test_a_link_that_its_friction_holds_stands_while_its_motor_winds_the_spring_up() -> None:
+    model = replace(single_joint("prismatic", mass=2.0), gravity=np.zeros(3))
+    d = replace(dynamics_of(model), armature=np.ones(1), stiffness=np.array([1e4]), link_coulomb=np.array([5.0]))
+    model = replace(model, dynamics=d)
+    arm = SimulatedArm(model, FREE, MotionSettings(kind="hold", centre=(0.0,)))
+    arm.simulate(0.01)
+    arm.set_outside_force([4.9, 0.0, 0.0])
+    held = arm.simulate(0.2)
+    assert not held.q.any()
+    assert held.elastic is not None
+    assert held.elastic.link_friction[-1, 0] == pytest.approx(4.9)
+    arm.set_outside_force([8.0, 0.0, 0.0])
+    moved = arm.simulate(0.5)
+    # Both masses together, up to what the spring swings.
+    assert moved.dq[-1, 0] == pytest.approx((8.0 - 5.0) / 3.0 * 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        Friction("stribeck"),
+        Friction("harmonic_drive_input", cyclic=True),
+        Friction(smoothing=0.02),
+        Friction("coulomb_viscous", temperature="coulomb"),
+    ],
+    ids=lambda law: f"{law.law} {law.smoothing} {law.temperature}",
+)
+def test_motors_have_every_law_of_friction(law: Friction) -> None:
+    model = elastic_arm(2, 11)
+    d = dynamics_of(model)
+    n = np.ones(2)
+    d = replace(
+        d, breakaway=1.5 * d.coulomb, stribeck_velocity=0.05 * n, quadratic_friction=0.2 * n, cubic_friction=0.1 * n,
+        tanh_torque=0.5 * n, tanh_velocity=0.05 * n, decaying_viscous=0.3 * n, decay_velocity=0.2 * n,
+        cyclic_sine=0.4 * n, cyclic_cosine=-0.3 * n, coulomb_temperature=-0.01 * d.coulomb,
+    )  # fmt: skip
+    model = replace(model, dynamics=d, friction=law)
+    warm = EXACT.model_copy(update={"ambient_c": 35.0, "temperature_rise_k": 0.0})
+    data = SimulatedArm(model, warm, MOVING).simulate(3.0)
+    e = sides(data)
+    v = e.dq_motor
+    s = np.tanh(v / law.smoothing) if law.smoothing else np.sign(v)
+    fc = d.coulomb - (0.01 * d.coulomb * 15.0 if law.temperature != "none" else 0.0)
+    expected = d.viscous * v + fc * s
+    if law.law == "stribeck":
+        expected += (d.breakaway - d.coulomb) * np.exp(-((v / 0.05) ** 2)) * s + 0.2 * v * np.abs(v) + 0.1 * v**3
+    if law.law == "harmonic_drive_input":
+        expected += 0.5 * np.tanh(v / 0.05) + 0.3 * v * np.exp(-np.abs(v / 0.2))
+        expected += 0.4 * np.sin(e.q_motor) - 0.3 * np.cos(e.q_motor)
+    moving = np.abs(v) > 1e-9
+    assert moving.mean() > 0.9
+    np.testing.assert_allclose(data.friction[moving], expected[moving], rtol=1e-9, atol=1e-9)
+    left = data.tau - d.armature * e.ddq_motor - data.friction - d.offset - e.spring
+    assert np.abs(left).max() < 1e-9 * np.abs(data.tau).max()
+
+
+def test_frames_show_both_encoders_and_torque_on_either_side() -> None:
+    model = load_robot("arm7_elastic").model
+    motor, link = (
+        SimulatedArm(model, SimSettings(torque_sensor=side), MotionSettings(candidates=1)).simulate(1.0)
+        for side in ("motor", "link")
+    )
+    np.testing.assert_array_equal(motor.channels["current"], link.channels["current"])
+    e = sides(link)
+    ratio = np.diag(model.transmission.matrix)  # type: ignore[union-attr]
+    step = 2.0 * np.pi / 2**20
+    assert np.abs(motor.channels["q"] - motor.q).max() <= 0.51 * step
+    assert np.abs(motor.channels["q_motor"] - ratio * e.q_motor).max() <= 0.51 * step
+    assert np.abs(motor.channels["q_motor"] / ratio - motor.channels["q"]).max() > 100.0 * step
+    assert np.std(motor.channels["dq"] - motor.dq) < 1.1e-3
+    effort = np.array([joint.effort for joint in model.joints])
+    assert np.all(np.std(motor.channels["tau"] - motor.tau, axis=0) < 0.0025 * effort)
+    assert np.all(np.std(link.channels["tau"] - e.sensor, axis=0) < 0.0025 * effort)
+    assert np.abs(e.sensor - link.tau).max() > 5.0
+
+
+def test_equal_seeds_give_equal_samples_however_they_are_asked_for() -> None:
+    model = elastic_arm(3, 5)
+    arm = SimulatedArm(model, SimSettings(seed=3), MOVING)
+    whole = arm.simulate(0.5)
+    arm.reset()
+    frames = [arm.step() for _ in range(300)]
+    later = arm.simulate(0.2)
+    tau = np.vstack([[frame.tau for frame in frames], later.channels["tau"]])
+    np.testing.assert_array_equal(tau, whole.channels["tau"])
+    assert "q_motor" in arm.channels  # both sides have an encoder, even without a transmission
+    assert "current" not in arm.channels
+    with SimDriver(model, SimSettings(seed=3), MOVING, pace="max") as driver:
+        frame = driver.read()
+    np.testing.assert_array_equal(frame.q_motor, frames[0].q_motor)
+
+
+def test_an_event_changes_the_stiffness_and_nothing_jumps() -> None:
+    model = elastic_arm(2, 6, friction=True)
+    event = {"time_s": 0.5, "joint": "joint_1", "parameter": "stiffness", "factor": 0.8}
+    settings = SimSettings.model_validate({**EXACT.model_dump(), "events": [event]})
+    arm = SimulatedArm(model, settings, MOVING)
+    data = arm.simulate(1.0)
+    d, e = dynamics_of(model), sides(data)
+    np.testing.assert_allclose(arm.dynamics.stiffness, d.stiffness * (0.8, 1.0))
+    before = data.t <= 0.5
+    for truth, part in ((d, before), (arm.dynamics, ~before)):
+        torque = spring_torque(truth, e.q_motor - data.q, e.dq_motor - data.dq)
+        np.testing.assert_allclose(torque[part], e.spring[part], rtol=1e-9, atol=1e-9)
+    assert np.abs(np.diff(data.q, axis=0)).max() < 1e-2
+    for joint, parameter, value, words in (
+        (0, "stiffness", 0.0, "stiffness of joint 'joint_1' cannot become zero"),
+        (0, "armature", 0.0, "armature of joint 'joint_1' must be above 0"),
+        (0, "link_coulomb", -1.0, "cannot be negative"),
+    ):
+        with pytest.raises(SimulationConfigError, match=words):
+            arm.set_dynamics(joint, parameter, value=value)  # type: ignore[arg-type]
+    arm.simulate(0.1)
+
+
+def test_links_hang_on_their_springs_at_the_start() -> None:
+    k1, k2, torque = np.array([1e3, 5.0]), np.array([1e8, 4e3]), np.array([70.0, -30.0])
+    d = deflection(torque, k1, k2)
+    np.testing.assert_allclose(k1 * d + k2 * d**3, torque, rtol=1e-12)
+    data = SimulatedArm(elastic_arm(5, 9), EXACT, REST).simulate(0.5)
+    assert np.abs(data.q - data.q[0]).max() < 2e-4
+
+
+def pendulum(height: float, share: float, at: float) -> tuple[SimulatedArm, float]:
+    """A pendulum at `at`, its spring with a `share` of `m*g*l`, gravity's stiffness about the vertical; and that."""
+    model = single_joint("revolute", mass=2.0, offset=(0.0, height))
+    gravity = 2.0 * 0.5 * float(np.linalg.norm(model.gravity))
+    own = replace(dynamics_of(model), armature=np.array([1.0]), stiffness=np.array([share * gravity]))
+    return SimulatedArm(replace(model, dynamics=own), EXACT, MotionSettings(kind="hold", centre=(at,))), gravity
+
+
+@pytest.mark.parametrize(
+    ("height", "share", "at", "least"),
+    [(0.5, 1.1, 0.02, 0.005), (-0.5, 0.5, 0.02, 0.005), (-0.5, 0.2, 0.02, 0.005), (-0.5, 0.2, 1.5, 1.0)],
+    ids=["upright", "hanging", "hanging-softly", "sideways"],
+)
+def test_springs_little_stiffer_than_gravity_hold_and_softer_ones_only_what_hangs(
+    height: float, share: float, at: float, least: float
+) -> None:
+    arm, gravity = pendulum(height, share, at)
+    data = arm.simulate(0.1)
+    pulled = share * gravity * (sides(data).q_motor[0, 0] - data.q[0, 0])
+    assert pulled == pytest.approx(-np.sign(height) * gravity * np.sin(data.q[0, 0]), rel=1e-6)
+    assert abs(data.q[0, 0] - at) > least
+    assert abs(data.q[0, 0]) < 0.5
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+@pytest.mark.parametrize("at", [0.0, 1e-9, 0.02])
+def test_springs_softer_than_gravity_hold_nothing_upright(share: float, at: float) -> None:
+    """Exactly upright gravity has no torque, and a little beside it the link would hang far off: neither is a rest."""
+    with pytest.raises(SimulationConfigError, match="gravity turns them further than the springs hold"):
+        pendulum(0.5, share, at)
+
+
+def test_what_cannot_be_simulated_is_refused() -> None:
+    model = elastic_arm(2, 2)
+    d = dynamics_of(model)
+    coupled = Transmission(np.array([[50.0, 0.0], [30.0, 30.0]]), np.zeros(2), np.ones(2))
+    for wrong, words in (
+        (replace(model, transmission=coupled), "elastic joints and a motor that also turns with another joint"),
+        (
+            replace(model, friction=Friction(load=True), dynamics=replace(d, load_friction=np.full(2, 0.1))),
+            "elastic joints and friction that depends on the load",
+        ),
+        (replace(model, dynamics=replace(d, armature=np.array([1.0, 0.0]))), "armature of joint 'joint_2'"),
+        (
+            replace(model, dynamics=replace(d, stiffness=np.array([1e3, 1e11]))),
+            "stiffness of joint 'joint_2' is 1e\\+11",
+        ),
+        (
+            replace(
+                model,
+                joints=tuple(replace(joint, effort=100.0) for joint in model.joints),
+                dynamics=replace(d, stiffness_cubic=np.array([0.0, 1e30])),
+            ),
+            "stiffness of joint 'joint_2' reaches .* at its effort limit 100: with",
+        ),
+        (replace(model, dynamics=replace(d, stiffness=np.full(2, 1e-3), stiffness_cubic=np.zeros(2))), "come to rest"),
+        (replace(model, dynamics=replace(d, stiffness=np.array([-1.0, 1.0]))), "stiffness of robot 'random' must be"),
+    ):
+        with pytest.raises(SimulationConfigError, match=words):
+            SimulatedArm(wrong, EXACT, REST)
+    with pytest.raises(SimulationConfigError, match="an arm that is commanded has rigid ones only"):
+        DrivenArm(model)
+    with pytest.raises(SimulationConfigError, match="torque_sensor = 'link' needs a joint with stiffness"):
+        SimulatedArm(random_arm(2, 2), SimSettings(torque_sensor="link"), REST)
+    with pytest.raises(ValidationError, match="torque_sensor"):
+        SimSettings.model_validate({"torque_sensor": "both"})

@@ -1,0 +1,390 @@
+"""The simulated arm against independent physics: Pinocchio, SciPy's integrator, closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+from scipy.signal import butter, sosfiltfilt
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.robot import JointDynamics, RobotModel
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import DriveSettings, MotionSettings, SimSettings
+from tests.lab.arms.simulated import random_arm, single_joint, twin
+
+EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
+#: A drive so soft that the arm moves freely.
+LIMP = DriveSettings(feedforward="none", velocity_bandwidth_hz=1e-12)
+FREE = EXACT.model_copy(update={"drive": LIMP})
+REST = MotionSettings(kind="hold")
+
+
+def residual(model: RobotModel, data: SimulatedData) -> np.ndarray:
+    """Torque that Pinocchio and the written friction law leave unexplained at each sample (N, n)."""
+    oracle = twin(model)
+    store = oracle.createData()
+    rigid = np.array([pin.rnea(oracle, store, *row) for row in zip(data.q, data.dq, data.ddq, strict=True)])
+    C, d = model.coupling, model.dynamics
+    assert d is not None
+    motor = data.dq @ C.T
+    own = d.armature * (data.ddq @ C.T) + d.viscous * motor + d.coulomb * np.sign(motor)
+    return np.asarray(data.tau - rigid - own @ C - d.offset)
+
+
+@given(n=st.integers(1, 9), seed=st.integers(0, 1000), coupled=st.booleans())
+@hypothesis_settings(max_examples=15)
+def test_samples_obey_the_equations_of_motion_at_their_instant(n: int, seed: int, coupled: bool) -> None:
+    model = random_arm(n, seed, coupled=coupled and n > 1)
+    data = SimulatedArm(model, EXACT, MotionSettings(candidates=1)).simulate(4.0)
+    moving = np.all(np.abs(data.dq @ model.coupling.T) > 1e-9, axis=1)
+    assert moving.mean() > 0.95
+    assert np.abs(residual(model, data)[moving]).max() < 1e-9 * np.abs(data.tau).max()
+
+
+def test_position_is_the_integral_of_velocity_and_acceleration() -> None:
+    model = random_arm(6, 2)
+    data = SimulatedArm(model, EXACT, MotionSettings(candidates=1)).simulate(8.0)
+    for rate, value in ((data.dq, data.q), (data.ddq, data.dq)):
+        integral = value[0] + np.cumsum(0.5e-3 * (rate[1:] + rate[:-1]), axis=0)
+        assert np.abs(integral - value[1:]).max() < 1e-5  # the trapezium rule's own error
+
+
+def test_motion_equals_that_of_an_independent_integrator() -> None:
+    model = random_arm(4, 5, friction=True)
+    assert model.dynamics is not None
+    model = replace(model, dynamics=replace(model.dynamics, coulomb=np.zeros(4)))
+    oracle = twin(model)
+    oracle.armature = model.dynamics.armature
+    store = oracle.createData()
+
+    def rates(_: float, y: np.ndarray) -> np.ndarray:
+        torque = -model.dynamics.viscous * y[4:] - model.dynamics.offset  # type: ignore[union-attr]
+        return np.concatenate((y[4:], pin.aba(oracle, store, y[:4], y[4:], torque)))
+
+    data = SimulatedArm(model, FREE, REST).simulate(2.001)
+    truth = solve_ivp(rates, (0.0, 2.0), np.concatenate((data.q[0], np.zeros(4))), rtol=1e-11, atol=1e-12).y[:, -1]
+    assert np.abs(data.q[0] - data.q[-1]).max() > 0.3
+    assert np.allclose(data.q[-1], truth[:4], rtol=0, atol=1e-6)
+    assert np.allclose(data.dq[-1], truth[4:], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_energy_is_conserved_without_friction(coupled: bool) -> None:
+    model = random_arm(5, 8, friction=False, coupled=coupled, prismatic=0.0)
+    assert model.dynamics is not None
+    oracle = twin(model)
+    store = oracle.createData()
+    data = SimulatedArm(model, FREE, REST).simulate(5.0)
+    energy = np.empty(data.t.size)
+    for k, (q, dq) in enumerate(zip(data.q, data.dq, strict=True)):
+        kinetic = pin.computeKineticEnergy(oracle, store, q, dq)
+        rotors = 0.5 * model.dynamics.armature @ (model.coupling @ dq) ** 2
+        energy[k] = kinetic + rotors + pin.computePotentialEnergy(oracle, store, q)
+    assert np.ptp(data.q, axis=0).max() > 1.0
+    swing = np.ptp([pin.computePotentialEnergy(oracle, store, q) for q in data.q])
+    assert np.ptp(energy) < 1e-5 * swing
+
+
+def test_friction_takes_its_work_out_of_the_energy() -> None:
+    model = single_joint("revolute", coulomb=0.4, viscous=0.05)
+    oracle = twin(model)
+    store = oracle.createData()
+    data = SimulatedArm(model, FREE, REST).simulate(6.0)
+    energy = [
+        pin.computeKineticEnergy(oracle, store, q, dq) + pin.computePotentialEnergy(oracle, store, q)
+        for q, dq in zip(data.q, data.dq, strict=True)
+    ]
+    power = data.friction[:, 0] * data.dq[:, 0]
+    work = np.concatenate(([0.0], np.cumsum(0.5e-3 * (power[1:] + power[:-1]))))
+    assert work[-1] > 1.0
+    assert np.allclose(np.array(energy) - energy[0], -work, atol=2e-3 * work[-1])
+
+
+def test_slider_on_a_slope_slides_by_the_book() -> None:
+    mass, coulomb = 2.0, 4.0
+    slope = np.array([3.0, 0.0, -9.0])  # pulls along x with 6 N
+    model = replace(single_joint("prismatic", coulomb=coulomb, mass=mass), gravity=slope)
+    data = SimulatedArm(model, FREE, REST).simulate(1.0)
+    acceleration = (mass * slope[0] - coulomb) / mass
+    assert np.allclose(data.q[:, 0] - data.q[0, 0], 0.5 * acceleration * data.t**2, atol=1e-12)
+    assert np.allclose(data.ddq, acceleration)
+
+
+@pytest.mark.parametrize("kind", ["revolute", "prismatic"])
+def test_a_joint_stands_under_a_load_that_friction_can_hold_and_moves_under_a_larger_one(kind: str) -> None:
+    load = 2.0 * 9.81 * 0.5 if kind == "revolute" else 2.0 * 3.0
+    gravity = np.array([0.0 if kind == "revolute" else 3.0, 0.0, -9.81])
+    standing = replace(single_joint(kind, coulomb=1.001 * load), gravity=gravity)
+    data = SimulatedArm(standing, FREE, REST).simulate(5.0)
+    assert np.all(data.q == data.q[0])
+    assert not data.dq.any()
+    assert not data.ddq.any()
+    assert np.allclose(np.abs(data.friction), load * np.cos(data.q[0, 0] if kind == "revolute" else 0.0))
+    moving = replace(single_joint(kind, coulomb=0.98 * load), gravity=gravity)
+    centre = MotionSettings(kind="hold", centre=(0.0,))
+    assert np.abs(np.ptp(SimulatedArm(moving, FREE, centre).simulate(1.0).q)) > 0.01
+
+
+def test_a_swinging_pendulum_comes_to_a_stand_for_good() -> None:
+    model = single_joint("revolute", coulomb=1.5)
+    data = SimulatedArm(model, FREE, MotionSettings(kind="hold", centre=(0.3,))).simulate(20.0)
+    standing = data.dq[:, 0] == 0.0
+    stop = np.flatnonzero(~standing)[-1]
+    assert 500 < stop < 19_000
+    assert np.all(data.q[stop + 1 :] == data.q[-1])
+    assert np.abs(data.friction[stop + 1 :]).max() <= 1.5
+    assert np.abs(data.friction[stop + 1 :]).min() > 0.0
+    # No chatter on the way: few reversals, and friction opposes motion throughout.
+    signs = np.sign(data.dq[: stop + 1, 0])
+    assert np.count_nonzero(np.diff(signs[signs != 0.0])) < 20
+    assert np.all(data.friction[:, 0] * data.dq[:, 0] >= 0.0)
+
+
+def test_two_standing_joints_under_load_stand_and_the_third_moves_alone() -> None:
+    model = random_arm(3, 6, prismatic=0.0)
+    assert model.dynamics is not None
+    d = model.dynamics
+    model = replace(model, dynamics=replace(d, coulomb=np.array([1e4, 0.0, 1e4]), viscous=np.zeros(3)))
+    data = SimulatedArm(model, FREE, REST).simulate(2.0)
+    assert not data.dq[:, [0, 2]].any()
+    assert np.ptp(data.q[:, 1]) > 0.1
+    oracle = twin(model)
+    store = oracle.createData()
+    for q, dq, ddq, friction in zip(data.q, data.dq, data.ddq, data.friction, strict=True):
+        need = pin.rnea(oracle, store, q, dq, ddq) + d.armature * ddq + d.offset + friction
+        assert np.allclose(need, 0.0, atol=1e-9)  # the friction recorded is the torque that holds them
+
+
+@pytest.mark.parametrize("name", ["space6", "arm7", "arm9"])
+def test_shipped_arms_follow_and_move_well(name: str) -> None:
+    model = load_robot(name).model
+    data = SimulatedArm(model, EXACT).simulate(15.0)
+    assert np.abs(data.q - data.channels["setpoint"]).max() < 1e-4
+    speed = np.array([joint.velocity for joint in model.joints])
+    assert np.all(np.abs(data.dq).max(axis=0) > 0.3 * speed)
+    assert np.all(np.mean(np.abs(data.dq) < 0.01, axis=0) < 0.3)  # seldom in the stiction range
+    assert np.all(np.abs(data.tau).max(axis=0) < [joint.effort for joint in model.joints])
+
+
+@pytest.mark.parametrize("feedforward", ["none", "gravity"])
+def test_feedback_alone_follows_too(feedforward: str) -> None:
+    model = load_robot("space6").model
+    drive = DriveSettings.model_validate({"feedforward": feedforward, "integral_time_s": 0.02})
+    data = SimulatedArm(model, EXACT.model_copy(update={"drive": drive})).simulate(15.0)
+    late = data.t > 1.0
+    error = np.abs(data.q - data.channels["setpoint"])[late]
+    assert 1e-5 < error.max() < 0.1
+    moving = np.all(data.dq != 0.0, axis=1)
+    assert np.abs(residual(model, data)[moving]).max() < 1e-8
+
+
+@pytest.mark.parametrize("name", ["space6", "arm9"])
+def test_filtered_samples_have_no_delay_between_torque_and_motion(name: str) -> None:
+    model = load_robot(name).model
+    oracle, d = twin(model), model.dynamics
+    assert d is not None
+    data = SimulatedArm(model, SimSettings(torque_noise=0.0)).simulate(24.0)
+    low_pass = butter(4, 10.0, fs=1000.0, output="sos")
+    sampled = (data.channels["q"], data.channels["tau"], data.friction)
+    q, tau, friction = (sosfiltfilt(low_pass, x, axis=0) for x in sampled)
+    dq = np.gradient(q, 1e-3, axis=0)
+    ddq = np.gradient(dq, 1e-3, axis=0)
+    used = slice(3000, -1000, 4)
+    store = oracle.createData()
+    rigid = np.array([pin.rnea(oracle, store, *row) for row in zip(q[used], dq[used], ddq[used], strict=True)])
+    assert np.array_equal(model.coupling, np.eye(model.n))
+    error = rigid + d.armature * ddq[used] + d.offset + friction[used] - tau[used]
+    slope = np.gradient(tau, 1e-3, axis=0)[used]
+    delay_s = (error * slope).sum(axis=0) / (slope**2).sum(axis=0)
+    assert np.abs(delay_s).max() < 10e-6
+    assert np.linalg.norm(error) < 3e-4 * np.linalg.norm(tau[used])
+
+
+def test_equal_seeds_give_equal_samples_however_they_are_asked_for() -> None:
+    model = random_arm(4, 9, coupled=True)
+    motion = MotionSettings(candidates=1)
+    whole = SimulatedArm(model, motion=motion, seed=7).simulate(0.6)
+    arm = SimulatedArm(model, motion=motion, seed=7)
+    parts = [arm.simulate(0.2), arm.simulate(0.003), arm.simulate(0.397)]
+    arm.reset()
+    frames = [arm.step() for _ in range(600)]
+    other = SimulatedArm(model, motion=motion, seed=8).simulate(0.6)
+    assert [f.seq for f in frames] == list(range(600))
+    for channel, values in whole.channels.items():
+        assert np.array_equal(values, np.concatenate([part.channels[channel] for part in parts]))
+        assert np.array_equal(values, [getattr(frame, channel) for frame in frames])
+    assert np.array_equal(whole.t, np.concatenate([part.t for part in parts]))
+    assert np.array_equal(whole.q, other.q)
+    assert not np.array_equal(whole.channels["tau"], other.channels["tau"])
+
+
+def test_encoders_round_to_their_counts() -> None:
+    model = random_arm(4, 9, coupled=True)
+    data = SimulatedArm(model, SimSettings(encoder_bits=12), MotionSettings(candidates=1)).simulate(3.0)
+    step = np.array([(2 * np.pi if joint.kind == "revolute" else 1.0) / 4096 for joint in model.joints])
+    counts = data.channels["q"] / step
+    assert np.allclose(counts, np.round(counts), atol=1e-9)
+    error = data.channels["q"] - data.q
+    assert np.all(np.abs(error) <= 0.5001 * step)
+    assert np.all(np.abs(error).max(axis=0) > 0.4 * step)
+    motor = data.channels["q_motor"] / (2 * np.pi / 4096)
+    assert np.allclose(motor, np.round(motor), atol=1e-6)
+
+
+def test_noise_has_the_asked_size_and_motor_channels_agree_with_the_joint_side() -> None:
+    model = random_arm(3, 2, coupled=True)
+    settings = SimSettings(
+        encoder_bits=None, torque_noise=(0.1, 0.2, 0.3), current_noise=(0.01, 0.02, 0.03), velocity_noise=0.004
+    )
+    data = SimulatedArm(model, settings, MotionSettings(candidates=1)).simulate(20.0)
+    transmission = model.transmission
+    assert transmission is not None
+    current = np.linalg.solve(transmission.matrix.T, data.tau.T).T / transmission.torque_constant
+    for noise, std in (
+        (data.channels["tau"] - data.tau, (0.1, 0.2, 0.3)),
+        (data.channels["current"] - current, (0.01, 0.02, 0.03)),
+        (data.channels["dq"] - data.dq, 0.004),
+    ):
+        assert np.allclose(noise.std(axis=0) / std, 1.0, atol=0.03)
+        assert np.all(np.abs(noise.mean(axis=0)) < 0.04 * np.asarray(std))
+        assert np.all(np.abs((noise[1:] * noise[:-1]).mean(axis=0)) < 0.04 * np.asarray(std) ** 2)  # white
+    assert np.allclose(transmission.joint_position(data.channels["q_motor"]), data.q, atol=1e-9)
+
+
+def test_channels_that_are_not_there_are_absent() -> None:
+    model = random_arm(2, 1)
+    frame = SimulatedArm(model, SimSettings(channels=("q", "tau", "current", "q_motor"))).step()
+    assert frame.current is None
+    assert frame.q_motor is None
+    assert frame.dq is None
+    assert frame.temperature is None
+    assert frame.q is not None
+    assert frame.tau is not None
+
+
+def test_torque_stays_within_the_effort_limit() -> None:
+    model = random_arm(3, 2, prismatic=0.0)
+    arm = SimulatedArm(model, EXACT, MotionSettings(candidates=1))
+    peak = np.abs(arm.simulate(10.0).tau).max(axis=0)
+    weak = replace(model, joints=tuple(replace(j, effort=0.7 * p) for j, p in zip(model.joints, peak, strict=True)))
+    tau = SimulatedArm(weak, EXACT, arm.motion).simulate(10.0).tau
+    assert np.all(np.abs(tau).max(axis=0) <= 0.7 * peak * (1.0 + 1e-12))
+    assert np.any(np.abs(tau).max(axis=0) > 0.699 * peak)
+
+
+def test_temperature_rises_to_what_the_load_gives() -> None:
+    model = single_joint("revolute", coulomb=0.1)
+    settings = EXACT.model_copy(update={"thermal_time_s": 0.5, "temperature_rise_k": 30.0, "rate_hz": 200.0})
+    held = replace(model, joints=(replace(model.joints[0], effort=20.0),))
+    data = SimulatedArm(held, settings, MotionSettings(kind="hold", centre=(0.0,))).simulate(6.0)
+    share = (2.0 * 9.81 * 0.5 / 20.0) ** 2
+    expected = 20.0 + 30.0 * share * (1.0 - np.exp(-data.t / 0.5))
+    assert np.allclose(data.channels["temperature"][:, 0], expected, atol=0.02)
+
+
+def test_a_joint_held_by_its_drive_stands_while_the_others_move() -> None:
+    model = load_robot("space6").model
+    motion = MotionSettings(held=("joint_3",), candidates=1)
+    data = SimulatedArm(model, EXACT, motion).simulate(8.0)
+    assert np.ptp(data.q[:, 2]) < 1e-4
+    assert np.mean(data.dq[:, 2] == 0.0) > 0.95
+    assert np.all(np.abs(np.delete(data.dq, 2, axis=1)).max(axis=0) > 0.2)
+
+
+def test_an_event_changes_friction_from_its_time_on() -> None:
+    model = random_arm(3, 4, prismatic=0.0)
+    assert model.dynamics is not None
+    event = {"time_s": 2.0, "joint": "joint_2", "parameter": "coulomb", "factor": 1.2}
+    settings = SimSettings.model_validate({**EXACT.model_dump(), "events": [event]})
+    arm = SimulatedArm(model, settings, MotionSettings(candidates=1))
+    data = arm.simulate(6.0)
+    changed = model.dynamics.coulomb * (1.0, 1.2, 1.0)
+    assert np.allclose(arm.dynamics.coulomb, changed)
+    moving = np.all(np.abs(data.dq) > 1e-9, axis=1)
+    early = (data.t <= 2.0) & moving
+    truth = {True: model, False: replace(model, dynamics=replace(model.dynamics, coulomb=changed))}
+    for before, part in ((True, early), (False, (data.t > 2.0) & moving)):
+        assert np.count_nonzero(part) > 1000
+        assert np.abs(residual(truth[before], data)[part]).max() < 1e-9
+        assert np.abs(residual(truth[not before], data)[part]).max() > 0.1 * model.dynamics.coulomb[1]
+    frames = SimulatedArm(model, settings, MotionSettings(candidates=1))
+    assert np.array_equal([frames.step().tau for _ in range(3000)], data.channels["tau"][:3000])
+    arm.reset()
+    assert np.array_equal(arm.dynamics.coulomb, model.dynamics.coulomb)
+    arm.simulate(0.1)
+    arm.set_dynamics(0, "offset", value=-3.0)
+    assert arm.dynamics.offset[0] == -3.0
+
+
+def test_a_value_that_changes_over_a_time_follows_a_line() -> None:
+    """The truth beside the line, and what the motion itself needs beside the truth of each step."""
+    model = random_arm(3, 4, prismatic=0.0)
+    assert model.dynamics is not None
+    line = {"time_s": 1.0, "joint": "*", "parameter": "coulomb", "factor": 1.5, "duration_s": 2.0}
+    sudden = {"time_s": 3.0, "joint": "joint_1", "parameter": "coulomb", "value": 9.0}
+    settings = SimSettings.model_validate({**EXACT.model_dump(), "events": [sudden, line]})
+    arm = SimulatedArm(model, settings, MotionSettings(candidates=1))
+    before, rise = model.dynamics.coulomb, 0.5 * model.dynamics.coulomb
+    values = []
+    for k in range(32):
+        data = arm.simulate(0.1)
+        values.append(arm.dynamics.coulomb)
+        share = np.clip((0.1 * (k + 1) - 1.0) / 2.0, 0.0, 1.0)
+        wanted = before + share * rise
+        if k >= 30:
+            wanted = np.append(9.0, wanted[1:])
+        assert np.all(np.abs(values[-1] - wanted) <= rise * 0.1 / 2.0 + 1e-12)
+        # samples up to the next step, which has a sample of its own at the end of each tenth of a second
+        moving = np.all(np.abs(data.dq) > 1e-9, axis=1)
+        moving[0] = False
+        true = replace(model, dynamics=replace(model.dynamics, coulomb=values[-1]))
+        if moving.any():
+            assert np.abs(residual(true, data)[moving]).max() < 1e-9
+    steps = np.diff(np.array(values)[:, 1:], axis=0)
+    assert np.allclose(steps[10:29], rise[1:] / 20.0)
+    assert np.array_equal(values[-1][1:], before[1:] * 1.5)
+    assert np.array_equal(model.dynamics.armature, arm.dynamics.armature)
+
+
+def test_a_value_that_still_changes_cannot_begin_another_change() -> None:
+    model = random_arm(2, 4, prismatic=0.0)
+    events = [
+        {"time_s": 1.0, "joint": "joint_2", "parameter": "viscous", "factor": 2.0, "duration_s": 5.0},
+        {"time_s": 5.0, "joint": "*", "parameter": "viscous", "value": 1.0},
+    ]
+    with pytest.raises(ValueError, match="viscous of joint 'joint_2' still changes until 6 s"):
+        SimulatedArm(model, SimSettings.model_validate({"events": events}))
+
+
+def test_arms_that_cannot_be_simulated_are_refused() -> None:
+    model = random_arm(2, 1)
+    unphysical = np.array(model.inertial)
+    unphysical[1, 0] = -50.0
+    cases = [
+        (replace(model, inertial=None), SimSettings(), "no inertial parameters"),
+        (replace(model, inertial=unphysical, dynamics=None), SimSettings(), "not physical"),
+        (model, SimSettings(torque_noise=(0.1,)), "torque_noise has 1 values"),
+        (replace(model, dynamics=JointDynamics(*(-np.ones((4, 2))))), SimSettings(), "armature of robot"),
+        (
+            model,
+            SimSettings.model_validate({"events": [{"time_s": 1, "joint": "x", "parameter": "viscous", "value": 1}]}),
+            "'x' is not a joint",
+        ),
+    ]
+    for arm, settings, message in cases:
+        with pytest.raises(ValueError, match=message):
+            SimulatedArm(arm, settings, MotionSettings(kind="hold"))
+    good = SimulatedArm(model)
+    with pytest.raises(ValueError, match="either factor or value"):
+        good.set_dynamics(0, "coulomb")
+    with pytest.raises(ValueError, match="cannot be negative"):
+        good.set_dynamics(0, "coulomb", factor=-1.0)
+    with pytest.raises(ValueError, match="the motion has 2 joints"):
+        SimulatedArm(random_arm(3, 1), motion=good.motion)

@@ -1,0 +1,183 @@
+"""Set trajectories against the formula, their limits and their derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from rt_core.model.dynamics import inverse_dynamics
+from rt_core.model.robot import RobotModel
+from sim_backend.arm.settings import MotionSettings, SegmentSettings
+from sim_backend.arm.trajectory import Motion, plan_motion
+from sim_backend.errors import MotionError
+from tests.lab.arms.simulated import random_arm
+
+ARM = random_arm(6, 4)
+
+
+def by_formula(motion: Motion, t: float) -> np.ndarray:
+    """Positions by the written formula, term by term."""
+    q = motion.centre.copy()
+    for k, (start, duration, ramp, w, _, _) in enumerate(motion.table):
+        s = t - start
+        if not 0.0 <= s < duration or w == 0.0:
+            continue
+        x = min(s / ramp, (duration - s) / ramp, 1.0)
+        envelope = 10 * x**3 - 15 * x**4 + 6 * x**5
+        for i in range(motion.n):
+            for h, (a, b) in enumerate(motion.coefficients[k, i]):
+                angle = (h + 1) * w * s
+                q[i] += envelope * (a * np.sin(angle) - b * np.cos(angle))
+    return q
+
+
+SCHEDULE = MotionSettings(
+    kind="schedule",
+    seed=3,
+    segments=(
+        SegmentSettings(duration_s=12.0),
+        SegmentSettings(kind="hold", duration_s=3.0),
+        SegmentSettings(duration_s=15.0, held=("joint_2",), seed=9, harmonics=3, base_frequency_hz=0.2),
+    ),
+)
+
+
+@pytest.mark.parametrize("settings", [MotionSettings(), MotionSettings(duration_s=17.0, seed=5), SCHEDULE])
+def test_values_and_derivatives(settings: MotionSettings) -> None:
+    motion = plan_motion(ARM, settings)
+    t = np.random.default_rng(0).uniform(0.0, 40.0, 200)
+    q, dq, ddq = motion.sample(t)
+    assert np.allclose(q, [by_formula(motion, x) for x in t], atol=1e-12)
+    h = 1e-4
+    after, before = motion.sample(t + h), motion.sample(t - h)
+    assert np.allclose(dq, (after[0] - before[0]) / (2 * h), atol=1e-5)
+    assert np.allclose(ddq, (after[1] - before[1]) / (2 * h), atol=1e-2)  # the envelope's jerk jumps at its ends
+    one = motion.sample(float(t[7]))
+    assert [x.shape for x in one] == [(6,)] * 3
+    assert all(np.array_equal(x, y[7]) for x, y in zip(one, (q, dq, ddq), strict=True))
+
+
+@given(n=st.integers(1, 9), arm=st.integers(0, 50), seed=st.integers(0, 1000))
+@hypothesis_settings(max_examples=25)
+def test_limits_are_kept_and_used(n: int, arm: int, seed: int) -> None:
+    model = random_arm(n, arm)
+    motion = plan_motion(model, MotionSettings(seed=seed, amplitude=0.7, duration_s=21.0, candidates=1))
+    q, dq, ddq = motion.sample(np.arange(0.0, 21.0, 0.003))
+    share = np.zeros(n)
+    for i, joint in enumerate(model.joints):
+        assert np.all((q[:, i] > joint.lower) & (q[:, i] < joint.upper))
+        assert np.abs(dq[:, i]).max() <= 0.702 * joint.velocity
+        assert np.abs(ddq[:, i]).max() <= 0.702 * 5.0 * joint.velocity
+        reach = np.where(q[:, i] > motion.centre[i], joint.upper - motion.centre[i], motion.centre[i] - joint.lower)
+        share[i] = max(np.abs(dq[:, i]).max() / joint.velocity, (np.abs(q[:, i] - motion.centre[i]) / reach).max())
+    assert share.max() - share.min() < 0.3  # scaled down for effort all together, or not at all
+    assert model.inertial is not None
+    tau = inverse_dynamics(model.geometry, model.gravity, model.inertial, q, dq, ddq)
+    assert np.all(np.abs(tau).max(axis=0) < [joint.effort for joint in model.joints])
+
+
+def test_effort_limits_scale_the_motion_down() -> None:
+    bare = replace(ARM, dynamics=None)
+    free = plan_motion(bare, MotionSettings(candidates=1))
+    t = np.arange(0.0, 15.0, 0.01)
+    assert bare.inertial is not None
+    need = np.abs(inverse_dynamics(bare.geometry, bare.gravity, bare.inertial, *free.sample(t))).max(axis=0)
+    weak = replace(bare, joints=tuple(replace(j, effort=e) for j, e in zip(bare.joints, 1.2 * need, strict=True)))
+    motion = plan_motion(weak, MotionSettings(candidates=1))
+    tau = inverse_dynamics(weak.geometry, weak.gravity, bare.inertial, *motion.sample(t))
+    assert np.all(np.abs(tau).max(axis=0) < 0.965 * need)
+    assert np.abs(motion.coefficients).max() < np.abs(free.coefficients).max()
+
+
+def test_pieces_start_and_end_at_rest_in_the_centre() -> None:
+    motion = plan_motion(ARM, SCHEDULE)
+    assert motion.duration_s == 30.0
+    for t in (0.0, 12.0 - 1e-9, 12.0, 13.7, 15.0, 30.0 - 1e-9, 30.0, 100.0, -1.0):
+        q, dq, ddq = motion.sample(t)
+        assert np.allclose(q, motion.centre, atol=1e-9)
+        assert np.allclose(dq, 0.0, atol=1e-7)
+        assert np.allclose(ddq, 0.0, atol=1e-5)
+
+
+def test_held_joints_stand_exactly_while_the_others_move() -> None:
+    motion = plan_motion(ARM, SCHEDULE)
+    _, dq, ddq = motion.sample(np.arange(15.5, 29.5, 0.01))
+    assert np.all(dq[:, 1] == 0.0)
+    assert np.all(ddq[:, 1] == 0.0)
+    assert np.all(np.abs(np.delete(dq, 1, axis=1)).max(axis=0) > 0.05)
+
+
+def test_repeating_schedule_comes_round() -> None:
+    motion = plan_motion(ARM, SCHEDULE.model_copy(update={"repeat": True}))
+    t = np.linspace(0.0, 29.9, 50)
+    for x, y in zip(motion.sample(t), motion.sample(t + 3 * 30.0), strict=True):
+        assert np.allclose(x, y, atol=1e-9)
+
+
+def test_seeds_decide_and_differ() -> None:
+    t = np.linspace(0.0, 20.0, 300)
+    one, same, other = (plan_motion(ARM, MotionSettings(seed=s)).sample(t)[0] for s in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert np.all(np.abs(one - other).max(axis=0) > 0.1)
+
+
+def test_more_candidates_excite_no_worse() -> None:
+    from sim_backend.arm.trajectory import _condition_number, _Task, base_parameters
+
+    layout = base_parameters(ARM).layout
+
+    def score(candidates: int) -> float:
+        motion = plan_motion(ARM, MotionSettings(seed=7, candidates=candidates))
+        task = _Task(ARM, MotionSettings(), None, motion.centre, layout)  # type: ignore[arg-type]
+        return _condition_number(task, layout, motion.table[0], motion.coefficients[0])
+
+    assert score(12) <= score(1) < 1e4
+
+
+def test_hold_rests_in_the_given_posture() -> None:
+    centre = (0.3, 0.1, -0.2, 0.1, 0.2, 0.0)
+    q, dq, _ = plan_motion(ARM, MotionSettings(kind="hold", centre=centre)).sample(np.array([0.0, 50.0]))
+    assert np.array_equal(q, [centre, centre])
+    assert not dq.any()
+
+
+def weak_arm() -> RobotModel:
+    return replace(ARM, joints=tuple(replace(joint, effort=0.01) for joint in ARM.joints))
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        (ARM, MotionSettings(held=("elbow",)), r"'elbow' is not a joint .*joint_1"),
+        (ARM, MotionSettings(centre=(0.0,)), r"centre has 1 values, .* has 6"),
+        (ARM, MotionSettings(centre=(99.0, 0, 0, 0, 0, 0)), r"'joint_1' is 99, outside its limits"),
+        (ARM, MotionSettings(acceleration=(1.0, 1.0)), r"acceleration has 2 values"),
+        (weak_arm(), MotionSettings(), r"needs .* at rest .* effort limit 0.01"),
+    ],
+)
+def test_impossible_motions_are_refused(model: RobotModel, settings: MotionSettings, message: str) -> None:
+    with pytest.raises(MotionError, match=message):
+        plan_motion(model, settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"knid": "hold"}, "knid"),
+        ({"amplitude": 1.5}, "amplitude"),
+        ({"kind": "schedule"}, "at least one entry"),
+        ({"repeat": True}, "repeat belong"),
+        ({"kind": "schedule", "segments": [{}, {"duration_s": 1.0}]}, r"segments\[0\] needs duration_s"),
+        ({"kind": "schedule", "segments": [{}], "repeat": True}, r"segments\[0\] needs duration_s"),
+        ({"kind": "schedule", "segments": [{"duration_s": 1.0}], "duration_s": 3.0}, "leave out duration_s"),
+    ],
+)
+def test_bad_settings_name_the_field(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        MotionSettings.model_validate(settings)

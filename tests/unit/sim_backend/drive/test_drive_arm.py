@@ -1,0 +1,276 @@
+"""The arm moved by drive commands: equations of motion at every sample, brakes, modes, limits, divergence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from drivers.files.robots.file import load_robot
+from rt_core.model.robot import RobotModel
+from sim_backend.arm.settings import SimSettings
+from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.modes import BRAKED, CSP, CST, CSV, OFF
+from sim_backend.drive.sample import DrivenSample
+from sim_backend.errors import SimulationDivergedError
+from tests.lab.arms.simulated import random_arm, single_joint, twin
+
+T = 1e-3
+
+
+def run(arm: DrivenArm, mode: int, target: Callable[[float], np.ndarray], duration_s: float) -> list[DrivenSample]:
+    start = arm.time_s
+    steps = range(1, round(duration_s / T) + 1)
+    return [arm.step([mode] * arm.n, target(start + k * T)) for k in steps]
+
+
+def column(samples: list[DrivenSample], name: str) -> np.ndarray:
+    return np.array([getattr(sample, name) for sample in samples])
+
+
+def residual(model: RobotModel, samples: list[DrivenSample]) -> np.ndarray:
+    """Torque that Pinocchio, rotors and the reported friction leave unexplained (N, n)."""
+    oracle = twin(model)
+    store = oracle.createData()
+    C, d = model.coupling, model.dynamics
+    assert d is not None
+    rows = []
+    for s in samples:
+        rigid = pin.rnea(oracle, store, s.true_q, s.true_dq, s.true_ddq)
+        rows.append(s.true_tau - rigid - C.T @ (d.armature * (C @ s.true_ddq)) - d.offset - s.true_friction)
+    return np.array(rows)
+
+
+@given(n=st.integers(1, 7), seed=st.integers(0, 1000), coupled=st.booleans())
+@hypothesis_settings(max_examples=12)
+def test_samples_obey_the_equations_of_motion_under_changing_commands(n: int, seed: int, coupled: bool) -> None:
+    model = random_arm(n, seed, coupled=coupled and n > 1)
+    d = model.dynamics
+    assert d is not None
+    rng = np.random.default_rng(seed)
+    arm = DrivenArm(model)
+    samples: list[DrivenSample] = []
+    closed: list[np.ndarray] = []
+    for _ in range(12):
+        mode = rng.choice([BRAKED, OFF, CSP, CSV, CST], n)
+        speed, torque = rng.uniform(-0.5, 0.5, n), rng.uniform(-20.0, 20.0, n)
+        start = arm.sample().x
+        for k in range(1, 41):
+            target = np.select([mode == CSP, mode == CSV, mode == CST], [start + speed * k * T, speed, torque])
+            samples.append(arm.step(mode, target))
+            closed.append(mode == BRAKED)
+    scale = max(np.abs(column(samples, "true_tau")).max(), np.abs(column(samples, "true_friction")).max())
+    assert np.abs(residual(model, samples)).max() < 1e-9 * scale
+    # Friction is that of the written law wherever a motor turns, plus the brake's where one is closed.
+    motor = column(samples, "v")
+    own = np.linalg.solve(model.coupling.T, column(samples, "true_friction").T).T
+    brake = np.array(closed) * arm.brake_torque
+    law = d.viscous * motor + (d.coulomb + brake) * np.sign(motor)
+    turning = np.abs(motor) > 1e-9
+    assert turning.mean() > 0.1
+    assert np.abs(own - law)[turning].max() < 1e-9 * scale
+    assert np.all(np.abs(own)[~turning] <= (d.coulomb + brake)[~turning] * (1 + 1e-9))
+
+
+def test_position_is_the_integral_of_velocity_and_velocity_that_of_acceleration() -> None:
+    model = random_arm(4, 3, friction=False, coupled=True)
+    arm = DrivenArm(model)
+    start = arm.sample().x
+    samples = run(arm, CSP, lambda t: start + 0.2 * (1.0 - np.cos(3.0 * t)), 1.0)
+    for name, rate in (("true_q", "true_dq"), ("true_dq", "true_ddq")):
+        value, slope = column(samples, name)[100:], column(samples, rate)[100:]
+        integral = value[0] + np.cumsum(0.5 * T * (slope[1:] + slope[:-1]), axis=0)
+        # A ripple between the samples would show here, and would be a bias in every fit.
+        assert np.abs(integral - value[1:]).max() < 1e-3 * np.ptp(value)
+
+
+def test_an_arm_with_closed_brakes_stays_to_the_bit_and_falls_when_they_open() -> None:
+    model = load_robot("arm9").model
+    arm = DrivenArm(model, start=np.full(9, 0.4))
+    samples = run(arm, BRAKED, lambda _: np.zeros(9), 0.5)
+    assert np.all(column(samples, "true_q") == arm.sample().true_q)
+    assert not column(samples, "true_dq").any()
+    assert not column(samples, "true_tau").any()
+    holding = samples[-1].true_friction
+    oracle = twin(model)
+    weight = pin.rnea(oracle, oracle.createData(), np.full(9, 0.4), np.zeros(9), np.zeros(9))
+    assert model.dynamics is not None
+    assert np.allclose(holding, -(weight + model.dynamics.offset))
+    fallen = run(arm, OFF, lambda _: np.zeros(9), 0.5)
+    assert np.abs(fallen[-1].true_q - 0.4).max() > 0.05
+    assert not fallen[-1].true_tau.any()
+
+
+def test_one_braked_joint_stands_while_the_others_move_and_carries_their_reaction() -> None:
+    model = load_robot("space6").model
+    arm = DrivenArm(model)
+    start = arm.sample().x
+    mode = [CSP, BRAKED, CSP, CSP, CSP, CSP]
+    samples = [arm.step(mode, start + 0.3 * (1.0 - np.cos(4.0 * k * T))) for k in range(1, 1001)]
+    assert np.all(column(samples, "true_q")[:, 1] == start[1])
+    assert np.all(np.ptp(np.delete(column(samples, "true_q"), 1, axis=1), axis=0) > 0.3)
+    assert np.ptp(column(samples, "true_friction")[:, 1]) > 1.0
+
+
+def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
+    inertia = 2.0 * 0.5**2
+    model = replace(single_joint("revolute"), gravity=np.zeros(3))
+    arm = DrivenArm(model, start=[0.0], brake_torque=[5.0])
+    moving = run(arm, CSV, lambda _: np.array([1.0]), 1.0)[-1]
+    assert moving.true_dq[0] == pytest.approx(1.0, abs=1e-6)
+    samples = run(arm, BRAKED, lambda _: np.zeros(1), 0.3)
+    stopped = inertia * moving.true_dq[0] / 5.0
+    k = int(stopped / T)
+    fade = 0.5e-3  # the torque that kept it moving is nought; the brake alone decelerates
+    assert samples[k // 2].true_dq[0] == pytest.approx(1.0 - 5.0 / inertia * (k // 2 + 1) * T, abs=5.0 / inertia * fade)
+    assert samples[k + 2].true_dq[0] == 0.0
+    assert samples[-1].true_q[0] == pytest.approx(moving.true_q[0] + 0.5 * stopped, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["space6", "arm7", "arm9"])
+def test_csp_follows_and_reports_its_error(name: str) -> None:
+    arm = DrivenArm(load_robot(name).model)
+    start = arm.sample().x
+    targets = [start + 0.3 * (1.0 - np.cos(2.0 * k * T)) for k in range(1, 3001)]
+    samples = [arm.step([CSP] * arm.n, target) for target in targets]
+    assert np.allclose(column(samples, "x_set"), targets, atol=1e-12)
+    error = np.abs(column(samples, "x") - targets)
+    assert error.max() < 0.02
+    assert error.max() > 1e-5  # nobody feeds friction and inertia forward
+
+
+def test_an_arm_that_is_told_to_stay_where_it_is_does_so_from_the_first_command_on() -> None:
+    arm = DrivenArm(load_robot("space6").model)
+    start = arm.sample().x
+    samples = run(arm, CSP, lambda _: start, 0.5)
+    assert not np.any(column(samples, "limited"))
+    assert np.abs(column(samples, "x") - start).max() < 1e-4
+
+
+def test_csp_set_trajectory_has_no_steps_in_velocity() -> None:
+    """Between samples: a period of 1 ms in 100 substeps, and a drive that follows at once."""
+    stiff = DRIVEN.drive.model_copy(update={"position_bandwidth_hz": 200.0, "velocity_bandwidth_hz": 2000.0})
+    settings = DRIVEN.model_copy(update={"substeps": 100, "drive": stiff})
+    model = replace(single_joint("revolute"), gravity=np.zeros(3))
+    arm = DrivenArm(model, settings, start=[0.0])
+    target = 0.5 * np.sin(2.0 * np.pi * np.arange(1, 300) * T) ** 2
+    samples = [arm.step([CSP], [value]) for value in target]
+    change = np.abs(np.diff(column(samples, "true_dq")[:, 0]))
+    assert change.max() < 2.0 * T * 0.5 * 2.0 * (2.0 * np.pi) ** 2
+    assert np.abs(column(samples, "x")[:, 0] - target).max() < 1e-3
+
+
+def test_csv_reaches_its_speed_and_keeps_it_under_gravity() -> None:
+    arm = DrivenArm(single_joint("revolute", coulomb=1.0, viscous=0.5), start=[0.0])
+    samples = run(arm, CSV, lambda _: np.array([0.7]), 3.0)
+    assert np.abs(column(samples[1000:], "true_dq") - 0.7).max() < 0.01
+    assert samples[-1].true_q[0] == pytest.approx(0.7 * 3.0, abs=0.05)
+
+
+def test_cst_gives_its_torque_and_nothing_else() -> None:
+    model = replace(single_joint("revolute"), gravity=np.zeros(3))
+    arm = DrivenArm(model, start=[0.0])
+    samples = [arm.step([CST], [2.0], [1.0]) for _ in range(200)]
+    assert np.all(column(samples, "true_tau") == 3.0)
+    t = np.array([s.t_s for s in samples])
+    # The torque rises within the first period.
+    assert np.allclose(column(samples, "true_dq")[:, 0], 3.0 / 0.5 * (t - 0.5 * T), rtol=1e-9)
+
+
+def test_torque_keeps_to_the_limits_and_says_so() -> None:
+    joint = replace(single_joint("revolute").joints[0], effort=4.0)
+    model = replace(single_joint("revolute"), joints=(joint,), gravity=np.zeros(3))
+    arm = DrivenArm(model, start=[0.0])
+    assert arm.step([CST], [9.0]).true_tau[0] == 4.0
+    assert arm.step([CST], [9.0]).limited.all()
+    assert arm.step([CST], [9.0], torque_limit=[2.5]).true_tau[0] == 2.5
+    assert arm.step([CST], [9.0], torque_limit=[100.0]).true_tau[0] == 4.0
+    assert not arm.step([CST], [3.9]).limited.any()
+
+
+@pytest.mark.parametrize("first", [CSP, CSV, CST, OFF])
+@pytest.mark.parametrize("second", [CSP, CSV, CST])
+def test_a_change_of_mode_makes_no_jump(first: int, second: int) -> None:
+    model = load_robot("space6").model
+    arm = DrivenArm(model)
+    start = arm.sample().x
+    zero = np.zeros(arm.n)
+    for k in range(1, 301):
+        last = arm.step([first] * arm.n, {CSP: start + 0.3 * (k * T) ** 2, CSV: zero + 0.1, CST: zero}.get(first, zero))
+    now = {CSP: last.x + last.v * T, CSV: last.v, CST: last.u}[second]
+    after = arm.step([second] * arm.n, now)
+    assert np.abs(after.x - last.x).max() < 2.0 * np.abs(last.v).max() * T + 1e-3
+    assert np.abs(after.v - last.v).max() < 0.1
+
+
+@pytest.mark.parametrize("period_s", [0.25e-3, 2e-3, 4e-3])
+def test_the_period_can_change_without_changing_the_physics(period_s: float) -> None:
+    model = random_arm(3, 5)
+    oracle = DrivenArm(model, start=np.zeros(3))
+    arm = DrivenArm(model, start=np.zeros(3), period_s=period_s)
+    steps = round(0.4 / period_s)
+    coarse = [arm.step([OFF] * 3, np.zeros(3)) for _ in range(steps)]
+    fine = run(oracle, OFF, lambda _: np.zeros(3), 0.4)
+    assert arm.time_s == pytest.approx(0.4)
+    assert np.abs(fine[-1].true_q).max() > 0.05
+    assert np.allclose(coarse[-1].true_q, fine[-1].true_q, atol=1e-6)
+
+
+def test_events_change_the_truth_at_their_time() -> None:
+    model = random_arm(2, 9, prismatic=0.0)
+    assert model.dynamics is not None
+    event = {"time_s": 0.1, "joint": "joint_1", "parameter": "coulomb", "factor": 3.0}
+    settings = SimSettings.model_validate({**DRIVEN.model_dump(), "events": [event]})
+    arm = DrivenArm(model, settings)
+    run(arm, BRAKED, lambda _: np.zeros(2), 0.1)
+    assert np.array_equal(arm.dynamics.coulomb, model.dynamics.coulomb)
+    run(arm, BRAKED, lambda _: np.zeros(2), 0.001)
+    assert np.allclose(arm.dynamics.coulomb, model.dynamics.coulomb * (3.0, 1.0))
+
+
+def test_a_value_changes_over_a_time_whatever_the_cycle() -> None:
+    model = random_arm(2, 9, prismatic=0.0)
+    assert model.dynamics is not None
+    event = {"time_s": 0.2, "joint": "*", "parameter": "viscous", "factor": 3.0, "duration_s": 1.0}
+    settings = SimSettings.model_validate({**DRIVEN.model_dump(), "events": [event]})
+    arm = DrivenArm(model, settings, period_s=0.004)
+    while arm.time_s < 1.3:
+        share = np.clip((arm.time_s - 0.2) / 1.0, 0.0, 1.0)
+        wanted = model.dynamics.viscous * (1.0 + 2.0 * share)
+        assert np.all(np.abs(arm.dynamics.viscous - wanted) <= 0.21 * model.dynamics.viscous)
+        run(arm, BRAKED, lambda _: np.zeros(2), 0.004)
+    assert np.array_equal(arm.dynamics.viscous, 3.0 * model.dynamics.viscous)
+
+
+def test_noise_is_that_of_the_settings_and_the_seed() -> None:
+    model = random_arm(2, 9, prismatic=0.0)
+    settings = DRIVEN.model_copy(update={"torque_noise": (0.5, 0.1)})
+    arms = [DrivenArm(model, settings) for _ in range(2)]
+    samples = [run(arm, BRAKED, lambda _: np.zeros(2), 2.0) for arm in arms]
+    assert np.allclose(column(samples[0], "tau").std(axis=0), (0.5, 0.1), rtol=0.1)
+    assert np.array_equal(column(samples[0], "tau"), column(samples[1], "tau"))
+
+
+def test_a_drive_that_is_too_fast_for_its_substeps_raises() -> None:
+    nervous = DRIVEN.drive.model_copy(update={"velocity_bandwidth_hz": 20_000.0})
+    arm = DrivenArm(single_joint("revolute"), DRIVEN.model_copy(update={"drive": nervous}))
+    with pytest.raises(SimulationDivergedError, match="drive bandwidths suit the rate"):
+        run(arm, CSV, lambda _: np.ones(1), 1.0)
+
+
+def test_what_cannot_be_driven_is_refused() -> None:
+    model = random_arm(2, 1)
+    with pytest.raises(ValueError, match="feedforward"):
+        DrivenArm(model, SimSettings())
+    with pytest.raises(ValueError, match="start of robot 'random' must be 2"):
+        DrivenArm(model, start=[0.0])
+    with pytest.raises(ValueError, match="no inertial parameters"):
+        DrivenArm(replace(model, inertial=None))
+    with pytest.raises(ValueError, match="period"):
+        DrivenArm(model, period_s=0.0)

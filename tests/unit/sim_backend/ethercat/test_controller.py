@@ -1,0 +1,371 @@
+"""A slave's states, checks and errors, its process data, watchdog and power cycle."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from sim_backend.ethercat import registers as reg
+from tests.lab.ethercat.slave_bench import BOOT, INIT, OP, PREOP, SAFEOP, Bench
+
+ACK = 0x10
+DEVICES = ("generic_servo", "harmonic_actuator", "compact_csp")
+SM0, SM1, SM2, SM3 = (reg.SM + k * reg.SM_SIZE for k in range(4))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(alias=0x0ABC, serial=5)
+
+
+def sync0(bench: Bench, cycle_ns: int, activation: int = 0x03) -> None:
+    bench.write(reg.DC_SYNC0_CYCLE, struct.pack("<I", cycle_ns))
+    bench.write(reg.DC_ACTIVATION, bytes((activation,)), reg.EVENT_DC_CHANGED)
+
+
+def test_registers_after_power_on(bench: Bench) -> None:
+    assert bench.read(0x0004, 5) == bytes((8, 8, 8, 0x0F, 0x0C))
+    assert bench.word(0x0012) == 0x0ABC
+    assert bench.status() == (INIT, 0)
+    assert bench.word(0x0400) == 0x09C2
+    assert bench.word(0x0420) == 1000
+    assert bench.due == reg.NEVER_NS
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_way_to_op_and_back(device: str) -> None:
+    bench = Bench(device)
+    if bench.profile.dc.required:
+        sync0(bench, 1_000_000)
+    bench.to_op()
+    assert bench.slave.al_state == OP
+    for state in (SAFEOP, OP, PREOP, SAFEOP):
+        bench.outputs(bytes(bench.word(SM2 + reg.SM_LENGTH)))
+        if state == OP:
+            bench.outputs(b"\0")
+        assert bench.request(state) == (state, 0)
+    assert bench.request(INIT) == (INIT, 0)
+
+
+def test_a_higher_state_takes_its_time_and_a_lower_one_does_not(bench: Bench) -> None:
+    bench.mailboxes()
+    assert bench.request(PREOP, ms=1.99) == (INIT, 0)
+    bench.run(0.02)
+    assert bench.status() == (PREOP, 0)
+    assert bench.request(INIT, ms=0) == (INIT, 0)
+
+
+def test_the_last_request_counts(bench: Bench) -> None:
+    bench.mailboxes()
+    bench.request(PREOP, ms=1)
+    bench.request(INIT, ms=1)
+    bench.run(10)
+    assert bench.status() == (INIT, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "target", "code"),
+    [
+        (INIT, SAFEOP, 0x0011),
+        (INIT, OP, 0x0011),
+        (INIT, BOOT, 0x0013),
+        (INIT, 7, 0x0012),
+        (INIT, 0, 0x0012),
+        (PREOP, OP, 0x0011),
+        (PREOP, BOOT, 0x0011),
+        (SAFEOP, 15, 0x0012),
+    ],
+)
+def test_requests_that_no_state_allows(bench: Bench, state: int, target: int, code: int) -> None:
+    if state == PREOP:
+        bench.to_preop()
+    elif state == SAFEOP:
+        bench.to_safeop()
+    assert bench.request(target) == (state | ACK, code)
+
+
+def test_an_error_stays_until_it_is_acknowledged(bench: Bench) -> None:
+    bench.mailboxes()
+    bench.request(OP)
+    assert bench.request(PREOP) == (INIT | ACK, 0x0011)
+    assert bench.request(INIT | ACK) == (INIT, 0)
+    bench.request(OP)
+    assert bench.request(PREOP | ACK) == (PREOP, 0)
+    bench.request(BOOT)
+    assert bench.request(INIT) == (INIT, 0)  # INIT needs no acknowledgement
+
+
+def change(address: int, data: bytes) -> Callable[[Bench], None]:
+    return lambda bench: bench.write(address, data)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda bench: bench.sync_manager(1, 0, 0, 0, activate=0),
+        change(SM0 + reg.SM_START, b"\x02\x10"),
+        change(SM0 + reg.SM_LENGTH, b"\x10\x00"),
+        change(SM1 + reg.SM_LENGTH, b"\x01\x02"),
+        change(SM1 + reg.SM_CONTROL, b"\x26"),
+    ],
+)
+def test_preop_needs_the_mailbox_as_the_device_has_it(bench: Bench, spoil: Callable[[Bench], None]) -> None:
+    bench.mailboxes()
+    spoil(bench)
+    assert bench.request(PREOP) == (INIT | ACK, 0x0016)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (change(SM2 + reg.SM_LENGTH, b"\x11\x00"), 0x001D),
+        (change(SM2 + reg.SM_START, b"\x00\x20"), 0x001D),
+        (change(SM2 + reg.SM_CONTROL, b"\x60"), 0x001D),
+        (change(SM2 + reg.SM_ACTIVATE, b"\x00"), 0x001D),
+        (change(SM3 + reg.SM_LENGTH, b"\x00\x00"), 0x001E),
+        (change(SM3 + reg.SM_CONTROL, b"\x22"), 0x001E),
+    ],
+)
+def test_safeop_needs_sync_managers_that_match_the_mapping(
+    bench: Bench, spoil: Callable[[Bench], None], code: int
+) -> None:
+    bench.to_preop()
+    assert bench.images() == (16, 18)
+    spoil(bench)
+    assert bench.request(SAFEOP) == (PREOP | ACK, code)
+    bench.images()
+    assert bench.request(SAFEOP | ACK) == (SAFEOP, 0)
+
+
+def test_a_remapped_image_is_what_safeop_compares_with(bench: Bench) -> None:
+    bench.to_preop()
+    bench.images()
+    words = struct.pack("<HII", 2, 0x60400010, 0x607A0020)
+    assert bench.coe(b"\x00\x20" + struct.pack("<BHBI", 0x31, 0x1600, 0, len(words)) + words)[2] == 0x70
+    assert bench.request(SAFEOP) == (PREOP | ACK, 0x001D)
+    assert bench.images() == (6, 18)
+    assert bench.request(SAFEOP | ACK) == (SAFEOP, 0)
+    bench.outputs(struct.pack("<Hi", 15, -12345))
+    assert bench.request(OP) == (OP, 0)
+    assert bench.slave.latch_outputs()
+    assert bench.dictionary.entry(0x6040).value == 15
+    assert bench.dictionary.entry(0x607A).value == -12345
+
+
+def test_an_empty_assignment_needs_no_sync_manager(bench: Bench) -> None:
+    bench.to_preop()
+    bench.coe(b"\x00\x20" + struct.pack("<BHBI", 0x2F, 0x1C12, 0, 0))
+    bench.images()
+    bench.sync_manager(2, 0x1200, 0, 0x64, activate=0)
+    assert bench.request(SAFEOP) == (SAFEOP, 0)
+    assert bench.request(OP) == (OP, 0)
+    assert bench.slave.latch_outputs()
+
+
+@pytest.mark.parametrize(
+    ("cycle_ns", "activation", "code"),
+    [(1_000_000, 3, 0), (249_999, 3, 0x35), (20_000_001, 3, 0x35), (0, 3, 0x35), (1_000_000, 2, 0x30), (0, 0, 0)],
+)
+def test_settings_of_sync0_are_checked(bench: Bench, cycle_ns: int, activation: int, code: int) -> None:
+    bench.to_preop()
+    bench.images()
+    sync0(bench, cycle_ns, activation)
+    assert bench.request(SAFEOP) == ((PREOP | ACK, code) if code else (SAFEOP, 0))
+    if not code:
+        assert bench.dictionary.read(0x1C32, 1, PREOP) == (b"\2\0" if activation else b"\0\0")
+        assert bench.dictionary.entry(0x1C33, 2).value == cycle_ns
+
+
+def test_a_device_that_needs_sync0_does_not_run_without() -> None:
+    bench = Bench("harmonic_actuator")
+    bench.to_safeop()
+    bench.outputs(bytes(8))
+    assert bench.request(OP) == (SAFEOP | ACK, 0x002D)
+    sync0(bench, 2_000_000)
+    assert bench.request(OP | ACK) == (OP, 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "activation", "cycle_ns", "status"),
+    [
+        ("harmonic_actuator", 0, 1_000_000, (SAFEOP | ACK, 0x002C)),
+        ("harmonic_actuator", 3, 20_000_000, (SAFEOP | ACK, 0x0035)),
+        ("harmonic_actuator", 2, 1_000_000, (SAFEOP | ACK, 0x0030)),
+        ("harmonic_actuator", 3, 2_000_000, (OP, 0)),
+        ("generic_servo", 0, 1_000_000, (OP, 0)),
+    ],
+)
+def test_sync0_that_is_lost_in_op_ends_it(device: str, activation: int, cycle_ns: int, status: tuple[int, int]) -> None:
+    bench = Bench(device)
+    sync0(bench, 1_000_000)
+    bench.to_op()
+    sync0(bench, cycle_ns, activation)
+    assert bench.status() == status
+
+
+def test_process_data_are_locked_below_safeop(bench: Bench) -> None:
+    def locked() -> list[int]:
+        return [int(bench.memory[manager + reg.SM_PDI_CONTROL]) for manager in (SM0, SM1, SM2, SM3)]
+
+    assert locked() == [0, 0, 1, 1]
+    bench.to_preop()
+    bench.images()
+    assert locked() == [0, 0, 1, 1]
+    bench.request(SAFEOP)
+    assert locked() == [0, 0, 0, 0]
+    bench.outputs(bytes(16))
+    bench.memory[SM2 + reg.SM_STATUS] = reg.SM_STATUS_WRITTEN
+    assert bench.request(OP) == (OP, 0)
+    assert locked() == [0, 0, 0, 0]
+    bench.slave.raise_al_error(0x001B, SAFEOP)
+    assert locked() == [0, 0, 0, 0]
+    bench.request(PREOP | ACK)
+    assert locked() == [0, 0, 1, 1]
+    assert bench.memory[SM2 + reg.SM_STATUS] == 0
+    bench.request(SAFEOP)
+    bench.request(INIT)
+    assert locked() == [0, 0, 1, 1]
+
+
+def test_op_waits_for_outputs_and_gives_up(bench: Bench) -> None:
+    bench.to_safeop()
+    assert bench.request(OP, ms=500) == (SAFEOP, 0)
+    bench.outputs(bytes(16))
+    bench.run(2)
+    assert bench.status() == (OP, 0)
+    bench.request(PREOP)
+    bench.request(SAFEOP)
+    assert bench.request(OP, ms=1100) == (SAFEOP | ACK, 0x0019)
+
+
+def test_a_device_may_refuse_op(bench: Bench) -> None:
+    bench.slave.refuse_op = True
+    bench.to_safeop()
+    bench.outputs(bytes(16))
+    assert bench.request(OP) == (SAFEOP | ACK, 0x001E)
+    bench.slave.refuse_op = False
+    assert bench.request(OP | ACK) == (OP, 0)
+
+
+def test_the_watchdog_trips_100_ms_after_the_last_outputs(bench: Bench) -> None:
+    bench.to_op()
+    bench.run(94)
+    bench.outputs(bytes(16))
+    bench.run(99.9)
+    assert bench.status() == (OP, 0)
+    assert bench.memory[reg.WATCHDOG_STATUS] == 1
+    bench.run(0.2)
+    assert bench.status() == (SAFEOP | ACK, 0x001B)
+    assert bench.memory[reg.WATCHDOG_STATUS] == 0
+    assert bench.memory[reg.WATCHDOG_PROCESS_DATA_COUNTER] == 1
+    assert not bench.slave.latch_outputs()
+    bench.outputs(bytes(16))
+    assert bench.request(OP | ACK) == (OP, 0)
+
+
+def test_the_watchdog_time_is_the_masters(bench: Bench) -> None:
+    bench.write(reg.WATCHDOG_PROCESS_DATA_TIME, struct.pack("<H", 20))
+    bench.to_safeop()
+    bench.outputs(bytes(16))
+    assert bench.request(OP, ms=2.1) == (OP, 0)
+    bench.outputs(bytes(16))
+    bench.run(1.9)
+    assert bench.status() == (OP, 0)
+    bench.run(0.2)
+    assert bench.status()[1] == 0x001B
+
+
+@pytest.mark.parametrize(
+    "off", [change(reg.WATCHDOG_PROCESS_DATA_TIME, b"\0\0"), change(SM2 + reg.SM_CONTROL, b"\x24")]
+)
+def test_a_watchdog_may_be_off(bench: Bench, off: Callable[[Bench], None]) -> None:
+    bench.to_safeop()
+    off(bench)
+    bench.outputs(bytes(16))
+    bench.request(OP)
+    bench.run(10_000)
+    assert bench.status() == (OP, 0)
+
+
+def test_inputs_are_published_from_safeop_on_and_outputs_taken_in_op(bench: Bench) -> None:
+    bench.to_preop()
+    bench.dictionary.entry(0x6064).value = -77
+    bench.slave.publish_inputs()
+    assert bench.read(0x1400, 18) == bytes(18)
+    bench.images()
+    bench.request(SAFEOP)
+    bench.dictionary.entry(0x6041).value = 0x0250
+    bench.slave.publish_inputs()
+    assert struct.unpack("<Hi", bench.read(0x1400, 6)) == (0x0250, -77)
+    bench.outputs(struct.pack("<Hiih", 6, 1, 2, 3) + bytes(4))
+    assert not bench.slave.latch_outputs()
+    assert bench.dictionary.entry(0x607A).value == 0
+    bench.request(OP)
+    assert bench.slave.latch_outputs()
+    values = [bench.dictionary.entry(index).value for index in (0x6040, 0x607A, 0x60FF, 0x6071)]
+    assert values == [6, 1, 2, 3]
+
+
+def test_inputs_of_single_bits() -> None:
+    bench = Bench("compact_csp")
+    bench.to_op()
+    for index, subindex, value in ((0x3010, 1, 1), (0x3010, 2, 0), (0x3010, 3, 9), (0x3005, 0, -4)):
+        bench.dictionary.entry(index, subindex).value = value
+    bench.slave.publish_inputs()
+    assert bench.read(0x1400 + 8, 2) == bytes((0b1001_0001, 0xFC))
+
+
+def test_an_error_of_the_device_falls_and_shows_its_code(bench: Bench) -> None:
+    bench.to_op()
+    bench.slave.raise_al_error(0x0050, PREOP)
+    assert bench.status() == (PREOP | ACK, 0x0050)
+    assert not bench.slave.latch_outputs()
+    bench.slave.raise_al_error(0x0050, SAFEOP)  # never upwards
+    assert bench.status() == (PREOP | ACK, 0x0050)
+    assert bench.request(SAFEOP | ACK) == (SAFEOP, 0)
+
+
+def test_a_sync_manager_taken_away_is_an_error(bench: Bench) -> None:
+    bench.to_op()
+    bench.sync_manager(3, 0x1400, 18, 0x20, activate=0)
+    assert bench.status() == (PREOP | ACK, 0x001E)
+    bench.sync_manager(0, 0x1000, 256, 0x26, activate=0)
+    assert bench.status() == (INIT | ACK, 0x0016)
+
+
+def test_emergencies_come_while_process_data_run(bench: Bench) -> None:
+    bench.to_op()
+    bench.slave.emergency(0x8611, 0x21, b"\1")
+    message = bench.receive()
+    assert message is not None
+    assert message[6:] == bytes.fromhex("00 10 11 86 21 01 00 00 00 00")
+    assert bench.status() == (OP, 0)
+
+
+def test_sdos_know_the_state(bench: Bench) -> None:
+    bench.to_op()
+    reply = bench.coe(b"\x00\x20" + struct.pack("<BHBI", 0x2F, 0x1C12, 0, 0))
+    assert struct.unpack("<BHBI", reply[2:]) == (0x80, 0x1C12, 0, 0x08000022)
+
+
+def test_a_power_cycle_forgets_all_but_the_eeprom(bench: Bench) -> None:
+    bench.write(reg.SII_CONTROL, struct.pack("<HIH", 0x0201, 0x10, 0xBEEF), reg.EVENT_SII)
+    bench.run(1)
+    bench.to_preop()
+    bench.coe(b"\x00\x20" + struct.pack("<BHBI", 0x2F, 0x1C12, 0, 0))
+    bench.images()
+    bench.request(SAFEOP)
+    bench.slave.emergency(0x1000, 1)
+    bench.slave.power_on()
+    assert bench.status() == (INIT, 0)
+    assert bench.read(SM0, 32) == bytes(16) + 2 * (bytes(7) + b"\1")  # no process data for now
+    assert bench.word(reg.STATION_ADDRESS) == 0
+    assert bench.dictionary.read_complete(0x1C12, 0, PREOP) == struct.pack("<HH", 1, 0x1600)
+    assert bench.dictionary.entry(0x1001).value == 0
+    bench.write(reg.SII_CONTROL, struct.pack("<HI", 0x0100, 0x10), reg.EVENT_SII)
+    bench.run(1)
+    assert bench.word(reg.SII_DATA) == 0xBEEF
+    bench.to_preop()
+    assert bench.receive() is None

@@ -1,0 +1,267 @@
+"""The compiled data link against a slave controller in plain Python, and by hand where a number is known."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from sim_backend.ethercat import registers as r
+from sim_backend.ethercat import wire
+from sim_backend.ethercat._segment import Segment
+from sim_backend.ethercat.wire import Datagram, build_frame, logical, parse_frame, physical
+from tests.lab.ethercat.simple_device import Echo
+from tests.lab.ethercat.simple_esc import PlainSlave
+
+EVENTS = {
+    r.EVENT_AL_CONTROL: "al control",
+    r.EVENT_SII: "sii",
+    r.EVENT_MAILBOX_IN: "mailbox in",
+    r.EVENT_MAILBOX_OUT: "mailbox out",
+    r.EVENT_SM_CHANGED: "sm changed",
+    r.EVENT_OUTPUTS: "outputs",
+}
+HOP = 600
+
+
+class Silent(Echo):
+    """Leaves the memory to the data link."""
+
+    def on_event(self, kind: int, now_ns: int) -> None:
+        self.events.append((kind, now_ns))
+
+    def publish_inputs(self) -> None:
+        """Nothing."""
+
+
+def segment(count: int) -> tuple[Segment, list[Silent]]:
+    devices: list[Silent] = []
+
+    def make(memory: r.UInt8Array) -> Silent:
+        devices.append(Silent(memory))
+        return devices[-1]
+
+    return Segment([make] * count, None, hop_ns=HOP), devices
+
+
+def ask(bus: Segment, *chain: Datagram, now: int = 0) -> list[Datagram]:
+    ((port, answer),) = bus.exchange(build_frame(chain), 0, now)
+    assert port == 0
+    return parse_frame(answer)
+
+
+def fmmu(log: int, length: int, bits: tuple[int, int], inner: int, bit: int, kind: int) -> bytes:
+    return log.to_bytes(4, "little") + length.to_bytes(2, "little") + bytes(bits) + inner.to_bytes(
+        2, "little"
+    ) + bytes([bit, kind, 1, 0, 0, 0])  # fmt: skip
+
+
+def manager(start: int, length: int, control: int, active: int = 1) -> bytes:
+    return start.to_bytes(2, "little") + length.to_bytes(2, "little") + bytes([control, 0, active, 0])
+
+
+def random_memory(rng: random.Random) -> bytes:
+    """Addresses that collide, sync managers and FMMUs that overlap, RAM full of noise."""
+    memory = bytearray(rng.randbytes(r.MEMORY_SIZE))
+    memory[: r.RAM_START] = bytes(r.RAM_START)
+    memory[8] = r.FEATURE_DC
+    memory[0x10:0x14] = bytes([rng.choice([1, 2, 3]), 0x10, rng.choice([1, 2, 9]), 0x10])
+    memory[0x103] = rng.randrange(2)
+    for k in range(8):
+        start = rng.choice([0x1000, 0x1020, 0x1040, 0x1055])
+        control = rng.choice([0x26, 0x22, 0x64, 0x20, 0x64, 0x20])
+        memory[0x800 + 8 * k : 0x808 + 8 * k] = manager(start, rng.randrange(12), control, rng.random() < 0.4)
+        memory[0x805 + 8 * k] = rng.choice([0, 8])
+        memory[0x807 + 8 * k] = rng.random() < 0.2
+        bits = (0, 7) if rng.random() < 0.5 else (rng.randrange(8), rng.randrange(8))
+        bit = 0 if rng.random() < 0.6 else rng.randrange(8)
+        inner = rng.choice([0x1000, 0x1024, 0x1042, 0x1056, 0x0120, 0x080D, 0x2FFA])
+        unit = fmmu(rng.randrange(24), rng.randrange(10), bits, inner, bit, rng.choice([1, 2, 3]))
+        memory[0x600 + 16 * k : 0x610 + 16 * k] = unit
+        memory[0x60C + 16 * k] = rng.random() < 0.5
+    return bytes(memory)
+
+
+def random_datagram(rng: random.Random) -> Datagram:
+    command = rng.choice([*range(15), wire.LRD, wire.LWR, wire.LRW, 17])
+    data = rng.randbytes(rng.choice([0, 1, 2, 4, 6, 8, 16, 40]))
+    if command in (wire.LRD, wire.LWR, wire.LRW):
+        return Datagram(command, rng.randrange(28), data, working_counter=rng.choice([0, 65534]))
+    register = rng.choice(
+        [0x10, 0x12, 0x103, 0x120, 0x130, 0x300, 0x440, 0x502, 0x504, 0x605, 0x802, 0x805, 0x80E, 0x810]
+    )
+    if rng.random() < 0.6:
+        register = rng.choice([0x1000, 0x101F, 0x1020, 0x1025, 0x1040, 0x1058, 0x2FFF, 0x3000, 0x910, 0x920, 0xFFE])
+    device = rng.choice([0, 0xFFFF, 0xFFFE, 1, 0x1001, 0x1002, 0x1009])
+    if register <= 0x928 <= register + len(data) or (register == 0x910 and command not in (wire.FPRD, wire.BRD)):
+        data = data[:4] if register == 0x920 else b""  # compensation is the clock tests' matter
+    return Datagram(command, device | register << 16, data, rng.randrange(256), rng.randrange(9), rng.randrange(9))
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_equal_to_the_plain_slave(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.choice([1, 2, 4])
+    bus, devices = segment(count)
+    plain = [PlainSlave(bytearray(random_memory(rng))) for _ in range(count)]
+    for slave, other in enumerate(plain):
+        bus.memory[slave] = np.frombuffer(bytes(other.memory), np.uint8)
+    for step in range(40):
+        chain = [random_datagram(rng) for _ in range(rng.randrange(1, 6))]
+        frame = build_frame(chain)
+        now = 1000 * step
+        answer = ask(bus, *chain, now=now)
+        expected = parse_frame(frame)
+        for place, slave in enumerate(plain):
+            slave.now = now + place * HOP
+            slave.events.clear()
+            for datagram in expected:
+                slave.take(datagram)
+        assert answer == expected
+        for place, slave in enumerate(plain):
+            differ = np.flatnonzero(bus.memory[place] != np.frombuffer(bytes(slave.memory), np.uint8))
+            assert not differ.size, f"slave {place} differs at {[hex(address) for address in differ]}"
+            raised = {EVENTS[kind] for kind, at in devices[place].events if kind in EVENTS}
+            assert raised == slave.events
+            devices[place].events.clear()
+
+
+def test_working_counters_of_all_commands() -> None:
+    bus, _ = segment(3)
+    for slave in range(3):
+        ask(bus, physical(wire.APWR, slave, 0x10, bytes([slave + 1, 0x10])))
+        ask(bus, physical(wire.APWR, slave, 0x600, fmmu(0, 2, (0, 7), 0x1000, 0, 3)))
+    expected = {
+        wire.NOP: 0, wire.APRD: 1, wire.APWR: 1, wire.APRW: 3, wire.FPRD: 1, wire.FPWR: 1, wire.FPRW: 3, wire.BRD: 3,
+        wire.BWR: 3, wire.BRW: 9, wire.LRD: 3, wire.LWR: 3, wire.LRW: 9, wire.ARMW: 3, wire.FRMW: 3,
+    }  # fmt: skip
+    for command, counter in expected.items():
+        by_station = command in (wire.FPRD, wire.FPWR, wire.FPRW, wire.FRMW)
+        datagram = physical(command, 0x1002 if by_station else 1, 0x1000, bytes(2))
+        if wire.LRD <= command <= wire.LRW:
+            datagram = logical(command, 0, bytes(2))
+        assert ask(bus, datagram)[0].working_counter == counter, wire.COMMAND_NAMES[command]
+
+
+def test_broadcast_read_is_an_or_and_counts_addresses_up() -> None:
+    bus, _ = segment(3)
+    for slave in range(3):
+        ask(bus, physical(wire.APWR, slave, 0x1000, bytes([1 << slave])))
+    (answer,) = ask(bus, physical(wire.BRD, 0, 0x1000, bytes([0x80])))
+    assert (answer.data, answer.device, answer.working_counter) == (b"\x87", 3, 3)
+    (answer,) = ask(bus, physical(wire.APRD, 2, 0x1000, bytes(1)))
+    assert (answer.data, answer.device) == (b"\x04", 1)
+
+
+def test_read_multiple_write_hands_one_slaves_data_to_those_behind() -> None:
+    bus, _ = segment(4)
+    for slave in range(4):
+        ask(bus, physical(wire.APWR, slave, 0x10, bytes([slave + 1, 0x10])))
+        ask(bus, physical(wire.APWR, slave, 0x1000, bytes([slave + 1])))
+    (answer,) = ask(bus, physical(wire.FRMW, 0x1002, 0x1000, b"\x77"))
+    assert (answer.data, answer.working_counter) == (b"\x02", 4)
+    assert bus.memory[:, 0x1000].tolist() == [0x77, 2, 2, 2]
+
+
+def test_alias_answers_only_when_enabled() -> None:
+    bus, _ = segment(2)
+    bus.memory[1, r.STATION_ALIAS] = 0x55
+    question = physical(wire.FPRD, 0x55, 0x10, bytes(2))
+    assert ask(bus, question)[0].working_counter == 0
+    ask(bus, physical(wire.APWR, 1, r.DL_CONTROL_ALIAS, b"\x01"))
+    assert ask(bus, question)[0].working_counter == 1
+
+
+def test_bits_of_several_slaves_share_a_byte() -> None:
+    bus, _ = segment(3)
+    for slave in range(3):
+        ask(bus, physical(wire.APWR, slave, 0x600, fmmu(0x100, 1, (2 * slave, 2 * slave + 1), 0x1000, 3, 2)))
+        ask(bus, physical(wire.APWR, slave, 0x610, fmmu(0x101, 2, (2 * slave + 3, 2 * slave - 3 & 7), 0x1000, 3, 1)))
+        bus.memory[slave, 0x1000] = 0xFF
+    (answer,) = ask(bus, logical(wire.LRW, 0x100, bytes([0b00_01_10_11, 0, 0])))
+    assert answer.working_counter == 9
+    assert bus.memory[:, 0x1000].tolist() == [0b11111111, 0b11110111, 0b11101111]
+
+
+def test_mailbox_is_handed_over_whole() -> None:
+    bus, devices = segment(1)
+    ask(bus, physical(wire.APWR, 0, 0x800, manager(0x1000, 8, 0x26) + manager(0x1040, 8, 0x22)))
+    devices[0].events.clear()
+
+    def write(register: int, data: bytes) -> int:
+        return ask(bus, physical(wire.APWR, 0, register, data))[0].working_counter
+
+    def read(register: int, count: int) -> int:
+        return ask(bus, physical(wire.APRD, 0, register, bytes(count)))[0].working_counter
+
+    assert write(0x1004, b"late") == 0
+    assert read(0x1000, 8) == 0
+    assert write(0x1000, b"earl") == 1
+    assert not devices[0].events
+    assert write(0x1004, b"late") == 1
+    assert [kind for kind, _ in devices[0].events] == [r.EVENT_MAILBOX_IN]
+    assert bus.memory[0, 0x805] & r.SM_STATUS_FULL
+    assert write(0x1000, b"too much") == 0
+    assert bus.memory[0, 0x1000:0x1008].tobytes() == b"earllate"
+    assert read(0x1040, 8) == 0
+    bus.memory[0, 0x80D] |= r.SM_STATUS_FULL
+    assert read(0x1040, 7) == 1
+    assert bus.memory[0, 0x80D] & r.SM_STATUS_FULL
+    assert read(0x1047, 1) == 1
+    assert not bus.memory[0, 0x80D] & r.SM_STATUS_FULL
+    assert devices[0].events[-1][0] == r.EVENT_MAILBOX_OUT
+
+
+def test_a_sync_manager_that_the_device_has_deactivated_locks_its_memory() -> None:
+    bus, devices = segment(1)
+    ask(bus, physical(wire.APWR, 0, 0x800, manager(0x1000, 4, 0x24) + manager(0x1040, 4, 0x20)))
+    write, read = physical(wire.APWR, 0, 0x1000, b"abcd"), physical(wire.APRD, 0, 0x1040, bytes(4))
+    bus.memory[0, [0x807, 0x80F]] = r.SM_PDI_DEACTIVATE
+    devices[0].events.clear()
+    bus.memory[0, 0x1040:0x1044] = 7
+    assert [(a.working_counter, a.data) for a in ask(bus, write, read)] == [(0, b"abcd"), (0, bytes(4))]
+    assert not bus.memory[0, 0x1000:0x1004].any()
+    assert not devices[0].events
+    ask(bus, physical(wire.APWR, 0, 0x806, b"\0"))  # switched off by the master it guards nothing
+    assert ask(bus, physical(wire.APWR, 0, 0x1000, b"abcd"))[0].working_counter == 1
+    bus.memory[0, 0x80F] = 0
+    assert ask(bus, read)[0].working_counter == 1
+
+
+def test_the_settings_of_a_sync_manager_can_be_written_while_it_is_off() -> None:
+    bus, _ = segment(1)
+    first, second = manager(0x1000, 8, 0x26), manager(0x1080, 16, 0x22)
+    ask(bus, physical(wire.APWR, 0, 0x800, first))
+    assert ask(bus, physical(wire.APWR, 0, 0x800, second))[0].working_counter == 1
+    assert bus.memory[0, 0x800:0x808].tobytes() == first
+    ask(bus, physical(wire.APWR, 0, 0x800, manager(0, 0, 0, active=0)))  # the last byte of which switches it off
+    assert bus.memory[0, 0x800:0x808].tobytes() == first[:6] + bytes(2)
+    ask(bus, physical(wire.APWR, 0, 0x800, second))
+    assert bus.memory[0, 0x800:0x808].tobytes() == second
+
+
+def test_several_events_of_a_frame_come_in_order() -> None:
+    bus, devices = segment(1)
+    devices[0].events.clear()
+    ask(
+        bus,
+        physical(wire.BWR, 0, r.AL_CONTROL, b"\x02\x00"),
+        physical(wire.BWR, 0, r.SII_CONTROL, b"\x00\x01"),
+        physical(wire.BWR, 0, 0x800, manager(0x1000, 8, 0x26)),
+        now=7,
+    )
+    assert devices[0].events == [(r.EVENT_SM_CHANGED, 7), (r.EVENT_SII, 7), (r.EVENT_AL_CONTROL, 7)]
+    assert bus.memory[0, r.SII_CONTROL + 1] == 0x81  # busy until the device has answered
+
+
+def test_malformed_datagrams_end_the_frame_and_are_counted() -> None:
+    bus, _ = segment(2)
+    frame = bytearray(build_frame([physical(wire.BWR, 0, 0x1000, b"\x11"), physical(wire.BWR, 0, 0x1001, b"\x22")]))
+    frame[16 + 13 + 6] = 0xFF  # the second is longer than the frame
+    ((_, answer),) = bus.exchange(bytes(frame), 0, 0)
+    assert answer[16 + 11] == 2
+    assert answer[16 + 13 :] == frame[16 + 13 :]
+    assert bus.memory[:, 0x1000].tolist() == [0x11, 0x11]
+    assert bus.memory[:, 0x1001].tolist() == [0, 0]
+    assert bus.memory[:, r.PROCESSING_ERROR_COUNTER].tolist() == [1, 1]

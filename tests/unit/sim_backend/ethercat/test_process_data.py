@@ -1,0 +1,122 @@
+"""Process data through frames: working counters by state, drives that lose SYNC0, frames lost there and back."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+
+import pytest
+
+from drivers.files.robots.file import load_robot
+from sim_backend.ethercat import registers as reg
+from sim_backend.ethercat._communication import build_dictionary
+from sim_backend.ethercat._controller import SlaveController
+from sim_backend.ethercat._machine import DriveFitting, Machine
+from sim_backend.ethercat._profile import load_profile
+from sim_backend.ethercat._segment import Segment
+from tests.lab.ethercat.frame_master import MS, OP, PREOP, SAFEOP, FrameMaster
+
+ACK = reg.AL_ERROR
+N = 6
+
+
+def operational(device: str = "generic_servo", cycle_ns: int = 0) -> FrameMaster:
+    profile = load_profile(device)
+    fittings = [DriveFitting(profile, build_dictionary(profile)) for _ in range(N)]
+    make = [partial(SlaveController, profile=profile, dictionary=each.dictionary) for each in fittings]
+    master = FrameMaster(Segment(make, Machine(load_robot("space6").model, fittings)))
+    master.bring_up(cycle_ns=cycle_ns)
+    assert master.exchange() == 3 * N
+    return master
+
+
+@pytest.mark.parametrize("state", [reg.AL_INIT, PREOP])
+def test_a_slave_that_falls_below_safeop_takes_no_part_in_process_data(state: int) -> None:
+    master = operational()
+    master.bus.al_error(2, 0x0050, fall_to=state)
+    assert master.exchange() == 3 * N - 3
+    assert master.inputs[2] == bytes(len(master.inputs[2]))
+    master.configure(2)  # sync managers off and on again: only the device unlocks its memory
+    assert master.exchange() == 3 * N - 3
+
+
+def test_a_slave_that_falls_to_safeop_goes_on_with_process_data() -> None:
+    master = operational()
+    master.bus.al_error(2, 0x0050)
+    assert master.status(2) == (SAFEOP | ACK, 0x0050)
+    assert master.exchange() == 3 * N
+    assert master.inputs[2] != bytes(len(master.inputs[2]))
+
+
+def test_a_slave_that_is_led_up_again_takes_part_from_safeop_on() -> None:
+    master = operational()
+    master.bus.al_error(2, 0x0050, fall_to=PREOP)
+    assert master.exchange() == 3 * N - 3
+    master.write(2, reg.AL_CONTROL, struct.pack("<H", SAFEOP | ACK))
+    master.run(5)
+    assert master.status(2) == (SAFEOP, 0)
+    assert master.exchange() == 3 * N
+    master.write(2, reg.AL_CONTROL, struct.pack("<H", OP))
+    master.run(5)
+    assert master.status(2) == (OP, 0)
+
+
+def test_process_data_begin_with_safeop() -> None:
+    master = operational()
+    master.request(reg.AL_INIT)
+    counters = []
+    for state in (reg.AL_INIT, PREOP, SAFEOP, OP):
+        master.request(state)
+        counters.append(master.exchange())
+    assert counters == [0, 0, 3 * N, 3 * N]
+
+
+def test_a_drive_that_needs_sync0_leaves_op_without() -> None:
+    master = operational("harmonic_actuator", 1_000_000)
+    master.sync0(4, 0)
+    master.run(1)
+    assert [master.status(slave) for slave in range(N)] == [
+        (SAFEOP | ACK, 0x002C) if k == 4 else (OP, 0) for k in range(N)
+    ]
+    assert master.exchange() == 3 * N  # SAFEOP has process data
+    master.write(4, reg.AL_CONTROL, struct.pack("<H", OP | ACK))
+    master.run(5)
+    assert master.status(4) == (SAFEOP | ACK, 0x002D)
+    master.sync0(4, 1_000_000)
+    master.write(4, reg.AL_CONTROL, struct.pack("<H", OP | ACK))
+    master.run(5)
+    assert master.status(4) == (OP, 0)
+
+
+def test_process_data_act_when_only_the_reply_is_lost() -> None:
+    master = operational()
+    mode = master.bus.controllers[3].dictionary.entry(0x6060)  # type: ignore[attr-defined]
+    for lost, acts in ((master.bus.drop_frames, False), (master.bus.drop_replies, True)):
+        master.outputs[3] = bytes(14) + b"\x08\x00"
+        master.run(1)
+        master.bus.tick(master.now + MS)
+        assert mode.value == 8
+        lost(1)
+        master.now += 2 * MS
+        master.outputs[3] = bytes(14) + b"\x09\x00"
+        assert master.exchange() is None
+        master.bus.tick(master.now + MS)
+        assert (mode.value == 9) == acts
+
+
+@pytest.mark.parametrize("lost", ["drop_frames", "drop_replies"])
+def test_a_lost_answer_of_the_mailbox_can_be_asked_for_again(lost: str) -> None:
+    master = operational()
+    upload = b"\x00\x20\x40\x18\x10\x01" + bytes(4)
+    assert master.post(1, master.message(upload)) == 1
+    getattr(master.bus, lost)(1)
+    assert master.fetch(1) is None
+    if lost == "drop_replies":
+        assert master.fetch(1) is None  # the slave takes it for read
+        manager = reg.SM + reg.SM_SIZE
+        master.write(1, manager + reg.SM_ACTIVATE, bytes([reg.SM_ACTIVATE_ENABLE | reg.SM_ACTIVATE_REPEAT]))
+        (acknowledged,) = master.read(1, manager + reg.SM_PDI_CONTROL, 1)
+        assert acknowledged == reg.SM_PDI_REPEAT_ACKNOWLEDGE
+    answer = master.fetch(1)
+    assert answer is not None
+    assert answer[2:] == b"\x43\x18\x10\x01" + struct.pack("<I", 0x0E5A)

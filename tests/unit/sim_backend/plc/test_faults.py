@@ -1,0 +1,390 @@
+"""Faults of the PLC, one by one, and their schedule."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from drivers.ads.link import layout
+from sim_backend.plc._faults import Fault
+from sim_backend.plc._variables import Alteration
+from sim_backend.plc.settings import PlcFileError
+from tests.lab.ads.plc_bench import Variables, make, parsed
+from tests.lab.ads.simple_client import SYSTEM, PlainClient
+
+MS = 1_000_000
+
+
+def faulty(*faults):
+    return make(parsed(fault=list(faults)))
+
+
+def state(client, port=851):
+    """ADS state behind a port, or the router's error as a negative number; None without an answer."""
+    answer = client.request(4, port=port)
+    if answer is None:
+        return None
+    return -answer.error if answer.error else struct.unpack("<IHH", answer.data)[1]
+
+
+def test_dropped_connections_end_with_their_notifications():
+    plc = faulty({"kind": "drop_connection", "cycle": 10})
+    client = PlainClient(plc)
+    client.notify(0x4020, 0, 4, 3)
+    client.advance(10)
+    assert (len(client.stamps), client.session.closed) == (10, False)
+    client.advance(5)
+    assert (len(client.stamps), client.session.closed) == (10, True)
+    assert state(client) is None
+    assert state(PlainClient(plc)) == 5
+
+
+def test_refused_routes():
+    plc = faulty({"kind": "refuse_routes", "cycle": 5}, {"kind": "refuse_routes", "cycle": 9, "refuse": False})
+    client = PlainClient(plc)
+    client.advance(6)
+    assert client.session.closed
+    assert PlainClient(plc).session.closed
+    client.advance(6)
+    assert state(PlainClient(plc)) == 5
+
+
+def test_only_clients_with_a_route():
+    plc = make(parsed(routes=["10.0.0.7.1.1"]))
+    assert state(PlainClient(plc)) == 5
+    other = PlainClient(plc, source=bytes((10, 0, 0, 8, 1, 1)))
+    assert not other.session.closed
+    assert state(other) is None
+    assert other.session.closed
+
+
+def test_a_local_client_has_the_net_id_of_the_plc_and_a_route():
+    plc = make(parsed(routes=[]))
+    client = PlainClient(plc, source=plc.net_id)
+    client.session.receive(struct.pack("<HIH", 0x1000, 2, 0), 0)
+    (answer,) = client.session.outlet.due(0)
+    kind, length, net_id, client.port = struct.unpack("<HI6sH", answer)
+    assert (kind, length, net_id) == (0x1000, 8, plc.net_id)
+    assert state(client) == 5
+    assert state(PlainClient(plc)) is None
+
+
+def test_one_connection_a_host():
+    plc = make(parsed(one_connection_per_host=True))
+    first, other = plc.connect("10.0.0.7"), plc.connect("10.0.0.8")
+    second = plc.connect("10.0.0.7")
+    assert [session.closed for session in (first, other, second)] == [True, False, False]
+    assert plc.sessions == [other, second]
+    plc = make(parsed())
+    first, second = plc.connect("10.0.0.7"), plc.connect("10.0.0.7")
+    assert not first.closed
+    assert not second.closed
+
+
+def test_late_replies_keep_their_order():
+    plc = faulty({"kind": "late_replies", "cycle": 0, "ms": 30, "count": 1})
+    client = PlainClient(plc)
+    client.advance(1)
+    assert client.request(4) is None
+    assert client.request(4) is None  # waits for the one before
+    assert client.session.outlet.due(29 * MS) == []
+    assert [len(piece) for piece in client.session.outlet.due(30 * MS)] == [2 * (6 + 32 + 8)]
+
+
+def test_late_reply_arrives_in_the_end():
+    plc = make()
+    client = PlainClient(plc)
+    plc.line.delay_ns, plc.line.delayed = 30 * MS, 1
+    assert client.request(4) is None
+    client.now_ns = 30 * MS - 1
+    assert client.collect() is None
+    client.now_ns = 30 * MS
+    assert client.collect() is not None
+
+
+def test_batched_replies_come_together():
+    plc = faulty({"kind": "batch_replies", "cycle": 0, "ms": 20})
+    client = PlainClient(plc)
+    client.advance(1)
+    for _ in range(3):
+        client.session.receive(client.packet(4), client.now_ns)
+    assert client.session.outlet.due(19 * MS) == []
+    pieces = client.session.outlet.due(20 * MS)
+    assert [len(piece) for piece in pieces] == [3 * (6 + 32 + 8)]
+
+
+def test_fragments():
+    plc = faulty({"kind": "fragment_replies", "cycle": 0, "bytes": 7, "gap_ms": 1.0})
+    client = PlainClient(plc)
+    client.advance(1)
+    client.session.receive(client.packet(4), 0)
+    pieces = [client.session.outlet.due(ms * MS) for ms in range(8)]
+    assert [len(piece) for due in pieces for piece in due] == [7, 7, 7, 7, 7, 7, 4]
+    assert all(len(due) == 1 for due in pieces[:7])
+
+
+def test_silence():
+    plc = faulty({"kind": "silence", "cycle": 5, "ms": 20})
+    client = PlainClient(plc)
+    client.notify(0x4020, 0, 4, 3)
+    client.advance(6)
+    seen = len(client.stamps)
+    assert state(client) is None
+    client.advance(15)
+    assert len(client.stamps) == seen
+    client.advance(10)
+    assert state(client) == 5
+    assert len(client.stamps) > seen
+
+
+def test_a_ring_overrun_by_answers_that_wait():
+    plc = faulty({"kind": "ring_overrun", "cycle": 3})
+    client = PlainClient(plc)
+    client.advance(4)
+    assert client.request(4) is None
+    client.advance(4 * 5 * 5 // 4 - 1)
+    assert client.collect() is None
+    before = plc.program.counter
+    client.now_ns += MS
+    assert client.collect() is not None
+    assert before >= 4 * 5  # the ring of four blocks of five has gone round
+
+
+def test_stop_and_run_keep_variables_and_handles():
+    plc = faulty({"kind": "stop", "cycle": 20}, {"kind": "run", "cycle": 30})
+    variables = Variables(plc)
+    client = variables.client
+    handle = client.handle("MAIN.nCycles")
+    run = variables.head.nStart
+    variables.advance(25)
+    assert state(client) == 6
+    assert client.read(0xF005, handle, 4) == (0, struct.pack("<I", 20))
+    variables.advance(10)
+    assert state(client) == 5
+    assert client.read(0xF005, handle, 4) == (0, struct.pack("<I", 25))
+    assert variables.head.nStart == run
+
+
+def test_restart():
+    plc = faulty({"kind": "restart", "cycle": 20, "down_s": 0.01})
+    variables = Variables(plc)
+    client = variables.client
+    handle, watched = client.handle("MAIN.nInt"), client.notify(0x4020, 0, 4, 3)
+    client.set("MAIN.nInt", b"\1\0")
+    run = variables.head.nStart
+    variables.advance(22)
+    assert state(client) == -6
+    assert state(client, SYSTEM) == 5
+    variables.advance(18)
+    assert state(client) == 5
+    assert client.read(0xF005, handle, 2) == (0x710, b"")
+    assert client.request(7, struct.pack("<I", watched)).result == 0x714
+    assert client.value("MAIN.nInt") == struct.pack("<h", -12)
+    head = variables.head
+    assert head.nStart == run + 30 * 10_000
+    assert head.nSamples == 10
+
+
+def test_a_restart_starts_a_stopped_program_too():
+    plc = faulty({"kind": "stop", "cycle": 5}, {"kind": "restart", "cycle": 10})
+    client = PlainClient(plc)
+    client.advance(10)
+    assert state(client) == 6
+    client.advance(10)
+    assert state(client) == 5
+    assert client.value("MAIN.nCycles") == struct.pack("<I", 10)
+
+
+def test_a_restart_ends_a_cycle_that_takes_too_long():
+    plc = faulty({"kind": "exceed_task", "cycle": 5, "cycles": 1000}, {"kind": "restart", "cycle": 10})
+    client = PlainClient(plc)
+    client.advance(10)
+    assert client.value("MAIN.nCycles") == struct.pack("<I", 6)
+    client.advance(10)
+    assert client.value("MAIN.nCycles") == struct.pack("<I", 10)
+
+
+def test_config_mode():
+    plc = faulty({"kind": "config_mode", "cycle": 5}, {"kind": "run_mode", "cycle": 10})
+    client = PlainClient(plc)
+    client.advance(7)
+    assert (state(client), state(client, SYSTEM)) == (-6, 15)
+    client.advance(7)
+    assert (state(client), state(client, SYSTEM)) == (5, 5)
+    assert client.value("MAIN.nCycles") == struct.pack("<I", 4)
+
+
+CHANGE = {"kind": "online_change", "cycle": 30, "structure": "ST_ThetaAxis", "field": "fTorque", "type": "LREAL"}
+
+
+def test_an_online_change_alters_a_structure():
+    plc = faulty(CHANGE)
+    variables = Variables(plc)
+    client = variables.client
+    handle = client.handle("GVL_Theta.aRing")
+    other = client.handle("MAIN.nInt")
+    client.set("MAIN.nInt", b"\5\0")
+    before = client.read(0xF008, 0, 1)
+    size = len(client.value("GVL_Theta.stLatest"))
+    variables.advance(43)
+    assert client.read(0xF005, handle, 8) == (0x711, b"")
+    assert client.read(0xF005, other, 8) == (0x711, b"")
+    assert client.read(0xF008, 0, 1)[1] != before[1]
+    assert len(client.value("GVL_Theta.stLatest")) == size + 5 * 9 * 8
+    assert client.value("MAIN.nInt") == b"\5\0"  # kept
+    head = variables.head
+    assert (head.nSamples, head.nBlocks) == (43, 8)  # the program goes on
+    place = client.read_write(0xF007, 0, 12, b"GVL_Theta.stLatest.aSample[4].aAxis[1].fTorque\0")[1]
+    assert struct.unpack("<III", place)[2] == 8
+    (counter,) = struct.unpack("<Q", client.value("GVL_Theta.stLatest.aSample[4].nCounter"))
+    assert counter == 39
+
+
+def test_set_positions_go_on_over_an_online_change():
+    plc = make(parsed())
+    variables = Variables(plc)
+    variables.enable()
+    start = [axis.fSetpoint for axis in variables.samples()[-1].aAxis]
+    first = variables.head.nSamples + 20
+    variables.points(1, first, [[v + 1e-4 * min(k, 30) for v in start] for k in range(1, 60)])
+    variables.advance(30, enable=True)
+    plc.online_change([Alteration("ST_ThetaHead", "nExtra", "LREAL")])
+    variables.advance(20, enable=True)
+    plc.online_change()
+    variables.advance(50, enable=True)
+    assert (variables.head.nUnderruns, variables.head.nSequence) == (0, 1)
+    assert [axis.fSetpoint for axis in variables.samples()[-1].aAxis] == [v + 1e-4 * 30 for v in start]
+
+
+def test_an_online_change_that_keeps_handles_moves_them():
+    plc = faulty(CHANGE | {"keep_handles": True})
+    client = PlainClient(plc)
+    handle, ring = client.handle("MAIN.nCycles"), client.handle("GVL_Theta.aRing[2].nBlock")
+    client.advance(45)
+    assert client.read(0xF005, handle, 4) == (0, struct.pack("<I", 45))
+    assert client.read(0xF005, ring, 8) == (0, struct.pack("<Q", 6))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (Alteration("ST_ThetaAxis", "fCurrent", None), False),
+        (Alteration("ST_ThetaHead", "nExtra", "LREAL"), True),
+        (Alteration("ST_ThetaSample", "nChecksum", None), False),
+        (Alteration("ST_ThetaBlock", "nBlockEnd", "UDINT"), True),
+        (Alteration("ST_ThetaInfo", "nAxes", "ULINT"), True),
+        (Alteration("ST_ThetaHead", "nSamples", None), False),
+        (Alteration("ST_ThetaSample", "nTime", "INT"), True),
+        (Alteration("ST_ThetaSample", "nChecksum", "SINT"), True),
+        (Alteration("ST_ThetaHead", "nStart", "REAL"), True),
+        (Alteration("ST_ThetaAxis", "fPosition", "BOOL"), True),
+    ],
+)
+def test_every_alteration_runs(change, names):
+    plc = make(parsed())
+    client = PlainClient(plc)
+    client.advance(12)
+    plc.online_change([change])
+    client.advance(30)
+    variable = {"Axis": "stLatest.aSample[0].aAxis[0]", "Sample": "stLatest.aSample[0]", "Block": "stLatest",
+                "Info": "stInfo", "Head": "stHead"}[change.structure.removeprefix("ST_Theta")]  # fmt: skip
+    name = f"GVL_Theta.{variable}.{change.field}".encode() + b"\0"
+    assert (client.read_write(0xF003, 0, 4, name)[0] == 0) == names
+    plc.online_change()
+    client.advance(10)
+    Variables(plc).samples()
+    assert Variables(plc).head.nSamples == 52
+
+
+def test_a_cycle_that_takes_too_long():
+    plc = faulty({"kind": "exceed_task", "cycle": 7, "cycles": 4})
+    variables = Variables(plc)
+    variables.advance(19)
+    times = [sample.nTime for sample in variables.samples()]
+    assert [(time - times[0]) // 10_000 for time in times] == [*range(8), *range(12, 19)]
+    assert variables.head.nExceeded == 1
+
+
+def test_lost_notifications():
+    plc = faulty({"kind": "lose_notifications", "cycle": 5, "count": 3})
+    client = PlainClient(plc)
+    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, 3)
+    client.advance(10)
+    assert [struct.unpack("<I", stamp.samples[handle])[0] for stamp in client.stamps] == [1, 2, 3, 4, 5, 9, 10]
+
+
+def test_torn_reads():
+    plc = faulty({"kind": "torn_reads", "cycle": 40, "count": 1})
+    variables = Variables(plc)
+    variables.advance(45)
+    name, shape = "GVL_Theta.aRing[1]", layout.structure("ST_ThetaBlock", variables.sizes)
+
+    def whole():
+        block = shape.from_buffer_copy(variables.client.value(name))
+        sums = all(sample.nChecksum == layout.checksum(bytes(sample)) for sample in block.aSample)
+        return block.nBlock == block.nBlockEnd, sums
+
+    assert whole() == (False, False)
+    assert whole() == (True, True)
+
+
+def test_a_clock_that_is_set():
+    plc = faulty({"kind": "clock_step", "cycle": 10, "ms": -250.0})
+    variables = Variables(plc)
+    variables.advance(15)
+    samples = variables.samples()
+    assert samples[10].nTime - samples[9].nTime == 10_000 - 2_500_000
+    assert samples[10].nDcTime - samples[9].nDcTime == 1_000_000
+
+
+def test_axes_by_name_and_number():
+    plc = faulty(
+        {"kind": "axis_fault", "at_s": 0.01, "axis": "joint_4"},
+        {"kind": "axis_invalid", "at_s": 0.01, "axis": 6},
+    )
+    PlainClient(plc).advance(12)
+    assert plc.machine.failing.tolist() == [k == 3 for k in range(9)]
+    assert plc.machine.silent.tolist() == [k == 6 for k in range(9)]
+
+
+def test_the_clock_of_faults_starts_with_the_first_client():
+    plc = faulty({"kind": "stop", "at_s": 0.005})
+    plc.advance(100 * MS)
+    assert plc.states == (5, 5)
+    client = PlainClient(plc)
+    client.advance(4)
+    assert plc.states == (5, 5)
+    client.advance(3)
+    assert plc.states == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"kind": "stop"}, "either at_s or cycle"),
+        ({"kind": "stop", "at_s": 1.0, "cycle": 2}, "either at_s or cycle"),
+        ({"kind": "explode", "at_s": 1.0}, "fault"),
+        (CHANGE | {"field": "aAxis", "structure": "ST_ThetaSample"}, "'aAxis' of ST_ThetaSample cannot be altered"),
+        (CHANGE | {"structure": "ST_ThetaCommand"}, "'ST_ThetaCommand' cannot be altered"),
+        (CHANGE | {"type": "TREAL"}, "'TREAL' is not elementary"),
+        (CHANGE | {"field": "fNone", "type": None}, "'fNone' of ST_ThetaAxis cannot be altered"),
+    ],
+)
+def test_bad_entries_are_refused(entry, message):
+    with pytest.raises(PlcFileError, match=message):
+        parsed(fault=[entry])
+
+
+def test_an_axis_that_there_is_not():
+    with pytest.raises(PlcFileError, match=r"fault\[0\].*'joint_12' is no joint"):
+        faulty({"kind": "axis_fault", "cycle": 1, "axis": "joint_12"})
+    with pytest.raises(PlcFileError, match=r"axis is 9, but the 9 axes are 0 to 8"):
+        faulty({"kind": "axis_fault", "cycle": 1, "axis": 9})
+
+
+def test_every_kind_is_tried_here():
+    kinds = {kind.model_fields["kind"].annotation.__args__[0] for kind in Fault.__args__[0].__args__}
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert not [kind for kind in kinds if f'"{kind}"' not in text]
