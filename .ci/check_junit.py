@@ -11,7 +11,7 @@ import sys
 from xml.etree import ElementTree
 
 #: Tests that may be without a verdict, of some thousand in real time.
-MOST_VOID = 20
+MAX_VOID = 20
 
 
 def starved(case: ElementTree.Element) -> str:
@@ -58,9 +58,9 @@ def main(paths: list[str]) -> int:
     if skipped:
         print("A skipped or expectedly failing test is a failure here.")
     if void:
-        print(f"The machine was elsewhere: {void} in real time without a verdict, at most {MOST_VOID} may be.")
+        print(f"The machine was elsewhere: {void} in real time without a verdict, at most {MAX_VOID} may be.")
     print(f"{passed} passed, {failures} failed, {skipped} skipped")
-    return 0 if whole and passed and not failures and not skipped and void <= MOST_VOID else 1
+    return 0 if whole and passed and not failures and not skipped and void <= MAX_VOID else 1
 
 
 if __name__ == "__main__":

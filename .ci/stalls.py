@@ -14,10 +14,10 @@ from pathlib import Path
 
 #: A processor away for longer, or for this share of the time, is more than loops at 1 kHz and their bounds allow for:
 #: drives bridge 8 ms, set positions are sent to a PLC 20 ms ahead.
-LONGEST_S = 0.02
+MAX_S = 0.02
 SHARE = 0.05
 #: Below this a share says nothing.
-SHORTEST_S = 0.5
+MIN_S = 0.5
 #: A demonstration on a bus with less than this share of idle time, for so long, has more to do than the machine does.
 IDLE_SHARE = 0.02
 EXHAUSTED_S = 10.0
@@ -33,7 +33,7 @@ def starved(path: Path, since: float, until: float) -> str:
         if (within := min(float(end), until) - begin) > 0.0:
             stalls[processor].append(within)
     for processor, lengths in stalls.items():
-        if max(lengths) > LONGEST_S or sum(lengths) > SHARE * max(until - since, SHORTEST_S):
+        if max(lengths) > MAX_S or sum(lengths) > SHARE * max(until - since, MIN_S):
             return (
                 f"processor {processor} was elsewhere {len(lengths)} times, {sum(lengths):.2f} s of "
                 f"{until - since:.1f} s, at most {max(lengths) * 1e3:.0f} ms"

@@ -33,7 +33,7 @@ from service.operations.calibration.nominal_geometry import nominal_geometry
 TARGETS = {"swarm": 200.0, "lm_ms": 5.0, "pybotics": 500.0}
 ROUNDS = 20
 POSES = 100
-MOST = 60  # iterations of the peer
+MAX = 60  # iterations of the peer
 
 
 def plain_forward(rows: list[tuple[float, float, float, float]], q: FloatArray) -> FloatArray:
@@ -179,7 +179,7 @@ def beside_pybotics(data: Path) -> dict[str, Any] | None:
     )
     start_vector = handler.generate_optimization_vector()
     start = time.perf_counter()
-    found = least_squares(optimize_accuracy, start_vector, args=(handler, q, measured), max_nfev=MOST)
+    found = least_squares(optimize_accuracy, start_vector, args=(handler, q, measured), max_nfev=MAX)
     peer = time.perf_counter() - start
     before = optimize_accuracy(start_vector, handler, q, measured)
     return {

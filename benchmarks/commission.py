@@ -18,8 +18,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 ROBOT = "arm7"
 #: Correlation of measured and predicted torque of each joint on the validation run.
-LEAST_R = 0.97
-LONGEST_S = 3600.0
+MIN_R = 0.97
+MAX_S = 3600.0
 #: Less motion: what it validates is that the steps work together.
 QUICK = (
     "--speeds", "0.05", "0.1", "0.2", "--sweep", "1.5", "--period", "5", "--first-speed", "1", "--periods", "2",
@@ -34,16 +34,16 @@ def commission(robot: str = ROBOT, options: tuple[str, ...] = ()) -> dict[str, A
         begin = time.perf_counter()
         done = subprocess.run(
             command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-            timeout=LONGEST_S,
+            timeout=MAX_S,
         )  # fmt: skip
         wall_s = time.perf_counter() - begin
     told = done.stderr.strip().splitlines() or [""]
     result: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
     reached: dict[str, float | None] = result.get("R", {})
     problems = [
-        f"R of {name} is {value}, not above {LEAST_R:g}"
+        f"R of {name} is {value}, not above {MIN_R:g}"
         for name, value in reached.items()
-        if value is None or not value > LEAST_R
+        if value is None or not value > MIN_R
     ]
     if not result.get("validated"):
         problems.append(f"not validated: {result.get('reason') or told[-1]}")
@@ -67,7 +67,7 @@ def table(r: dict[str, Any]) -> list[str]:
     steps = ", ".join(f"{name} {seconds:.0f}" for name, seconds in r["steps_s"].items())
     return [
         f"thetad {' '.join(('commission', r['robot'], *r['options']))}: {verdict} after {r['wall_s']:.0f} s ({steps}); "
-        f"R of {joints} (target above {LEAST_R:g})"
+        f"R of {joints} (target above {MIN_R:g})"
     ]
 
 

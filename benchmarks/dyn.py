@@ -18,10 +18,10 @@ from service.operations.compare import Comparison, Conditions, compare
 #: The paper's RMSE on its validation trajectory [N*m].
 PAPER_RMSE = np.array([3.9462, 5.0670, 3.2432, 1.4322, 1.0583, 1.1699])
 NOISE_SHARE = 0.9
-LEAST_R = 0.97
-LARGEST_ERROR = 0.2  # of the paper's RMSE, against the noise-free torque
+MIN_R = 0.97
+MAX_ERROR = 0.2  # of the paper's RMSE, against the noise-free torque
 BELOW_PSO = 0.4
-LEAST_COVERAGE = 0.9  # of the constants that are reported
+MIN_COVERAGE = 0.9  # of the constants that are reported
 SLOW_S = 20.0
 METHODS = ("wls", "pso_lm", "full:lm", "full:pso_linear", "full:pso_lm")
 
@@ -67,7 +67,7 @@ def torque_fit(seeds: int = 20, seconds: float = 60.0) -> dict[str, Any]:
     out["pso_lm_over_lm"] = float(np.median([literal.total_error(a) / literal.total_error(b) for a, b in pairs]))
     for name, method in (("literal", "wls"), ("literal", "full:pso_lm"), ("second", "wls"), ("second", "pso_lm")):
         f = out[name][method]
-        limits = (("worst_error", LARGEST_ERROR, 1), ("worst_rmse", 1.0, 1), ("least_R", LEAST_R, -1))
+        limits = (("worst_error", MAX_ERROR, 1), ("worst_rmse", 1.0, 1), ("least_R", MIN_R, -1))
         for figure, limit, sign in limits:
             if not sign * f[figure] < sign * limit:
                 problems.append(f"{name} truth, {method}: {figure} {f[figure]:.3f}, limit {limit}")
@@ -82,7 +82,7 @@ def torque_fit(seeds: int = 20, seconds: float = 60.0) -> dict[str, Any]:
         for method, f in out[name].items():
             if f["failed"]:
                 problems.append(f"{name} truth, {method}: no result in {f['failed']} of {seeds} seeds")
-            if f["inside"] < LEAST_COVERAGE * f["determined"]:
+            if f["inside"] < MIN_COVERAGE * f["determined"]:
                 problems.append(
                     f"{name} truth, {method}: {f['inside']} of {f['determined']} intervals hold the constant"
                 )

@@ -51,7 +51,7 @@ SPACING_S = 6.0
 TICK_S = 1.0
 PATIENCE_S = 60.0  # until a fault is got over; the last one may take half as long again
 BUDGET_GB = 0.05  # of the recordings of an arm
-MOST_GB = 0.12  # the budget, and what is written between two looks at it
+MAX_GB = 0.12  # the budget, and what is written between two looks at it
 #: Clients by name: what they do, and where.
 CLIENTS = {
     "frames": ("steady", "frames"),
@@ -63,7 +63,7 @@ CLIENTS = {
 }
 STEADY = ("frames", "estimates", "sleeper")  # subscribers whose losses have to be explained
 #: Messages that a steady subscriber has had or counted as lost, at least, for each frame that was sent.
-LEAST = {"frames": 0.5, "estimates": 0.05}
+MIN = {"frames": 0.5, "estimates": 0.05}
 #: What may be answered: a question is not while the process that knows is being started.
 STATUSES = {"browser": {"200", "503"}, "dashboard": {"200", "503", "504"}}
 MEASURED = ("frames", "estimates", "browser", "dashboard")
@@ -126,7 +126,7 @@ def run(
             found.end(*soak.last_sent[arm], soak.ended_s)
             found.judge(windows(soak.done, f"{arm}/recorder"))
             result["recordings"][arm] = told = found.told()
-            if told["most_mb"] > 1e3 * MOST_GB or not told["frames"]:
+            if told["most_mb"] > 1e3 * MAX_GB or not told["frames"]:
                 result["problems"].append(f"{arm}: recordings: {told}")
             result["problems"] += [f"{arm}: {problem}" for problem in found.problems]
         result["log"], crashes = ends(log.read_text("utf-8", "replace").splitlines(), soak.done)
@@ -292,7 +292,7 @@ def _problems(result: dict[str, Any]) -> list[str]:
         if told.get("invalid", 1):
             problems.append(f"subscriber {name!r}: {told.get('invalid', 'no count of')} invalid messages")
     sent = sum(result["frames"]["sent"].values())
-    for name, share in LEAST.items():
+    for name, share in MIN.items():
         told = result["subscribers"][name]
         if told.get("received", 0) + told.get("lost", 0) < share * sent:
             problems.append(f"subscriber {name!r}: {told}: fewer messages than {share:g} of {sent} frames")

@@ -38,7 +38,7 @@ PHASES = estimator_soak.Phases(rich=1300.0, one_held=3600.0, all_held=3600.0, ri
 FRAMES, FRAMES_EACH, DRIVES = 1_000_000, 50_000, 6
 PARTS = ("estimator", "elastic", "ethercat-frames", "ethercat-decoding", "service")
 IMAGES, IMAGES_EACH = 1_000_000, 50_000
-LONGEST_S = 600.0  # for FRAMES_EACH or IMAGES_EACH, which take some seconds: a hang ends with a traceback
+MAX_S = 600.0  # for FRAMES_EACH or IMAGES_EACH, which take some seconds: a hang ends with a traceback
 LIMIT_ERROR = 0.01  # of the parameters, in the torque-weighted norm
 LIMIT_STEP = 0.05  # of the step's size, five seconds after it
 
@@ -134,7 +134,7 @@ def counts(happened: dict[str, int]) -> str:
 @contextmanager
 def watched(what: str) -> Iterator[None]:
     """End the process with a traceback when the block hangs, and say in its errors what it was about."""
-    faulthandler.dump_traceback_later(LONGEST_S, exit=True)
+    faulthandler.dump_traceback_later(MAX_S, exit=True)
     try:
         yield
     except Exception as error:

@@ -21,7 +21,7 @@ RESOLUTION_MB = 1.5
 SPARE_FILES = 6  # connections and files that are open just then
 SPARE_THREADS = 2  # pools that are made when they are first needed
 WARM_UP_S = 60.0  # of each process: the window of frames fills, clients connect
-LEAST_S = 60.0  # of a life after its warm-up, for its memory to say something
+MIN_S = 60.0  # of a life after its warm-up, for its memory to say something
 TOLD_S = 120.0  # of lives after their warm-up, all together, for a slope
 JUDGED_S = 1200.0  # for a slope to be more than a queue that fills and empties
 #: In these queues fill and empty all the time: frames that wait for two subscribers, 8 kB each, bound them.
@@ -80,12 +80,12 @@ def describe(lives: Sequence[Life]) -> dict[str, Any]:
     told_s = 0.0
     for life in lives:
         rows = life.settled
-        if len(rows) < 3 or rows[-1, 0] - rows[0, 0] < LEAST_S:
+        if len(rows) < 3 or rows[-1, 0] - rows[0, 0] < MIN_S:
             continue
         told_s += rows[-1, 0] - rows[0, 0]
         first, second = np.triu_indices(len(rows), 1)
         span_s = rows[second, 0] - rows[first, 0]
-        far = span_s >= LEAST_S / 2.0
+        far = span_s >= MIN_S / 2.0
         slopes.append(((rows[second, 1] - rows[first, 1])[far]) / span_s[far])
     every = np.concatenate([np.array(life.rows, dtype=np.float64) for life in lives])
     settled = [rows for life in lives if len(rows := life.settled)]

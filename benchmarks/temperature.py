@@ -23,8 +23,8 @@ from sim_backend.arm.settings import AmbientSettings, MotionSettings, SimSetting
 
 ROBOT = "space6_temperature"
 COLD, HOT = -40.0, 60.0
-LARGEST_ERROR = 0.03  # of a slope
-LARGEST_RATIO = 1.0 / 3.0  # of the torque error with the temperature to that without, all joints stacked
+MAX_ERROR = 0.03  # of a slope
+MAX_RATIO = 1.0 / 3.0  # of the torque error with the temperature to that without, all joints stacked
 _SETTINGS = SignalSettings(cutoff_hz=10.0)
 
 
@@ -68,9 +68,9 @@ def temperature(seeds: int = 5, seconds: float = 120.0) -> dict[str, Any]:
         outside.append(share_outside(warm.model, warm.temperatures, cold))
     error, ratio, share = np.array(errors), np.array(ratios), np.array(outside)
     problems = []
-    if error.max() > LARGEST_ERROR:
-        problems.append(f"temperature: a slope is off by {100 * error.max():.2g} %, at most {100 * LARGEST_ERROR:g} %")
-    if ratio.max() > LARGEST_RATIO:
+    if error.max() > MAX_ERROR:
+        problems.append(f"temperature: a slope is off by {100 * error.max():.2g} %, at most {100 * MAX_ERROR:g} %")
+    if ratio.max() > MAX_RATIO:
         problems.append(f"temperature: compensation leaves {ratio.max():.2g} of the torque error, at most a third")
     if share.min() < 1.0:
         problems.append("temperature: a prediction outside the temperatures seen passes for one within")

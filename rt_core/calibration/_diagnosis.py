@@ -22,9 +22,9 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 GROSS = 8.0
 #: Poses that do not fit make up the error if they raise its scale by this factor.
 DOMINANT = 3.0
-_MOST_EXCHANGED = 60
+_MAX_EXCHANGED = 60
 #: Equations a parameter below which a robust fit cannot tell a bad pose from a good one.
-_LEAST_REDUNDANCY = 2.2
+_MIN_REDUNDANCY = 2.2
 #: Another unit explains the measurements if it lowers the typical error to this share.
 _EXPLAINS = 0.2
 #: Something of a single joint does at this share: errors of the nominal geometry stay.
@@ -60,7 +60,7 @@ def doubtful_poses(
         Called in between, so that a caller may break off.
     """
     sample, plain = objective.sample, objective.loss == "squares"
-    needed = int(np.ceil(_LEAST_REDUNDANCY * objective.free.size / sample.width))
+    needed = int(np.ceil(_MIN_REDUNDANCY * objective.free.size / sample.width))
     if len(sample) < needed:
         return Doubts(needed=needed), objective
     scale = scales_of(objective, objective.spent())
@@ -90,7 +90,7 @@ def _exchanged(
     model: ErrorModel, sample: Sample, x: FloatArray, far: IntArray, tolerance: float
 ) -> list[tuple[int, int]]:
     """Pairs of poses `far` whose positions fit when exchanged."""
-    if sample.point is not None or not 2 <= far.size <= _MOST_EXCHANGED:
+    if sample.point is not None or not 2 <= far.size <= _MAX_EXCHANGED:
         return []
     p, _ = model.predict(sample.q, x, sample.load, sample.head, sample.station)
     found = []

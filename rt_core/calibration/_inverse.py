@@ -20,10 +20,10 @@ from rt_core.types import BoolArray, FloatArray
 
 _ITERATIONS = 200
 #: Damping at the target, and what it grows by with the squared residual.
-_LEAST_DAMPING = 1e-10
+_MIN_DAMPING = 1e-10
 _DAMPING = 0.1
 #: Longest step of a joint [rad or m].
-_LONGEST = 0.5
+_MAX = 0.5
 _EXACT = 1e-12  # [m]
 
 
@@ -98,7 +98,7 @@ def descend(
                 for i in range(width):
                     total += J[i, a] * J[i, b]
                 A[a, b] = total
-            A[a, a] += _DAMPING * square + _LEAST_DAMPING
+            A[a, a] += _DAMPING * square + _MIN_DAMPING
         for a in range(n):  # Cholesky, in place
             for b in range(a + 1):
                 total = A[a, b]
@@ -116,7 +116,7 @@ def descend(
         largest = 0.0
         for a in range(n):
             largest = max(largest, abs(g[a]))
-        shrink = min(1.0, _LONGEST / largest) if largest > 0.0 else 1.0
+        shrink = min(1.0, _MAX / largest) if largest > 0.0 else 1.0
         for a in range(n):
             q[a] = min(max(q[a] + shrink * g[a], lower[a]), upper[a])
     return norm

@@ -25,7 +25,7 @@ LARGE = 5e-3
 #: ... or this many times what is expected of them.
 BEYOND_NOISE = 3.0
 #: A robust fit that gives up more of its poses than this is one of two halves that disagree.
-MOST_OUTLYING = 0.2
+MAX_OUTLYING = 0.2
 #: Errors that are rounding [m].
 NOTHING = 1e-9
 

@@ -22,7 +22,7 @@ from rt_core.calibration import _robust as robust
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
 from rt_core.calibration._diagnosis import doubtful_poses, likely_unit
 from rt_core.calibration._verdict import (
-    MOST_OUTLYING,
+    MAX_OUTLYING,
     SIGNIFICANCE,
     SIZE_UNKNOWN,
     given_up_reason,
@@ -58,7 +58,7 @@ from rt_core.calibration.result import (
 from rt_core.calibration.sample import Contacts, Distances, Sample, Spacing
 from rt_core.calibration.selection import Observability
 from rt_core.calibration.settings import (
-    LARGEST,
+    MAX,
     CalibrationError,
     CalibrationSettings,
     build_deviations,
@@ -205,7 +205,7 @@ def _check_spacings(spacings: Sequence[Spacing], sockets: int) -> None:
             raise CalibrationError(
                 f"spacing between sockets {known.first} and {known.second} (from 0): there are {sockets} sockets"
             )
-        if not (0.0 < known.distance <= LARGEST and 0.0 < known.std <= LARGEST):
+        if not (0.0 < known.distance <= MAX and 0.0 < known.std <= MAX):
             raise CalibrationError(
                 f"spacing between sockets {known.first} and {known.second} (from 0): distance {known.distance:g} m and "
                 f"standard deviation {known.std:g} m must be above 0"
@@ -358,7 +358,7 @@ def _result(
     if doubts.dominant and verdict != "undetermined":
         verdict, reasons = "outliers", (outliers_reason(len(doubts.poses)),)
     given_up = int((weights[use] < robust.OUTLYING_WEIGHT).sum())
-    if given_up > MOST_OUTLYING * use.sum() and verdict in ("ok", "not_converged", "no_gain", "overfit"):
+    if given_up > MAX_OUTLYING * use.sum() and verdict in ("ok", "not_converged", "no_gain", "overfit"):
         verdict, reasons = "outliers", (given_up_reason(given_up, int(use.sum())),)
     known = {} if not sized or verdict in ("not_explained", "outliers", "at_bound", "overfit") else std
     raw = triangle(model.jacobian(objective.sample, x, free), model.spacing_rows(x)[1][:, free])[:, seen]

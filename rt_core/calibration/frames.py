@@ -20,7 +20,7 @@ from rt_core.types import FloatArray
 
 _SCALE_ROUNDS = 20
 _SCALE_CHANGE = 0.01
-_LEAST_SCALE = 1e-9
+_MIN_SCALE = 1e-9
 _FRAME_ROUNDS = 5
 _FRAME_GAIN = 0.95
 _WIDE = {"m": 100.0, "rad": 3.0 * np.pi}
@@ -95,4 +95,4 @@ def scales_of(objective: Objective, spent: float) -> FloatArray:
         robust.scale(np.linalg.norm(r[:, k : k + 3], axis=1), min(r.shape[1], 3), objective.loss, share)
         for k in range(0, r.shape[1], 3)
     ]
-    return np.array([max(found[0], _LEAST_SCALE), max(found[-1], _LEAST_SCALE)])
+    return np.array([max(found[0], _MIN_SCALE), max(found[-1], _MIN_SCALE)])

@@ -6,13 +6,13 @@ import numpy as np
 
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Contacts, Distances, Sample
-from rt_core.calibration.settings import LARGEST, CalibrationError
+from rt_core.calibration.settings import MAX, CalibrationError
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _UNIT_QUATERNION = 1e-3
 _ALIKE = 1e-3
 #: Points that show where an instrument is.
-_LEAST_AT_STATION = 3
+_MIN_AT_STATION = 3
 
 
 def checked_sample(
@@ -23,7 +23,7 @@ def checked_sample(
     Raises
     ------
     CalibrationError
-        If the shapes do not go together, a number is not finite or beyond `LARGEST`, a quaternion is not of unit
+        If the shapes do not go together, a number is not finite or beyond `MAX`, a quaternion is not of unit
         length, all poses are alike, or no pose is to be fitted.
     """
     q = np.asarray(q, dtype=np.float64)
@@ -77,10 +77,10 @@ def checked_stations(station: IntArray, sample: Sample, use: BoolArray, base: bo
             "several stations take positions or poses in a measuring frame, and a base that is unknown"
         )
     found = _numbered("station", station, len(sample), use, must_fit=True)
-    few = np.flatnonzero(np.bincount(found[use]) < _LEAST_AT_STATION)
+    few = np.flatnonzero(np.bincount(found[use]) < _MIN_AT_STATION)
     if few.size:
         raise CalibrationError(
-            f"station {int(few[0])} (from 0) has fewer than {_LEAST_AT_STATION} poses to fit, which do not show where "
+            f"station {int(few[0])} (from 0) has fewer than {_MIN_AT_STATION} poses to fit, which do not show where "
             "the instrument stood: measure more from there, leave its poses out, or fit a larger share of them"
         )
     return found
@@ -122,10 +122,10 @@ def _check_numbers(what: str, values: FloatArray) -> None:
     broken = ~np.isfinite(values).all(axis=1)
     if broken.any():
         raise CalibrationError(f"{what} of pose {int(broken.argmax())} (from 0) are not finite: leave the pose out")
-    huge = (np.abs(values) > LARGEST).any(axis=1)
+    huge = (np.abs(values) > MAX).any(axis=1)
     if huge.any():
         raise CalibrationError(
-            f"{what} of pose {int(huge.argmax())} (from 0) are beyond {LARGEST:g} m or rad: leave the pose out"
+            f"{what} of pose {int(huge.argmax())} (from 0) are beyond {MAX:g} m or rad: leave the pose out"
         )
 
 

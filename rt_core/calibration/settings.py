@@ -12,9 +12,9 @@ from rt_core.calibration.fit import Method
 from rt_core.types import FloatArray
 
 #: Joint positions and measurements beyond this are no numbers of an arm [rad or m].
-LARGEST = 1e6
+MAX = 1e6
 #: Largest compliance of a joint [rad/(N*m)] or [m/N]: a hundred times that of an industrial one.
-LARGEST_COMPLIANCE = 1e-3
+MAX_COMPLIANCE = 1e-3
 #: Standard deviation of a compliance that is held as imprecise.
 BUILD_COMPLIANCE = 1e-5
 
@@ -82,7 +82,7 @@ class CalibrationSettings:
     expected_noise: float | None = None
     build_length: float = 1e-3
     build_angle: float = 1e-3
-    range_compliance: float = LARGEST_COMPLIANCE
+    range_compliance: float = MAX_COMPLIANCE
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""

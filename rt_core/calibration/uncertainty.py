@@ -30,9 +30,7 @@ BLOCKS = 10
 SIGNIFICANCE = 0.01
 #: Of stated intervals.
 CONFIDENCE = 0.95
-_LEAST_LEFT = (
-    0.1  # of a direction's information, without a block: a block that holds more of it is not weighted up more
-)
+_MIN_LEFT = 0.1  # of a direction's information, without a block: a block that holds more of it is not weighted up more
 _TINY = 1e-15
 
 
@@ -204,7 +202,7 @@ def _middle(scores: FloatArray, shares: FloatArray, variance: float, known: Floa
     total = np.zeros(shares.shape[1:])
     for score, share in zip(scores, shares, strict=True):
         left, V = la.eigh(np.eye(score.size) - share)
-        h = V @ ((V.T @ score) / np.maximum(left, _LEAST_LEFT))
+        h = V @ ((V.T @ score) / np.maximum(left, _MIN_LEFT))
         total += np.outer(h, h)
     values, V = la.eigh(total)
     return np.asarray(V * np.maximum(values, variance) @ V.T + max(1.0 - variance, 0.0) * known.T @ known)

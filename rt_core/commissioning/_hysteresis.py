@@ -19,8 +19,8 @@ import numpy as np
 from rt_core.commissioning.errors import CommissioningError
 from rt_core.types import BoolArray, FloatArray
 
-_LEAST_BINS = 4
-_MOST_CORRELATION = 0.9
+_MIN_BINS = 4
+_MAX_CORRELATION = 0.9
 _HOLE_S = 0.1
 
 
@@ -70,10 +70,10 @@ def passes(
         with np.errstate(invalid="ignore"):
             ways.append(total / count[:, None])
     both = np.isfinite(ways[0]).all(axis=1) & np.isfinite(ways[1]).all(axis=1)
-    if both.sum() < _LEAST_BINS:
+    if both.sum() < _MIN_BINS:
         raise CommissioningError(
             f"the way there and the way back have {int(both.sum())} of {bins} places in common, at least "
-            f"{_LEAST_BINS} are needed"
+            f"{_MIN_BINS} are needed"
         )
     middle = first + (np.arange(bins) + 0.5) / bins * (last - first)
     return Passes(middle[both], ways[0][both], ways[1][both])
@@ -123,7 +123,7 @@ def slope_std(power: float, left: FloatArray, free: int) -> float:
 
 def true_correlation(correlation: FloatArray, count: int) -> FloatArray:
     """Correlation of neighbouring values, from that which `count` of them show."""
-    return np.asarray(np.clip((correlation + 1.0 / count) / (1.0 - min(4.0 / count, 0.5)), 0.0, _MOST_CORRELATION))
+    return np.asarray(np.clip((correlation + 1.0 / count) / (1.0 - min(4.0 / count, 0.5)), 0.0, _MAX_CORRELATION))
 
 
 def turning_time(t: FloatArray, share: FloatArray, nearly: float = 0.98) -> float:

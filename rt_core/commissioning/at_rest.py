@@ -10,7 +10,7 @@ import numpy as np
 from rt_core.commissioning.errors import CommissioningError
 from rt_core.types import FloatArray, IntArray
 
-_LEAST = 20
+_MIN = 20
 #: A revolute joint beyond so many turns is taken for degrees or a motor's side.
 _TURNS = 10.0
 
@@ -49,8 +49,8 @@ def at_rest(t: FloatArray, seq: IntArray, channels: Mapping[str, FloatArray]) ->
     CommissioningError
         Fewer than 20 samples, times that do not grow, or a position that is never finite.
     """
-    if len(t) < _LEAST:
-        raise CommissioningError(f"{len(t)} frames: at least {_LEAST} are needed")
+    if len(t) < _MIN:
+        raise CommissioningError(f"{len(t)} frames: at least {_MIN} are needed")
     steps = np.diff(t)
     if not (steps > 0.0).all():
         raise CommissioningError("the time stamps of the frames do not grow: the source's clock jumps")

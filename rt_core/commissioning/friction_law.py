@@ -33,7 +33,7 @@ _TERMS: dict[Law, tuple[tuple[str, int], ...]] = {
 _CHANCE = 0.01
 _SURE = 3.0
 #: Points that the Stribeck law needs: one more than it has parameters.
-_LEAST_STRIBECK = 5
+_MIN_STRIBECK = 5
 #: Standard deviations are not believed below this share of the largest friction.
 _FLOOR = 1e-4
 _GRID = 60
@@ -108,7 +108,7 @@ def _fit(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> Frictio
     """Choose between the laws."""
     plain: Law = "coulomb_viscous" if np.unique(speed).size > 1 else "coulomb"
     fit, cost = _linear(plain, speed, friction, weight, 0.0)
-    if speed.size < _LEAST_STRIBECK:
+    if speed.size < _MIN_STRIBECK:
         return fit
     curved, curved_cost = _stribeck(speed, friction, weight)
     free = speed.size - 4

@@ -20,16 +20,16 @@ from rt_core.commissioning.profiles import Sweep
 from rt_core.types import FloatArray
 
 #: Left out at both ends of constant speed, as a share of it and at least [s]: drives overshoot a little.
-_MARGIN, _LEAST_MARGIN_S = 0.08, 0.1
+_MARGIN, _MIN_MARGIN_S = 0.08, 0.1
 #: A speed that is off by more than this share is not the one that was asked for.
 _OFF_SPEED = 0.1
 #: What stands may drift by this share of the largest speed.
-_LEAST_SPEED = 1e-3
-_LEAST = 20
+_MIN_SPEED = 1e-3
+_MIN = 20
 #: Largest delay between the channels of torque and position that is believed [s].
-_MOST_DELAY_S = 0.02
+_MAX_DELAY_S = 0.02
 #: Standard deviations by which a joint's delay is another than the arm's; what no delay is known better than [s].
-_OTHER, _LEAST_DOUBT_S = 4.0, 1e-5
+_OTHER, _MIN_DOUBT_S = 4.0, 1e-5
 #: Order of the polynomial by which the level follows the place, where it is differentiated.
 _ORDER = 4
 
@@ -92,11 +92,11 @@ def sweep_passes(
         raise CommissioningError("no joint moves along the path")
     whole = np.isfinite(q).all(axis=1)  # a frame without a position of all joints has no place on the path
     t, q, signal = t[whole], q[whole], signal[whole]
-    if t.size < _LEAST:
+    if t.size < _MIN:
         raise CommissioningError(f"{t.size} frames hold a position of all joints")
     share = ((q[:, moved] - start[moved]) / way[moved]).mean(axis=1)
     turn_s = turning_time(t, share)
-    margin_s = max(_MARGIN * sweep.constant_s, _LEAST_MARGIN_S)
+    margin_s = max(_MARGIN * sweep.constant_s, _MIN_MARGIN_S)
     windows = sweep.windows(turn_s, margin_s)
     if windows[0][0] < t[0] or windows[1][1] > t[-1]:
         raise CommissioningError("the recording does not hold the whole way there and back")
@@ -108,7 +108,7 @@ def sweep_passes(
         since = t[rows] - t[rows].mean()
         speed += 0.5 * np.abs(since @ (q[rows] - q[rows].mean(axis=0)) / (since @ since))
     wanted = np.abs(way) / sweep.reach_s
-    off = ~(np.abs(speed - wanted) <= np.maximum(_OFF_SPEED * wanted, _LEAST_SPEED * wanted.max()))
+    off = ~(np.abs(speed - wanted) <= np.maximum(_OFF_SPEED * wanted, _MIN_SPEED * wanted.max()))
     if off.any():
         j = int(np.argmax(off))
         raise CommissioningError(
@@ -170,14 +170,14 @@ def _delays(sweeps: Sequence[SweepPasses], rates: Sequence[FloatArray]) -> tuple
         if not power > 0.0 or not np.isfinite(y).all():
             continue
         found[j] = float(x @ y) / power
-        spread[j] = slope_std(power, y - found[j] * x, x.size - len(sweeps)) + _LEAST_DOUBT_S
+        spread[j] = slope_std(power, y - found[j] * x, x.size - len(sweeps)) + _MIN_DOUBT_S
     weight = 1.0 / spread**2
     common, std = 0.0, DELAY_S  # where gravity changes too evenly to tell, a usual delay stays as a doubt
     if weight.sum() > 0.0:
         mean, least = float(weight @ found / weight.sum()), float(1.0 / np.sqrt(weight.sum()))
-        if least < DELAY_S and abs(mean) < _MOST_DELAY_S:
+        if least < DELAY_S and abs(mean) < _MAX_DELAY_S:
             common, std = mean, least
-    own = (np.abs(found - common) > _OTHER * spread) & (np.abs(found) < _MOST_DELAY_S)
+    own = (np.abs(found - common) > _OTHER * spread) & (np.abs(found) < _MAX_DELAY_S)
     return np.where(own, found, common), np.where(own, spread, std)
 
 

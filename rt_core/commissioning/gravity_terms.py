@@ -30,13 +30,13 @@ GRAVITY_SLACK = 3.0
 #: offsets of a torque sensor are as large.
 _OF_FRICTION, _OF_EFFORT = 0.3, 2e-3
 #: Largest friction, as a share of the effort limit; smallest expected change, as one of what counts.
-_MOST_FRICTION, _LEAST_CHANGE = 0.3, 0.02
+_MAX_FRICTION, _MIN_CHANGE = 0.3, 0.02
 #: Offset that a torque may have, as a share of the effort limit.
 _OFFSET = 0.01
 #: Offsets by which a level counts.
 _SURE_OFFSET = 2.0
 #: Places that are needed, and degrees of freedom that a change takes of them.
-_LEAST_PLACES, _FITTED = 8, 4
+_MIN_PLACES, _FITTED = 8, 4
 
 #: Gravity torque (B, n) of the description at positions (B, n).
 Gravity = Callable[[FloatArray], FloatArray]
@@ -103,7 +103,7 @@ class GravityMotion:
 
     def __init__(self, joint: int, places: Passes, gravity: Gravity, efforts: FloatArray) -> None:
         n, count = len(efforts), len(places.place)
-        if count < _LEAST_PLACES:
+        if count < _MIN_PLACES:
             raise CommissioningError("too few places")
         self.joint, self.n = joint, n
         self._gravity, self._place = gravity, places.place
@@ -112,7 +112,7 @@ class GravityMotion:
         # of a torque in another unit friction is too, so it is not taken for more than a share of the limit
         self._friction = min(
             float(np.nan_to_num(np.abs(places.half_difference[:, n + joint].mean()))),
-            _MOST_FRICTION * float(efforts[joint]),
+            _MAX_FRICTION * float(efforts[joint]),
         )
         # fitted beside a change: the inertia, which is not known, and a curvature, for it is none of so short a path
         # unless the path is longer than it is told to be
@@ -146,7 +146,7 @@ class GravityMotion:
         for j in (k, *(j for j in range(self.n) if j != k)):
             least = max(_OF_EFFORT * float(self._limit[j]), _OF_FRICTION * self._friction if j == k else 0.0)
             change = float(np.ptp(expected[:, j]))
-            if np.isfinite(self._level[:, j]).all() and change > max(_LEAST_CHANGE * least, 1e-9):
+            if np.isfinite(self._level[:, j]).all() and change > max(_MIN_CHANGE * least, 1e-9):
                 factor, std = self._line(expected[:, j], self._level[:, j])
                 terms.append(Term(factor, float(np.hypot(std, least / change / SURE)), j == k))
         return terms

@@ -32,9 +32,9 @@ SURE = 5.0
 #: Delay between the channels of torque and position that is allowed for [s]: it would look like a little friction.
 DELAY_S = 0.01
 #: Torque beyond this many times the effort limit is of another unit; below this share of it, too.
-MOST_EFFORT, LEAST_EFFORT = 3.0, 1e-2
+MAX_EFFORT, MIN_EFFORT = 3.0, 1e-2
 #: A joint follows its command at most so late [s]; lags are tried in such steps.
-_MOST_LAG_S, _LAG_STEP_S = 0.3, 0.005
+_MAX_LAG_S, _LAG_STEP_S = 0.3, 0.005
 #: Part of the path that is used: near its ends the joint stands.
 _FIRST, _LAST, _BINS = 0.05, 0.95, 20
 _WINDOW_S = 0.05
@@ -107,7 +107,7 @@ def _lagged_slope(t: FloatArray, command: FloatArray, q: FloatArray) -> tuple[fl
         return np.nan, np.inf, 0.0
     t, command, q = t[good], command[good], q[good, None]
     found = []
-    for lag_s in np.arange(0.0, _MOST_LAG_S + _LAG_STEP_S / 2.0, _LAG_STEP_S):
+    for lag_s in np.arange(0.0, _MAX_LAG_S + _LAG_STEP_S / 2.0, _LAG_STEP_S):
         factor, std = slope(np.interp(t - lag_s, t, command), q)
         found.append((float(factor[0]), float(std[0]), float(lag_s)))
     power = [float(np.var(q)) - factor**2 * float(np.var(np.interp(t - s, t, command))) for factor, _, s in found]
@@ -273,14 +273,14 @@ def check_torque_size(motion: SmallMotion, names: Sequence[str], effort: float, 
         return Finding(check, k, "cannot_tell", np.nan, np.nan, np.nan, f"the torque of {names[k]} has no values")
     peak = float(np.abs(tau).max())
     shown = f"{names[k]}: up to {peak:.3g} {unit}, its limit is {effort:g} {unit}"
-    if peak > MOST_EFFORT * effort:
+    if peak > MAX_EFFORT * effort:
         text = f"{shown}: check its unit (N*mm, % or mA), gear ratio and torque constant"
-        return Finding(check, k, "wrong", peak / effort, np.nan, peak / effort / MOST_EFFORT, text)
+        return Finding(check, k, "wrong", peak / effort, np.nan, peak / effort / MAX_EFFORT, text)
     if float(tau.max()) == float(tau.min()):
         return Finding(
             check, k, "wrong", peak / effort, np.nan, np.nan, f"{shown}, and it never changes: a dead channel"
         )
-    if peak < LEAST_EFFORT * effort:
+    if peak < MIN_EFFORT * effort:
         text = f"{shown}: so little is unlikely; check its unit, gear ratio and torque constant"
         return Finding(check, k, "cannot_tell", peak / effort, np.nan, np.nan, text)
-    return Finding(check, k, "ok", peak / effort, np.nan, MOST_EFFORT * effort / peak, shown)
+    return Finding(check, k, "ok", peak / effort, np.nan, MAX_EFFORT * effort / peak, shown)

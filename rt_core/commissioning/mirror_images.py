@@ -18,7 +18,7 @@ from itertools import combinations
 from rt_core.commissioning.gravity_terms import GravityMotion, mirrored
 
 #: Joints up to which all sets of them are tried: there are `2^n`.
-_MOST = 12
+_MAX = 12
 
 
 def mirror_images(motions: Sequence[GravityMotion], joints: Collection[int]) -> dict[int, tuple[int, ...]]:
@@ -39,7 +39,7 @@ def mirror_images(motions: Sequence[GravityMotion], joints: Collection[int]) -> 
     """
     motions = [motion for motion in motions if not motion.excludes()]
     left, found = set(joints), dict[int, tuple[int, ...]]()
-    if not motions or motions[0].n > _MOST:
+    if not motions or motions[0].n > _MAX:
         everything = tuple(range(motions[0].n)) if motions else tuple(sorted(left))
         return dict.fromkeys(sorted(left), everything)
     n = motions[0].n

@@ -27,7 +27,7 @@ from rt_core.types import FloatArray, IntArray
 
 _QUANTILE = 0.975
 #: Lags are told to this share of themselves at best, and to a millionth of a nanosecond [s]: weights stay finite.
-_SHARPEST, _LEAST_S = 1e-6, 1e-15
+_SHARPEST, _MIN_S = 1e-6, 1e-15
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def common_lag(lags: Sequence[Lag]) -> CommonLag | None:
     if k < 2:
         return None
     value, variance = np.array([lag.value for lag in lags]), np.array([lag.std**2 for lag in lags])
-    variance = np.maximum(variance, max(_SHARPEST * float(np.abs(value).max()), _LEAST_S) ** 2)
+    variance = np.maximum(variance, max(_SHARPEST * float(np.abs(value).max()), _MIN_S) ** 2)
     fixed = 1.0 / variance
     q = float(fixed @ (value - _mean(value, fixed)) ** 2)
     between = max(0.0, (q - (k - 1)) / float(fixed.sum() - (fixed @ fixed) / fixed.sum()))

@@ -28,9 +28,9 @@ _MINIMA = 6
 _STEPS = 12
 _SMALL = 1e-4  # of a logarithm, to differentiate by
 _FIRST = 0.02  # first step of a walk, of the logarithm
-_LONGEST = 60
+_MAX = 60
 _NEARLY = 1.0 + 1e-9
-_LEAST = 1e-10  # of a column's length: less than this beyond the others is rounding
+_MIN = 1e-10  # of a column's length: less than this beyond the others is rounding
 _ALONE = 1e-8  # of a term's square: as much of it is taken to be beyond the other columns at the least
 _NOTHING = 1e-150  # the square of a term that is zero at all speeds seen
 _TOGETHER = 1e-4  # share of a term beside the other below which both are not solved for
@@ -90,7 +90,7 @@ class Search:
         self._length = np.where(length > 0.0, length, 1.0)
         Q, R = np.linalg.qr(W / self._length)
         own = np.abs(np.diag(R))
-        self._back: FloatArray = np.asarray(np.linalg.inv(R + np.diag(np.where(own < _LEAST, _LEAST, 0.0))))
+        self._back: FloatArray = np.asarray(np.linalg.inv(R + np.diag(np.where(own < _MIN, _MIN, 0.0))))
         self._Q = Q
         self._on_motor = Q[: problem.size]
         self._z = Q.T @ target
@@ -252,7 +252,7 @@ class Search:
         other = self.free & (np.arange(2) != side)
         end = float(self.box[1 if sign > 0.0 else 0, side])
         path, stride = [(self.found, self.least)], _FIRST
-        for _ in range(_LONGEST):
+        for _ in range(_MAX):
             start, before = path[-1]
             value = start[side] * np.exp(sign * stride)
             value = min(value, end) if sign > 0.0 else max(value, end)

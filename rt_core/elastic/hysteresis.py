@@ -21,7 +21,7 @@ from rt_core.types import FloatArray
 _CLEAR = 0.1
 #: Of the mean square of the way's sign at least so much must be its own, beside the model's columns.
 _OWN = 0.1
-_FEWEST = 20
+_MIN = 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def hysteresis(fit: SpringFit) -> tuple[Hysteresis | None, ...]:
     size = np.sqrt(np.nanmean(rate**2)) if np.isfinite(rate).any() else 0.0
     use = np.abs(rate) > _CLEAR * size
     way = np.sign(rate[use])
-    if way.size < _FEWEST:
+    if way.size < _MIN:
         return (None,) * len(fit.terms.sides)
     residual = (fit.measured - fit.predicted)[use]
     return tuple(

@@ -32,7 +32,7 @@ import numpy as np
 
 from rt_core.elastic.fit import COLLINEAR, SpringFit, fit_spring
 from rt_core.elastic.problem import APPARENT_LAG, NO_DEFLECTION, SHAPED, FrictionTerms, RowChoice, Terms
-from rt_core.elastic.rows import LARGEST_LAG_S, LARGEST_ZERO, ElasticRows, check_records
+from rt_core.elastic.rows import MAX_LAG_S, MAX_ZERO, ElasticRows, check_records
 from rt_core.identification.identify import EXPLAINED_LIMIT
 from rt_core.identification.preprocess import DataError
 from rt_core.identification.status import ParameterStatus, parameter_status
@@ -180,10 +180,10 @@ def identify_elastic_joint(
     """
     if stage not in STAGES:
         raise ValueError(f"unknown stage {stage!r}; known: {', '.join(STAGES)}")
-    if lag_s is not None and not abs(lag_s) <= LARGEST_LAG_S:
-        raise DataError(f"lag {lag_s:g} s: at most {LARGEST_LAG_S:g} s, either way")
-    if zero is not None and not abs(zero) <= LARGEST_ZERO:
-        raise DataError(f"zero {zero:g} rad: at most {LARGEST_ZERO:g} rad, either way")
+    if lag_s is not None and not abs(lag_s) <= MAX_LAG_S:
+        raise DataError(f"lag {lag_s:g} s: at most {MAX_LAG_S:g} s, either way")
+    if zero is not None and not abs(zero) <= MAX_ZERO:
+        raise DataError(f"zero {zero:g} rad: at most {MAX_ZERO:g} rad, either way")
     for name, omega in (("omega1", omega1), ("omega_s", omega_s)):
         if omega is not None and stage != "full":
             raise DataError(f"{name} is of stage full")
@@ -287,10 +287,8 @@ def _open_reasons(fit: SpringFit, records: Sequence[ElasticRows]) -> dict[str, s
         reason = still or _open_constant(fit, name) or _collinear(fit, k, records) or stiffness
         if reason is None and not fit.settled:
             reason = "the fit did not settle: lag and zero of the deflection have no clear optimum"
-        if reason is None and name in fit.terms.lags and abs(fit.values[k]) > 0.99 * LARGEST_LAG_S:
-            reason = (
-                f"it runs to the end of the search at {1e3 * LARGEST_LAG_S:g} ms: the encoders do not belong together"
-            )
+        if reason is None and name in fit.terms.lags and abs(fit.values[k]) > 0.99 * MAX_LAG_S:
+            reason = f"it runs to the end of the search at {1e3 * MAX_LAG_S:g} ms: the encoders do not belong together"
         if reason is None and by_noise[k] == "undetermined":
             reason = "noise leaves it open: one standard deviation of it moves the torque by more than the residual"
             reason += _little_angle(fit, name)

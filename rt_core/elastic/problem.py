@@ -29,7 +29,7 @@ from typing import Literal
 
 import numpy as np
 
-from rt_core.elastic.rows import LARGEST_LAG_S, ElasticPiece, ElasticRows
+from rt_core.elastic.rows import MAX_LAG_S, ElasticPiece, ElasticRows
 from rt_core.linear_algebra import lstsq
 from rt_core.types import FloatArray
 
@@ -274,7 +274,7 @@ class Problem:
             x[k] = np.clip(x[k], *self.box(name))
         for name in self.terms.lags:
             k = self.names.index(name)
-            x[k] = np.clip(x[k], -LARGEST_LAG_S, LARGEST_LAG_S)
+            x[k] = np.clip(x[k], -MAX_LAG_S, MAX_LAG_S)
         if self.terms.zero is None:
             reach = _ZERO_REACH * self.widest
             zeros = x[-len(self.records) :]
@@ -293,7 +293,7 @@ class Problem:
     def start(self) -> FloatArray:
         """Parameters at the lag that leaves least; the zero is taken as an offset of torque at first."""
         terms = self.terms
-        lags = np.linspace(-LARGEST_LAG_S, LARGEST_LAG_S, _LAGS) if terms.lag_s is None else np.array([terms.lag_s])
+        lags = np.linspace(-MAX_LAG_S, MAX_LAG_S, _LAGS) if terms.lag_s is None else np.array([terms.lag_s])
         constant = np.stack([self.record == i for i in range(len(self.records))]).astype(np.float64)
         shift = self.centre[self.record] if terms.zero is None else terms.zero
         weight = 1.0 / np.maximum(np.sqrt(np.mean(self.y**2, axis=1)), np.finfo(np.float64).tiny)

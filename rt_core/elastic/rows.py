@@ -27,14 +27,14 @@ from rt_core.identification.rows import row_filter
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: A lag is looked for up to this size [s]: more is no lag between channels of one bus.
-LARGEST_LAG_S = 0.02
+MAX_LAG_S = 0.02
 #: A zero of the deflection is believed up to this size [rad]: encoders of many turns that were never set alike.
-LARGEST_ZERO = 1e4
+MAX_ZERO = 1e4
 #: Gear ratios and rotor inertias [kg*m^2] beyond these are slips of the pen.
 GEAR_RATIOS = (1e-3, 1e6)
-LARGEST_INERTIA = 1e4
+MAX_INERTIA = 1e4
 #: So are angles and torques [rad, N*m, joint side] above this size; torques below the other are none.
-_LARGEST = 1e9
+_MAX = 1e9
 _NO_TORQUE = 1e-9
 _NO_SPEED = 1e-9  # [rad/s]
 _SHARPEST = 1e-9  # a sign that is smoothed over less [rad/s] is a sign
@@ -47,7 +47,7 @@ CONSTANT_SHARE = 0.02
 #: Samples so near to one that is left out, in periods of the cut-off, take no part: the filter has spread a reversal
 #: so far, and the cube of what it makes of the deflection is not what it makes of the cube.
 _GUARD_PERIODS = 2.0
-_FEWEST_ROWS = 20
+_MIN_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Drive:
         low, high = GEAR_RATIOS
         if not low <= abs(self.gear_ratio) <= high:
             raise DataError(f"gear ratio {self.gear_ratio:g}: give a number of size {low:g} to {high:g}, with its sign")
-        if self.rotor_inertia is not None and not 0.0 <= self.rotor_inertia <= LARGEST_INERTIA:
-            raise DataError(f"rotor inertia {self.rotor_inertia:g} kg*m^2: give a number from 0 to {LARGEST_INERTIA:g}")
+        if self.rotor_inertia is not None and not 0.0 <= self.rotor_inertia <= MAX_INERTIA:
+            raise DataError(f"rotor inertia {self.rotor_inertia:g} kg*m^2: give a number from 0 to {MAX_INERTIA:g}")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def elastic_rows(
         if made is not None:
             pieces.append(made)
     rows = ElasticRows(drive, tuple(pieces), rate / factor, settings.cutoff_hz, drive.rotor_inertia is None, slow)
-    if rows.count < _FEWEST_ROWS:
+    if rows.count < _MIN_ROWS:
         raise DataError(
             f"only {rows.count} rows remain where the joint is faster than {slow:.3g} rad/s"
             + (
@@ -214,7 +214,7 @@ def _check_size(angle: FloatArray, torque: FloatArray, use: BoolArray, sensor: b
         for k, name in enumerate(names):
             size = np.abs(values[use, k])
             largest = float(size.max(initial=0.0, where=~np.isnan(size)))
-            if largest > _LARGEST:
+            if largest > _MAX:
                 raise DataError(f"{name} reaches {largest:.3g} {unit}: check its unit and the figures of the drive")
             if unit == "N*m" and largest < _NO_TORQUE and (k == 0 or sensor) and not np.isnan(size).any():
                 raise DataError(f"{name} is zero throughout: check channel, torque constant and unit")
@@ -226,7 +226,7 @@ def _reduce(
     """Filter a piece and keep every `factor`-th sample in `use`; None if none is left."""
     rate = (piece.t.size - 1) / (piece.t[-1] - piece.t[0])
     half = taps.size // 2
-    edge = half + int(np.ceil(LARGEST_LAG_S * rate)) + 2
+    edge = half + int(np.ceil(MAX_LAG_S * rate)) + 2
     keep = np.arange(edge, piece.t.size - edge, factor)
     keep = keep[use[keep]]
     if keep.size == 0:

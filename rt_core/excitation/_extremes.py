@@ -13,7 +13,7 @@ import numpy as np
 from rt_core.jit import jit, kernel
 from rt_core.types import FloatArray
 
-_MOST = 100  # iterations of Laguerre; each costs one pass over the tridiagonal matrix
+_MAX = 100  # iterations of Laguerre; each costs one pass over the tridiagonal matrix
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -94,7 +94,7 @@ def smallest_root(sign: float, diagonal: FloatArray, square: FloatArray, start: 
     """
     p = diagonal.size
     x = start
-    for _ in range(_MOST):
+    for _ in range(_MAX):
         first = second = 0.0
         inverse = g = h = 0.0
         below = True

@@ -42,7 +42,7 @@ SLOW_SPEED = 0.1
 #: Samples that the torque or the tip is computed at together.
 _TOGETHER = 6400
 #: Told between the parts of a check; what it raises ends the check.
-Beat: TypeAlias = Callable[[], None]
+Heartbeat: TypeAlias = Callable[[], None]
 #: Friction that changes quickly where a motor turns round.
 _TURNING = (LAW_COULOMB, LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS, LAW_LOAD)
 #: Speed [rad/s or m/s] at which a sign is one and breakaway friction is whole.
@@ -220,7 +220,7 @@ class Constraints:
         )
         return np.asarray(np.maximum(room, 0.0))
 
-    def effort(self, series: Motion, beat: Beat | None = None) -> FloatArray | None:
+    def effort(self, series: Motion, beat: Heartbeat | None = None) -> FloatArray | None:
         """(n,) largest torque [N*m] or [N] found over a period of `series`; None if none is known or limited."""
         if self.torque is None:
             return None
@@ -233,7 +233,7 @@ class Constraints:
         effort = self.effort(series)
         return effort is None or bool((effort <= self.limits.effort).all())
 
-    def margins(self, series: Motion, beat: Beat | None = None) -> tuple[Margin, ...]:
+    def margins(self, series: Motion, beat: Heartbeat | None = None) -> tuple[Margin, ...]:
         """Return the distance from every limit over a whole period, by `Margin.reached`; `beat` is told on the way."""
         basis = Basis.grid(FINE * series.harmonics, series.f0_hz, series.harmonics)
         q, dq, ddq = series.sample(basis.times)
@@ -296,7 +296,7 @@ class Constraints:
                 found.append((region.name, region.side))
         return found + [(name, "distance") for name in self.places.pair_names]
 
-    def _placed(self, series: Motion, basis: Basis, beat: Beat | None) -> list[Margin]:
+    def _placed(self, series: Motion, basis: Basis, beat: Heartbeat | None) -> list[Margin]:
         """Every row of the shares of places, in its own unit."""
         beyond = _extreme(series, basis, lambda s: place_shares_at(self.places, self.model, s[0]).T, beat=beat)
         found, at = [], 0
@@ -346,7 +346,7 @@ def _extreme(
     basis: Basis,
     function: Callable[[States], FloatArray],
     further: FloatArray | None = None,
-    beat: Beat | None = None,
+    beat: Heartbeat | None = None,
 ) -> FloatArray:
     """Greatest values (m,) over a period of `function`, which makes (N, m) of states (N, n), `further` times too."""
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from rt_core.excitation._space import SearchSpace
-from rt_core.excitation.constraints import Beat, Constraints, Margin
+from rt_core.excitation.constraints import Constraints, Heartbeat, Margin
 from rt_core.excitation.errors import ExcitationError, InfeasibleError
 from rt_core.excitation.fourier import Basis, FourierSeries
 from rt_core.excitation.fused import FusedEvaluation
@@ -38,7 +38,7 @@ Callback: TypeAlias = Callable[[int, Progress], bool | None]
 #: Samples to a period of the highest harmonic for what is reported, more than the search uses.
 REPORTED = 100
 #: A motion that is beyond a limit in the end may be made smaller, to this share at the least.
-LEAST_SHRINK = 0.5
+MIN_SHRINK = 0.5
 _SHRINK = 0.98
 #: Share of a design that the first search counts for; the rest is that of the second, which most do not need.
 _FIRST_SEARCH = 0.7
@@ -295,10 +295,10 @@ class Designer:
         fine = Basis.grid(REPORTED * harmonics, series.f0_hz, harmonics)
         room = self.constraints.share_of_room(fine.states(series), fine.overshoot)
         smaller = series
-        if (room < 1.0).any() and (room > LEAST_SHRINK).all():
+        if (room < 1.0).any() and (room > MIN_SHRINK).all():
             smaller = series.shrunk(np.where(room < 1.0, (1.0 - _ROUNDING) * room, 1.0))
         share = 1.0
-        while share > LEAST_SHRINK:
+        while share > MIN_SHRINK:
             candidate = smaller if share == 1.0 else smaller.shrunk(share)
             excess = self.constraints.excess(fine.states(candidate), fine.overshoot)
             if excess == 0.0 and self.constraints.keeps_effort(candidate):
@@ -307,7 +307,7 @@ class Designer:
         return series
 
     def judge(
-        self, series: FourierSeries, optimiser: Optimiser, search: Search, beat: Beat | None = None
+        self, series: FourierSeries, optimiser: Optimiser, search: Search, beat: Heartbeat | None = None
     ) -> ExcitationDesign:
         """Singular values of `series`, which `search` found, and its margin from each limit, which tells `beat`."""
         grid = Basis.grid(REPORTED * series.harmonics, series.f0_hz, series.harmonics)

@@ -42,7 +42,7 @@ _MEMORY = 20
 #: Told after each iteration, with the point and the share of the search that is done; ends it by returning False.
 Follow = Callable[[FloatArray, float], bool]
 #: Told after each evaluation with the share of the search that is done.
-Beat = Callable[[float], None]
+Heartbeat = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class GradientSearch:
         gradient = fused.adjoint(bar, rows, by_slow)
         return value, self.space.adjoint(gradient), active
 
-    def search(self, start: FloatArray, follow: Follow | None = None, beat: Beat | None = None) -> Descent:
+    def search(self, start: FloatArray, follow: Follow | None = None, beat: Heartbeat | None = None) -> Descent:
         """Search from the point `start` (d,)."""
         x, stopped = start.copy(), False
         n, count = self.constraints.limits.n, self.fused.count

@@ -38,7 +38,7 @@ from rt_core.types import FloatArray
 RANK_TOLERANCE = 1e-9
 #: A parameter whose standard deviation is larger than this many times what it were alone is determined poorly: its
 #: column differs from a combination of the others by a thousandth of its length, less than noise or friction does.
-MOST_INFLATION = 1e3
+MAX_INFLATION = 1e3
 #: Relative errors of an information matrix that count as rounding.
 SYMMETRIC = 1e-9
 Determination = Literal["good", "poor", "undetermined"]
@@ -93,13 +93,13 @@ class Spectrum:
 
     @property
     def determination(self) -> Determination:
-        """`undetermined` where a direction is open, `poor` where an inflation is above `MOST_INFLATION`, else `good`.
+        """`undetermined` where a direction is open, `poor` where an inflation is above `MAX_INFLATION`, else `good`.
 
         Scaling and units have no part in it.
         """
         if not np.isfinite(self.condition_scaled):
             return "undetermined"
-        return "good" if float(self.inflation.max()) <= MOST_INFLATION else "poor"
+        return "good" if float(self.inflation.max()) <= MAX_INFLATION else "poor"
 
 
 class Excitation:

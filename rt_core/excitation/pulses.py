@@ -28,7 +28,7 @@ _CURVES = (7.514, 52.5, 840.0)
 #: Samples to a period of the highest frequency for the measure.
 _REPORTED = 100
 #: The series is made smaller in steps of so much, to this share at the least, to make room.
-_SHRINK, LEAST_SHARE = 0.98, 0.3
+_SHRINK, MIN_SHARE = 0.98, 0.3
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ def add_steps(designer: Designer, series: FourierSeries, steps: Sequence[Step]) 
     Raises
     ------
     ExcitationError
-        If a step is wrong, or a series of `LEAST_SHARE` of its size still leaves no room for the steps.
+        If a step is wrong, or a series of `MIN_SHARE` of its size still leaves no room for the steps.
     """
     whole = SteppedMotion(series, tuple(steps))
     share = 1.0
-    while share >= LEAST_SHARE:
+    while share >= MIN_SHARE:
         found = check(designer, whole if share == 1.0 else whole.smaller(share))
         if found.accepted:
             return found
@@ -182,5 +182,5 @@ def add_steps(designer: Designer, series: FourierSeries, steps: Sequence[Step]) 
     worst = found.worst
     raise ExcitationError(
         f"the steps leave no room: {worst.where} breaks its {worst.quantity} limit, reaching {worst.reached:.4g} where "
-        f"{worst.allowed:.4g} is allowed, with the series at {LEAST_SHARE:g} of its size: make them smaller or slower"
+        f"{worst.allowed:.4g} is allowed, with the series at {MIN_SHARE:g} of its size: make them smaller or slower"
     )

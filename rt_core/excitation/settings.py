@@ -16,7 +16,7 @@ COLUMNS: tuple[Columns, ...] = get_args(Columns)
 #: Frequencies that differ by less, relatively, are the same: three times 0.1 is not quite 0.3.
 SAME = 1e-9
 #: Base frequencies [Hz] that a design is for, both ends included: a period of 10 ms to nearly three hours.
-LOWEST_F0_HZ, HIGHEST_F0_HZ = 1e-4, 100.0
+MIN_F0_HZ, MAX_F0_HZ = 1e-4, 100.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class ExcitationSettings:
             value = getattr(self, name)
             if value is not None and not (value > 0.0 and math.isfinite(value)):
                 raise ExcitationError(f"{name} must be finite and above 0, not {value}")
-        if not LOWEST_F0_HZ <= self.f0_hz <= HIGHEST_F0_HZ:
-            raise ExcitationError(f"f0_hz must be from {LOWEST_F0_HZ:g} to {HIGHEST_F0_HZ:g} Hz, not {self.f0_hz:g}")
+        if not MIN_F0_HZ <= self.f0_hz <= MAX_F0_HZ:
+            raise ExcitationError(f"f0_hz must be from {MIN_F0_HZ:g} to {MAX_F0_HZ:g} Hz, not {self.f0_hz:g}")
         for name in ("position", "velocity", "acceleration", "effort"):
             value = getattr(self, f"{name}_fraction")
             if not 0.0 < value <= 1.0:

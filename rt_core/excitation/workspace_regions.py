@@ -24,7 +24,7 @@ PARALLEL = 1e-12
 #: Squared length [m^2] below which a segment is a point.
 SHORT = 1e-18
 #: Pairs of capsules that a design can look at in reasonable time.
-MOST_PAIRS = 1000
+MAX_PAIRS = 1000
 
 
 def _check_point(what: str, point: Sequence[float]) -> None:
@@ -260,9 +260,9 @@ class Places:
             for body in bodies
         }
         chosen = compared_pairs(bodies, pairs, skip_pairs)
-        if len(chosen) > MOST_PAIRS:
+        if len(chosen) > MAX_PAIRS:
             raise ExcitationError(
-                f"{len(chosen)} pairs of bodies are to be compared, {MOST_PAIRS} at most: name those that matter under "
+                f"{len(chosen)} pairs of bodies are to be compared, {MAX_PAIRS} at most: name those that matter under "
                 "pairs"
             )
         return cls(

@@ -61,9 +61,9 @@ from rt_core.hand_guiding.rows import (
     HOLD_SPRING,
     LATE,
     LOWER,
+    MAX_DAMPING,
     MEASURED,
     MODEL,
-    MOST_DAMPING,
     NOTHING,
     OUT,
     S_DQ,
@@ -300,7 +300,7 @@ def cycle(
         fed += v[i] * (bias[i] - weight[i])
     k = 1.0 if fed <= CORIOLIS_SHARE * left else CORIOLIS_SHARE * left / fed
     s = scalars[GUIDING_SHARE]
-    most = MOST_DAMPING if scalars[HAS_DQ] != 0.0 else MOST_DAMPING + 1
+    most = MAX_DAMPING if scalars[HAS_DQ] != 0.0 else MAX_DAMPING + 1
     for i in range(n):
         if s >= 1.0:
             state[HOLD_AT, i] = q[i]

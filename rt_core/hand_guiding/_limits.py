@@ -41,14 +41,14 @@ def limits_of(model: GuidingModel, s: ZeroForceSettings, period_s: float) -> Flo
             raise ValueError(f"zero-force control of {model.model.name} needs {name}, missing for {', '.join(missing)}")
     inertia, pi2 = model.inertia, 2.0 * np.pi
     late = (s.delay_cycles + 0.5) * period_s
-    rows[c.MOST_DAMPING] = _DELAYED_DAMPING * inertia / late
-    rows[c.MOST_DAMPING + 1] = _DELAYED_DAMPING * inertia / (late + _OBSERVER_LAG / s.observer_hz)
+    rows[c.MAX_DAMPING] = _DELAYED_DAMPING * inertia / late
+    rows[c.MAX_DAMPING + 1] = _DELAYED_DAMPING * inertia / (late + _OBSERVER_LAG / s.observer_hz)
     rows[c.DAMPER], rows[c.BRAKE] = inertia / s.damping_time_s, inertia / s.braking_time_s
     rows[c.HOLD_SPRING] = inertia * (pi2 * s.hold_hz) ** 2
     rows[c.HOLD_DAMPER] = 2.0 * inertia * pi2 * s.hold_hz
-    left = rows[c.MOST_DAMPING + 1] - np.maximum(rows[c.DAMPER], rows[c.HOLD_DAMPER])
+    left = rows[c.MAX_DAMPING + 1] - np.maximum(rows[c.DAMPER], rows[c.HOLD_DAMPER])
     if np.any(left <= 0.0):
-        time = float((inertia / rows[c.MOST_DAMPING + 1]).max())
+        time = float((inertia / rows[c.MAX_DAMPING + 1]).max())
         raise ValueError(
             f"a delay of {s.delay_cycles} cycles of {1e3 * period_s:g} ms and a velocity observer of "
             f"{s.observer_hz:g} Hz bound damping: damping_time_s must be above {time:.2g} s and "

@@ -31,7 +31,7 @@ from rt_core.types import BoolArray, FloatArray
 
 _SOFT_SPEED = 0.7  # share of the speed limit from which braking begins
 _SHORT = 0.02  # of the torque limit: what a torque may lack without counting as short
-_LEAST_STEP = 0.1  # of the period: samples closer than this are one and the same
+_MIN_STEP = 0.1  # of the period: samples closer than this are one and the same
 _UNFOLLOWED = 0.1  # of the torque limit: a drive whose torque is further from what it was told does something else
 
 _RUNAWAY = 2.0  # times the speed limit: a hold that is faster is none
@@ -230,7 +230,7 @@ class ZeroForceController:
         since = self.period_s if self._last_ns is None else 1e-9 * (sample.t_bus_ns - self._last_ns)
         if since < 0.0 and self._missing_s >= s.missing_s:  # a clock that was set back: go on from its time
             since = self._missing_s + self.period_s
-        elif since <= _LEAST_STEP * self.period_s:
+        elif since <= _MIN_STEP * self.period_s:
             return self._miss("samples whose time does not go on", doubted=True)
         late = since > s.missing_s
         scalars[c.SINCE], scalars[c.DT] = since, min(since, s.missing_s)

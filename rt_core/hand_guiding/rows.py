@@ -4,7 +4,7 @@
 LOWER, UPPER, WALL_WIDTH, WALL_SPRING, WALL_DAMPER = 0, 1, 2, 3, 4
 SPEED, DAMPER, BRAKE, TORQUE, TORQUE_RATE, HOLD_SPRING, HOLD_DAMPER, HOLD_REACH = 5, 6, 7, 8, 9, 10, 11, 12
 MARGIN, JUMP, DISAGREEMENT = 13, 14, 15
-MOST_DAMPING = 16  # with velocity measured; the next row: observed
+MAX_DAMPING = 16  # with velocity measured; the next row: observed
 LIMIT_ROWS = 18
 
 # Rows of the state (STATE_ROWS, n).

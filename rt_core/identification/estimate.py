@@ -51,7 +51,7 @@ METHODS: tuple[Method, ...] = (*LINEAR, *SEARCHES)
 
 # Columns that noise of position and velocity leaves alone, away from reversals.
 _EXACT = (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
-_LEAST_SIGMA = 1e-9  # of the largest: a joint without rows is left without any error
+_MIN_SIGMA = 1e-9  # of the largest: a joint without rows is left without any error
 _LOAD_ROUNDS = 8
 _LOAD_TOLERANCE = 1e-4  # change of a parameter in its standard deviations
 _INSTRUMENT_BAND = 0.5  # cut-off of the states that instruments are built from, in that of the regressor
@@ -425,4 +425,4 @@ def _spread(triangles: Sequence[JointTriangle], solution: Solution) -> FloatArra
     pairs = zip(triangles, solution.leverage, strict=True)
     spread = np.sqrt([t.residual_sum(solution.theta) / max(t.count - h, 1.0) for t, h in pairs])
     # a joint without rows is left without any error
-    return np.asarray(np.maximum(spread, _LEAST_SIGMA * max(float(spread.max()), _LEAST_SIGMA)))
+    return np.asarray(np.maximum(spread, _MIN_SIGMA * max(float(spread.max()), _MIN_SIGMA)))

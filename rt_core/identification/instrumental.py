@@ -31,7 +31,7 @@ from rt_core.types import BoolArray, FloatArray
 
 #: Instruments whose squared correlation with a direction of the regressor, over what chance gives, is below this are
 #: too weak for it (Staiger and Stock 1997).
-LEAST_F = 10.0
+MIN_F = 10.0
 #: A parameter with more than this share of itself, columns scaled to unit length, in directions left free has no value.
 FREE_SHARE = 0.1
 _TOLERANCE = 1e-6
@@ -142,7 +142,7 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
     left, correlation, right = svd(U.T @ cross @ basis)
     rows = int(stack.count.sum())
     squared = np.minimum(correlation**2, 1.0 - 1e-15)
-    strong = rows * squared / (1.0 - squared) >= LEAST_F * int(spanned.sum())
+    strong = rows * squared / (1.0 - squared) >= MIN_F * int(spanned.sum())
     if not strong.any():
         raise ValueError("the instruments do not correlate with the regressor: check that both belong to one motion")
     inverse_root = basis @ right[strong].T / correlation[strong]

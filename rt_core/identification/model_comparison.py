@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 from rt_core.types import BoolArray, FloatArray
 
 BLOCK_S = 1.0
-LEAST_BLOCKS = 8
+MIN_BLOCKS = 8
 CONFIDENCE = 0.95  # one-sided
 WORSE_LIMIT = 1.1  # a joint whose rms error grows by more than this is reason enough to keep the present model
 
@@ -33,7 +33,7 @@ class Paired:
         Mean drop of the squared residual over the joints, as a share of the present model's; below 0: worse.
     z : float
         That gain over its standard error, to be judged by Student's distribution with one degree of freedom less
-        than there are blocks; NaN with fewer than `LEAST_BLOCKS` blocks.
+        than there are blocks; NaN with fewer than `MIN_BLOCKS` blocks.
     ratio : (n,) float64
         Rms residual of the candidate over the present model's; NaN for a joint without samples.
     reason : str
@@ -78,9 +78,9 @@ def compare_residuals(
     # each joint's blocks weigh by their rows, and each joint the same
     values = (sums / np.maximum(rows.mean(axis=0), floor)).mean(axis=1) if sums.size else np.zeros(0)
     gain = float(values.mean()) if values.size else 0.0
-    if values.size < LEAST_BLOCKS:
+    if values.size < MIN_BLOCKS:
         return Paired(False, gain, float("nan"), ratio, f"only {values.size * block_s:g} s of motion to compare on; "
-                      f"at least {LEAST_BLOCKS * block_s:g} s are needed")  # fmt: skip
+                      f"at least {MIN_BLOCKS * block_s:g} s are needed")  # fmt: skip
     error = _standard_error(values)
     z = gain / error if error > 0.0 else np.inf * gain if gain else 0.0
     worse = np.flatnonzero(ratio > WORSE_LIMIT)

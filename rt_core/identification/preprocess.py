@@ -31,7 +31,7 @@ STATE_BAND = 4.0
 #: A measured velocity is kept further: nothing amplifies its noise, and friction turns over within milliseconds.
 MEASURED_BAND = 10.0
 #: A piece shorter than this many periods of the cut-off frequency is not used.
-_SHORTEST_PERIODS = 4.0
+_MIN_PERIODS = 4.0
 #: Missing samples are bridged up to this many periods of the cut-off frequency.
 _BRIDGE_PERIODS = 0.25
 #: Samples further apart than this many steps have lost some between them, whatever their count says: well above what
@@ -44,7 +44,7 @@ _GUARD_PERIODS = 1.0
 #: accelerations far above its motion's, and takes longer the more it missed.
 SETTLING = 10.0
 #: Share of the samples that may be left out for gaps in time stamps alone; beyond it short ones are bridged after all.
-MOST_LOST = 0.3
+MAX_LOST = 0.3
 
 
 class DataError(ValueError):
@@ -262,7 +262,7 @@ def prepare(
     pieces: list[SignalPiece] = []
     unused = 0
     for part in np.split(np.arange(t.size), cuts):
-        if part.size < 16 or t[part[-1]] - t[part[0]] < _SHORTEST_PERIODS / settings.cutoff_hz:
+        if part.size < 16 or t[part[-1]] - t[part[0]] < _MIN_PERIODS / settings.cutoff_hz:
             unused += part.size
             continue
         pieces.append(
@@ -273,7 +273,7 @@ def prepare(
         )  # fmt: skip
     if not pieces:
         raise DataError(
-            f"no stretch of {_SHORTEST_PERIODS / settings.cutoff_hz:g} s without a gap longer than "
+            f"no stretch of {_MIN_PERIODS / settings.cutoff_hz:g} s without a gap longer than "
             f"{bridge * 1e3:.3g} ms: the recording is too short or too fragmented for this cut-off"
         )
     return Signals(
@@ -340,7 +340,7 @@ def _worst(t: FloatArray, lost: BoolArray, guard: float) -> BoolArray:
         near = np.zeros(t.size + 1, dtype=np.int64)
         np.add.at(near, np.searchsorted(t, t[k] - guard), 1)
         np.add.at(near, np.searchsorted(t, t[k + 1] + guard), -1)
-        if np.mean(np.cumsum(near)[:-1] > 0) <= MOST_LOST:
+        if np.mean(np.cumsum(near)[:-1] > 0) <= MAX_LOST:
             break
         shortest = max(2.0 * shortest, 1.5 * float(steps[k].min()))
         lost = lost & (steps > shortest)

@@ -35,7 +35,7 @@ _ROUGH = 0.1  # the convex loss only has to lead to the right basin ...
 _ROUGH_LIMIT = 20  # ... and its scales, medians of the moment, may go round in circles
 _REFACTOR_SCALE = 0.1  # a new factorisation pays when a scale has changed by this share ...
 _REFACTOR_STEP = 0.3  # ... or a step is still this share of the last one
-_LEAST_SLOPE = 0.3
+_MIN_SLOPE = 0.3
 
 
 @dataclass(frozen=True)
@@ -191,4 +191,4 @@ def robust_scale(residual: FloatArray, use: BoolArray, leverage: FloatArray) -> 
 
 def _mean_slope(u: FloatArray, use: BoolArray, loss: Loss) -> FloatArray:
     mean = np.where(use, slope(u, loss), 0.0).sum(axis=1) / np.maximum(use.sum(axis=1), 1)
-    return np.asarray(np.maximum(mean, _LEAST_SLOPE))
+    return np.asarray(np.maximum(mean, _MIN_SLOPE))

@@ -35,8 +35,8 @@ STANDING_SHARE = 0.2
 _HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
 _KAISER_BETA = 7.0
 _IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
-_LEAST_SPEED = np.finfo(np.float64).tiny  # so that zero always means standing
-_LEAST_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint did not stand
+_MIN_SPEED = np.finfo(np.float64).tiny  # so that zero always means standing
+_MIN_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint did not stand
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def standing_velocity(model: RobotModel, settings: SignalSettings) -> FloatArray
     DataError
         If `min_velocity` has the wrong length.
     """
-    return np.maximum(np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity), _LEAST_SPEED)
+    return np.maximum(np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity), _MIN_SPEED)
 
 
 def _threshold(model: RobotModel, settings: SignalSettings) -> FloatArray:
@@ -259,7 +259,7 @@ def _piece_rows(
         model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, channels[0], channels[1],
         channels[2], load, warmth, channels[3], standing, taps, centres, Y, tau, share,
     )  # fmt: skip
-    use = (share > _LEAST_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
+    use = (share > _MIN_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
     return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use
 
 
@@ -288,7 +288,7 @@ def build_rows(
     taps = row_filter(settings, signals.rate_hz, factor)
     half = taps.size // 2
     threshold = _threshold(model, settings)
-    standing = standing_velocity(model, settings) if slow else np.maximum(threshold, _LEAST_SPEED)
+    standing = standing_velocity(model, settings) if slow else np.maximum(threshold, _MIN_SPEED)
     times: list[FloatArray] = []
     blocks: list[FloatArray] = []
     states: list[list[FloatArray]] = []

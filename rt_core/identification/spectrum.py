@@ -13,9 +13,9 @@ from scipy import signal
 
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-_LONGEST = 512  # rows in a window
-_SHORTEST = 16
-_LEAST_SHARE = 0.3  # of the rows in use that the windows must reach
+_MAX = 512  # rows in a window
+_MIN = 16
+_MIN_SHARE = 0.3  # of the rows in use that the windows must reach
 
 
 def runs(use: BoolArray, piece: IntArray) -> list[slice]:
@@ -37,10 +37,10 @@ def power_spectrum(x: FloatArray, use: BoolArray, piece: IntArray, rate_hz: floa
     """
     stretches = runs(use, piece)
     lengths = np.array([s.stop - s.start for s in stretches], dtype=np.int64)
-    width = _LONGEST
-    while width >= _SHORTEST and lengths[lengths >= width].sum() < max(_LEAST_SHARE * lengths.sum(), 1.0):
+    width = _MAX
+    while width >= _MIN and lengths[lengths >= width].sum() < max(_MIN_SHARE * lengths.sum(), 1.0):
         width //= 2
-    if width < _SHORTEST:
+    if width < _MIN:
         return np.zeros(0), np.zeros(0)
     total, windows = np.zeros(width // 2 + 1), 0
     for stretch, length in zip(stretches, lengths, strict=True):

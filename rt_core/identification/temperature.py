@@ -7,7 +7,7 @@ import numpy as np
 from rt_core.identification.rows import Rows
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
-from rt_core.model.temperature import LEAST_SPAN_K, TemperatureRange
+from rt_core.model.temperature import MIN_SPAN_K, TemperatureRange
 from rt_core.types import BoolArray, FloatArray
 
 
@@ -38,7 +38,7 @@ def narrow_reasons(model: RobotModel, layout: ParameterLayout, seen: Temperature
         return ()
     return tuple(
         f"joint {joint.name}: its temperature changes by {seen.upper[j] - seen.lower[j]:.2g} K only, from "
-        f"{seen.lower[j]:.1f} degC: at least {LEAST_SPAN_K:g} K show how friction follows it"
+        f"{seen.lower[j]:.1f} degC: at least {MIN_SPAN_K:g} K show how friction follows it"
         for j, joint in enumerate(model.joints)
         if seen.narrow[j] and np.isfinite(seen.lower[j])
     )

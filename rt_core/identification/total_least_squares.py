@@ -28,7 +28,7 @@ from rt_core.identification.least_squares import Solution, Stack, check_row_coun
 from rt_core.types import BoolArray, FloatArray
 
 #: A direction whose power is below this many times the noise in it holds no information.
-LEAST_POWER = 4.0
+MIN_POWER = 4.0
 #: A parameter with more than this share of itself, columns scaled to unit length, in directions left free has no value.
 FREE_SHARE = 0.1
 _SMOOTHED = 51  # samples; the path between an encoder's counts
@@ -204,7 +204,7 @@ def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, i
     F = least.inverse_root
     # Directions in which the data are not clearly more than the noise are left at the prior.
     share, axes = la.eigh(F.T @ gram[:p, :p] @ F)
-    kept = share * LEAST_POWER <= 1.0
+    kept = share * MIN_POWER <= 1.0
     if not kept.any():
         raise ValueError("noise explains every direction of the regressor: the motion is too small for this noise")
     F, largest = F @ axes[:, kept], float(share[kept].max())
@@ -224,7 +224,7 @@ def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, i
         # With the torque explained to rounding there is no noise to be seen, hence nothing to correct for.
         unexplained = 1.0 - float(b @ b)
         mu = 1.0 / float(la.eigvalsh(disturbance, data)[-1]) if unexplained > 1e-12 else 0.0
-        if mu * largest > 1.0 - 1.0 / LEAST_POWER:
+        if mu * largest > 1.0 - 1.0 / MIN_POWER:
             raise ValueError(
                 f"the residuals ask for {mu:.3g} times the noise given, which would explain the motion itself: "
                 "torque_std is too small, or the model leaves torque out; leave torque_std away"

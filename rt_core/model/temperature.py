@@ -16,11 +16,11 @@ from rt_core.types import BoolArray, FloatArray
 #: A temperature that was told so long ago is not known any more [s]; joints change theirs over minutes.
 HOLD_S = 10.0
 #: No joint is beyond these [degC].
-LOWEST_C, HIGHEST_C = -100.0, 200.0
+MIN_C, MAX_C = -100.0, 200.0
 #: What a sensor makes of no change at all [K], and the fastest that a joint changes [K/s], by a wide margin.
 STEP_K, FASTEST_K_PER_S = 5.0, 2.0
 #: A joint whose temperature changed by less does not show how its friction follows it [K].
-LEAST_SPAN_K = 5.0
+MIN_SPAN_K = 5.0
 #: So far outside the temperatures of the fit a joint may be: what sensors are off by [K].
 MARGIN_K = 1.0
 
@@ -31,7 +31,7 @@ def possible(told: float, before: float, since_s: float) -> bool:
 
     What a sensor says that is not connected (0x7FFF, zero) would outweigh all that is right.
     """
-    if not LOWEST_C <= told <= HIGHEST_C:
+    if not MIN_C <= told <= MAX_C:
         return False
     return not (since_s <= HOLD_S and abs(told - before) > STEP_K + FASTEST_K_PER_S * since_s)
 
@@ -52,7 +52,7 @@ def possible_of(t: FloatArray, told: FloatArray) -> BoolArray:
     if t.size:
         # the first have none before them: they are compared with most of those that follow
         first = told[t <= t[0] + HOLD_S]
-        first = first[(first >= LOWEST_C) & (first <= HIGHEST_C)]
+        first = first[(first >= MIN_C) & (first <= MAX_C)]
         before = float(np.median(first)) if first.size else np.nan
         _mark_possible(t, told, before, good)
     return good
@@ -68,7 +68,7 @@ class TemperatureRange:
     @property
     def narrow(self) -> BoolArray:
         """(n,) whether a joint's temperature hardly changed."""
-        return np.asarray(~(self.upper - self.lower >= LEAST_SPAN_K))
+        return np.asarray(~(self.upper - self.lower >= MIN_SPAN_K))
 
     def outside(self, temperature: FloatArray) -> BoolArray:
         """Where (..., n) temperatures (..., n) are farther outside than sensors are off, or nothing was seen."""

@@ -21,7 +21,7 @@ from rt_core.types import FloatArray, IntArray
 #: As in `rt_core.identification.preprocess`: steps between frames that mean a loss, and the share of samples left out
 #: for it.
 GAP_STEPS = 2.75
-MOST_LOST = 0.3
+MAX_LOST = 0.3
 #: Samples this many periods of the cut-off from a lost frame are left out: the filters of the state reach so far.
 GUARD_PERIODS = 1.0
 #: And so many times the length of the loss after it, while the arm catches up.
@@ -183,7 +183,7 @@ def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
             _leave_out(ints, m.LAST_LOST, ahead, ahead > 0 and bridged[(ahead - 1) % length] == 2.0)
     near = bool(ahead - ints[m.LAST_BRIDGED] <= 2 * guard)
     s[m.BRIDGED_SHARE] += s[m.A_BRIDGED] * ((1.0 if near else 0.0) - s[m.BRIDGED_SHARE])
-    if near and ahead - ints[m.LAST_LOST] > 2 * guard and s[m.BRIDGED_SHARE] > MOST_LOST:
+    if near and ahead - ints[m.LAST_LOST] > 2 * guard and s[m.BRIDGED_SHARE] > MAX_LOST:
         near = False
     if near:
         ints[m.BRIDGED] += 1

@@ -395,7 +395,7 @@ class OnlineEstimator:
         self.take_evidence()
 
     @property
-    def misfit(self) -> tuple[FloatArray, FloatArray]:
+    def residual_power(self) -> tuple[FloatArray, FloatArray]:
         """(n,) squared residuals of the active model [(N*m)^2] and the rows they are from, both summed since the start.
 
         Of rows that are clean of reversals.  Zero without an active model; differences of two moments tell its level.
@@ -471,7 +471,7 @@ class OnlineEstimator:
             self._memory, self._validated, self._excited_at, self._warmth.seen, self._generation
         )  # fmt: skip
 
-    def go_back(self, checkpoint: Checkpoint) -> bool:
+    def rollback(self, checkpoint: Checkpoint) -> bool:
         """Be again what the estimate was; filters start anew, clock and counters of frames go on.
 
         Returns False, and only starts the filters anew, where the estimate has begun from something else meanwhile.

@@ -39,7 +39,7 @@ from service.protocol.messages import BodyMessage, Envelope, encode, encode_fram
 from service.worker.frame_subscriber import marker
 from service.worker.loop_statistics import LoopStatistics
 from service.worker.realtime import apply_realtime
-from service.worker.worker import FRAME_QUEUE, POLL_MS, Child, FatalError, SourceError
+from service.worker.worker import FRAME_QUEUE, POLL_MS, FatalError, SourceError, Worker
 
 State = Literal["held", "waiting", "running", "ended"]
 
@@ -56,7 +56,7 @@ MAX_CONTROL = 512  # bytes that a subscriber may send
 class Acquisition:
     """Reads one driver and publishes its frames."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Worker) -> None:
         self.child = child
         arm = child.arm
         robot = load_arm_robot(arm, child.config.base)
@@ -464,7 +464,7 @@ def pace_of(arm: ArmConfig) -> float:
     return 1.0 if pace == "max" else float(pace)
 
 
-def main(child: Child) -> None:
+def main(child: Worker) -> None:
     """Run the acquisition of the child's arm."""
     acquisition = Acquisition(child)
     try:

@@ -15,7 +15,7 @@ from service.commission._site import Follow, Move, Site
 from service.commission.errors import DeclinedError, StepFailedError
 from service.commission.folder import Folder
 from service.commission.settings import CommissionSettings, Payload
-from service.io.trajectory_file import MOST_NUMBERS, Trajectory
+from service.io.trajectory_file import MAX_NUMBERS, Trajectory
 
 #: Rows of a table a second at most: they are joined by cubics.
 _ROW_RATE_HZ = 50.0
@@ -211,7 +211,7 @@ class Context:
 
     def row_rate(self, duration_s: float) -> float:
         """Rate of a table's rows: a whole number of the arm's cycles each, and as many as a request holds."""
-        arm_rate_hz, most = self.rate_hz, MOST_NUMBERS / self.robot.model.n - 2.0
+        arm_rate_hz, most = self.rate_hz, MAX_NUMBERS / self.robot.model.n - 2.0
         apart = max(1, int(np.ceil(arm_rate_hz / _ROW_RATE_HZ)), int(np.ceil(arm_rate_hz * duration_s / most)))
         return arm_rate_hz / apart
 

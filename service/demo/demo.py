@@ -34,8 +34,8 @@ from service.reports.identification import html_report
 from service.supervisor.launch import DaemonProcess
 
 #: What the demonstration must reach, joint by joint, to call itself passed.
-LEAST_R = 0.97
-LEAST_COVERAGE = 0.90
+MIN_R = 0.97
+MIN_COVERAGE = 0.90
 _ARM = "arm"
 _QUANTILE_95 = 1.959964
 _PAUSE_S = 0.5  # after the first motion the arm stands still; the estimate is taken within this time
@@ -214,8 +214,8 @@ def _evaluate(
     passed = (
         frames["lost"] == 0
         and _accounted(frames, followed.bus)
-        and min(covered.values()) >= LEAST_COVERAGE
-        and all(bool((r.metrics.R > LEAST_R).all()) for r in results.values())
+        and min(covered.values()) >= MIN_COVERAGE
+        and all(bool((r.metrics.R > MIN_R).all()) for r in results.values())
     )
     summary: dict[str, Any] = {
         "passed": passed,

@@ -9,7 +9,7 @@ from service.doctor.facts import UNLIMITED, Facts
 from service.doctor.finding import Finding, failed_or_warning
 from service.supervisor.capabilities import CAPABILITIES
 
-LEAST_FILES, FEW_FILES = 1024, 256
+MIN_FILES, FEW_FILES = 1024, 256
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 _SERVICE = "run the daemon by its unit (thetad deploy install)"
 
@@ -135,10 +135,10 @@ def _memory(facts: Facts, needs: Needs) -> Finding:
 
 def _open_files(facts: Facts) -> Finding:
     value = "no limit" if facts.open_files >= UNLIMITED else str(facts.open_files)
-    if facts.open_files >= LEAST_FILES:
+    if facts.open_files >= MIN_FILES:
         return Finding("open_files", "ok", value)
     verdict = failed_or_warning(facts.open_files < FEW_FILES)
-    return Finding("open_files", verdict, value, f"ulimit -n {LEAST_FILES}: each subscriber takes one")
+    return Finding("open_files", verdict, value, f"ulimit -n {MIN_FILES}: each subscriber takes one")
 
 
 def _raw_ethernet(facts: Facts, needs: Needs) -> Finding:

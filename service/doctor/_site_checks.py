@@ -22,7 +22,7 @@ from service.supervisor.directories import runtime_parent
 from service.worker.worker import Runtime
 
 #: What a start writes in states, logs and histories before anybody has recorded anything [bytes].
-_LEAST_FREE = 100e6
+_MIN_FREE = 100e6
 _AS_USER = "run thetad doctor as the daemon's user"
 
 
@@ -54,7 +54,7 @@ def _disk(config: Config) -> Iterator[Finding]:
     wanted: dict[int, float] = {}
     places: dict[int, Path] = {}
     unlimited: dict[int, list[str]] = {}
-    least = max(config.jobs.least_free_mb * 1e6, _LEAST_FREE)
+    least = max(config.jobs.least_free_mb * 1e6, _MIN_FREE)
     for arm in (None, *config.arm):
         if arm is not None and arm.recorder is None:
             continue

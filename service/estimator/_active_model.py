@@ -305,7 +305,7 @@ class ActiveModel:
         if spoiled or self.change.status == "classifying":
             self._report(self.detector.skip(report, spoiled=spoiled))
         else:
-            self._report(self.detector.observe(report, self.estimator.misfit))
+            self._report(self.detector.observe(report, self.estimator.residual_power))
 
     def watch(self, t_ns: int) -> None:
         """Look for sudden changes of the arm, with what its residual has shown up to `t_ns`; ten times a second."""
@@ -320,7 +320,7 @@ class ActiveModel:
         """Have seen what was `watched` then, and nothing since; nothing changes if another model was active."""
         if watched.get("model") == self._digest:
             self.detector.restore(watched["drift"])
-            self.change.go_back(watched["change"])
+            self.change.rollback(watched["change"])
 
     @property
     def reported(self) -> list[str]:

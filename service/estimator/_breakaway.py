@@ -142,7 +142,7 @@ class BreakawayTracking:
         """Return what starts have told, to go back to."""
         return {"now_s": self._now_s, **self.tracker.state(self._now_s)}
 
-    def go_back(self, watched: Mapping[str, Any]) -> None:
+    def rollback(self, watched: Mapping[str, Any]) -> None:
         """Know again what was `watched` by the same clock; starts that wait are not believed."""
         self._waiting.clear()
         self.tracker.restore(watched)

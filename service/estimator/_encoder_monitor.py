@@ -97,7 +97,7 @@ class EncoderTracking:
         if not good:  # it has stood for longer: as far back as is kept, but not by minutes
             good = [kept for kept in self._kept if t - kept[0] <= _OLDEST_S][:1] or [self._kept[-1]]
         kept_s, checkpoint, others = good[-1]
-        self.estimator.go_back(checkpoint)
+        self.estimator.rollback(checkpoint)
         origin_ns, from_s = self._origin_ns or 0, max(kept_s, stands_s - _BEFORE_S)
         more = self._take_again(others, origin_ns + round(1e9 * from_s))
         self._kept.clear()

@@ -24,7 +24,7 @@ from service.protocol.control import ControlError
 #: Frames that come in while a window is copied [s].
 MARGIN_S = 10.0
 #: Share of the frames of a span that have to be there.
-LEAST_SHARE = 0.9
+MIN_SHARE = 0.9
 #: Below the state directory: where windows are written to.
 FOLDER = Path("jobs", "windows")
 _SLICE = 4096  # frames copied at a time; NumPy lets other threads go on meanwhile
@@ -121,7 +121,7 @@ class FrameWindow:
         oldest = end - there
         start = self._first_after(seconds, oldest, end) if there else end
         if start == oldest:  # none is older; a full window of frames that are faster than stated may be a little short
-            spare_s = 1.5 / self.rate_hz if oldest == self.begin else (1.0 - LEAST_SHARE) * seconds
+            spare_s = 1.5 / self.rate_hz if oldest == self.begin else (1.0 - MIN_SHARE) * seconds
             reach_s = (self._time_ns(end - 1) - self._time_ns(start)) * 1e-9 if there else 0.0
             if expected > self.wanted or reach_s < seconds - spare_s:
                 raise ControlError(
@@ -130,7 +130,7 @@ class FrameWindow:
                     f" less (window_s of the arm is {self.window_s:g})",
                 )
         count = end - start
-        if count < max(2.0, LEAST_SHARE * expected):
+        if count < max(2.0, MIN_SHARE * expected):
             raise ControlError(
                 "failed",
                 f"of the last {seconds:g} s only {count / self.rate_hz:.1f} s of frames are there: the source paused or"

@@ -88,7 +88,7 @@ class ElasticTracking:
             except (ValueError, TypeError) as error:
                 ignored(tracker.joint, str(error))
 
-    def go_back(self, state: Mapping[str, Any]) -> None:
+    def rollback(self, state: Mapping[str, Any]) -> None:
         """Be again what `state` has returned; frames that have been gathered are left out."""
         for tracker in self.trackers:
             prefix = _prefix(tracker.joint)

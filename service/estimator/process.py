@@ -24,7 +24,7 @@ from service.config.arm_robot import load_arm_robot, online_settings
 from service.estimator._active_model import ActiveModel, SavedModel
 from service.estimator._breakaway import BreakawayTracking
 from service.estimator._encoder_monitor import EncoderTracking
-from service.estimator._frame_buffer import LEAST_SHARE, FrameWindow, request_of
+from service.estimator._frame_buffer import MIN_SHARE, FrameWindow, request_of
 from service.estimator._hand_guiding_model import GuidingSource
 from service.estimator._prior import PriorSource
 from service.estimator.elastic_tracking import elastic_tracking
@@ -41,7 +41,7 @@ from service.protocol.messages import (
 )
 from service.worker.frame_subscriber import FrameFeed
 from service.worker.loop_statistics import LATENCY_NS, Durations
-from service.worker.worker import Child, Handler, resident_mb
+from service.worker.worker import Handler, Worker, resident_mb
 
 REPORT_NS = 1_000_000_000
 WATCH_NS = 1_000_000_000  # of the frames' own clock, between two looks for drift
@@ -76,7 +76,7 @@ class Inputs:
 class Estimation:
     """Runs one arm's estimator on its frames."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Worker) -> None:
         self.child = child
         self.arm = child.arm
         robot = load_arm_robot(self.arm, child.config.base)
@@ -309,8 +309,8 @@ class Estimation:
     def _on_stuck(self, watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
         """Take back what frames have told since an encoder stuck; returns what was told before and holds."""
         self.active.watch_again(watched["active"])
-        self.elastic.go_back(watched["elastic"])
-        self.breakaway.go_back(watched["breakaway"])
+        self.elastic.rollback(watched["elastic"])
+        self.breakaway.rollback(watched["breakaway"])
         self.window.drop_since(since_ns)
         self._renewed = False
         self._next_save_ns = 0  # or a restart would bring back what was taken back
@@ -457,7 +457,7 @@ class Estimation:
             str(source["source"]),
         )
         guided_s, seconds = 1e-9 * (self._time[0] - self._window_ns), args.get("seconds")
-        if self.feed.guided and isinstance(seconds, (int, float)) and guided_s > (1.0 - LEAST_SHARE) * seconds > 0.0:
+        if self.feed.guided and isinstance(seconds, (int, float)) and guided_s > (1.0 - MIN_SHARE) * seconds > 0.0:
             raise ControlError(
                 "failed",
                 f"the arm has been guided by hand for {guided_s:.1f} s, and a model is not identified from that: end "
@@ -488,7 +488,7 @@ class Estimation:
         self._writer.close()
 
 
-def main(child: Child) -> None:
+def main(child: Worker) -> None:
     """Run the estimator of the child's arm."""
     estimation = Estimation(child)
     try:

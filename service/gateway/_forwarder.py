@@ -17,7 +17,7 @@ MAX_SUBSCRIPTION = 512  # bytes of what a subscriber may send
 
 
 @dataclass
-class Lane:
+class Forwarder:
     """One public port and the private endpoints that it makes public."""
 
     name: str

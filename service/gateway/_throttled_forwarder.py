@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import zmq
 
-from service.gateway._forwarder import Lane
+from service.gateway._forwarder import Forwarder
 from service.worker.worker import FRAME_QUEUE, POLL_MS
 
 #: Kinds of which each message replaces the one before; of the others every one is passed on.
@@ -19,7 +19,7 @@ THINNED = frozenset((b"frame", b"torque", b"estimate"))
 
 
 @dataclass
-class Mirror(Lane):
+class ThrottledForwarder(Forwarder):
     """A lane that passes on at most `rate_hz` messages a second of each topic with frames, torques or estimates.
 
     They pass through Python, and cost something: nothing is subscribed to while nobody is connected.

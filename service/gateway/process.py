@@ -12,23 +12,23 @@ import time
 
 import zmq
 
-from service.gateway._forwarder import Lane
-from service.gateway._throttled_forwarder import Mirror
+from service.gateway._forwarder import Forwarder
+from service.gateway._throttled_forwarder import ThrottledForwarder
 from service.security.authenticator import Authenticator
 from service.security.keys import server_pair
 from service.security.registry import Registry
-from service.worker.worker import FRAME_QUEUE, POLL_MS, Child
+from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
 
 
 class RevokedError(RuntimeError):
     """A client that is connected has been revoked: only an end of the process hangs up on it."""
 
 
-def main(child: Child) -> None:
+def main(child: Worker) -> None:
     """Run all lanes until told to stop."""
     settings = child.config.daemon
-    frames = Lane("frames", settings.frames_port, [])
-    estimates = Lane("estimates", settings.estimates_port, [])
+    frames = Forwarder("frames", settings.frames_port, [])
+    estimates = Forwarder("estimates", settings.estimates_port, [])
     for arm in child.config.arm:
         frames.sources.append(child.runtime.frames(arm.name))
         estimates.sources.append(child.runtime.results(arm.name, "estimator"))
@@ -37,7 +37,7 @@ def main(child: Child) -> None:
     lanes = [frames, estimates]
     if settings.mirror_port is not None:
         sources = [*frames.sources, *estimates.sources]
-        lanes.append(Mirror("mirror", settings.mirror_port, sources, rate_hz=settings.mirror_hz))
+        lanes.append(ThrottledForwarder("mirror", settings.mirror_port, sources, rate_hz=settings.mirror_hz))
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     pair = server_pair(child.config.keys_dir) if settings.keyed else None
     authenticator = None

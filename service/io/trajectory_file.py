@@ -24,14 +24,14 @@ from rt_core.types import FloatArray
 FORMAT = "thetad-excitation/1"
 UNITS = ("rad", "m")
 #: A table's cells: more would take too long to unpack between two frames.
-MOST_NUMBERS = 8_000
+MAX_NUMBERS = 8_000
 #: Cycles of one period of a trajectory, or of a table.
-MOST_CYCLES = 200_000
+MAX_CYCLES = 200_000
 #: Of a series: more would take too long to sample between two frames.
-MOST_HARMONICS = 100
-MOST_BYTES = 1 << 24
-MOST_PERIODS = 10_000
-_MOST_JOINTS = 64
+MAX_HARMONICS = 100
+MAX_BYTES = 1 << 24
+MAX_PERIODS = 10_000
+_MAX_JOINTS = 64
 _COLUMN = re.compile(r"(?P<joint>\S.*) (?P<symbol>q|dq|ddq) \[(?P<unit>[^\]]*)\]")
 #: Times of a table may be off its rate by so much of a step.
 _JITTER = 1e-3
@@ -96,9 +96,9 @@ class Trajectory:
         if self.series is not None:
             return head | self.series.as_dict()
         assert self.table is not None
-        if self.table.size > MOST_NUMBERS:
+        if self.table.size > MAX_NUMBERS:
             raise TrajectoryError(
-                f"the table has {self.table.size} positions, a request holds {MOST_NUMBERS}: write it with fewer rows "
+                f"the table has {self.table.size} positions, a request holds {MAX_NUMBERS}: write it with fewer rows "
                 "a second (they are joined smoothly), or as the coefficients of a Fourier series"
             )
         return head | {"rate_hz": self.rate_hz, "q": self.table.tolist()}
@@ -114,8 +114,8 @@ class Trajectory:
             raise TrajectoryError("trajectory: robot and robot_sha256 have to be texts")
         if "q" in message:
             rows = message["q"]
-            if isinstance(rows, list) and len(rows) * len(joints) > MOST_NUMBERS:
-                raise TrajectoryError(f"q: {len(rows)} rows of {len(joints)} positions, at most {MOST_NUMBERS} numbers")
+            if isinstance(rows, list) and len(rows) * len(joints) > MAX_NUMBERS:
+                raise TrajectoryError(f"q: {len(rows)} rows of {len(joints)} positions, at most {MAX_NUMBERS} numbers")
             return _from_table(joints, units, robot, sha, message.get("rate_hz"), rows)
         return _from_series(joints, units, robot, sha, message)
 
@@ -153,10 +153,8 @@ class Trajectory:
             It is no whole number or too many, or the table is finer than the arm's cycle.
         """
         count = self.period_s / period_s
-        if not 2 <= count <= MOST_CYCLES:
-            raise TrajectoryError(
-                f"a period of {self.period_s:g} s has {count:g} cycles: 2 to {MOST_CYCLES} can be run"
-            )
+        if not 2 <= count <= MAX_CYCLES:
+            raise TrajectoryError(f"a period of {self.period_s:g} s has {count:g} cycles: 2 to {MAX_CYCLES} can be run")
         whole = round(count)
         if abs(count - whole) > 1e-6:
             raise TrajectoryError(
@@ -193,8 +191,8 @@ def read_trajectory(path: Path) -> Trajectory:
         It cannot be read, or is none that can be used.
     """
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise TrajectoryError(f"{path}: is larger than {MOST_BYTES >> 20} MiB: no trajectory that can be run")
+        if path.stat().st_size > MAX_BYTES:
+            raise TrajectoryError(f"{path}: is larger than {MAX_BYTES >> 20} MiB: no trajectory that can be run")
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise TrajectoryError(f"{path}: cannot be read: {error.strerror}") from error
@@ -236,8 +234,8 @@ def _from_series(
         series = FourierSeries.from_dict(message)
     except ExcitationError as error:
         raise TrajectoryError(str(error)) from error
-    if series.harmonics > MOST_HARMONICS:
-        raise TrajectoryError(f"{series.harmonics} harmonics: at most {MOST_HARMONICS} can be run")
+    if series.harmonics > MAX_HARMONICS:
+        raise TrajectoryError(f"{series.harmonics} harmonics: at most {MAX_HARMONICS} can be run")
     if series.n != len(joints):
         raise TrajectoryError(f"coefficients of {series.n} joints, and names of {len(joints)}")
     return Trajectory(joints, units, robot, sha256, series)
@@ -262,8 +260,8 @@ def _from_table(
 
 
 def _check_joints(joints: tuple[str, ...], units: tuple[str, ...]) -> None:
-    if not 0 < len(joints) <= _MOST_JOINTS or len(set(joints)) < len(joints):
-        raise TrajectoryError(f"joints: {', '.join(joints) or 'none'}: expected 1 to {_MOST_JOINTS} different names")
+    if not 0 < len(joints) <= _MAX_JOINTS or len(set(joints)) < len(joints):
+        raise TrajectoryError(f"joints: {', '.join(joints) or 'none'}: expected 1 to {_MAX_JOINTS} different names")
     if len(units) != len(joints):
         raise TrajectoryError(f"{len(units)} units for {len(joints)} joints")
     for joint, unit in zip(joints, units, strict=True):

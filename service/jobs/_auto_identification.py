@@ -10,7 +10,7 @@ from typing import Any
 
 from service.config.jobs import ReidentifyConfig
 from service.config.load import ArmConfig, Config
-from service.jobs._background import Aside
+from service.jobs._background import BackgroundWork
 from service.jobs._job_storage import Holdings
 from service.jobs._triggers import Trigger
 from service.jobs.kinds import find_kind
@@ -21,7 +21,7 @@ from service.jobs.queue.store import Event, StoreError
 from service.jobs.references import file_input, is_large
 from service.operations.workspace import JobError
 from service.protocol.control import ControlError
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 #: Between the frames that a model is fitted to and those that it is judged on [s]: longer than the filters see.
 GAP_S = 2.0
@@ -56,9 +56,9 @@ class Arms:
     config : Config
     """
 
-    def __init__(self, child: Child, config: Config) -> None:
+    def __init__(self, child: Worker, config: Config) -> None:
         self.child, self.config = child, config
-        self.aside = Aside()
+        self.aside = BackgroundWork()
         self.triggers: dict[str, Trigger] = {}
         self._to_tell: dict[str, float] = {}  # arms whose estimator is to be told its active model, and when
         self._told: dict[str, int] = {}  # how often something was to be told: an answer counts for the newest only

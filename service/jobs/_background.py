@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 SOON_BYTES = 20_000_000  # of a file that is read in no time
 _THREADS = 4
-_MOST = 32  # at work or waiting
+_MAX = 32  # at work or waiting
 
 
-class Aside:
+class BackgroundWork:
     """Does work in threads, and goes on with what came of it in the thread that calls `step`.
 
     Nothing that is done aside may use the queue, which belongs to the thread that opened it.
@@ -40,8 +40,8 @@ class Aside:
         ControlError
             Too much has been begun already.
         """
-        if len(self._begun) >= _MOST:
-            raise ControlError("failed", f"{_MOST} requests are at work on large files already; try again later")
+        if len(self._begun) >= _MAX:
+            raise ControlError("failed", f"{_MAX} requests are at work on large files already; try again later")
         self._begun.append((self._pool.submit(work), then))
 
     def step(self) -> None:

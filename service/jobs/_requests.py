@@ -30,7 +30,7 @@ from service.operations.kind import Kind, Parameters
 from service.operations.workspace import JobError
 from service.protocol.control import ControlError
 from service.protocol.job_state import State
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class _Backup(_Args):
 class Requests:
     """Answers requests; `reason` is why the queue cannot be used, while `holdings` is None."""
 
-    def __init__(self, child: Child, config: Config, arms: Arms) -> None:
+    def __init__(self, child: Worker, config: Config, arms: Arms) -> None:
         self.child, self.config, self.arms, self.aside = child, config, arms, arms.aside
         self.backing_up = False  # nothing that the copy names may be deleted meanwhile
         self.holdings: Holdings | None = None

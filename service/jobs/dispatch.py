@@ -23,7 +23,7 @@ from service.jobs.execution.executor import Execution
 from service.jobs.queue.retention import needed_files
 from service.jobs.queue.salvage import Salvaged
 from service.jobs.queue.store import Event, Promotion, StoreCorruptError, StoreError
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 POLL_MS = 50
 REOPEN_S = 2.0
@@ -35,7 +35,7 @@ _EVENTS = 10_000  # kept while the queue cannot be written
 class Dispatcher:
     """Everything that the jobs process does."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Worker) -> None:
         self.child = child
         self.config = child.config
         self.arms = Arms(child, self.config)
@@ -253,7 +253,7 @@ def processors_for(config: Config) -> frozenset[int]:
     return frozenset(free[-min(config.jobs.workers or 1, max(1, len(free) // 2)) :])
 
 
-def main(child: Child) -> None:
+def main(child: Worker) -> None:
     """Run the jobs process."""
     dispatcher = Dispatcher(child)
     try:

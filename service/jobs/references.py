@@ -25,8 +25,8 @@ ACTIVE = "active"
 #: What a text begins with that names no file.
 RECORDING_WORDS, MODEL_WORDS = ("live", "job"), (ACTIVE, "job", "model")
 MODEL = "model.yaml"  # the result of a job that is a model
-MOST_BYTES = 2_000_000_000  # of an input: it is read once, to note its hash
-_LEAST_WINDOW_S = 1.0
+MAX_BYTES = 2_000_000_000  # of an input: it is read once, to note its hash
+_MIN_WINDOW_S = 1.0
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Resolved:
 def is_large(path: Path) -> bool:
     """Tell whether a file takes so long to read that it must not be done while requests wait."""
     try:
-        return SOON_BYTES < path.stat().st_size <= MOST_BYTES
+        return SOON_BYTES < path.stat().st_size <= MAX_BYTES
     except (OSError, ValueError):
         return False  # `file_input` says what is wrong with it
 
@@ -54,8 +54,8 @@ def file_input(path: Path, name: str) -> dict[str, str]:
         path = path.resolve()
         if not path.is_file() or path.is_relative_to("/proc") or path.is_relative_to("/sys"):
             raise JobError(f"{name}: {path}: {'is not a file' if path.exists() else 'no such file'}")
-        if path.stat().st_size > MOST_BYTES:
-            raise JobError(f"{name}: {path}: is larger than {MOST_BYTES / 1e9:g} GB; give a shorter recording")
+        if path.stat().st_size > MAX_BYTES:
+            raise JobError(f"{name}: {path}: is larger than {MAX_BYTES / 1e9:g} GB; give a shorter recording")
         with path.open("rb") as stream:
             return {"path": str(path), "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
@@ -158,6 +158,6 @@ def _seconds(text: str, name: str, whole: str) -> float:
         seconds = float(text.removesuffix("s"))
     except ValueError:
         seconds = 0.0
-    if not _LEAST_WINDOW_S <= seconds <= 1e5:
-        raise JobError(f"{name}: {whole}: write live:SECONDS, at least {_LEAST_WINDOW_S:g}")
+    if not _MIN_WINDOW_S <= seconds <= 1e5:
+        raise JobError(f"{name}: {whole}: write live:SECONDS, at least {_MIN_WINDOW_S:g}")
     return seconds

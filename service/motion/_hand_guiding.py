@@ -31,7 +31,7 @@ _SPARE_S = 1.0
 _SETTLE_S = 0.2
 #: In which the arm comes to rest back in the hold, as far as its acceleration limits allow.
 _BRAKE_S = 0.1
-_LEAST_BRAKE = 1e-3  # [rad/s^2 or m/s^2]
+_MIN_BRAKE = 1e-3  # [rad/s^2 or m/s^2]
 #: Longest time that the drives hold an arm that does not come to rest.
 _UNREST_S = 2.0
 
@@ -328,7 +328,7 @@ class Guiding:
         room = np.where(v > 0.0, limits.upper - here, here - limits.lower)
         v = np.where((room > 0.0) & (here == q), v, 0.0)
         slower = np.maximum(np.abs(v) / _BRAKE_S, 0.5 * v * v / np.where(room > 0.0, room, 1.0))
-        stop = replace(limits, acceleration=np.clip(slower, _LEAST_BRAKE, limits.acceleration))
+        stop = replace(limits, acceleration=np.clip(slower, _MIN_BRAKE, limits.acceleration))
         return (here, v), stop, False
 
     def _brake(self, frame: JointFrame, driver: ModeChanging, now_s: float, lost: int) -> None:

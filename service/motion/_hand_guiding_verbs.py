@@ -23,7 +23,7 @@ from service.motion._hand_guiding import Guiding, Session
 from service.motion._motion_controller import Execution
 from service.motion._request_fields import token_of
 from service.protocol.control import ControlError
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 #: Between two questions whether the model holds, and silence of the estimator that ends guiding.
 _ASK_S = 0.5
@@ -51,7 +51,7 @@ class GuidingRequests:
     """
 
     def __init__(
-        self, child: Child, arm: ArmConfig, robot: RobotModel, driver: Any, execution: Execution, guiding: Guiding
+        self, child: Worker, arm: ArmConfig, robot: RobotModel, driver: Any, execution: Execution, guiding: Guiding
     ) -> None:
         self._child, self._arm, self._robot, self._driver = child, arm, robot, driver
         self._execution, self._guiding = execution, guiding

@@ -24,7 +24,7 @@ from sim_backend.errors import MotionError
 
 State = Literal["waiting", "approach", "running", "ended", "stopped"]
 
-_LEAST_APPROACH_S = 0.5
+_MIN_APPROACH_S = 0.5
 #: Share of the velocity limits at which set positions come back to the motion.
 _RETURN = 0.05
 
@@ -157,7 +157,7 @@ class MotionPlayer:
     def _begin(self, q: FloatArray) -> None:
         self._target = self._before = q.copy()
         self._off[:] = 0.0
-        self._approach = Approach(self._limits, q, self.motion.centre, self._share, _LEAST_APPROACH_S)
+        self._approach = Approach(self._limits, q, self.motion.centre, self._share, _MIN_APPROACH_S)
         self.state = "approach"
         self._cycle = 0
 

@@ -19,11 +19,11 @@ from drivers.frame import JointFrame
 from rt_core.safety import PermitError, SafetyError
 from service.config.hand_guiding import UNABLE
 from service.config.load import ArmConfig
-from service.io.trajectory_file import MOST_PERIODS, Trajectory, TrajectoryError
+from service.io.trajectory_file import MAX_PERIODS, Trajectory, TrajectoryError
 from service.motion._request_fields import token_of
 from service.motion._safety_limits import CommandBounds, command_bounds
 from service.protocol.control import ControlError
-from service.worker.worker import Child, FatalError, Handler
+from service.worker.worker import FatalError, Handler, Worker
 
 if TYPE_CHECKING:
     from service.motion._hand_guiding_verbs import GuidingRequests
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 VERBS = ("arm", "disarm", "run_trajectory", "zero_force", "heartbeat", "abort")
 _TOKEN_BYTES = 8
-_MOST_NAME = 200
+_MAX_NAME = 200
 #: Channels by which a motion is watched, where they are delivered.
 _WATCHED = {"dq": "velocity", "tau": "torque", "temperature": "temperature"}
 
 
 def make_runs(
-    child: Child,
+    child: Worker,
     arm: ArmConfig,
     robot: RobotFile,
     driver: Driver,
@@ -123,7 +123,7 @@ class RunRequests:
 
     def __init__(
         self,
-        child: Child,
+        child: Worker,
         arm: ArmConfig,
         driver: CommandedArm,
         execution: Execution,
@@ -228,12 +228,12 @@ class RunRequests:
     def _on_run(self, args: dict[str, Any]) -> None:
         self._check_watched("run_trajectory")
         token, periods = token_of(args, "run_trajectory"), args.get("periods", 1)
-        if type(periods) is not int or not 1 <= periods <= MOST_PERIODS:
-            raise ControlError("bad_argument", f"run_trajectory: periods is {periods!r}: expected 1 to {MOST_PERIODS}")
+        if type(periods) is not int or not 1 <= periods <= MAX_PERIODS:
+            raise ControlError("bad_argument", f"run_trajectory: periods is {periods!r}: expected 1 to {MAX_PERIODS}")
         name = args.get("name", "")
-        if type(name) is not str or len(name) > _MOST_NAME:
+        if type(name) is not str or len(name) > _MAX_NAME:
             raise ControlError(
-                "bad_argument", f"run_trajectory: name: expected a text of at most {_MOST_NAME} characters"
+                "bad_argument", f"run_trajectory: name: expected a text of at most {_MAX_NAME} characters"
             )
         hold, changed = args.get("hold", False), args.get("changed_robot", False)
         if type(hold) is not bool or type(changed) is not bool:

@@ -23,7 +23,7 @@ from rt_core.safety import (
     check_torque,
 )
 from rt_core.types import FloatArray
-from service.io.trajectory_file import MOST_CYCLES, Trajectory
+from service.io.trajectory_file import MAX_CYCLES, Trajectory
 from service.protocol.control import VERBS
 
 Outcome = Literal["checking", "refused", "checked", "moving", "stopping", "completed", "stopped"]
@@ -33,8 +33,8 @@ _SLICE = 32
 #: Frames that are lost, and a machine that is busy: of the time in which a run has to be checked.
 _SPARE_S = 10.0
 #: Approach and one period together; each row is sampled with one frame and judged with another.
-LONGEST_S = 0.5 * _SLICE * (VERBS["run_trajectory"].within_s - _SPARE_S)
-_LEAST_APPROACH_S = 0.5
+MAX_S = 0.5 * _SLICE * (VERBS["run_trajectory"].within_s - _SPARE_S)
+_MIN_APPROACH_S = 0.5
 
 
 @dataclass
@@ -127,7 +127,7 @@ class RunCheck:
         self, model: RobotModel, limits: SafetyLimits, period_s: float, share: float, pace: float = 1.0
     ) -> None:
         self._model, self._limits, self._period_s, self._share = model, limits, period_s, share
-        self._longest_s = pace * LONGEST_S
+        self._longest_s = pace * MAX_S
         # Now: the first trajectory would keep the bus waiting for it.
         import scipy.interpolate  # noqa: F401
 
@@ -164,11 +164,11 @@ class RunCheck:
         self._judge(check_positions(limits, period_s, here[None]), trajectory)
         goal = trajectory.positions(np.zeros(1))[0] if trajectory.table is None else trajectory.table[0]
         self._judge(check_positions(limits, period_s, goal[None], 0.0), trajectory)
-        way = Approach(limits, here, goal, self._share, _LEAST_APPROACH_S)
+        way = Approach(limits, here, goal, self._share, _MIN_APPROACH_S)
         start = int(np.ceil(way.duration_s / period_s))
-        if start > MOST_CYCLES:
+        if start > MAX_CYCLES:
             raise SafetyError(
-                f"the way to the start takes {way.duration_s:.0f} s, more than {MOST_CYCLES} cycles: bring the arm "
+                f"the way to the start takes {way.duration_s:.0f} s, more than {MAX_CYCLES} cycles: bring the arm "
                 "nearer, or raise safety.approach"
             )
         if (start + count) * period_s > self._longest_s:

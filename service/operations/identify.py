@@ -30,7 +30,7 @@ from rt_core.validation import Metrics, torque_metrics
 #: A position this far outside its limits (in ranges of the joint) is taken for a wrong unit.
 _LIMIT_SLACK = 1.0
 #: A revolute joint without limits that turns further than this is taken for a wrong unit [rad]; as at import.
-_MOST_RADIANS = 20.0 * np.pi
+_MAX_RADIANS = 20.0 * np.pi
 #: Torque beyond this many times the effort limit is taken for a wrong unit.
 _EFFORT_SLACK = 3.0
 #: Velocity and the change of position that correlate like this are the same signal, whatever their units.
@@ -121,7 +121,7 @@ def check_recording(recording: Recording, model: RobotModel) -> None:
                     f"[{joint.lower:.4g}, {joint.upper:.4g}]: check the unit (degrees for radians is a factor 57.3), "
                     "the zero offset and motor side against joint side in the mapping"
                 )
-        elif joint.kind == "revolute" and finite.size and np.ptp(finite) > _MOST_RADIANS:
+        elif joint.kind == "revolute" and finite.size and np.ptp(finite) > _MAX_RADIANS:
             raise DataError(
                 f"{where}: joint {joint.name} turns by {np.ptp(finite):.4g} rad: its unit is likely degrees (a factor "
                 "57.3), or the motor side; if it does turn that far, give its limits in the robot file"

@@ -12,7 +12,7 @@ from rt_core.types import BoolArray, FloatArray
 from service.protocol.messages import BodyMessage, EstimateMessage
 
 #: Estimates that are kept; beyond them every other one is let go, and half as many are taken from then on.
-MOST = 4000
+MAX = 4000
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Trend:
         if (self._count - 1) % self._stride:
             return
         self._rows.append((t, theta, std, known))
-        if len(self._rows) > MOST:
+        if len(self._rows) > MAX:
             self._rows = self._rows[::2]
             self._stride *= 2
 

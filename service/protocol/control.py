@@ -72,7 +72,7 @@ VERBS: Mapping[str, Verb] = {
         "motion",
         "check a trajectory, approach its start, and run it so many times",
         ("permit", "trajectory", "periods", "hold", "name", "changed_robot"),
-        within_s=60.0,  # it is checked between frames, as long as `service.motion.trajectory_run.LONGEST_S` says
+        within_s=60.0,  # it is checked between frames, as long as `service.motion.trajectory_run.MAX_S` says
     ),
     "zero_force": Verb(
         "acquisition",

@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 from service.protocol.job_state import State
 
 #: Most jobs and most events that one request gives.
-MOST_JOBS = 1000
-MOST_EVENTS = 5000
+MAX_JOBS = 1000
+MAX_EVENTS = 5000
 
 
 class Submitted(TypedDict):

@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-MOST_TEXT = 4000  # characters of what is told, such as a refusal that repeats what was given
+MAX_TEXT = 4000  # characters of what is told, such as a refusal that repeats what was given
 
 
-def shortened(text: str, most: int = MOST_TEXT) -> str:
+def shortened(text: str, most: int = MAX_TEXT) -> str:
     """Return a text of at most `most` characters: the beginning and the end of a longer one."""
     half = (most - 5) // 2
     return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"

@@ -33,7 +33,7 @@ _EVENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MAX_PROMISE_S = 86_400.0
 MAX_EVENT = 1 << 20  # bytes; it is handed on with a time and an arm, which must not make it too large
 MAX_WORDS = 1 << 17  # characters of what it says at its end
-MAX_INFO = 1 << 18  # bytes of what a process tells of itself, in one message and of all together; see `Managed.on_info`
+MAX_INFO = 1 << 18  # bytes of a process's facts, in one message and of all together; see `WorkerHandle.on_info`
 _INFO_DEPTH = 6  # of what a process says of itself: in the reply to `status` it lies deeper still
 _TEXT = 80  # characters of what was sent that an error repeats
 

@@ -20,19 +20,19 @@ from service.config.load import RecorderConfig
 from service.protocol.control import ControlError
 from service.protocol.messages import BodyMessage, Envelope, FrameMessage, encode
 from service.worker.frame_subscriber import BATCH, FrameFeed
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 TICK_NS = 50_000_000
 REPORT_NS = 1_000_000_000
 PAUSE_S = 0.02  # frames gather meanwhile: a process that wakes for each delays those that are in a hurry
-MOST_OWNER = 100
+MAX_OWNER = 100
 FLUSH_NS = 500_000_000  # a chunk of a source that pauses stays open no longer
 
 
 class Recorder:
     """Writes one arm's frames while recording is on."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Worker) -> None:
         self.child = child
         self.arm = child.arm
         self.settings = self.arm.recorder or RecorderConfig()
@@ -187,8 +187,8 @@ class Recorder:
         action, owner = args.get("action"), args.get("owner", "")
         if action not in ("start", "stop"):
             raise ControlError("bad_argument", f"record: action {str(action)[:40]!r}: use start or stop")
-        if type(owner) is not str or len(owner) > MOST_OWNER:
-            raise ControlError("bad_argument", f"record: owner: expected a text of at most {MOST_OWNER} characters")
+        if type(owner) is not str or len(owner) > MAX_OWNER:
+            raise ControlError("bad_argument", f"record: owner: expected a text of at most {MAX_OWNER} characters")
         if action == "start":
             self.recording = True
             self.owner, self.error = owner, ""
@@ -207,7 +207,7 @@ class Recorder:
         self._close()
 
 
-def main(child: Child) -> None:
+def main(child: Worker) -> None:
     """Run the recorder of the child's arm."""
     recorder = Recorder(child)
     try:

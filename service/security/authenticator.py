@@ -22,7 +22,7 @@ ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"thetad"
 HANDSHAKE_MS = 2000  # longest time from a connection to its admission
 HEARTBEAT_MS = 5000  # between two signs of life; a peer without any for three times as long is hung up on
-_MOST_A_TURN = 64
+_MAX_A_TURN = 64
 _OK, _LATER, _NO = (b"200", b"OK"), (b"300", b"not now"), (b"400", b"not admitted")
 
 
@@ -68,7 +68,7 @@ class Authenticator:
 
     def serve(self) -> None:
         """Answer those who wait for admission."""
-        for _ in range(_MOST_A_TURN):
+        for _ in range(_MAX_A_TURN):
             if not readable(self.socket):
                 return
             request = self.socket.recv_multipart()

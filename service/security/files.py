@@ -10,7 +10,7 @@ from pathlib import Path
 from service.io.atomic_files import sync_folder
 from service.security.path_ownership import Step, invoking_user, user_name, way
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _OTHERS = 0o077
 #: systemd gives credentials to a service by an access list, which shows as rights of the group.
 _CREDENTIAL_OTHERS = 0o027
@@ -84,7 +84,7 @@ def make_directory(path: Path) -> None:
     check_directory(path)
 
 
-def read_secret(path: Path, *, credential: bool = False, most_bytes: int = MOST_BYTES) -> str:
+def read_secret(path: Path, *, credential: bool = False, most_bytes: int = MAX_BYTES) -> str:
     """Read a text file that only this user, or root, can read and change.
 
     Parameters

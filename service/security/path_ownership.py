@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WRITERS = 0o022
-_MOST_LINKS = 40  # as many as Linux follows
+_MAX_LINKS = 40  # as many as Linux follows
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def way(path: Path) -> Iterator[Step]:
             here = place
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = Path(os.readlink(place))
         if target.is_absolute():

@@ -21,8 +21,8 @@ from service.security.files import SecretFileError, check_directory, read_secret
 from service.security.keys import is_key
 
 CLIENTS = "clients.json"
-MOST_CLIENTS = 10_000  # those that were revoked included: they stay, so that their keys are not let in again
-_MOST_BYTES = 1 << 22  # as much as so many clients take, with the longest names
+MAX_CLIENTS = 10_000  # those that were revoked included: they stay, so that their keys are not let in again
+_MAX_BYTES = 1 << 22  # as much as so many clients take, with the longest names
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 
 
@@ -53,7 +53,7 @@ class Client(_Table):
 
 class _File(_Table):
     version: Literal[1] = 1
-    clients: Annotated[tuple[Client, ...], Field(max_length=MOST_CLIENTS)] = ()
+    clients: Annotated[tuple[Client, ...], Field(max_length=MAX_CLIENTS)] = ()
 
     @field_validator("clients")
     @classmethod
@@ -100,7 +100,7 @@ class Registry:
                     raise RegistryError(f"{name}: {_known(other)}")
                 if other.name == name and other.revoked is None:
                     raise RegistryError(f"{name}: there is such a client: revoke it first, or choose another name")
-            if len(clients) >= MOST_CLIENTS:
+            if len(clients) >= MAX_CLIENTS:
                 raise RegistryError(f"{self.path}: {_full(clients)}")
             try:
                 client = Client(name=name, role=role, public_key=public_key, created=_now())
@@ -142,7 +142,7 @@ class Registry:
 
     def _read(self) -> tuple[Client, ...]:
         try:
-            text = read_secret(self.path, most_bytes=_MOST_BYTES)
+            text = read_secret(self.path, most_bytes=_MAX_BYTES)
         except FileNotFoundError:
             return ()
         check_directory(self.path.parent)

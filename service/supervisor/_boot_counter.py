@@ -9,10 +9,10 @@ from pathlib import Path
 from drivers.files.atomic_write import whole_file
 
 #: No clock has got further; a file that says so is damaged.
-_LARGEST = 1 << 62
+_MAX = 1 << 62
 
 
-class Epochs:
+class BootCounter:
     """Gives out epochs, microseconds since 1970 where the clock allows, and remembers the last in a file.
 
     Whoever hears two sources takes the one with the larger epoch for the later one.  After an hour was taken back from
@@ -46,4 +46,4 @@ def _read(path: Path) -> int:
         last = int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0
-    return last if 0 <= last < _LARGEST else 0
+    return last if 0 <= last < _MAX else 0

@@ -17,7 +17,7 @@ from service.config.daemon import DaemonConfig
 from service.protocol.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
 from service.security.http_policy import check_by_http, check_submitted
-from service.supervisor._worker_handle import Managed
+from service.supervisor._worker_handle import WorkerHandle
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Pending:
     """A request that a process has not answered yet."""
 
     request: Request
-    process: Managed
+    process: WorkerHandle
     deadline_ns: int
     route: list[bytes]  # of a client: identity, and the empty part of a REQ socket; empty: nobody waits
     asker: bytes = b""  # identity of the process of this daemon that asked, if one did
@@ -49,7 +49,7 @@ class Routing:
 
     def __init__(
         self,
-        processes: Sequence[Managed],
+        processes: Sequence[WorkerHandle],
         private: zmq.Socket[bytes],
         reply: Callable[[list[bytes], bytes], None],
         arms: tuple[str, ...],
@@ -80,7 +80,7 @@ class Routing:
         self._pending[id] = Pending(request, process, deadline_ns, route or [], asker)
         self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
 
-    def on_ask(self, process: Managed, message: dict[str, Any]) -> None:
+    def on_ask(self, process: WorkerHandle, message: dict[str, Any]) -> None:
         """Pass on what a process asks of another; the web process asks for others, and is not taken at its word."""
         request = Request(message["id"], message["verb"], message["args"])
         try:
@@ -93,7 +93,7 @@ class Routing:
         except ControlError as error:
             self._answer(Pending(request, process, 0, [], process.identity), error=error)
 
-    def on_reply(self, process: Managed, message: dict[str, Any]) -> None:
+    def on_reply(self, process: WorkerHandle, message: dict[str, Any]) -> None:
         """Pass on what a process answers."""
         pending = self._pending.pop(message["id"], None)
         if pending is None:  # it was given up
@@ -105,13 +105,13 @@ class Routing:
             self._standing[process.role, process.arm, pending.request.verb] = pending.request
         self._answer(pending, result=message["result"])
 
-    def repeat(self, process: Managed) -> None:
+    def repeat(self, process: WorkerHandle) -> None:
         """Tell a process that has been started again what holds."""
         for (role, arm, _), request in self._standing.items():
             if (role, arm) == (process.role, process.arm):
                 self.forward(request, role)
 
-    def on_exit(self, process: Managed) -> None:
+    def on_exit(self, process: WorkerHandle) -> None:
         """Answer for a process that has ended."""
         self._give_up(lambda p: p.process is process, "unavailable", f"{process.name} ended before it answered")
 

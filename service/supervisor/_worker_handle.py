@@ -23,11 +23,11 @@ LAST_DELAY_S = 10.0
 MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
 STEADY_S = 30.0  # so long without a failure, and the delay starts anew
 TELL_NS = 60_000_000_000  # between two lines of the log about what a process says that cannot be read
-MOST_STARVED = 2  # times the limit of silence that are not counted against a process that is given no processor
+MAX_STARVED = 2  # times the limit of silence that are not counted against a process that is given no processor
 
 
 @dataclass
-class Managed:
+class WorkerHandle:
     """A process that the supervisor keeps running; times are CLOCK_MONOTONIC [ns]."""
 
     role: str
@@ -102,14 +102,14 @@ class Managed:
         """Tell whether the process has been silent for longer than `limit_ns`.
 
         The time in which it would have run, and others had the processors, does not count: to kill it then and to
-        start it again only takes more of them.  Of that time, `MOST_STARVED` limits at most are let pass, and nothing
+        start it again only takes more of them.  Of that time, `MAX_STARVED` limits at most are let pass, and nothing
         of it for the path of the frames, which is let in before others and may be in charge of a moving arm.
         """
         silence_ns = now_ns - self.beat_ns
         if silence_ns <= limit_ns or self.role in PATH:
             return silence_ns > limit_ns
         starved = starved_ns(self.pid) - self.beat_starved_ns
-        return silence_ns - min(starved, MOST_STARVED * limit_ns) > limit_ns
+        return silence_ns - min(starved, MAX_STARVED * limit_ns) > limit_ns
 
     def on_info(self, info: Mapping[str, Any]) -> None:
         """Take what the process says of itself, beside what it has said before.

@@ -37,7 +37,7 @@ def capability_names(bits: int) -> list[str]:
     return [name for name, bit in CAPABILITIES.items() if bits >> bit & 1]
 
 
-class Rights:
+class Capabilities:
     """Capabilities of this thread that are withheld from the programs it starts, unless they are lent.
 
     Make it before any other thread: those made later have what this one has.

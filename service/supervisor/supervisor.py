@@ -29,13 +29,13 @@ from service.io.sockets import readable
 from service.protocol.control import VERBS, ControlError, Request, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
 from service.protocol.worker_messages import GATEWAY_PORTS, read_said
-from service.supervisor._boot_counter import Epochs
+from service.supervisor._boot_counter import BootCounter
 from service.supervisor._control_server import ControlSocket
 from service.supervisor._preflight import check_reachable
 from service.supervisor._routing import Routing
 from service.supervisor._systemd_notify import ServiceManager
-from service.supervisor._worker_handle import MAX_START_FAILURES, TELL_NS, Managed
-from service.supervisor.capabilities import Rights, capability_names
+from service.supervisor._worker_handle import MAX_START_FAILURES, TELL_NS, WorkerHandle
+from service.supervisor.capabilities import Capabilities, capability_names
 from service.supervisor.directories import StateLock, make_runtime
 from service.worker.resources import usage
 from service.worker.worker import WHERE, kernel_state, resident_mb
@@ -78,7 +78,7 @@ class Supervisor:
         self.config = config
         self.ready = False
         self._manager = ServiceManager()
-        self._rights = Rights()  # before ZeroMQ has threads
+        self._rights = Capabilities()  # before ZeroMQ has threads
         if self._rights.withheld:
             self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._rights.withheld))
         self._next_memory_ns = 0
@@ -94,7 +94,7 @@ class Supervisor:
         self._cleanup = contextlib.ExitStack()
         try:
             self._cleanup.callback(StateLock(config.state_dir).release)
-            self._epochs = Epochs(config.state_dir / "epoch")
+            self._epochs = BootCounter(config.state_dir / "epoch")
             self.runtime = make_runtime(config)
             self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -108,13 +108,13 @@ class Supervisor:
         except BaseException:
             self._cleanup.close()
             raise
-        self.processes = [Managed("gateway", None), Managed("jobs", None)]
+        self.processes = [WorkerHandle("gateway", None), WorkerHandle("jobs", None)]
         if config.daemon.serves_http:
-            self.processes.append(Managed("web", None))
+            self.processes.append(WorkerHandle("web", None))
         for arm in config.arm:
-            self.processes += [Managed("estimator", arm.name), Managed("acquisition", arm.name)]
+            self.processes += [WorkerHandle("estimator", arm.name), WorkerHandle("acquisition", arm.name)]
             if arm.recorder is not None:
-                self.processes.append(Managed("recorder", arm.name))
+                self.processes.append(WorkerHandle("recorder", arm.name))
         self._routing = Routing(
             self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon
         )
@@ -176,18 +176,18 @@ class Supervisor:
         if self._failure:
             raise StartError(self._failure, again=self._again)
 
-    def _settled(self, process: Managed) -> bool:
+    def _settled(self, process: WorkerHandle) -> bool:
         """Tell whether the daemon need not wait for a process: estimation needs neither batch jobs nor unasked HTTP."""
         return process.state == "ready" or (process.restarts > 0 and self._may_fail(process))
 
-    def _may_fail(self, process: Managed) -> bool:
+    def _may_fail(self, process: WorkerHandle) -> bool:
         """Tell whether the daemon starts without a process: jobs, and HTTP where the configuration does not ask for it.
 
         It is started again and again meanwhile, like any other.
         """
         return process.role == "jobs" or self._unasked(process)
 
-    def _unasked(self, process: Managed) -> bool:
+    def _unasked(self, process: WorkerHandle) -> bool:
         return process.role == "web" and self.config.daemon.http is not True
 
     def _tell_manager(self) -> None:
@@ -288,7 +288,7 @@ class Supervisor:
             if process.role in ("gateway", "web") and process.state == "ready" and resident_mb(process.pid) > limit_mb:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
 
-    def _on_silence(self, process: Managed, now_ns: int) -> None:
+    def _on_silence(self, process: WorkerHandle, now_ns: int) -> None:
         """Let a process that hangs write to the log where it stands, if it still can, and kill it."""
         if not process.asked_ns:
             self._receive_private()  # where the supervisor itself has stood, beats are waiting
@@ -302,7 +302,7 @@ class Supervisor:
             reason = f"silent for more than {self.config.daemon.hang_s:g} s ({kernel_state(process.pid)})"
             self._kill(process, reason + (why if process.unreadable_why else ""))
 
-    def _kill(self, process: Managed, reason: str) -> None:
+    def _kill(self, process: WorkerHandle, reason: str) -> None:
         if process.killed:  # on a busy machine its end takes many turns of the loop
             return
         process.words, process.killed = reason, True
@@ -314,7 +314,7 @@ class Supervisor:
             self._failure, self._again = message, again
         self._stop_reason = self._stop_reason or "failed to start"
 
-    def _on_exit(self, process: Managed) -> None:
+    def _on_exit(self, process: WorkerHandle) -> None:
         self._await_words(process)
         pid = process.pid
         code = process.on_exit(time.monotonic_ns())
@@ -330,7 +330,7 @@ class Supervisor:
             self._fail(f"{process.name} failed {process.restarts} times: {process.last_error}")
         self._routing.on_exit(process)
 
-    def _await_words(self, process: Managed) -> None:
+    def _await_words(self, process: WorkerHandle) -> None:
         """Take the last words of a process that failed by itself: they were sent before it ended, and may come after.
 
         A killed one has none.
@@ -342,7 +342,7 @@ class Supervisor:
             self._private.poll(int(left * 1000) + 1)
             self._receive_private()
 
-    def _on_message(self, process: Managed, message: dict[str, Any]) -> None:
+    def _on_message(self, process: WorkerHandle, message: dict[str, Any]) -> None:
         kind = message["type"]
         now_ns = time.monotonic_ns()
         if kind == "beat":
@@ -438,7 +438,7 @@ class Supervisor:
                 self._await_end(process, deadline)
         self.log.info("stopped", seconds_up=round((time.monotonic_ns() - self._began_ns) * 1e-9, 3))
 
-    def _await_end(self, process: Managed, deadline: float) -> None:
+    def _await_end(self, process: WorkerHandle, deadline: float) -> None:
         if process.process is None:
             return
         poller = zmq.Poller()

@@ -16,19 +16,19 @@ from starlette.types import ASGIApp
 from service.config.load import Config
 from service.protocol.roles import Role
 from service.web._answers import HEADERS, answer, refusal
-from service.web._cache import Latest
+from service.web._cache import Cache
 from service.web._dashboard import api_routes
 from service.web._health import arm_states, silent, unready
 from service.web._live import Live
 from service.web._metrics import make_registry
 from service.web._pages import page_routes
-from service.web._request_proxy import Asking
+from service.web._request_proxy import RequestProxy
 from service.web.guard import Guard
 
 PATHS = ("/healthz", "/readyz", "/metrics")
 
 
-def make_app(config: Config, latest: Latest, live: Live, asking: Asking, tokens: Mapping[str, Role]) -> ASGIApp:
+def make_app(config: Config, latest: Cache, live: Live, asking: RequestProxy, tokens: Mapping[str, Role]) -> ASGIApp:
     """Return the application that answers from `latest`; with `tokens`, only to those who know one.
 
     The files of the dashboard are for all: they are those of the project, and the page is to ask for the token.

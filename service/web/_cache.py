@@ -80,7 +80,7 @@ class Arm:
             self.seen[kind] += 1
 
 
-class Latest:
+class Cache:
     """Everything known of the daemon.
 
     Attributes

@@ -8,8 +8,8 @@ from typing import Any, cast
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 5.0  # for a whole request to come, and for an answer to be taken: without either, no longer than this
-MOST = 64  # connections at a time; beyond it the one that has stood still longest makes room
-MOST_HEADERS = 8192  # bytes of the line and the headers of a request
+MAX = 64  # connections at a time; beyond it the one that has stood still longest makes room
+MAX_HEADERS = 8192  # bytes of the line and the headers of a request
 #: In the scope of a request: what renews the limit of its connection, for an answer that others have to make first.
 RENEW = "thetad.renew"
 
@@ -32,7 +32,7 @@ class Connection(H11Protocol):
             for other in self.connections
             if isinstance(other, Connection) and other._limit is not None
         }
-        if len(limits) > MOST:
+        if len(limits) > MAX:
             min(limits, key=limits.__getitem__).hang_up()
 
     def data_received(self, data: bytes) -> None:

@@ -21,16 +21,16 @@ from service.protocol.json_values import plain
 from service.security.http_policy import allowed_by_http, check_by_http
 from service.web._actions import Action, looks_for_file, read_action, to_request, verb_of
 from service.web._answers import HEADERS, refusal
-from service.web._cache import Latest
+from service.web._cache import Cache
 from service.web._connection import RENEW
 from service.web._facts import arm_facts
 from service.web._live import Live
 from service.web._recordings import Listing
-from service.web._request_proxy import Asking
+from service.web._request_proxy import RequestProxy
 
 #: A request that changes something brings this header: a page from elsewhere cannot, unless it is told that it may.
 MARK = "x-thetad"
-MOST_BODY = 16_384
+MAX_BODY = 16_384
 LOOK_S = 10.0  # for what lies on a disk
 _SLICE_S = 1.0  # of waiting for others, after which the limit of the connection is renewed
 _STATUS = {
@@ -42,7 +42,7 @@ _Found = TypeVar("_Found")
 Handler = Callable[[Request], Awaitable[Any]]
 
 
-def api_routes(config: Config, latest: Latest, live: Live, asking: Asking) -> list[Route]:
+def api_routes(config: Config, latest: Cache, live: Live, asking: RequestProxy) -> list[Route]:
     """Return the routes below `/api`."""
     listing = Listing(config)
     looking = asyncio.Semaphore()  # one at a time: threads that wait for a disk are not to be had by asking often
@@ -141,14 +141,14 @@ def role_of(request: Request) -> str:
     return str(request.state.role)
 
 
-def check_arm(name: str, latest: Latest) -> str:
+def check_arm(name: str, latest: Cache) -> str:
     """Return the name of an arm that there is; raises `ControlError`."""
     if name not in latest.arms:
         raise ControlError("bad_argument", f"arm: there is no {name[:80]!r}; there are {', '.join(latest.arms)}")
     return name
 
 
-def named(request: Request, latest: Latest) -> str:
+def named(request: Request, latest: Cache) -> str:
     """Return the arm in the path of a request."""
     return check_arm(str(request.path_params["arm"]), latest)
 
@@ -177,8 +177,8 @@ async def body_of(request: Request) -> bytes:
     data = b""
     async for chunk in request.stream():
         data += chunk
-        if len(data) > MOST_BODY:
-            raise ControlError("bad_request", f"the request's body has more than {MOST_BODY} bytes")
+        if len(data) > MAX_BODY:
+            raise ControlError("bad_request", f"the request's body has more than {MAX_BODY} bytes")
     return data
 
 

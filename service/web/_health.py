@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from service.web._cache import Arm, Latest
+from service.web._cache import Arm, Cache
 
 SILENT_S = 3.0  # so long without a word from the supervisor, which speaks twice a second, or a process: four times
 FRESH_S = 3.0  # the newest frame may be so old, and the newest one that the estimator has worked off
@@ -24,7 +24,7 @@ class ArmState:
         return not self.problems
 
 
-def silent(latest: Latest, now_ns: int) -> str:
+def silent(latest: Cache, now_ns: int) -> str:
     """Say that the supervisor is silent; an empty text if it is not, or has said that it stops."""
     silence_s = latest.silence_s(now_ns)
     if latest.stopping or silence_s <= SILENT_S:
@@ -32,19 +32,19 @@ def silent(latest: Latest, now_ns: int) -> str:
     return f"the supervisor has been silent for {silence_s:.1f} s"
 
 
-def unready(latest: Latest, now_ns: int) -> str:
+def unready(latest: Cache, now_ns: int) -> str:
     """Say what keeps the whole daemon from its work, whatever its arms do; an empty text if nothing does."""
     if latest.stopping:
         return "the daemon stops"
     return silent(latest, now_ns) or (_process_problem(latest, None, "gateway", now_ns) if latest.daemon else "")
 
 
-def arm_states(latest: Latest, now_ns: int) -> list[ArmState]:
+def arm_states(latest: Cache, now_ns: int) -> list[ArmState]:
     """Return the state of every arm, as of the supervisor's last word."""
     return [ArmState(arm.name, tuple(_problems(latest, arm, now_ns))) for arm in latest.arms.values()]
 
 
-def _problems(latest: Latest, arm: Arm, now_ns: int) -> list[str]:
+def _problems(latest: Cache, arm: Arm, now_ns: int) -> list[str]:
     looked_at = (_process_problem(latest, arm.name, role, now_ns) for role in ("acquisition", "estimator"))
     if found := [text for text in looked_at if text]:
         return found
@@ -60,7 +60,7 @@ def _problems(latest: Latest, arm: Arm, now_ns: int) -> list[str]:
     return [f"the source is {state}" + (f" for {', '.join(missing)}" if missing else "")]
 
 
-def _process_problem(latest: Latest, arm: str | None, role: str, now_ns: int) -> str:
+def _process_problem(latest: Cache, arm: str | None, role: str, now_ns: int) -> str:
     process = latest.process(arm, role)
     if process is None:
         return f"nothing is known of the {role} yet"

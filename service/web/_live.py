@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from service.protocol.messages import BELIEVED
-from service.web._cache import Arm, Latest
+from service.web._cache import Arm, Cache
 from service.web._numbers import numbers
 from service.web._overview import overview
 
@@ -42,7 +42,7 @@ class Live:
         CLOCK_MONOTONIC [ns].
     """
 
-    def __init__(self, latest: Latest, epoch: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, latest: Cache, epoch: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._latest, self._epoch, self._clock = latest, epoch, clock
         self.turn = 0
         self._texts: dict[tuple[str, str], str] = {}

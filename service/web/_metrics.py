@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from service.protocol.job_state import State
-from service.web._cache import Arm, Latest
+from service.web._cache import Arm, Cache
 from service.web._families import FAMILIES
 from service.web._health import arm_states, estimate_age_s, unready
 
@@ -63,7 +63,7 @@ class Samples:
 class DaemonCollector(Collector):
     """Makes the samples; nothing is asked of anybody."""
 
-    def __init__(self, latest: Latest) -> None:
+    def __init__(self, latest: Cache) -> None:
         self._latest = latest
 
     def collect(self) -> Iterator[Metric]:
@@ -97,7 +97,7 @@ class DaemonCollector(Collector):
         samples.add("thetad_control_refused_total", control["garbage"])
 
 
-def make_registry(latest: Latest) -> CollectorRegistry:
+def make_registry(latest: Cache) -> CollectorRegistry:
     """Return a registry that knows the daemon's metrics, and nothing of this process by default."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(DaemonCollector(latest))
@@ -127,7 +127,7 @@ def _process(samples: Samples, process: Mapping[str, Any], age_s: float) -> None
                 samples.add("thetad_jobs", states.get(state, 0), kind, state)
 
 
-def _frames(samples: Samples, latest: Latest, arm: Arm) -> None:
+def _frames(samples: Samples, latest: Cache, arm: Arm) -> None:
     info = latest.info(arm.name, "acquisition")
     if "state" in info:
         for state in _SOURCE_STATES:
@@ -156,7 +156,7 @@ def _loop(samples: Samples, arm: str, status: Mapping[str, Any]) -> None:
     samples.add("thetad_bus_recoveries_total", source.get("recoveries", source.get("reconnects")), arm)
 
 
-def _estimator(samples: Samples, latest: Latest, arm: Arm, now_ns: int) -> None:
+def _estimator(samples: Samples, latest: Cache, arm: Arm, now_ns: int) -> None:
     info, stats = latest.info(arm.name, "estimator"), arm.stats.get("estimator")
     samples.add("thetad_frames_unusable_total", info.get("unusable"), arm.name)
     if "save_error" in info:

@@ -7,14 +7,14 @@ from pathlib import PurePath
 from typing import Any
 
 from service.protocol.json_values import plain
-from service.web._cache import Arm, Latest
+from service.web._cache import Arm, Cache
 from service.web._health import SILENT_S, arm_states, estimate_age_s, unready
 
 _PROCESS = ("name", "role", "arm", "state", "restarts", "last_error")
 _DRIFT = ("state", "reason")
 
 
-def overview(latest: Latest, now_ns: int) -> dict[str, Any]:
+def overview(latest: Cache, now_ns: int) -> dict[str, Any]:
     """Return it as plain JSON."""
     daemon: Mapping[str, Any] = latest.daemon.get("daemon", {})
     states = {state.arm: list(state.problems) for state in arm_states(latest, now_ns)}
@@ -34,7 +34,7 @@ def overview(latest: Latest, now_ns: int) -> dict[str, Any]:
     return found
 
 
-def _arm(latest: Latest, arm: Arm, problems: list[str], now_ns: int) -> dict[str, Any]:
+def _arm(latest: Cache, arm: Arm, problems: list[str], now_ns: int) -> dict[str, Any]:
     acquisition, estimator = arm.status.get("acquisition", {}), arm.status.get("estimator", {})
     recorder = latest.info(arm.name, "recorder")
     estimate = arm.estimate
@@ -95,7 +95,7 @@ def _usage(info: Mapping[str, Any]) -> dict[str, Any]:
     return {"cpu_s": usage.get("cpu_s"), "resident_bytes": usage.get("resident_bytes")}
 
 
-def _jobs(latest: Latest) -> dict[str, Any]:
+def _jobs(latest: Cache) -> dict[str, Any]:
     """How many jobs there are in each state, and whether the queue is in trouble."""
     process = latest.process(None, "jobs")
     info: Mapping[str, Any] = {} if process is None else process["info"]

@@ -16,7 +16,7 @@ from typing import Any
 from service.config.load import ArmConfig, Config
 from service.protocol.control import ControlError
 
-MOST = 500  # that are listed, the newest
+MAX = 500  # that are listed, the newest
 FRESH_S = 1.0  # a list so old is given again
 _STAMP = r"-\d{8}T\d{6}(-\d{1,3})?\.mcap"  # what the recorder puts behind the name of the arm
 
@@ -54,7 +54,7 @@ def recordings_of(config: Config, arm: ArmConfig) -> list[Recorded]:
                     found.append(Recorded(arm.name, entry.name, Path(entry.path), stat.st_size, stat.st_mtime))
     except FileNotFoundError:  # there is none yet
         return []
-    return sorted(found, key=lambda each: each.changed, reverse=True)[:MOST]
+    return sorted(found, key=lambda each: each.changed, reverse=True)[:MAX]
 
 
 def find_recording(config: Config, arm: ArmConfig, name: str) -> Path | None:

@@ -16,16 +16,16 @@ from typing import Any
 from service.config.daemon import DaemonConfig
 from service.protocol.control import STOPPING, VERBS, ControlError
 from service.security.http_policy import check_by_http
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 FRESH_S = 0.5  # an answer so old is given again
 PER_S = 20.0  # questions a second, of all browsers together; twice as many at once
-MOST = 32  # questions that wait for their answer
+MAX = 32  # questions that wait for their answer
 GRACE_S = 5.0  # beyond the time that the supervisor gives who is to answer
 _KEPT = 256  # answers
 
 
-class Asking:
+class RequestProxy:
     """Asks, and remembers the newest answers.
 
     Parameters
@@ -36,7 +36,7 @@ class Asking:
         Monotonic time [s].
     """
 
-    def __init__(self, child: Child, daemon: DaemonConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, child: Worker, daemon: DaemonConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._child, self._daemon, self._clock = child, daemon, clock
         self._left, self._since = 2.0 * PER_S, clock()
         self._waiting = 0
@@ -100,6 +100,6 @@ class Asking:
         now = self._clock()
         self._left = min(2.0 * PER_S, self._left + (now - self._since) * PER_S)
         self._since = now
-        if self._left < 1.0 or self._waiting >= MOST:
+        if self._left < 1.0 or self._waiting >= MAX:
             raise ControlError("too_many", "too many questions by HTTP at a time; ask again in a second")
         self._left -= 1.0

@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.protocol.roles import ROLES, Role, allows
 from service.security.files import SecretFileError, read_secret
 from service.web._answers import refusal
-from service.web._connection import MOST_HEADERS
+from service.web._connection import MAX_HEADERS
 
-LEAST_TOKEN = 16
+MIN_TOKEN = 16
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what may stand after "Bearer"
 _OWN_SITE = ("same-origin", "none")  # none: typed by a person
@@ -62,8 +62,8 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         app: ASGIApp = self._app
-        if size_of(scope) > MOST_HEADERS:  # that came at once; what comes in pieces is refused before it is whole
-            app = refusal(431, f"the request's line and headers have more than {MOST_HEADERS} bytes")
+        if size_of(scope) > MAX_HEADERS:  # that came at once; what comes in pieces is refused before it is whole
+            app = refusal(431, f"the request's line and headers have more than {MAX_HEADERS} bytes")
         elif not is_local(host):
             app = refusal(421, "Host: only names of this computer are answered: ask for 127.0.0.1 or localhost")
         elif not self._own_page(headers, host):
@@ -144,9 +144,9 @@ def read_tokens(path: Path | None, most: Role) -> dict[str, Role]:
         words = line.split()
         role = next((role for role in ROLES if words[:1] == [role]), None)
         token = words[-1] if len(words) == (1 if role is None else 2) else ""
-        if len(token) < LEAST_TOKEN or not _TOKEN.fullmatch(token) or token in found:
+        if len(token) < MIN_TOKEN or not _TOKEN.fullmatch(token) or token in found:
             raise SecretFileError(
-                f"daemon.http_token_file: {path}: line {number} holds no token: one of at least {LEAST_TOKEN} letters, "
+                f"daemon.http_token_file: {path}: line {number} holds no token: one of at least {MIN_TOKEN} letters, "
                 f"digits or ._~+/=- is expected, each once, with one of {', '.join(ROLES[:-1])} before it or nothing"
             )
         if role is not None and not allows(most, role):

@@ -20,13 +20,13 @@ from service.io.log import Log
 from service.io.sockets import readable
 from service.protocol.messages import MAX_MESSAGE, topic
 from service.web._app import make_app
-from service.web._cache import Latest
-from service.web._connection import MOST_HEADERS, Connection
+from service.web._cache import Cache
+from service.web._connection import MAX_HEADERS, Connection
 from service.web._live import TURN_S, Live
-from service.web._request_proxy import Asking
+from service.web._request_proxy import RequestProxy
 from service.web.guard import read_tokens
 from service.worker.bind import BIND_S, PortTakenError
-from service.worker.worker import Child
+from service.worker.worker import Worker
 
 MESSAGES_A_TURN = 256  # of one socket
 QUEUE = 1000
@@ -64,14 +64,14 @@ class Forward(logging.Handler):
 class Web:
     """Everything that the web process does."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Worker) -> None:
         self.child = child
         daemon = child.config.daemon
         tokens = read_tokens(daemon.http_token_file, daemon.http_role)
         self.listener = listen(daemon.http_bind, daemon.http_port)
-        self.latest = Latest(tuple(arm.name for arm in child.config.arm), time.monotonic_ns())
+        self.latest = Cache(tuple(arm.name for arm in child.config.arm), time.monotonic_ns())
         self.live = Live(self.latest, child.epoch)
-        asking = Asking(child, daemon)
+        asking = RequestProxy(child, daemon)
         for name in ("uvicorn.error", "asyncio"):
             log = logging.getLogger(name)
             log.handlers, log.propagate = [Forward(child.log)], False
@@ -87,7 +87,7 @@ class Web:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                h11_max_incomplete_event_size=MOST_HEADERS,
+                h11_max_incomplete_event_size=MAX_HEADERS,
                 backlog=_BACKLOG,
             )
         )
@@ -175,7 +175,7 @@ def listen(address: str, port: int) -> socket.socket:
         return listener
 
 
-def main(child: Child) -> None:
+def main(child: Worker) -> None:
     """Run the web process."""
     web = Web(child)
     try:

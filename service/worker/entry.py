@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.worker.worker import run_child
+from service.worker.worker import run_worker
 
 if __name__ == "__main__":
-    run_child()
+    run_worker()

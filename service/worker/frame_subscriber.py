@@ -9,7 +9,7 @@ import zmq
 
 from service.io.sockets import readable
 from service.protocol.messages import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
-from service.worker.worker import FRAME_QUEUE, POLL_MS, Child
+from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
 
 LOG_NS = 1_000_000_000
 BATCH = 256  # messages worked off before anything else is looked at
@@ -37,7 +37,7 @@ class FrameFeed:
         How many starts of the source were seen.
     """
 
-    def __init__(self, child: Child, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
+    def __init__(self, child: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
         self.received = 0
         self.lost = 0
         self.repeated = 0
@@ -160,7 +160,7 @@ class FrameFeed:
             self._unlogged = 0
             self._log_after_ns = now_ns + LOG_NS
 
-    def wait_for_meta(self, child: Child) -> dict[str, Any]:
+    def wait_for_meta(self, child: Worker) -> dict[str, Any]:
         """Wait until the source has described itself; an empty map if the child is to stop first."""
         while not self.meta and not child.stopping:
             self.poll()

@@ -110,7 +110,7 @@ def process_name(role: str, arm: str | None) -> str:
     return role if arm is None else f"{arm}/{role}"
 
 
-class Child:
+class Worker:
     """A process under the supervisor, seen from inside.
 
     `epoch` is larger than those of all processes that were started before; `restarts` is how often the supervisor has
@@ -299,7 +299,7 @@ def is_fatal(error: Exception) -> bool:
     return is_own(error) and isinstance(error, (FatalError, ValueError, FileNotFoundError))
 
 
-def run_child() -> None:
+def run_worker() -> None:
     """Run a process: parse the arguments, call the role's `main`, turn its failure into a log line and an exit code.
 
     The exit code is 0 after an orderly end, 2 if the process cannot work as configured, 1 otherwise.
@@ -316,7 +316,7 @@ def run_child() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
     faulthandler.register(WHERE)
     place(arguments.role)  # before there are threads, which inherit it
-    child = Child(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
+    child = Worker(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
     code = 0
     try:
         importlib.import_module(MODULES[child.role]).main(child)

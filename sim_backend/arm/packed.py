@@ -30,7 +30,7 @@ from sim_backend.errors import SimulationConfigError, SimulationDivergedError
 
 #: Longest step of a value that changes over a time.
 RAMP_STEP_S = 0.1
-_LONGEST_SUBSTEP_S = 0.5e-3
+_MAX_SUBSTEP_S = 0.5e-3
 _FEEDFORWARD = {"none": 0.0, "gravity": 1.0, "full": 2.0}
 
 
@@ -291,7 +291,7 @@ class PackedArm:
     @staticmethod
     def _substeps_of(settings: SimSettings) -> int:
         """Integration steps a sample."""
-        return settings.substeps or int(np.ceil(1.0 / settings.rate_hz / _LONGEST_SUBSTEP_S - 1e-9))
+        return settings.substeps or int(np.ceil(1.0 / settings.rate_hz / _MAX_SUBSTEP_S - 1e-9))
 
     def _fill_scalars(self) -> None:
         s = self.settings

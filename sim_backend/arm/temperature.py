@@ -38,7 +38,7 @@ from sim_backend.arm.layout import (
 )
 
 #: A velocity constant that falls with temperature stays above this share of its value at the reference.
-_LEAST_SHARE = 0.1
+_MIN_SHARE = 0.1
 
 
 @kernel
@@ -59,7 +59,7 @@ def follow_temperature(
             slope = terms[t, CONSTANT_SLOPE, i]
             if slope != 0.0:
                 reference = terms[t, CONSTANT_AT_REFERENCE, i]
-                constant = max(reference + slope * warmth, _LEAST_SHARE * reference)
+                constant = max(reference + slope * warmth, _MIN_SHARE * reference)
                 terms[t, CONSTANT, i] = constant
                 if terms[t, WIDTH, i] > 0.0:
                     terms[t, WIDTH, i], terms[t, REACH, i] = constant, GAUSSIAN_REACH * constant

@@ -50,9 +50,9 @@ CLOCK_RATES = 4
 MAX_SLEW = 1e-3
 _PROPORTIONAL, _INTEGRAL = 1.0 / 8.0, 1.0 / 256.0
 #: Two comparisons further apart than this say nothing about the rate [ns].
-_LONGEST_GAP = 100_000_000
+_MAX_GAP = 100_000_000
 #: Shorter cycles do not start the SYNC0 unit [ns].
-SHORTEST_CYCLE_NS = 50_000
+MIN_CYCLE_NS = 50_000
 #: Time from step to step while no SYNC0 runs [ns].
 FREE_RUN_NS = 1_000_000
 _LOW = 0xFFFFFFFF
@@ -151,7 +151,7 @@ def compare(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, 
     mean = int(np.rint(rates[slave, DIFFERENCE]))
     put(memory, slave, DC_SYSTEM_TIME_DIFFERENCE, min(abs(mean), 0x7FFFFFFF) | (0x80000000 if mean < 0 else 0), 4)
     rebase(times, rates, slave, host_ns)
-    if elapsed <= 0 or elapsed > _LONGEST_GAP:
+    if elapsed <= 0 or elapsed > _MAX_GAP:
         return
     nudge = -_PROPORTIONAL * ahead
     most = MAX_SLEW * elapsed
@@ -237,7 +237,7 @@ class Clocks:
         if not row[FEATURES] & FEATURE_DC or row[DC_ACTIVATION] & active != active:
             return 0
         cycle = int.from_bytes(row[DC_SYNC0_CYCLE : DC_SYNC0_CYCLE + 4].tobytes(), "little")
-        return cycle if cycle >= SHORTEST_CYCLE_NS else 0
+        return cycle if cycle >= MIN_CYCLE_NS else 0
 
     def next_pulse(self, slave: int, cycle_ns: int, host_ns: int) -> int:
         """System time of the first SYNC0 after `host_ns` [ns].

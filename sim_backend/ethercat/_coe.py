@@ -23,7 +23,7 @@ _EXPEDITED, _SIZE_GIVEN, _LAST = 0x02, 0x01, 0x01
 _COE_HEADER = 2
 _SDO_HEADER = 8  # command, index, subindex, data or size
 _SEGMENT_MIN = 7  # bytes of data in a segment, padded if there are fewer
-_LARGEST = 1 << 16  # of a download
+_MAX = 1 << 16  # of a download
 
 Reader = Callable[[int, int, int], bytes]
 Writer = Callable[[int, int, bytes, int], None]
@@ -185,7 +185,7 @@ class CoeServer:
             return reply
         (size,) = struct.unpack_from("<I", data)
         content = data[4 : 4 + size]
-        if size > _LARGEST:
+        if size > _MAX:
             raise SdoAbort(AbortCode.MEMORY)
         if len(content) == size:
             self._write(index, subindex, content, state, complete)

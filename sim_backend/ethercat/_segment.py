@@ -33,7 +33,7 @@ from sim_backend.ethercat.registers import (
 from sim_backend.ethercat.wire import ETHERNET_HEADER, ETHERTYPE, FRAME_HEADER, FRAME_MAX, NOP, Datagram, build_frame
 
 #: Steps that a late process makes up for at once; the rest is left out and counted.
-LARGEST_CATCH_UP = 50
+MAX_CATCH_UP = 50
 _TYPE = ETHERTYPE.to_bytes(2, "big")
 _ONLY_OUTPUTS = 1 << EVENT_OUTPUTS
 _TIMING = 1 << EVENT_CLOCK | 1 << EVENT_DC_CHANGED
@@ -237,7 +237,7 @@ class Segment:
                 self._tick_controller(slave)
         steps = 0
         while self.grid.due_ns <= now_ns:
-            if steps == LARGEST_CATCH_UP:
+            if steps == MAX_CATCH_UP:
                 late = (now_ns - self.grid.due_ns) // self.grid.period_ns + 1
                 self.skipped += late
                 self.grid.advance(late)

@@ -32,11 +32,11 @@ _STAMP = struct.Struct("qq")  # seconds and nanoseconds
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
 _SIOCGIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8913, 0x1, 0x40
 #: Longest sleep: a stop or a fault set from outside takes effect within it [s].
-_LONGEST_WAIT_S = 0.1
+_MAX_WAIT_S = 0.1
 #: Below this the loop does not sleep but looks again [ns].
-_SHORTEST_WAIT_NS = 20_000
+_MIN_WAIT_NS = 20_000
 #: A comparison of the clocks that took longer says nothing: the process was elsewhere meanwhile [ns].
-_LONGEST_COMPARISON_NS = 20_000
+_MAX_COMPARISON_NS = 20_000
 
 
 class ServerError(SimulationError, OSError):
@@ -238,16 +238,16 @@ class Server:
     def _look(self) -> int:
         """CLOCK_MONOTONIC [ns]; learns how far it is ahead of the clock of the kernel's time stamps."""
         gap_ns, offset_ns, now_ns = _compare_clocks()
-        if gap_ns <= _LONGEST_COMPARISON_NS:
+        if gap_ns <= _MAX_COMPARISON_NS:
             self._offset_ns = offset_ns
         return now_ns
 
     def _wait(self, due_ns: int) -> None:
         wait_ns = due_ns - time.monotonic_ns()
-        if wait_ns < _SHORTEST_WAIT_NS:
+        if wait_ns < _MIN_WAIT_NS:
             return
         # Not poll, whose time-outs are whole milliseconds.
-        select.select(self._sockets, (), (), min(wait_ns * 1e-9, _LONGEST_WAIT_S))
+        select.select(self._sockets, (), (), min(wait_ns * 1e-9, _MAX_WAIT_S))
 
     def _send(self, port: int, frame: bytes) -> None:
         try:

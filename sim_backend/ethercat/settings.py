@@ -24,7 +24,7 @@ from sim_backend.arm.settings import Finite, NonNegative, Positive, Table
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._faults import Fault
 
-_LARGEST_CLOCK_START_NS = 10**15
+_MAX_CLOCK_START_NS = 10**15
 
 
 class SegmentFileError(SimulationConfigError):
@@ -50,7 +50,7 @@ class DriveSettings(Table):
     serial: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] = 0
     clock_ppm: Annotated[float, Field(ge=-1000.0, le=1000.0)] = 0.0
     """How much faster the slave's clock runs than the host's."""
-    clock_start_ns: Annotated[int, Field(ge=0, le=_LARGEST_CLOCK_START_NS)] = 0
+    clock_start_ns: Annotated[int, Field(ge=0, le=_MAX_CLOCK_START_NS)] = 0
 
 
 class SegmentSettings(Table):

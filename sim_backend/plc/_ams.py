@@ -15,7 +15,7 @@ AMS_HEADER = struct.Struct("<6sH6sHHHIII")
 #: Kinds of TCP packets.
 AMS, PORT_CLOSE, PORT_CONNECT, LOCAL_NET_ID = 0x0000, 0x0001, 0x1000, 0x1002
 RESPONSE, ADS = 0x0001, 0x0004
-LONGEST = 16 * 1024 * 1024
+MAX = 16 * 1024 * 1024
 
 
 class AmsError(ValueError):
@@ -114,8 +114,8 @@ class Splitter:
         packets, place = [], 0
         while len(buffer) - place >= TCP_HEADER.size:
             kind, length = TCP_HEADER.unpack_from(buffer, place)
-            if length > LONGEST:
-                raise AmsError(f"a packet of {length} bytes, the longest has {LONGEST}")
+            if length > MAX:
+                raise AmsError(f"a packet of {length} bytes, the longest has {MAX}")
             end = place + TCP_HEADER.size + length
             if len(buffer) < end:
                 break

@@ -16,7 +16,7 @@ from sim_backend.plc._codes import Kind
 
 _ENTRY = struct.Struct("<IIIIIIIIHHHHH")
 _TYPE, _ITEM, _ENUM = 0x1, 0x2, 0x2000  # flags
-_LARGEST_ALIGNMENT = 8
+_MAX_ALIGNMENT = 8
 
 #: Elementary types: name -> kind and numpy type.
 ELEMENTARY: dict[str, tuple[Kind, str]] = {
@@ -158,7 +158,7 @@ def structure(name: str, fields: Sequence[tuple[str, DataType, str]], comment: s
     """Return a structure of fields given by name, type and comment."""
     items, end, alignment = [], 0, 1
     for title, kind, text in fields:
-        step = min(kind.alignment, _LARGEST_ALIGNMENT)
+        step = min(kind.alignment, _MAX_ALIGNMENT)
         alignment = max(alignment, step)
         end = _up(end, step)
         items.append(Item(title, kind, end, text))

@@ -16,7 +16,7 @@ from sim_backend.plc._sums import NOTIFICATION
 _STAMP, _SAMPLE = struct.Struct("<QI"), struct.Struct("<II")
 _HEAD = struct.Struct("<II")
 _CYCLIC = (Mode.CYCLIC, Mode.CYCLIC_IN_CONTEXT)
-_MOST = 550  # notifications of a client
+_MAX = 550  # notifications of a client
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Notifications:
         group, offset, length, mode, delay, every = NOTIFICATION.unpack(request)
         if mode not in tuple(Mode):
             raise AdsError(Code.TRANSMISSION_MODE)
-        if len(self._all) >= _MOST:
+        if len(self._all) >= _MAX:
             raise AdsError(Code.NO_MORE_HANDLES)
         value = self._watched(group, offset, length)
         handle, self._next = self._next, self._next + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-_MOST = 16 * 1024 * 1024  # bytes that may wait behind a packet
+_MAX = 16 * 1024 * 1024  # bytes that may wait behind a packet
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Outlet:
     @property
     def full(self) -> bool:
         """Whether more waits than a client may leave unread; a single packet may be of any length."""
-        return self._bytes > _MOST and len(self._waiting) > 1
+        return self._bytes > _MAX and len(self._waiting) > 1
 
     @property
     def next_ns(self) -> int | None:

@@ -23,7 +23,7 @@ _VALUES = {
 }
 
 #: Of the types that need no conversion.
-_LARGEST = {np.dtype("<u8"): 2**63 - 1, np.dtype("<i8"): 2**63 - 1, np.dtype("<u4"): 2**32 - 1}
+_MAX = {np.dtype("<u8"): 2**63 - 1, np.dtype("<i8"): 2**63 - 1, np.dtype("<u4"): 2**32 - 1}
 
 
 def _weights(words: int) -> NDArray[np.uint32]:
@@ -33,7 +33,7 @@ def _weights(words: int) -> NDArray[np.uint32]:
 
 def wrapped(value: int, kind: np.dtype[Any]) -> Any:
     """Return a number as another type, whose lowest bits it keeps if it does not fit, as an IEC conversion does."""
-    return value if 0 <= value <= _LARGEST.get(kind, -1) else np.int64(value).astype(kind)
+    return value if 0 <= value <= _MAX.get(kind, -1) else np.int64(value).astype(kind)
 
 
 class Ring:

@@ -12,8 +12,8 @@ from sim_backend.plc._codes import AdsError, Code, Group
 NOTIFICATION = struct.Struct("<IIIIII16x")
 _ONE, _TWO = struct.Struct("<I"), struct.Struct("<II")
 _READ, _READ_WRITE = struct.Struct("<III"), struct.Struct("<IIII")
-_MOST = 10_000
-_MOST_BYTES = 16 * 1024 * 1024
+_MAX = 10_000
+_MAX_BYTES = 16 * 1024 * 1024
 _SUMS = range(Group.SUM_READ, Group.SUM_DELETE_NOTIFICATION + 1)
 
 
@@ -86,13 +86,13 @@ def answer(group: int, count: int, data: bytes, values: Values, client: Client) 
 def _within(bodies: list[bytes], body: bytes, size: int) -> int:
     """Add a value to those of an answer that has `size` bytes so far; raises `AdsError` when it gets too long."""
     bodies.append(body)
-    if size + len(body) > _MOST_BYTES:
+    if size + len(body) > _MAX_BYTES:
         raise AdsError(Code.INVALID_SIZE)
     return size + len(body)
 
 
 def _check(size: int, count: int, data: bytes) -> None:
-    if count > _MOST:
+    if count > _MAX:
         raise AdsError(Code.INVALID_PARAMETER)
     if len(data) < count * size:
         raise AdsError(Code.INVALID_SIZE)

@@ -17,7 +17,7 @@ from sim_backend.plc._data_types import DataType, TypeTable
 
 _ENTRY = struct.Struct("<IIIIIIHHH")
 _TOKEN = re.compile(r"\.?([A-Za-z_]\w*)|\[([-\d,\s]+)\]")
-_LONGEST = 255  # name of a member or element that is looked up
+_MAX = 255  # name of a member or element that is looked up
 _FIRST = 0x1000  # offset of the first variable
 _STEP = 8
 
@@ -89,7 +89,7 @@ class SymbolTable:
         found = self.places.get(name.lower())
         if found is not None:
             return found
-        tokens = _tokens(name) if len(name) <= _LONGEST else None
+        tokens = _tokens(name) if len(name) <= _MAX else None
         if tokens is None:
             return None
         names = list(takewhile(lambda token: isinstance(token, str), tokens))

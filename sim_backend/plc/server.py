@@ -22,12 +22,12 @@ from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc._route import RouteService
 from sim_backend.plc._session import Session
 
-_LONGEST_WAIT_S = 0.05
-_LARGEST_STEP_NS = 5_000_000
+_MAX_WAIT_S = 0.05
+_MAX_STEP_NS = 5_000_000
 _CATCH_UP = 2
 _RECEIVED = 256 * 1024
 _BACKLOG = 32
-_MOST_CLIENTS = 64
+_MAX_CLIENTS = 64
 _PAUSE_NS = 100_000_000  # until the next try after a client that could not be taken
 _SELECTABLE = 1024  # descriptors below this can be in a call of select
 Result = TypeVar("Result")
@@ -144,7 +144,7 @@ class Server:
 
     def _advance(self) -> None:
         now_ns = time.monotonic_ns()
-        step_ns = min(now_ns - self._now_ns, _LARGEST_STEP_NS) * _CATCH_UP
+        step_ns = min(now_ns - self._now_ns, _MAX_STEP_NS) * _CATCH_UP
         self._now_ns = now_ns
         self._paced_ns = min(now_ns, self._paced_ns + step_ns)
         self.latest_ns = max(self.latest_ns, now_ns - self.plc.due_ns())
@@ -162,7 +162,7 @@ class Server:
                 due_ns.append(next_ns)
         wait_s = max(0.0, (min(due_ns) - time.monotonic_ns()) * 1e-9)
         # Not epoll alone, whose time-outs are whole milliseconds; nor select alone, which stops at descriptor 1023.
-        if not select.select((self._poll,), (), (), min(wait_s, _LONGEST_WAIT_S))[0]:
+        if not select.select((self._poll,), (), (), min(wait_s, _MAX_WAIT_S))[0]:
             return
         ready = {descriptor for descriptor, _ in self._poll.poll(0)}
         if self._wake_reader in ready:
@@ -181,7 +181,7 @@ class Server:
                 self._accept_ns = time.monotonic_ns() + _PAUSE_NS
                 self._listen(False)
                 return
-            if len(self._connections) >= _MOST_CLIENTS:
+            if len(self._connections) >= _MAX_CLIENTS:
                 client.close()
                 continue
             client.setblocking(False)

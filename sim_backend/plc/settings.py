@@ -31,7 +31,7 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Channel = Literal["q", "dq", "tau", "current", "q_motor", "temperature", "setpoint"]
-_LARGEST_IMAGE = 64 * 1024 * 1024
+_MAX_IMAGE = 64 * 1024 * 1024
 
 
 def _net_id(text: str) -> str:
@@ -140,8 +140,8 @@ class PlcSettings(_Table):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         size = sum(_bytes(self.sizes, name) for name in VARIABLES)
-        if size > _LARGEST_IMAGE:
-            raise ValueError(f"the variables take {size} bytes, at most {_LARGEST_IMAGE} are possible: smaller blocks")
+        if size > _MAX_IMAGE:
+            raise ValueError(f"the variables take {size} bytes, at most {_MAX_IMAGE} are possible: smaller blocks")
         if self.heartbeat_ms * 1000 < 2 * self.cycle_us:
             raise ValueError(f"heartbeat_ms = {self.heartbeat_ms} is less than two cycles of {self.cycle_us} us")
         names = [axis.name or axis.joint for axis in self.axis]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.files.recordings.recording import read_recording
-from service.demo.demo import LEAST_COVERAGE, LEAST_R, Demonstration, coverage
+from service.demo.demo import MIN_COVERAGE, MIN_R, Demonstration, coverage
 from service.models.document import load_model
 from tests.lab.command_line import thetad, thetad_process
 
@@ -78,13 +78,11 @@ def test_a_short_run(tmp_path: Path) -> None:
         assert found[kind]["verdict"] in ("ok", "worse_than_fit", "not_explained")
     assert found["coverage_95"] == min(found["online"]["coverage_95"], found["batch"]["coverage_95"])
     good = (
-        min(found["online"]["R"]) > LEAST_R
-        and min(found["batch"]["R"]) > LEAST_R
-        and found["coverage_95"] >= LEAST_COVERAGE
+        min(found["online"]["R"]) > MIN_R and min(found["batch"]["R"]) > MIN_R and found["coverage_95"] >= MIN_COVERAGE
     )
     assert found["passed"] == good == (done.code == 0)
-    assert min(found["batch"]["R"]) > LEAST_R
-    assert min(found["online"]["R"]) > LEAST_R
+    assert min(found["batch"]["R"]) > MIN_R
+    assert min(found["online"]["R"]) > MIN_R
     recording = read_recording(found["files"]["recording"])
     assert recording.samples == found["frames"]["received"]
     for kind in ("online", "batch"):

@@ -82,7 +82,7 @@ def test_an_estimate_goes_back_to_what_it_was_and_goes_on(rig: Path, tmp_path: P
     for frame in frames[stick:again]:
         tracking.push(replace(frame, q=frames[stick].q), masked=False)
     assert not np.allclose(tracker.estimator.theta, before, rtol=0.05)
-    tracking.go_back(kept)
+    tracking.rollback(kept)
     np.testing.assert_array_equal(tracker.estimator.theta, before)
     assert tracking.documents()["elbow"]["row_t"] is None
     for frame in frames[again:]:

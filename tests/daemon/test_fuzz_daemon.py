@@ -37,7 +37,7 @@ AT_ONCE = 50  # bare connections of strangers
 PIPELINED = 10  # requests by HTTP on one connection
 IN_FLIGHT = 50  # the daemon queues a hundred answers for a client
 HELD = 10_000  # messages of one subscriber: what it subscribes to is kept as long as it is connected
-MOST_GROWTH = 60_000_000
+MAX_GROWTH = 60_000_000
 PORTS = ("frames", "estimates", "control")
 TOKEN = "0123456789abcdef"
 VERBS = (b"ping", b"status", b"submit", b"events", b"models", b"\xff", b"")
@@ -97,7 +97,7 @@ def unharmed(target: Target) -> Iterator[None]:
         after = await_status(control, lambda found: _written(found) > _written(written))
     assert all(process["restarts"] == 0 and process["state"] == "ready" for process in after.values())
     for name, pid in pids.items():
-        assert psutil.Process(pid).memory_info().rss < before[name] + MOST_GROWTH, name
+        assert psutil.Process(pid).memory_info().rss < before[name] + MAX_GROWTH, name
 
 
 def _written(found: dict[str, dict[str, Any]]) -> int:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.client import Control
-from service.web._connection import MOST, REQUEST_S
+from service.web._connection import MAX, REQUEST_S
 from tests.lab.daemon.daemons import await_status, processes
 from tests.lab.web.http_client import ask, await_answer, scrape, value
 from tests.lab.web.http_daemon import Running, two_arms
@@ -221,7 +221,7 @@ def test_a_slow_request_is_hung_up_on_and_delays_nobody(url: str) -> None:
 @pytest.mark.usefixtures("unharmed")
 def test_many_silent_connections_make_room(url: str) -> None:
     with contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(connect(url)) for _ in range(3 * MOST)]
+        silent = [stack.enter_context(connect(url)) for _ in range(3 * MAX)]
         for _ in range(5):
             assert ask(url, "/readyz").status in (200, 503)
         assert until_the_end(silent[0]) == b""
@@ -231,7 +231,7 @@ def test_many_silent_connections_make_room(url: str) -> None:
 def test_many_that_take_no_answer_make_room(url: str) -> None:
     asked = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
     with contextlib.ExitStack() as stack:
-        for number in range(MOST + 4):
+        for number in range(MAX + 4):
             raw = stack.enter_context(connect(url, received=2048))
             raw.sendall(asked + (b"Connection: close\r\n\r\n" if number % 2 else b"\r\n" + 4 * (asked + b"\r\n")))
         for _ in range(3):

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from service.client import ClientTimeoutError, Control, ControlError, Jobs, UnreachableError
-from service.protocol.job_replies import MOST_EVENTS, MOST_JOBS
+from service.protocol.job_replies import MAX_EVENTS, MAX_JOBS
 from service.supervisor.launch import DaemonProcess
 from tests.lab.command_line import ROOT, Outcome, thetad
 from tests.lab.daemon.daemons import config, make_recording, processes, start
@@ -260,9 +260,9 @@ def test_the_client_says_what_is_wrong(jobs: Jobs) -> None:
 
 
 def test_the_client_knows_how_much_an_answer_holds(jobs: Jobs) -> None:
-    assert len(jobs.list(limit=MOST_JOBS)) > 0
-    assert len(jobs.events(limit=MOST_EVENTS)) > 0
-    for ask_for, most in ((jobs.list, MOST_JOBS), (jobs.events, MOST_EVENTS)):
+    assert len(jobs.list(limit=MAX_JOBS)) > 0
+    assert len(jobs.events(limit=MAX_EVENTS)) > 0
+    for ask_for, most in ((jobs.list, MAX_JOBS), (jobs.events, MAX_EVENTS)):
         with pytest.raises(ControlError, match="limit") as error:
             ask_for(limit=most + 1)
         assert error.value.type == "bad_argument"

@@ -14,7 +14,7 @@ from rt_core.safety import SafetyError
 from service.config.safety import SafetyConfig
 from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import safety_limits
-from service.motion.trajectory_run import LONGEST_S, RunCheck
+from service.motion.trajectory_run import MAX_S, RunCheck
 from service.protocol.control import VERBS
 from tests.lab.arms.simulated import random_arm, twin
 
@@ -73,9 +73,9 @@ def test_what_can_be_checked_is_checked_within_the_time_of_an_answer(pace: float
         what = Trajectory(names, ("rad",), rate_hz=10.0 / period_s, table=table)
         return len(list(checks.begin(1, "x", what, here, periods=2, hold=False, token="a")[1]))
 
-    longest_s = pace * LONGEST_S - 4.0
+    longest_s = pace * MAX_S - 4.0
     assert 40.0 < begin(longest_s) * PERIOD_S / pace < VERBS["run_trajectory"].within_s
-    with pytest.raises(SafetyError, match=rf"more than {pace * LONGEST_S:.0f} s of motion.*choose a shorter period"):
+    with pytest.raises(SafetyError, match=rf"more than {pace * MAX_S:.0f} s of motion.*choose a shorter period"):
         begin(longest_s + 4.0)
 
 

@@ -22,11 +22,11 @@ from tests.lab.daemon.runs import Client, arm
 
 TRUTH = (2.0, 1.0, 0.5, 3.0)  # viscous and Coulomb friction, offset, inertia
 FRAMES, RATE_HZ = 12_000, 1000.0
-LARGEST = 40.0  # N; peaks of the true force are at twice that
+MAX = 40.0  # N; peaks of the true force are at twice that
 
 
 def clipped_recording(path: Path) -> int:
-    """Write a motion whose force is cut off at `LARGEST`; returns the number of frames in which it is."""
+    """Write a motion whose force is cut off at `MAX`; returns the number of frames in which it is."""
     t = np.arange(FRAMES) / RATE_HZ
     a, b = 2.0 * np.pi * 0.7, 2.0 * np.pi * 1.1
     q = 0.5 * np.sin(a * t) + 0.4 * np.sin(b * t)
@@ -36,9 +36,9 @@ def clipped_recording(path: Path) -> int:
     tau = inertia * ddq + viscous * dq + coulomb * np.sign(dq) + offset
     tau += 0.05 * np.random.default_rng(1).standard_normal(FRAMES)
     with RecordingWriter(path, RecordingMeta("arm", ("carriage",), ("m",), RATE_HZ)) as writer:
-        for k, (position, force) in enumerate(zip(q, np.clip(tau, -LARGEST, LARGEST), strict=True)):
+        for k, (position, force) in enumerate(zip(q, np.clip(tau, -MAX, MAX), strict=True)):
             writer.write(JointFrame(k, round(k * 1e9 / RATE_HZ), 0, q=np.array([position]), tau=np.array([force])))
-    return int(np.count_nonzero(np.abs(tau) >= LARGEST))
+    return int(np.count_nonzero(np.abs(tau) >= MAX))
 
 
 def test_nothing_is_learned_from_a_clipped_torque(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_nothing_is_learned_from_a_clipped_torque(tmp_path: Path) -> None:
     clipped = clipped_recording(tmp_path / "rec.mcap")
     assert FRAMES // 20 < clipped < FRAMES // 2
     arms = (
-        replayed(tmp_path / "rec.mcap", "told", speed="max", torque_range=[LARGEST], recorder={"directory": "kept"}),
+        replayed(tmp_path / "rec.mcap", "told", speed="max", torque_range=[MAX], recorder={"directory": "kept"}),
         replayed(tmp_path / "rec.mcap", "blind", speed="max"),
     )
     with start(config(tmp_path, *arms), tmp_path) as daemon, Control(daemon.endpoints["control"]) as control:
@@ -61,7 +61,7 @@ def test_nothing_is_learned_from_a_clipped_torque(tmp_path: Path) -> None:
     assert abs(blind["theta"][3] - TRUTH[3]) > 0.1 * TRUTH[3]
     assert [event["arm"] for event in events] == ["told"]  # once, not for each frame
     (event,) = events
-    assert abs(event["data"]["torque"]) == event["data"]["limit"] == LARGEST
+    assert abs(event["data"]["torque"]) == event["data"]["limit"] == MAX
     assert event["data"] | {"joint": "carriage", "frames": 1} == event["data"]
     for words in ("carriage shows", "40 N, and its torque_range ends at 40: the whole frame is left out"):
         assert words in event["text"]

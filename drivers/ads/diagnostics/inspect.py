@@ -19,7 +19,7 @@ from drivers.ads.link.symbols import SymbolTable
 from drivers.ads.ring.clock import PlcClock, filetime_to_ns
 from drivers.ethercat.bus.cycle import Histogram, now_ns, sleep_until
 
-_LARGEST = 16 * 1024 * 1024
+_MAX = 16 * 1024 * 1024
 _ROUND_TRIPS = 200
 
 
@@ -162,7 +162,7 @@ def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
 def _described(link: Link, name: str) -> tuple[Symbol, Shape]:
     table = SymbolTable(link)
     symbol = table.find(name)
-    if symbol.size > _LARGEST:
+    if symbol.size > _MAX:
         raise AdsReplyError(f"symbol {name}: {symbol.size} bytes are not believed")
     shape = shape_of(symbol.type, symbol.size, symbol.code, table.type)
     return symbol, shape

@@ -26,10 +26,8 @@ from drivers.ads.link.layout import (
 from drivers.ads.link.link import VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import ABSENT, SymbolTable
 
-_REMEDY = (
-    "generate the PLC's types again (python -m drivers.ads.link.structured_text), or use the thetad that they are of"
-)
-_MOST = {"nAxes": 64, "nBlockSamples": 1000, "nBlocks": 10_000, "nSetpoints": 10_000}
+_REMEDY = "generate the PLC's types again (python -m drivers.ads.structured_text), or use the thetad that they are of"
+_MAX = {"nAxes": 64, "nBlockSamples": 1000, "nBlocks": 10_000, "nSetpoints": 10_000}
 #: IEC type -> other names of the same bytes.
 _SAME = {"UDINT": "DWORD", "ULINT": "LWORD"}
 
@@ -102,7 +100,7 @@ def _hint(table: SymbolTable, name: str) -> str:
 
 def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
     """Return the constants by the values in `stInfo`, or None and what is wrong with them."""
-    least, most = (ctypes.sizeof(structure("ST_ThetaInfo", Sizes(axes))) for axes in (1, _MOST["nAxes"]))
+    least, most = (ctypes.sizeof(structure("ST_ThetaInfo", Sizes(axes))) for axes in (1, _MAX["nAxes"]))
     if not least <= info.size < most + 8:
         return None, f"it has {info.size} bytes, {least} to {most} are expected"
     handle = link.handle(info.name)
@@ -113,7 +111,7 @@ def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
     found = structure("ST_ThetaInfo", Sizes(1)).from_buffer_copy(raw[:least])
     if found.nVersion != VERSION:
         return None, f"nVersion is {found.nVersion}, {VERSION} is expected"
-    for name, most in _MOST.items():
+    for name, most in _MAX.items():
         if not 1 <= getattr(found, name) <= most:
             return None, f"{name} = {getattr(found, name)} is not within 1 to {most}"
     return Sizes(found.nAxes, found.nBlockSamples, found.nBlocks, found.nSetpoints), ""

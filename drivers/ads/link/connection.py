@@ -23,7 +23,7 @@ _LOOK_NS = 5_000_000
 #: Within which a PLC's time is believed: 2000 to 2200 [100 ns since 1601].
 _TIMES = range(FILETIME_1970 + 946_684_800 * 10**7, FILETIME_1970 + 7_258_118_400 * 10**7)
 _TRIES = 3  # to look the variables up without an online change meanwhile
-_LEAST_BLOCKS = 3  # one is being written, and another one may be before a request is answered
+_MIN_BLOCKS = 3  # one is being written, and another one may be before a request is answered
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ def axis_places(config: AdsConfig, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def _check_ring(config: AdsConfig, sizes: Sizes, info: Info) -> None:
-    if sizes.blocks < _LEAST_BLOCKS:
+    if sizes.blocks < _MIN_BLOCKS:
         raise DriverConfigError(
-            f"the PLC's ring has {sizes.blocks} blocks, {_LEAST_BLOCKS} are the least: raise BLOCKS in the PLC"
+            f"the PLC's ring has {sizes.blocks} blocks, {_MIN_BLOCKS} are the least: raise BLOCKS in the PLC"
         )
     whole_ms = (sizes.blocks - 2) * sizes.block_samples * info.cycle_ns * 1e-6
     if config.poll_ms > whole_ms:

@@ -12,7 +12,7 @@ from drivers.ads.link.link import Link, encoded
 _INFO_BY_NAME, _INFO_BY_NAME_EX = 0xF007, 0xF009
 _SYMBOL_UPLOAD, _UPLOAD_INFO, _TYPE_UPLOAD, _UPLOAD_INFO_2, _TYPE_BY_NAME = 0xF00B, 0xF00C, 0xF00E, 0xF00F, 0xF011
 _ENTRY_BYTES = 0xFFFF
-_LARGEST_UPLOAD = 256 * 1024 * 1024
+_MAX_UPLOAD = 256 * 1024 * 1024
 #: Codes by which servers say that they have no such symbol, member or element.
 ABSENT = frozenset({SYMBOL_NOT_FOUND, BAD_INDEX, 1798, 1803, 1804})
 
@@ -99,7 +99,7 @@ class SymbolTable:
                 raise
             raw = self._link.read(_UPLOAD_INFO, 0, 8, "upload information")
             found = (*struct.unpack("<2I", bytes(raw)), 0, 0)
-        if max(found[1], found[3]) > _LARGEST_UPLOAD:
+        if max(found[1], found[3]) > _MAX_UPLOAD:
             raise AdsReplyError(f"upload information: {found} is not believed")
         return found[0], found[1], found[2], found[3]
 

@@ -19,8 +19,8 @@ from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import IntArray
 
 _TRIES = 3  # to read a block whose samples do not fit together
-_MOST_BLOCKS = 16  # in one request, when there is much to catch up with
-_MOST_NOTIFIED = 64  # blocks that wait; of more the newest are dropped, and read from the ring
+_MAX_BLOCKS = 16  # in one request, when there is much to catch up with
+_MAX_NOTIFIED = 64  # blocks that wait; of more the newest are dropped, and read from the ring
 
 
 class SampleStream:
@@ -41,7 +41,7 @@ class SampleStream:
 
     def __init__(self, cycle_ns: int, dc: bool) -> None:
         self.frames: deque[tuple[JointFrame, int]] = deque()
-        self.notified: Queue[tuple[int, bytes]] = Queue(_MOST_NOTIFIED)
+        self.notified: Queue[tuple[int, bytes]] = Queue(_MAX_NOTIFIED)
         self.clock = PlcClock()
         self.head: Head | None = None
         self.new_ns = 0
@@ -107,7 +107,7 @@ class SampleStream:
         """
         ring = self._ring
         assert ring is not None
-        numbers = [number for number in ring.expected(min(expected, _MOST_BLOCKS, ring.blocks)) if self._may_be(number)]
+        numbers = [number for number in ring.expected(min(expected, _MAX_BLOCKS, ring.blocks)) if self._may_be(number)]
         for _ in range(2 + _TRIES):
             sent_ns = now_ns()
             head, found = self._program.read(numbers)
@@ -125,8 +125,8 @@ class SampleStream:
             for number, raw in zip(numbers, found, strict=True):
                 if number < head.blocks and not self._consider(number, raw, received_ns):
                     break
-            numbers = [number for number in ring.due(head.blocks, _MOST_BLOCKS) if number < head.blocks - lag]
-            if not numbers or len(self.frames) > _MOST_BLOCKS * self._program.sizes.block_samples:
+            numbers = [number for number in ring.due(head.blocks, _MAX_BLOCKS) if number < head.blocks - lag]
+            if not numbers or len(self.frames) > _MAX_BLOCKS * self._program.sizes.block_samples:
                 return head
         return head
 

@@ -16,7 +16,7 @@ import ctypes
 import socket
 
 #: A chain of more comes through by its header alone: SOEM asks for the states of up to 64 slaves in one frame.
-MOST_DATAGRAMS = 20
+MAX_DATAGRAMS = 20
 #: The longest process data of one frame, beside the datagram of the clock.
 ONE_FRAME_BYTES = 1466
 _LRW = 12
@@ -44,7 +44,7 @@ def program(image_bytes: int | None = None) -> list[Instruction]:
     """Return the filter.
 
     A frame comes through whose EtherCAT header is one of datagrams, with a length that the frame has, and whose
-    datagrams end exactly there; of more than `MOST_DATAGRAMS` the last are not looked at.
+    datagrams end exactly there; of more than `MAX_DATAGRAMS` the last are not looked at.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def program(image_bytes: int | None = None) -> list[Instruction]:
         length += [(_IF_EQUAL, 1, 0, image_bytes), _drop()]
         found += [_load(16), (_IF_EQUAL, 0, len(length), _LRW), *length]
     found += [(_LOAD_X, 0, 0, 16)]
-    found += _DATAGRAM * MOST_DATAGRAMS
+    found += _DATAGRAM * MAX_DATAGRAMS
     return [*found, (_RETURN, 0, 0, _ALL)]
 
 

@@ -11,7 +11,7 @@ import time
 from drivers.ethercat.bus._frame_filter import attach
 
 #: Answers that are thrown away at once: more than a socket holds by default, so that only a flood leaves some.
-_MOST_STALE = 1000
+_MAX_STALE = 1000
 
 
 class FrameSockets:
@@ -65,7 +65,7 @@ class FrameSockets:
         """
         for one in self._sockets:
             try:
-                for _ in range(_MOST_STALE):
+                for _ in range(_MAX_STALE):
                     one.recv(2048, socket.MSG_DONTWAIT)
                     self.stale += 1
             except OSError:  # nothing more; or the link is down, and the next exchange has no answer

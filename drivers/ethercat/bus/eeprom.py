@@ -17,7 +17,7 @@ _READ, _BUSY, _ERRORS, _EIGHT_BYTES = 0x0100, 0x8000, 0x7800, 0x0040
 _TIMEOUT_S = 0.1
 _MAILBOX, _SIZE, _CATEGORIES = 0x18, 0x3E, 0x40  # words
 _STRINGS, _GENERAL, _TX_PDO, _RX_PDO, _DC, _END = 10, 30, 50, 51, 60, 0xFFFF
-_MOST_CATEGORIES = 64
+_MAX_CATEGORIES = 64
 _PROTOCOLS = {0x01: "AoE", 0x02: "EoE", 0x04: "CoE", 0x08: "FoE", 0x10: "SoE", 0x20: "VoE"}
 _COE_DETAILS = {
     0x01: "SDO",
@@ -126,7 +126,7 @@ def _interpret(reader: _Reader) -> Sii:
 def _categories(reader: _Reader, words: int) -> dict[int, bytes]:
     parts: dict[int, bytes] = {}
     word = _CATEGORIES
-    for _ in range(_MOST_CATEGORIES):
+    for _ in range(_MAX_CATEGORIES):
         if word + 2 > words:
             break
         kind, length = struct.unpack("<HH", reader.read(word, 4))

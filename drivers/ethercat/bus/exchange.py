@@ -12,7 +12,7 @@ from drivers.ethercat.config import EthercatConfig
 #: After so many frames without an answer, the first that come may be of an older frame: SOEM has 16 numbers for them.
 _DISTRUST_AFTER = 12
 _DISTRUSTED = 3
-_LONGEST_WAIT_NS = 25_000_000
+_MAX_WAIT_NS = 25_000_000
 #: Without an answer for so long there is nobody there.
 SILENCE_NS = 200_000_000
 
@@ -112,7 +112,7 @@ class Exchange:
         bus.send()
         # One after the other without an answer: the next is waited for longer.  A bus that is only slow would else be
         # sent frames faster than it can answer, and none would ever be answered in time.
-        patience_ns = min(self._timeout_ns << min(self.in_a_row, 5), max(_LONGEST_WAIT_NS, self._timeout_ns))
+        patience_ns = min(self._timeout_ns << min(self.in_a_row, 5), max(_MAX_WAIT_NS, self._timeout_ns))
         wkc = bus.receive(sent_ns + patience_ns)
         received_ns = now_ns()
         self.histograms["period"].add(sent_ns - self.sent_ns)

@@ -60,10 +60,10 @@ class SlaveRecovery:
     FIND_EVERY_NS = 5_000_000
     POLL_EVERY_NS = 2_000_000
     FIRST_PAUSE_NS = 20_000_000
-    LONGEST_PAUSE_NS = 1_000_000_000
+    MAX_PAUSE_NS = 1_000_000_000
     #: After a failure that cost the others cycles.
     FIRST_DEAR_PAUSE_NS = 500_000_000
-    LONGEST_DEAR_PAUSE_NS = 16_000_000_000
+    MAX_DEAR_PAUSE_NS = 16_000_000_000
 
     def __init__(self, sdos: int, now_ns: int, state_timeout_ns: int) -> None:
         self.started_ns = now_ns
@@ -145,9 +145,9 @@ class SlaveRecovery:
         few, and the mailbox is set up anew, as what slave and master take for its state may differ.
         """
         self.failures += 1
-        pause = min(self.FIRST_PAUSE_NS << min(self.failures - 1, 10), self.LONGEST_PAUSE_NS)
+        pause = min(self.FIRST_PAUSE_NS << min(self.failures - 1, 10), self.MAX_PAUSE_NS)
         if dear:
-            pause = min(self.FIRST_DEAR_PAUSE_NS << min(self._dear_failures, 10), self.LONGEST_DEAR_PAUSE_NS)
+            pause = min(self.FIRST_DEAR_PAUSE_NS << min(self._dear_failures, 10), self.MAX_DEAR_PAUSE_NS)
             self._dear_failures += 1
             self._mailbox_works = False
         self._not_before_ns = now_ns + pause

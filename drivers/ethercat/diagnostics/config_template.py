@@ -19,7 +19,7 @@ from drivers.ethercat.diagnostics.inspect import (
     read_value,
     unit_of,
 )
-from drivers.ethercat.diagnostics.inspection import Visit
+from drivers.ethercat.diagnostics.inspection import Inspection
 from drivers.ethercat.diagnostics.network import FoundSlave
 from drivers.ethercat.drive.pdo import RX_MEANINGS, TX_MEANINGS
 
@@ -58,7 +58,7 @@ class _Device:
     rated: str  # comment on this one drive; empty if it states nothing
 
 
-def skeleton(visit: Visit) -> str:
+def skeleton(visit: Inspection) -> str:
     """Tables for all slaves: `[arm.driver.device.NAME]`, `[[arm.driver.drive]]`, and `other` for what is no drive.
 
     Raises
@@ -94,7 +94,7 @@ def _unused(base: str, taken: set[str]) -> str:
     return name
 
 
-def _device(visit: Visit, slave: FoundSlave) -> _Device | None:
+def _device(visit: Inspection, slave: FoundSlave) -> _Device | None:
     """Describe a drive; None if the slave is none: no controlword, statusword and position in its process data."""
     sii = read_sii(visit, slave.position)
     mapping = read_mapping(visit, slave.position, sii)
@@ -181,7 +181,7 @@ def _torque(rated: dict[str, float], meanings: set[str]) -> list[str]:
     return lines
 
 
-def _has_period(visit: Visit, position: int, mapping: Mapping) -> bool:
+def _has_period(visit: Inspection, position: int, mapping: Mapping) -> bool:
     return mapping.source == "objects" and read_value(visit, position, 0x60C2, 1, "u8") is not None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from drivers.ethercat.bus.eeprom import Sii, SiiPdo, read_sii
 from drivers.ethercat.bus.master import status_text
 from drivers.ethercat.bus.objects import ObjectEntry, Value, decode
-from drivers.ethercat.diagnostics.inspection import Visit
+from drivers.ethercat.diagnostics.inspection import Inspection
 from drivers.ethercat.drive.cia402 import (
     FOLLOWING_ERROR_BIT,
     INTERNAL_LIMIT_BIT,
@@ -25,7 +25,7 @@ from drivers.ethercat.errors import SdoError
 
 _REG_BUILD, _REG_DL_STATUS, _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0000, 0x0110, 0x0800, 8
 _FEATURE_DC, _FEATURE_DC_64 = 0x04, 0x08
-_MOST_SYNC_MANAGERS = 8
+_MAX_SYNC_MANAGERS = 8
 _OUTPUTS, _INPUTS = 0x1C12, 0x1C13
 
 _MODES = {
@@ -109,12 +109,12 @@ class Mapping:
     source: str  # "objects", or "EEPROM" for a slave without CoE
 
 
-def has_coe(visit: Visit, position: int, sii: Sii) -> bool:
+def has_coe(visit: Inspection, position: int, sii: Sii) -> bool:
     """Whether the slave can be asked for objects now."""
     return "CoE" in sii.protocols and position not in visit.refusing
 
 
-def read_value(visit: Visit, position: int, index: int, subindex: int, kind: str) -> Value | None:
+def read_value(visit: Inspection, position: int, index: int, subindex: int, kind: str) -> Value | None:
     """Value of an object; None if the drive refuses it or has it in another size.
 
     Raises
@@ -133,7 +133,7 @@ def read_value(visit: Visit, position: int, index: int, subindex: int, kind: str
         return None
 
 
-def rated_values(visit: Visit, position: int) -> dict[str, float]:
+def rated_values(visit: Inspection, position: int) -> dict[str, float]:
     """Ratings, encoder and gear that the drive states, in SI units, by name."""
     found = {}
     for name, (index, subindex, kind, digits, _) in _RATED.items():
@@ -148,7 +148,7 @@ def unit_of(name: str) -> str:
     return _RATED[name][4]
 
 
-def information(visit: Visit, position: int) -> dict[str, Any]:
+def information(visit: Inspection, position: int) -> dict[str, Any]:
     """Everything that `thetad ethercat info` shows, as plain values.
 
     Raises
@@ -195,7 +195,7 @@ def information(visit: Visit, position: int) -> dict[str, Any]:
     return facts
 
 
-def _controller(visit: Visit, position: int) -> dict[str, Any]:
+def _controller(visit: Inspection, position: int) -> dict[str, Any]:
     raw = visit.registers(position, _REG_BUILD, 10)
     links = int.from_bytes(visit.registers(position, _REG_DL_STATUS, 2), "little")
     return {
@@ -211,8 +211,8 @@ def _controller(visit: Visit, position: int) -> dict[str, Any]:
     }
 
 
-def _sync_managers(visit: Visit, position: int) -> Iterator[dict[str, Any]]:
-    count = min(visit.registers(position, _REG_BUILD, 6)[5], _MOST_SYNC_MANAGERS)
+def _sync_managers(visit: Inspection, position: int) -> Iterator[dict[str, Any]]:
+    count = min(visit.registers(position, _REG_BUILD, 6)[5], _MAX_SYNC_MANAGERS)
     for k in range(count):
         raw = visit.registers(position, _REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
         start, length = int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:4], "little")
@@ -228,13 +228,13 @@ def _sync_managers(visit: Visit, position: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _device(visit: Visit, position: int) -> dict[str, str]:
+def _device(visit: Inspection, position: int) -> dict[str, str]:
     names = {"name": 0x1008, "hardware": 0x1009, "software": 0x100A}
     texts = {key: read_value(visit, position, index, 0, "str") for key, index in names.items()}
     return {key: str(text) for key, text in texts.items() if text is not None}
 
 
-def _drive(visit: Visit, position: int) -> dict[str, Any]:
+def _drive(visit: Inspection, position: int) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     status = read_value(visit, position, 0x6041, 0, "u16")
     if isinstance(status, int):
@@ -258,7 +258,7 @@ def _drive(visit: Visit, position: int) -> dict[str, Any]:
     return facts | ({"rated": rated} if rated else {})
 
 
-def read_mapping(visit: Visit, position: int, sii: Sii, names: bool = True) -> Mapping:
+def read_mapping(visit: Inspection, position: int, sii: Sii, names: bool = True) -> Mapping:
     """Read which PDOs are assigned, and what is in them.
 
     Parameters
@@ -306,7 +306,7 @@ def read_mapping(visit: Visit, position: int, sii: Sii, names: bool = True) -> M
     return Mapping(image(_OUTPUTS, pdo_names), image(_INPUTS, pdo_names), "objects")
 
 
-def _read(visit: Visit, position: int, index: int, subindex: int) -> int:
+def _read(visit: Inspection, position: int, index: int, subindex: int) -> int:
     return int.from_bytes(visit.sdo_read(position, index, subindex), "little")
 
 

@@ -19,7 +19,7 @@ from drivers.ethercat.diagnostics.network import FoundSlave
 _STATE_S = 2.0
 
 
-class Visit(Bus):
+class Inspection(Bus):
     """A bus that is only looked at; a context manager.
 
     Attributes

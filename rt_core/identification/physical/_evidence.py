@@ -24,7 +24,7 @@ from rt_core.identification.physical.prior import ConsistencyError
 from rt_core.types import BoolArray, FloatArray
 
 #: Weights tried, from the largest down: relative spreads of the prior from 1 % to a factor of 30.
-LARGEST, SMALLEST = 1e4, 1e-3
+MAX, MIN = 1e4, 1e-3
 #: Weight of an effect without a prior of its own: its size may be anything within a factor of twenty.
 UNKNOWN_EFFECT = 0.1
 #: Smaller weights are not tried once the log evidence is this far below the best.
@@ -61,7 +61,7 @@ def choose_weights(A: FloatArray, z: FloatArray, reference: Reference, known: Bo
     """
 
     def scan(weights: Callable[[float], tuple[float, FloatArray]]) -> float:
-        grid = np.geomspace(LARGEST, SMALLEST, round(_PER_DECADE * np.log10(LARGEST / SMALLEST)) + 1)
+        grid = np.geomspace(MAX, MIN, round(_PER_DECADE * np.log10(MAX / MIN)) + 1)
         scores = np.full(grid.size, -np.inf)
         point = Point.at_prior(reference)
         for k, weight in enumerate(grid):

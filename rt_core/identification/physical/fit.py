@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg as la
 
 from rt_core.identification.least_squares import JointTriangle, Solution
-from rt_core.identification.physical._evidence import SMALLEST, UNKNOWN_EFFECT, choose_weights
+from rt_core.identification.physical._evidence import MIN, UNKNOWN_EFFECT, choose_weights
 from rt_core.identification.physical.coordinates import Reference
 from rt_core.identification.physical.newton import descend
 from rt_core.identification.physical.prior import DENSITY, Blocks, ConsistencyError, Prior, blocks, physical_prior
@@ -201,9 +201,9 @@ def fit_consistent(
         raise ConsistencyError("standard deviations and inflation must be positive and finite")
     if not all(np.isfinite(t.R).all() and np.isfinite(t.z).all() and np.isfinite(t.rest) for t in triangles):
         raise ConsistencyError("the rows hold NaN or infinity: prepare the signals again")
-    if link_weight is not None and not (np.isfinite(link_weight) and link_weight >= SMALLEST):
+    if link_weight is not None and not (np.isfinite(link_weight) and link_weight >= MIN):
         raise ConsistencyError(
-            f"weight {link_weight} of the prior: give at least {SMALLEST:g}, or none to choose it from the data "
+            f"weight {link_weight} of the prior: give at least {MIN:g}, or none to choose it from the data "
             "(with none at all, the bodies that fit best may be infinitely large)"
         )
 

@@ -24,7 +24,7 @@ _BOUNDARY = 0.95  # largest share of the way to the boundary
 _ARMIJO = 1e-4
 _SETTLED = 1e-9  # decrement relative to the value of the objective, far above the rounding of either
 _NEWTON_REGION = 1e-2  # decrement relative to the weight where Newton's method converges quadratically
-_SHORTEST = 1e-10
+_MIN = 1e-10
 _FIRST_WEIGHT = 1e4
 _FALL = 0.2  # of the weight from one minimum to the next
 
@@ -75,7 +75,7 @@ def minimise(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatAr
         reached = objective(A, z, reference, weight, trial)
         while not settled and reached > value - _ARMIJO * length * decrement:
             length *= 0.5
-            if length < _SHORTEST:
+            if length < _MIN:
                 return Minimum(point, value, root, iteration, False)
             trial = point.moved(length * step, reference)
             reached = objective(A, z, reference, weight, trial)

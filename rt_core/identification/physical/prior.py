@@ -27,7 +27,7 @@ DENSITY = 1500.0
 #: The smallest principal second moment of a prior body is lifted to this share of the sum: a rod or a disc is the
 #: edge of what is possible, and the metric there is infinite across the edge.
 THICKNESS = 0.01
-_SHORTEST = 1e-6  # an arm without any length is given links of 0.1 m
+_MIN = 1e-6  # an arm without any length is given links of 0.1 m
 
 Source = Literal["given", "shape assumed", "assumed"]
 
@@ -88,11 +88,11 @@ def stand_in_bodies(model: RobotModel, density: float = DENSITY) -> FloatArray:
     ends = [joint.translation for joint in model.joints[1:]] + [model.tip_translation]
     lengths = np.array([float(np.linalg.norm(end)) for end in ends])
     reach = np.array([*lengths, float(np.linalg.norm(model.joints[0].translation))])
-    mean = float(reach.mean()) if reach.max() > _SHORTEST else 0.1
+    mean = float(reach.mean()) if reach.max() > _MIN else 0.1
     radius = RADIUS * mean
     out = np.zeros((model.n, 10))
     for i, (end, length, joint) in enumerate(zip(ends, lengths, model.joints, strict=True)):
-        along = end / length if length > _SHORTEST else joint.axis
+        along = end / length if length > _MIN else joint.axis
         full = length + 2.0 * radius
         mass = density * np.pi * radius**2 * full
         com = 0.5 * end

@@ -23,7 +23,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
 #: Where no exact solution exists, the distance to the prior keeps this weight, so that bodies stay finite.
-LEAST_WEIGHT = 1e-3
+MIN_WEIGHT = 1e-3
 _WEIGHTS = np.geomspace(1.0, 1e-9, 19)
 _FALLING = 0.7  # with an exact solution the deviation falls like the weight, threefold a step; without, it stays
 _NEAR = 1e-2  # standard deviations: from here on an exact solution is looked for
@@ -96,7 +96,7 @@ def complete_parameters(
         minimum = minimise(A, z, reference, np.full(reference.size, weight), point)
         point = minimum.point
         now = _deviation(A, z, reference, point)
-        last = not minimum.converged or (weight < 1.01 * LEAST_WEIGHT and now > _FALLING * before)
+        last = not minimum.converged or (weight < 1.01 * MIN_WEIGHT and now > _FALLING * before)
         if now < _NEAR or last:
             exact = _nearest_exact(A, z, reference, point)
         if exact is not None or last:

@@ -26,7 +26,7 @@ BreakawayStatus = Literal["unestimated", "estimated", "stale"]
 #: Starts that are remembered of each joint.
 REMEMBERED = 20
 #: Fewer tell no interval.
-LEAST = 3
+MIN = 3
 #: So many of a direction in sequence, all beyond its others on the same side by `_CHANGED` deviations, are a change.
 _IN_SEQUENCE, _CHANGED = 3, 4.0
 #: Where the others are few their scatter may be small by chance, and then all in sequence are beyond it: it is taken to
@@ -34,7 +34,7 @@ _IN_SEQUENCE, _CHANGED = 3, 4.0
 #: 1.7 times, from five on none.
 _ONE_IN = 100.0
 #: Starts differ by at least this share: a scatter that a few of them do not show is no certainty.
-_LEAST_SCATTER = 0.005
+_MIN_SCATTER = 0.005
 #: A value whose last start is longer ago than this [s] is stale.
 STALE_S = 3600.0
 _QUANTILE, _NORMAL = 0.975, 1.959964
@@ -144,7 +144,7 @@ class BreakawayTracker:
         nothing = JointBreakaway(
             None, None, None, None, None, "unestimated", "", len(known), last, int(counts[0]), left_out, int(counts[1])
         )
-        if len(known) < LEAST:
+        if len(known) < MIN:
             return replace(nothing, reason=_too_few(len(known), left_out))
         mean, std, scatter, common = _mean(known)
         common = float(np.hypot(common, _between_directions(known, mean, common)))
@@ -189,7 +189,7 @@ class BreakawayTracker:
 
 def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
     """Mean of `old` starts (k, 5), if `new` ones (l, 5) have all left them on the same side; else None."""
-    if len(old) < LEAST:
+    if len(old) < MIN:
         return None
     mean, std, scatter, common = _mean(old)
     # of few starts the scatter may be larger than it seems (Student); how uncertain each of them is, is known
@@ -227,12 +227,12 @@ def _mean(known: FloatArray) -> tuple[float, float, float, float]:
 
 
 def _floor(torque: FloatArray) -> float:
-    return float((_LEAST_SCATTER * np.mean(torque)) ** 2)
+    return float((_MIN_SCATTER * np.mean(torque)) ** 2)
 
 
 def _too_few(count: int, left_out: Mapping[LeftOut, int]) -> str:
     """Why there is no value yet, in a sentence."""
-    text = f"{count} of the {LEAST} starts from rest that it takes" if count else "no start from rest has shown it yet"
+    text = f"{count} of the {MIN} starts from rest that it takes" if count else "no start from rest has shown it yet"
     if left_out:
         most = max(left_out, key=lambda why: left_out[why])
         text += f"; of {sum(left_out.values())} left out most because {LEFT_OUT[most]}"

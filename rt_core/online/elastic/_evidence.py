@@ -12,7 +12,7 @@ import numpy as np
 
 from rt_core.types import FloatArray
 
-_LEAST = 1e-9  # information below this share of the start's is rounding
+_MIN = 1e-9  # information below this share of the start's is rounding
 _CLOSEST = 1e-10  # least eigenvalue of the information with a unit diagonal
 
 
@@ -51,7 +51,7 @@ def evidence(root: FloatArray, theta: FloatArray, start: FloatArray, left: float
     """
     information = root.T @ root - np.eye(theta.size)
     own = np.diag(information)
-    shown = own > _LEAST
+    shown = own > _MIN
     scale = np.sqrt(np.where(shown, own, 1.0))
     unit = information / np.outer(scale, scale)
     unit[~shown] = 0.0

@@ -20,7 +20,7 @@ from rt_core.online.rls.square_root import dot
 from rt_core.types import FloatArray, IntArray
 
 CHANNELS = 4  # motor angle and link angle [rad], torques of motor and sensor [N*m], all on the joint side
-LARGEST = 1e9  # angles and torques beyond this size are none
+MAX = 1e9  # angles and torques beyond this size are none
 _SHARPEST = 1e-9  # a sign that is smoothed over less [rad/s] is a sign
 
 
@@ -66,7 +66,7 @@ def take_frames(
         ints[m.FRAMES] += 1
         possible = np.abs(t[k]) < np.inf
         for c in range(CHANNELS):
-            possible = possible and np.abs(x[k, c]) <= LARGEST
+            possible = possible and np.abs(x[k, c]) <= MAX
         elapsed = t[k] - s[m.LAST_T]
         if possible and ints[m.COUNT] > 0 and 0.0 < elapsed <= s[m.MAX_GAP]:
             for c in range(2):

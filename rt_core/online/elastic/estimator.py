@@ -16,7 +16,7 @@ import numpy as np
 
 from rt_core.elastic.fit import COLLINEAR
 from rt_core.elastic.identify import CERTAIN_SHARE, UNITS, ElasticParameter
-from rt_core.elastic.rows import CONSTANT_SHARE, LARGEST_LAG_S, LARGEST_ZERO, Drive
+from rt_core.elastic.rows import CONSTANT_SHARE, MAX_LAG_S, MAX_ZERO, Drive
 from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT, ParameterStatus
 from rt_core.online._initial_state import theoretical_inflation
 from rt_core.online.elastic import _layout as m
@@ -102,10 +102,10 @@ class ElasticJointEstimator:
         self.sensor = set(self.names) >= _SENSOR
         if not 0.0 < rate_hz < math.inf:
             raise ValueError(f"the frame rate must be positive, not {rate_hz}")
-        if not abs(lag_s) <= LARGEST_LAG_S:
-            raise ValueError(f"lag {lag_s:g} s: at most {LARGEST_LAG_S:g} s, either way")
-        if not abs(zero) <= LARGEST_ZERO:
-            raise ValueError(f"zero {zero:g} rad: at most {LARGEST_ZERO:g} rad, either way")
+        if not abs(lag_s) <= MAX_LAG_S:
+            raise ValueError(f"lag {lag_s:g} s: at most {MAX_LAG_S:g} s, either way")
+        if not abs(zero) <= MAX_ZERO:
+            raise ValueError(f"zero {zero:g} rad: at most {MAX_ZERO:g} rad, either way")
         taps = elastic_taps(settings.cutoff_hz, rate_hz, lag_s)
         factor = max(1, round(rate_hz / settings.update_hz))
         low = low_pass(settings.cutoff_hz, rate_hz)
@@ -124,11 +124,11 @@ class ElasticJointEstimator:
         self._work = (np.zeros((rows + p, width)), np.zeros((3, width)), self._units, self._start)
         self._s, self._ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
         updates_hz = rate_hz / factor
-        self._ints[m.MOST_EXCESS] = max(1, round(_CHANGE_S * updates_hz))
+        self._ints[m.MAX_EXCESS] = max(1, round(_CHANGE_S * updates_hz))
         self._ints[m.CHANGE_ROWS] = max(1, round(_CHANGED_S * updates_hz))
         self._ints[[m.LENGTH, m.LENGTH2, m.FACTOR, m.ROWS]] = length, length2, factor, rows
         self._ints[m.WINDOW] = max(1, round(settings.excitation_s * rate_hz))
-        self._ints[m.MOST_REJECTED] = math.ceil(
+        self._ints[m.MAX_REJECTED] = math.ceil(
             max(_REJECT_S * updates_hz, _REJECT_FRAMES * (length + length2) / factor)
         )
         self._ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))

@@ -14,13 +14,13 @@ import numpy as np
 
 from rt_core.jit import jit, kernel
 from rt_core.online.elastic import _layout as m
-from rt_core.online.rls.square_root import back_substitute, dot, triangularise
+from rt_core.online.rls.square_root import back_substitute, dot, qr_update
 from rt_core.types import FloatArray, IntArray
 
 _CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
 _START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
 _SETTLING = 5.0  # ... and has died out by e^-this when the noise estimate counts as settled
-_MOST_INFLATION = 10.0
+_MAX_INFLATION = 10.0
 _EXCESS_ON, _EXCESS_OFF = 6.0, 1.5  # of the usual square: recent innovations in excess are a change, not noise
 _OUTLIER = 25.0  # an innovation of more than so many times the noise, squared, and more than the torque, is none
 
@@ -75,7 +75,7 @@ def update(
         # judged by what came before: a spike must not raise the limit that it is judged by
         outlier = outlier or (own[m.MOVED] > 0.0 and square > max(_OUTLIER * own[m.SIGMA2], own[m.TORQUE2]))
     ints[m.REJECTED_RUN] = ints[m.REJECTED_RUN] + 1 if outlier else 0
-    if outlier and ints[m.REJECTED_RUN] <= ints[m.MOST_REJECTED]:
+    if outlier and ints[m.REJECTED_RUN] <= ints[m.MAX_REJECTED]:
         ints[m.REJECTED] += 1
         s[m.OUTLIERS] += 1.0
         return 0
@@ -104,7 +104,7 @@ def update(
                 D[r, k] = phi[r, k] * inverse
             D[r, p] = level[r, m.INNOVATION] * inverse
         if w < 2:
-            triangularise(short[w], D, first, rows, scratch)
+            qr_update(short[w], D, first, rows, scratch)
     for k in range(p):
         D[rows + k, k] = np.sqrt(1.0 - s[m.LAM])
         D[rows + k, p] = D[rows + k, k] * (start[k] - theta[k])
@@ -113,7 +113,7 @@ def update(
     for k in range(p):
         for c in range(R.shape[1]):
             R[k, c] *= root
-    triangularise(R, D, first, rows + p, scratch)
+    qr_update(R, D, first, rows + p, scratch)
     step = np.zeros(R.shape[1])
     back_substitute(R, scratch[0], step)
     for k in range(p):
@@ -172,7 +172,7 @@ def _learn_noise(s: FloatArray, ints: IntArray, own: FloatArray, residual: float
         own[m.EXCESS] += 1.0
         if own[m.EXCESS] >= ints[m.CHANGE_ROWS]:
             s[m.CHANGED], s[m.FORGOTTEN] = 1.0, 0.0
-        if own[m.EXCESS] <= ints[m.MOST_EXCESS]:
+        if own[m.EXCESS] <= ints[m.MAX_EXCESS]:
             own[m.BLOCK_SUM] = 0.0
             own[m.BLOCK_COUNT] = 0.0
             return
@@ -185,7 +185,7 @@ def _learn_noise(s: FloatArray, ints: IntArray, own: FloatArray, residual: float
         return
     if settled:
         long_run = own[m.BLOCK_SUM] * own[m.BLOCK_SUM] / own[m.BLOCK_COUNT] / own[m.SIGMA2]
-        own[m.INFLATION_SUM] += min(long_run, _MOST_INFLATION * s[m.INFLATION]) - s[m.A_BLOCK] * own[m.INFLATION_SUM]
+        own[m.INFLATION_SUM] += min(long_run, _MAX_INFLATION * s[m.INFLATION]) - s[m.A_BLOCK] * own[m.INFLATION_SUM]
         own[m.INFLATION_COUNT] += 1.0 - s[m.A_BLOCK] * own[m.INFLATION_COUNT]
     own[m.BLOCK_SUM] = 0.0
     own[m.BLOCK_COUNT] = 0.0

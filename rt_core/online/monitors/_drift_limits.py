@@ -22,11 +22,11 @@ from scipy.optimize import brentq
 
 from rt_core.types import FloatArray
 
-_LOWEST = -4.5  # of a standard normal process: what is below that does not matter
+_MIN = -4.5  # of a standard normal process: what is below that does not matter
 _ABOVE = 2.5  # so far above the limit no process gets: excesses are of the order of 1/limit
 #: Least time between looks, in correlation times, that is worked out: with a longer memory there are fewer runs.
-_LEAST_STEP = 1.0 / 1500.0
-_LEAST_LIMIT = 1.5
+_MIN_STEP = 1.0 / 1500.0
+_MIN_LIMIT = 1.5
 _SPACING = 1.2  # of nodes, in standard deviations of a step: what is narrower changes no digit that matters
 
 
@@ -62,7 +62,7 @@ def looks_until_a_run(level: float, step: float, looks: int) -> float:
     """
     a = float(np.exp(-step))
     std = float(np.sqrt(1.0 - a * a))
-    below, weights_below = _nodes(_LOWEST, level, _SPACING * std)
+    below, weights_below = _nodes(_MIN, level, _SPACING * std)
     above, weights_above = _nodes(level, level + _ABOVE, _SPACING * std)
 
     def move(origin: FloatArray, to: FloatArray, weights: FloatArray) -> FloatArray:
@@ -90,17 +90,17 @@ def run_limit(rate_hz: float, memory_s: float, count: int, look_s: float, looks:
     All together, on either side, with `look_s` between looks and correlation time `memory_s`; at least 1.5.  Less often
     where the memory is longer than 1500 looks.
     """
-    step = max(look_s / memory_s, _LEAST_STEP)
+    step = max(look_s / memory_s, _MIN_STEP)
     goal = np.log(2.0 * count / (rate_hz * look_s))
 
     def excess(u: float) -> float:
         return float(np.log(looks_until_a_run(u, step, looks)) - goal)
 
     # step by step, for far above the limit the equation is singular to rounding
-    highest = _LEAST_LIMIT
+    highest = _MIN_LIMIT
     while excess(highest) < 0.0:
         highest += 0.25
-    return highest if highest == _LEAST_LIMIT else float(brentq(excess, highest - 0.25, highest, xtol=1e-4))
+    return highest if highest == _MIN_LIMIT else float(brentq(excess, highest - 0.25, highest, xtol=1e-4))
 
 
 def cusum_limit(spread: float, excess: float, blocks: float) -> float:

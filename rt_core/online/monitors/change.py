@@ -39,7 +39,7 @@ from rt_core.types import BoolArray, FloatArray
 ChangeState = Literal["off", "learning", "watching", "classifying"]
 #: Least length of a block [s], and in periods of the cut-off: neighbours are then nearly independent.
 BLOCK_S, BLOCK_PERIODS = 0.5, 5.0
-_MOST_BLOCKS = 120  # that a change may have begun ago
+_MAX_BLOCKS = 120  # that a change may have begun ago
 _USED = 0.5  # of a block's rows, and the joint takes part
 _BACK = 0.2  # of what a cause was: as good as gone
 
@@ -141,7 +141,7 @@ class ChangeDetector:
         self._pause = 0  # blocks until the watch goes on
         self._block = self._empty()
         self._block_ns = 0  # of the look before which it began
-        self._recent: deque[_Block] = deque(maxlen=_MOST_BLOCKS)
+        self._recent: deque[_Block] = deque(maxlen=_MAX_BLOCKS)
         self._since: list[_Block] | None = None  # blocks of a change that is being classified
         self._forget_level()
 
@@ -397,10 +397,10 @@ class ChangeDetector:
             self._carried = self._now()
 
     def checkpoint(self) -> dict[str, Any]:
-        """Return what `go_back` takes: the state, and what was told last."""
+        """Return what `rollback` takes: the state, and what was told last."""
         return {**self.state(), "told": self._told}
 
-    def go_back(self, checkpoint: Mapping[str, Any]) -> None:
+    def rollback(self, checkpoint: Mapping[str, Any]) -> None:
         """Be again what it was, but for a change that was being classified."""
         self.restore(checkpoint)
         self._told = checkpoint["told"]

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from rt_core.model.temperature import LEAST_SPAN_K
+from rt_core.model.temperature import MIN_SPAN_K
 from rt_core.online._state import EXTRA, PAYLOAD
 from rt_core.online.monitors.residual_evidence import Evidence
 from rt_core.types import FloatArray, IntArray
@@ -35,8 +35,8 @@ Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor
 Pace = Literal["abrupt", "gradual", "unknown"]
 
 _RANK = 1e-7  # least eigenvalue of the scaled normal equations
-_LEAST_RAMP = 10  # blocks: what is over sooner is a step
-_SPAN_VARIANCE = LEAST_SPAN_K**2 / 12.0  # of temperatures all over the least span that shows a slope [K^2]
+_MIN_RAMP = 10  # blocks: what is over sooner is a step
+_SPAN_VARIANCE = MIN_SPAN_K**2 / 12.0  # of temperatures all over the least span that shows a slope [K^2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,4 +243,4 @@ def pace_of(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatA
     margin = 2.0 * np.log(2.0 / error)
     if step - ramp > margin:
         return "abrupt"
-    return "gradual" if ramp - step > margin and len(parts) >= _LEAST_RAMP else "unknown"
+    return "gradual" if ramp - step > margin and len(parts) >= _MIN_RAMP else "unknown"

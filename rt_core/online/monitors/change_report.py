@@ -21,7 +21,7 @@ ArmChangeKind = Literal[
     "ambiguous",
 ]
 
-_MOST_NAMED = 4  # causes of an ambiguous change
+_MAX_NAMED = 4  # causes of an ambiguous change
 _CAUSES = {
     "payload": "the payload",
     "friction": "friction of {}",
@@ -56,7 +56,7 @@ def friction_change(
         {"name": names[c], "change": float(value), "std": float(std)}
         for c, value, std in zip(own, fit.values, fit.std, strict=True)
     ]
-    clearest = sorted(moved, key=lambda p: -abs(p["change"]) / max(p["std"], 1e-300))[:_MOST_NAMED]
+    clearest = sorted(moved, key=lambda p: -abs(p["change"]) / max(p["std"], 1e-300))[:_MAX_NAMED]
     changes = ", ".join(f"{p['name']} {p['change']:+.3g}" for p in clearest)
     gradual = pace == "gradual"
     return ArmChange(
@@ -107,7 +107,7 @@ def ambiguous_change(verdict: Verdict, joints: tuple[str, ...], least_explained:
             "score": float(f.score),
             "explained": verdict.share(f),
         }
-        for f in verdict.fits[:_MOST_NAMED]
+        for f in verdict.fits[:_MAX_NAMED]
     ]
     text = "the arm has changed: " + " or ".join(_CAUSES[str(c["cause"])].format(c["joint"]) for c in named)
     if verdict.explained < least_explained:

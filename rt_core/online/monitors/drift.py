@@ -200,7 +200,7 @@ class DriftDetector:
         self._drifted = np.zeros(p, dtype=np.bool_)
         self._values = np.full((2, p), np.nan)  # present value and standard deviation of the difference
         self._since_ns: int | None = None
-        self._misfit: tuple[FloatArray, FloatArray] | None = None
+        self._residual_power: tuple[FloatArray, FloatArray] | None = None
         self._block = np.zeros((2, n))  # squared residuals and rows of the present block
         self._reference = np.zeros((3, n))  # blocks, their sum, and the sum of their squares
         self._cusum = np.zeros(n)
@@ -223,10 +223,10 @@ class DriftDetector:
 
     # -- observations ---------------------------------------------------------------------------
 
-    def observe(self, report: EstimateReport, misfit: tuple[FloatArray, FloatArray]) -> tuple[Change, ...]:
+    def observe(self, report: EstimateReport, residual_power: tuple[FloatArray, FloatArray]) -> tuple[Change, ...]:
         """Take what the estimator says now, about once a second; returns what has changed.
 
-        `misfit` is `OnlineEstimator.misfit`.  Time is that of motion: of updates made.
+        `residual_power` is `OnlineEstimator.residual_power`.  Time is that of motion: of updates made.
         """
         elapsed = self._elapsed(report)
         changes = list(self._check_validity(report, elapsed))
@@ -234,7 +234,7 @@ class DriftDetector:
             return tuple(changes)
         if elapsed > 0.0:
             self._compare(report, elapsed)
-        self._watch_residual(misfit)
+        self._watch_residual(residual_power)
         if self._since_ns is None and (self._drifted.any() or self._risen.any()):
             self._since_ns = report.t_ns
             found = self.report()
@@ -248,7 +248,7 @@ class DriftDetector:
         `spoiled`: the estimate takes it in, and is not compared again before a whole memory has passed without it.
         """
         elapsed = self._elapsed(report)
-        self._misfit = None
+        self._residual_power = None
         if spoiled:
             self._needed_s = self.memory_s
             self._excited_s[:] = self._beyond_s[:] = 0.0
@@ -261,7 +261,7 @@ class DriftDetector:
         self._updates, self._resets = report.updates, report.resets
         if restarted or before is None:
             self._excited_s[:] = self._beyond_s[:] = 0.0
-            self._misfit = None
+            self._residual_power = None
             return 0.0
         return (report.updates - before) * self.update_s
 
@@ -273,11 +273,11 @@ class DriftDetector:
             self._needed_s, self.limits, self._excited_s, self._beyond_s, self._drifted, self._values,
         )  # fmt: skip
 
-    def _watch_residual(self, misfit: tuple[FloatArray, FloatArray]) -> None:
-        before, self._misfit = self._misfit, misfit
+    def _watch_residual(self, residual_power: tuple[FloatArray, FloatArray]) -> None:
+        before, self._residual_power = self._residual_power, residual_power
         if before is None:
             return
-        self._block += np.array(misfit) - np.array(before)
+        self._block += np.array(residual_power) - np.array(before)
         for j in np.flatnonzero(self._block[1] >= self._block_rows):
             mean_square = float(self._block[0, j] / self._block[1, j])
             self._risen[j] |= take_block(
@@ -336,8 +336,10 @@ class DriftDetector:
         p = len(self.names)
         theta = np.full(p, np.nan) if self._theta is None else self._theta
         per_parameter = (theta, self._variance, self._excited_s, self._beyond_s, self._drifted, *self._values)
-        misfit = np.full((2, len(self.joints)), np.nan) if self._misfit is None else self._misfit
-        per_joint = (*self._block, *self._reference, self._cusum, self._level, self._risen, *misfit)
+        residual_power = (
+            np.full((2, len(self.joints)), np.nan) if self._residual_power is None else self._residual_power
+        )
+        per_joint = (*self._block, *self._reference, self._cusum, self._level, self._risen, *residual_power)
         since_ns = -1 if self._since_ns is None else self._since_ns
         updates = -1 if self._updates is None else self._updates
         return {
@@ -367,7 +369,7 @@ class DriftDetector:
         self._cusum, self._level = arrays["joints"][5:7]
         self._risen = arrays["joints"][7] > 0.0
         squares, rows = arrays["joints"][8:]
-        self._misfit = None if np.isnan(rows).any() else (squares, rows)
+        self._residual_power = None if np.isnan(rows).any() else (squares, rows)
         since_ns, invalid, updates, self._resets = arrays["since"].tolist()
         self._since_ns, self._invalid = None if since_ns < 0 else since_ns, bool(invalid)
         self._updates = None if updates < 0 else updates

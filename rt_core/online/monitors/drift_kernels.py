@@ -8,7 +8,7 @@ from rt_core.jit import jit
 from rt_core.types import BoolArray, FloatArray
 
 #: Least spread of blocks, as the squared ratio of standard deviation to mean: about ten independent samples a second.
-LEAST_SPREAD = 0.1
+MIN_SPREAD = 0.1
 #: A reference of few blocks is uncertain itself: so many of its standard deviations are allowed for.
 REFERENCE_STDS = 3.0
 #: No single block counts for more than this share of the CUSUM's limit.
@@ -84,7 +84,7 @@ def take_block(
         return False
     mean = max(total / count, 1e-300)
     found = max(squares / count - mean * mean, 0.0) / (mean * mean) * count / (count - 1.0)
-    spread = max(LEAST_SPREAD, found) * wider
+    spread = max(MIN_SPREAD, found) * wider
     limit = spread * height
     tolerated = 1.0 + excess + REFERENCE_STDS * np.sqrt(spread / count)
     ratio = mean_square / mean

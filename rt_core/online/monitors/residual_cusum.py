@@ -29,16 +29,16 @@ POWER = 0.31
 #: No block counts for more than this share of the height.
 SHARE = 0.35
 #: Largest correlation of neighbours that is allowed for, and how many standard deviations of the one before count.
-MOST_CORRELATED, USUAL = 0.5, 3.0
+MAX_CORRELATED, USUAL = 0.5, 3.0
 #: Blocks that are waited before one is learned from: what a change begins with must not count as usual.
 DELAY = 20
 #: Reference values that heights are worked out for, in standard deviations of a block.
 KAPPAS = np.linspace(1.0, 2.5, 7)
 
 _STATES = 120
-_LOWEST = 0.5  # height that is looked at
+_MIN = 0.5  # height that is looked at
 #: Longest mean run that can be asked for: beyond it the chain is singular to rounding.
-LONGEST_RUN = 1e12
+MAX_RUN = 1e12
 
 # Columns of a joint's state.
 COUNT, MEAN, VARIANCE, COVARIANCE, KAPPA, HEIGHT, CUSUM, RUN, WAITING = range(9)
@@ -61,18 +61,18 @@ def cusum_height(kappa: float, blocks: float) -> float:
     Raises
     ------
     ValueError
-        If `blocks` is more than `LONGEST_RUN`.
+        If `blocks` is more than `MAX_RUN`.
     """
-    if not blocks <= LONGEST_RUN:
-        raise ValueError(f"one false alarm in {blocks:.3g} blocks cannot be worked out: at most {LONGEST_RUN:g}")
+    if not blocks <= MAX_RUN:
+        raise ValueError(f"one false alarm in {blocks:.3g} blocks cannot be worked out: at most {MAX_RUN:g}")
 
     def excess(height: float) -> float:
         return float(np.log(run_length(kappa, height)) - np.log(blocks))
 
-    highest = _LOWEST
+    highest = _MIN
     while excess(highest) < 0.0:
         highest += 1.0
-    return highest if highest == _LOWEST else float(brentq(excess, highest - 1.0, highest, xtol=1e-4))
+    return highest if highest == _MIN else float(brentq(excess, highest - 1.0, highest, xtol=1e-4))
 
 
 @lru_cache
@@ -126,7 +126,7 @@ def take_block(
         if row[KAPPA] == 0.0:
             row[KAPPA] = min(max(tolerated * row[MEAN] / std, kappas[0]), kappas[-1])
             row[HEIGHT] = np.interp(row[KAPPA], kappas, heights)
-        correlation = min(max(row[COVARIANCE] / max(row[VARIANCE], 1e-300), 0.0), MOST_CORRELATED)
+        correlation = min(max(row[COVARIANCE] / max(row[VARIANCE], 1e-300), 0.0), MAX_CORRELATED)
         before = row[WIDTH - DELAY + int(row[WAITING]) - 1] - row[MEAN] if row[WAITING] > 0.0 else 0.0
         expected = row[MEAN] + correlation * min(max(before, -USUAL * std), USUAL * std)
         spread = std * np.sqrt((1.0 - correlation * correlation) * (1.0 + 1.0 / count))

@@ -43,7 +43,7 @@ def dot(a: FloatArray, b: FloatArray) -> float:
 
 
 @kernel
-def triangularise(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work: FloatArray) -> None:
+def qr_update(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work: FloatArray) -> None:
     """Reduce `[R 0; D]` to triangular form in place.
 
     `R` (p, W) upper triangle; `D` (rows, W) holds rows and, at `p`, their right-hand side; on return `R`

@@ -11,7 +11,7 @@ from rt_core.jit import jit, kernel
 from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_OFFSET, LAW_VISCOUS
 from rt_core.online import _state as m
 from rt_core.online.monitors.residual_evidence import CLEAN, gather
-from rt_core.online.rls.square_root import add_variance, back_substitute, dot, scale_columns, triangularise
+from rt_core.online.rls.square_root import add_variance, back_substitute, dot, qr_update, scale_columns
 from rt_core.types import FloatArray, IntArray
 
 _SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
@@ -125,11 +125,11 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
             for r in range(count):
                 for c in range(width):
                     D[1, r, c] = gain * D[0, r, c] if r != leak_row else 0.0
-            triangularise(short[window], D[1], begin, count, work)
-    triangularise(R, D[0], begin, count, work)
+            qr_update(short[window], D[1], begin, count, work)
+    qr_update(R, D[0], begin, count, work)
     back_substitute(R, work[0], step)
     _noise(floats, ints, rows, step)
-    _misfit(floats, ints, rows)
+    _residual_power(floats, ints, rows)
     gather(floats, ints, rows)
     for c in range(p):
         theta[c] += step[c]
@@ -149,7 +149,7 @@ def _pull(floats: FloatArray, ints: IntArray, row: FloatArray) -> None:
     p = ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     age, length = ints[m.UPDATES] - ints[m.LEAK_SET], ints[m.LEAK_STEP] * p
-    leak = m.matrix(floats, ints, m.F_LEAK, p, p)[(age // ints[m.LEAK_STEP]) % p]
+    leak = m.matrix(floats, ints, m.F_INFORMATION_FLOOR, p, p)[(age // ints[m.LEAK_STEP]) % p]
     later = np.float64(length - 1 - age)
     taken = 1.0 - s[m.LAMBDA] ** np.float64(length)
     left = max(s[m.LAMBDA] ** later, 1e-30)  # zero for a memory shorter than an update
@@ -358,16 +358,16 @@ def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArra
 
 
 @kernel
-def _misfit(floats: FloatArray, ints: IntArray, rows: FloatArray) -> None:
+def _residual_power(floats: FloatArray, ints: IntArray, rows: FloatArray) -> None:
     """Add up what the active model leaves of the torque, squared, of the rows in use that are clean."""
     n, p = ints[m.N], ints[m.P]
     active = m.vector(floats, ints, m.F_ACTIVE, p)
-    misfit = m.vector(floats, ints, m.F_MISFIT, n)
-    count = m.vector(floats, ints, m.F_MISFIT_COUNT, n)
+    residual_power = m.vector(floats, ints, m.F_RESIDUAL_POWER, n)
+    count = m.vector(floats, ints, m.F_RESIDUAL_POWER_COUNT, n)
     if np.isnan(active[0]):
         return
     for j in range(n):
         if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
             residual = rows[j, p] - dot(rows[j, :p], active)
-            misfit[j] += residual * residual
+            residual_power[j] += residual * residual
             count[j] += 1.0

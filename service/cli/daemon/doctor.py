@@ -31,7 +31,7 @@ examples:
 
 Exit code 0: nothing failed; 1: something did.
 """
-_LONGEST_S = 3600.0
+_MAX_S = 3600.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -92,6 +92,6 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0.0 <= value <= _LONGEST_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {_LONGEST_S:g}")
+    if not 0.0 <= value <= _MAX_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {_MAX_S:g}")
     return value

@@ -13,7 +13,7 @@ from service.cli.jobs.text import event_line
 from service.cli.jobs.values import at_most, job_id
 from service.cli.jobs.wait import connected
 from service.protocol.endpoints import PATIENCE_S
-from service.protocol.job_replies import MOST_EVENTS
+from service.protocol.job_replies import MAX_EVENTS
 
 if TYPE_CHECKING:
     from service.client import Jobs
@@ -43,10 +43,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
     parser.add_argument(
         "--limit",
-        type=at_most(MOST_EVENTS),
+        type=at_most(MAX_EVENTS),
         default=100,
         metavar="N",
-        help=f"the newest N, up to {MOST_EVENTS} (default: %(default)s)",
+        help=f"the newest N, up to {MAX_EVENTS} (default: %(default)s)",
     )
     parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")
     add_control_flags(parser)
@@ -78,7 +78,7 @@ def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
     from service.client.control import passes
 
     def page(after: int) -> Sequence[EventEntry]:
-        return jobs.events(args.arm, args.job, MOST_EVENTS, after)
+        return jobs.events(args.arm, args.job, MAX_EVENTS, after)
 
     heard = time.monotonic()
     while True:
@@ -94,7 +94,7 @@ def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
             heard = time.monotonic()
 
 
-def new_events(page: Callable[[int], Sequence[EventEntry]], last: int, full: int = MOST_EVENTS) -> Iterator[EventEntry]:
+def new_events(page: Callable[[int], Sequence[EventEntry]], last: int, full: int = MAX_EVENTS) -> Iterator[EventEntry]:
     """Yield the events after number `last`, in order; `page` gives up to `full` of those after a number."""
     while True:
         events = page(last)

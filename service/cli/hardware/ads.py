@@ -35,7 +35,7 @@ Write one variable, and print what it is then.
 VALUE is JSON: 1.5, true, "text", [1, 2, 3]; of a structure {"fGain": 2.0}, where members left out stay as they are.
 What is no JSON is taken as text.
 """
-_LONGEST_VALUE = 100
+_MAX_VALUE = 100
 
 
 def add_parser(subparsers: Any) -> None:
@@ -186,7 +186,7 @@ def _print_variable(facts: dict[str, Any], as_json: bool) -> None:
 def _text(value: Any) -> str:
     """Return a value as JSON, over several lines if it is long."""
     line = json.dumps(value, ensure_ascii=False, default=str)
-    return line if len(line) <= _LONGEST_VALUE else json.dumps(value, ensure_ascii=False, default=str, indent=2)
+    return line if len(line) <= _MAX_VALUE else json.dumps(value, ensure_ascii=False, default=str, indent=2)
 
 
 def run_check(arguments: argparse.Namespace) -> int:

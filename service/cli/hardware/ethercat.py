@@ -21,7 +21,7 @@ from service.cli.hardware._ethercat_text import (
 if TYPE_CHECKING:
     from drivers.ethercat.bus.objects import ObjectEntry
     from drivers.ethercat.diagnostics.inspect import MappedPdo
-    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.inspection import Inspection
 
 DESCRIPTION = """\
 Look at the slaves of an EtherCAT bus on a network interface of this machine.
@@ -47,7 +47,7 @@ Read or write one object of a slave, or list them all.
 Without --type the type is what the slave's SDO information says, or bytes.  A refusal is printed with its abort code,
 and the exit code is 2.  What is written takes effect at once; many drives forget it when they are switched off.
 """
-_LONGEST_VALUE = 48
+_MAX_VALUE = 48
 
 
 def add_parser(subparsers: Any) -> None:
@@ -105,9 +105,9 @@ def run_scan(arguments: argparse.Namespace) -> int:
             raise CliError("--toml needs an INTERFACE; thetad ethercat scan lists them")
         return _list_interfaces(arguments.json)
     from drivers.ethercat.diagnostics.config_template import skeleton
-    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Visit(arguments.interface) as visit:
+    with Inspection(arguments.interface) as visit:
         slaves = _slaves(visit)
         tables = skeleton(visit) if arguments.toml else ""
     _warn(visit)
@@ -143,7 +143,7 @@ def _list_interfaces(as_json: bool) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from drivers.ethercat.config import EthercatConfig
-    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.inspection import Inspection
     from drivers.ethercat.diagnostics.network import differences, expected_slaves
     from service.config.load import load_config
 
@@ -160,7 +160,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         known = ", ".join(arms)
         raise CliError(f"{arguments.config}: " + (f"choose with --arm: {known}" if arms else "no arm is on EtherCAT"))
     driver = arms[name]
-    with Visit(driver.interface, driver.redundant_interface) as visit:
+    with Inspection(driver.interface, driver.redundant_interface) as visit:
         slaves = _slaves(visit)
     _warn(visit)
     lines = differences(expected_slaves(driver), visit.slaves)
@@ -174,7 +174,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     return EXIT_NO if lines else EXIT_OK
 
 
-def _slaves(visit: Visit) -> list[dict[str, Any]]:
+def _slaves(visit: Inspection) -> list[dict[str, Any]]:
     from drivers.ethercat.bus.master import status_text
 
     return [
@@ -195,7 +195,7 @@ def _slaves(visit: Visit) -> list[dict[str, Any]]:
     ]
 
 
-def _warn(visit: Visit) -> None:
+def _warn(visit: Inspection) -> None:
     if visit.unrestored:
         places = ", ".join(map(str, visit.unrestored))
         sys.stderr.write(f"thetad: the slaves at positions {places} did not go back to INIT\n")
@@ -204,7 +204,7 @@ def _warn(visit: Visit) -> None:
 # --- one slave
 
 
-def _check_position(visit: Visit, position: int) -> None:
+def _check_position(visit: Inspection, position: int) -> None:
     if not 0 <= position < len(visit.slaves):
         raise CliError(
             f"no slave at position {position} on {visit.interface}: there are {len(visit.slaves)}, counted from 0"
@@ -214,9 +214,9 @@ def _check_position(visit: Visit, position: int) -> None:
 def run_info(arguments: argparse.Namespace) -> int:
     """Show what one slave says of itself."""
     from drivers.ethercat.diagnostics.inspect import information
-    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Visit(arguments.interface) as visit:
+    with Inspection(arguments.interface) as visit:
         _check_position(visit, arguments.position)
         facts = information(visit, arguments.position)
     _warn(visit)
@@ -230,14 +230,14 @@ def run_info(arguments: argparse.Namespace) -> int:
 def run_sdo(arguments: argparse.Namespace) -> int:
     """Read, write or list objects."""
     from drivers.ethercat.bus.objects import TYPES, parse_address
-    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.inspection import Inspection
 
     if (arguments.object is None) != arguments.list:
         raise CliError("give either INDEX:SUB or --list")
     if arguments.type is not None and arguments.type not in TYPES:
         raise CliError(f"--type {arguments.type}: choose from {', '.join(TYPES)}")
     address = None if arguments.list else parse_address(arguments.object)
-    with Visit(arguments.interface) as visit:
+    with Inspection(arguments.interface) as visit:
         _check_position(visit, arguments.position)
         if address is None:
             result, text = _list_objects(visit, arguments.position)
@@ -251,7 +251,9 @@ def run_sdo(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _transfer(visit: Visit, arguments: argparse.Namespace, index: int, subindex: int) -> tuple[dict[str, Any], str]:
+def _transfer(
+    visit: Inspection, arguments: argparse.Namespace, index: int, subindex: int
+) -> tuple[dict[str, Any], str]:
     from drivers.ethercat.bus.objects import ObjectValueError, decode, encode
 
     place = f"{index:04X}:{subindex:02X}"
@@ -278,7 +280,7 @@ def _transfer(visit: Visit, arguments: argparse.Namespace, index: int, subindex:
     return said, f"{place} = {value_text(value, kind)}{verb} ({kind}{name})\n"
 
 
-def _entry(visit: Visit, position: int, index: int, subindex: int) -> ObjectEntry | None:
+def _entry(visit: Inspection, position: int, index: int, subindex: int) -> ObjectEntry | None:
     from drivers.ethercat.errors import SdoError, SdoTimeoutError
 
     try:
@@ -289,7 +291,7 @@ def _entry(visit: Visit, position: int, index: int, subindex: int) -> ObjectEntr
         return None
 
 
-def _list_objects(visit: Visit, position: int) -> tuple[dict[str, Any], str]:
+def _list_objects(visit: Inspection, position: int) -> tuple[dict[str, Any], str]:
     from drivers.ethercat.diagnostics.inspect import read_value
 
     objects, rows = [], []
@@ -312,8 +314,8 @@ def _list_objects(visit: Visit, position: int) -> tuple[dict[str, Any], str]:
                 }
             )
             shown = "" if value is None else value_text(value, entry.type)
-            if len(shown) > _LONGEST_VALUE:
-                shown = shown[:_LONGEST_VALUE] + "..."
+            if len(shown) > _MAX_VALUE:
+                shown = shown[:_MAX_VALUE] + "..."
             rows.append((place, entry.type, entry.access_text, entry.name, shown))
         objects.append({"index": f"{index:04X}", "name": info.name, "kind": info.kind, "entries": entries})
     text = table(("object", "type", "access", "name", "value"), rows)
@@ -324,9 +326,9 @@ def run_pdo(arguments: argparse.Namespace) -> int:
     """Show the process data of one slave."""
     from drivers.ethercat.bus.eeprom import read_sii
     from drivers.ethercat.diagnostics.inspect import read_mapping
-    from drivers.ethercat.diagnostics.inspection import Visit
+    from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Visit(arguments.interface) as visit:
+    with Inspection(arguments.interface) as visit:
         _check_position(visit, arguments.position)
         mapping = read_mapping(visit, arguments.position, read_sii(visit, arguments.position))
     _warn(visit)

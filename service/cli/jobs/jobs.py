@@ -26,7 +26,7 @@ from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_p
 from service.cli.jobs.wait import connected, wait_and_report
 from service.io.atomic_files import write_bytes
 from service.protocol.endpoints import ANSWER_S
-from service.protocol.job_replies import MOST_JOBS
+from service.protocol.job_replies import MAX_JOBS
 from service.protocol.job_state import FINISHED
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     listing.add_argument("--kind", help="only those of this kind")
     listing.add_argument(
         "--limit",
-        type=at_most(MOST_JOBS),
+        type=at_most(MAX_JOBS),
         default=50,
         metavar="N",
-        help=f"at most so many, up to {MOST_JOBS} (default: %(default)s)",
+        help=f"at most so many, up to {MAX_JOBS} (default: %(default)s)",
     )
     show = _add(actions, "show", run_show, "all about one job: why it waits or failed, results, how to repeat it")
     show.add_argument("id", metavar="ID", type=job_id, help="number of the job")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from service.protocol.job_replies import EventEntry, JobDetail, JobFields, JobSummary, PartEntry
 
 _LOG_LINES = 15
-_LONGEST_LIST = 12
-_LONGEST_VALUE = 100
-_LONGEST_FIGURE = 64  # hashes have as many characters
+_MAX_LIST = 12
+_MAX_VALUE = 100
+_MAX_FIGURE = 64  # hashes have as many characters
 _ORIGINS = {
     "request": "asked for",
     "schedule": "by schedule",
@@ -185,7 +185,7 @@ def _values(values: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in values.items():
         text = one_line(value) if isinstance(value, str) else json.dumps(value)
-        shown = text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 20]}... ({len(text)} characters)"
+        shown = text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 20]}... ({len(text)} characters)"
         if value is not None:
             lines.append(f"{name} = {shown}")
     return lines
@@ -229,11 +229,11 @@ def metrics_lines(metrics: Mapping[str, Any], within: str = "") -> list[str]:
             if not within:
                 lines += metrics_lines(value, f"{name}.")
         elif isinstance(value, list):
-            if 0 < len(value) <= _LONGEST_LIST and not any(isinstance(item, (list, Mapping)) for item in value):
+            if 0 < len(value) <= _MAX_LIST and not any(isinstance(item, (list, Mapping)) for item in value):
                 lines.append(f"{within}{name} = {' '.join(_short(item) for item in value)}")
         elif value is not None:
             text = _short(value)
-            lines += [f"{within}{name} = {text}"] if len(text) < _LONGEST_FIGURE else []
+            lines += [f"{within}{name} = {text}"] if len(text) < _MAX_FIGURE else []
     return lines
 
 

@@ -26,7 +26,7 @@ _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h|d|)", re.ASCII)
 _MEGABYTES = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _MODEL_ID = re.compile(r"[0-9a-f]{4,64}")
-_LONGEST_S = 1e8
+_MAX_S = 1e8
 
 
 def job_id(text: str) -> int:
@@ -41,7 +41,7 @@ def duration(text: str) -> float:
     """Read a time such as `90`, `10m` or `2h` in seconds, for argparse."""
     found = _DURATION.fullmatch(text)
     seconds = math.inf if found is None else float(found[1]) * _UNITS_S[found[2]]
-    if seconds > _LONGEST_S:
+    if seconds > _MAX_S:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time: write seconds, or 10m, 2h, 3d")
     return seconds
 
@@ -68,7 +68,7 @@ def at_most(most: int) -> Callable[[str], int]:
 def megabytes(text: str) -> float:
     """Read an amount of memory [10^6 bytes], for argparse."""
     size = 0.0 if _MEGABYTES.fullmatch(text) is None else float(text)
-    if not 0.0 < size < _LONGEST_S:
+    if not 0.0 < size < _MAX_S:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of megabytes")
     return size
 

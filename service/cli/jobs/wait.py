@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from service.protocol.job_replies import JobDetail
 
 _BETWEEN_LINES_S = 10.0
-_LONGEST_S = 1e8
+_MAX_S = 1e8
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def connected(arguments: argparse.Namespace, timeout_s: float | None = None) -> 
     from service.client import ClientTimeoutError, Control, ControlError, Jobs, UnreachableError
 
     timeout_s = arguments.timeout if timeout_s is None else timeout_s
-    if not 0.0 < timeout_s <= _LONGEST_S:
+    if not 0.0 < timeout_s <= _MAX_S:
         raise CliError(f"--timeout {timeout_s:g}: give seconds above zero")
     try:
         with Control(arguments.control, key_of(arguments)) as control:

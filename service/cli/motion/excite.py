@@ -106,15 +106,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _earlier(text: str) -> dict[str, Any]:
     """Return the trajectory of FILE or FILE:PERIODS as the job's parameter `after` has it."""
-    from service.io.trajectory_file import MOST_PERIODS, TrajectoryError, read_trajectory
+    from service.io.trajectory_file import MAX_PERIODS, TrajectoryError, read_trajectory
 
     name, colon, count = text.rpartition(":")
     path, periods = Path(text), 1
     if colon and not path.exists():
         path = Path(name)
         periods = int(count) if count.isascii() and count.isdigit() and len(count) < 6 else 0
-        if not 1 <= periods <= MOST_PERIODS:
-            raise CliError(f"--after {text}: {count!r} is no number of periods from 1 to {MOST_PERIODS}")
+        if not 1 <= periods <= MAX_PERIODS:
+            raise CliError(f"--after {text}: {count!r} is no number of periods from 1 to {MAX_PERIODS}")
     try:
         trajectory = read_trajectory(path)
     except TrajectoryError as error:

@@ -12,8 +12,8 @@ from service.commission._signals import check_source, states_constants
 from service.commission._site import SPARE_S
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
-from service.io.trajectory_file import MOST_CYCLES
-from service.motion.trajectory_run import LONGEST_S
+from service.io.trajectory_file import MAX_CYCLES
+from service.motion.trajectory_run import MAX_S
 
 _REST_S = 3.0
 #: A joint that moves further than this share of its range in that time does not rest.
@@ -93,7 +93,7 @@ def _foresee(context: Context, rate_hz: float) -> None:
             f"safety.permit_max_s = {site.permit_max_s:g} s at most: take fewer --periods, a shorter --period or a "
             "higher --first-speed, or raise it in [arm.safety]"
         )
-    period_s, most_s = context.settings.longest_period_s, min(LONGEST_S, MOST_CYCLES / rate_hz)
+    period_s, most_s = context.settings.longest_period_s, min(MAX_S, MAX_CYCLES / rate_hz)
     if period_s > most_s:
         raise StepFailedError(
             f"the slowest run takes {period_s:g} s, and {site.arm} can check at most {most_s:.0f} s ahead: take a "

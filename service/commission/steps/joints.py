@@ -34,7 +34,7 @@ from service.io.trajectory_file import Trajectory
 
 #: Share of the velocity limit, and of the joint's range, that a first motion may use.
 _SPEED, _RANGE = 0.05, 0.2
-_LEAST_LEG_S, _DWELL_S = 0.8, 0.3
+_MIN_LEG_S, _DWELL_S = 0.8, 0.3
 _EACH_S = 3.0  # of a run, beside its motion
 #: Share of the way by which a real arm's joint moves the very first time.
 _FIRST = 0.1
@@ -50,7 +50,7 @@ def _way(context: Context, k: int, here: float, share: float = 1.0) -> float:
 
 def _leg_s(context: Context, k: int, share: float = 1.0) -> float:
     way, limit = abs(_way(context, k, 0.0, share)), context.robot.model.joints[k].velocity
-    return max(_LEAST_LEG_S, round(EASE_PEAK * way / (_SPEED * limit), 1))
+    return max(_MIN_LEG_S, round(EASE_PEAK * way / (_SPEED * limit), 1))
 
 
 def _shares(context: Context) -> tuple[float, ...]:

@@ -23,7 +23,7 @@ ENVIRONMENT = {
 }
 MB = 1_000_000
 #: What Python, compiled code and the libraries take by themselves, with room for a small job [10^6 bytes].
-LEAST_MEMORY_MB = 320
+MIN_MEMORY_MB = 320
 
 _PR_SET_PDEATHSIG = 1
 

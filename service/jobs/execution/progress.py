@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_LEAST_SHARE = 0.02  # below this, and earlier than _LEAST_S, the pace says nothing
-_LEAST_S = 2.0
+_MIN_SHARE = 0.02  # below this, and earlier than _MIN_S, the pace says nothing
+_MIN_S = 2.0
 _SAMPLES = 64
 _STRETCHES = (1.0, 0.25, 0.0625)  # shares of the way, the last ones, over which the pace is taken
 
@@ -48,7 +48,7 @@ class Pace:
         """
         begin_s, begin = self.samples[0]
         last_s, share = self.samples[-1]
-        if share - begin < _LEAST_SHARE or now_s - begin_s < _LEAST_S or last_s <= begin_s:
+        if share - begin < _MIN_SHARE or now_s - begin_s < _MIN_S or last_s <= begin_s:
             return None
         left, silent_s = 1.0 - share, max(now_s - last_s, 0.0)
         each_s = self._stretches(min(left, (share - begin) / 4.0)) if left > 0.0 else []  # time for all of the way

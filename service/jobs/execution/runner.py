@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from service.jobs.execution._resource_limits import (
-    LEAST_MEMORY_MB,
+    MIN_MEMORY_MB,
     die_with_parent,
     lift_memory_limit,
     limit_memory,
@@ -139,8 +139,8 @@ def run(folder: Path, memory_mb: float | None, spec: Spec, tell: Teller, stop: S
     """Do the job and return its outcome, good or bad."""
     from service.operations.workspace import JobCancelledError, JobError, Workspace
 
-    if memory_mb is not None and memory_mb < LEAST_MEMORY_MB:
-        raise JobError(f"limits.memory_mb: {memory_mb:g} is less than the {LEAST_MEMORY_MB} MB that any job needs")
+    if memory_mb is not None and memory_mb < MIN_MEMORY_MB:
+        raise JobError(f"limits.memory_mb: {memory_mb:g} is less than the {MIN_MEMORY_MB} MB that any job needs")
     limit_memory(memory_mb)
     workspace = Workspace(
         emptied(folder),

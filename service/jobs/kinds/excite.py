@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from rt_core.excitation.validation import Validation
 
 DEFAULT_F0_HZ = 0.1
-_MOST_ROWS = 100_000
+_MAX_ROWS = 100_000
 _ROWS_A_HARMONIC = 20
 #: Particles times iterations times starts times harmonics.  A harmonic takes 0.1 to 0.5 ms an evaluation, and two
 #: searches of TCS-PSO evaluate 2.7 times as often as this counts: some hours on one processor at the most.
-_MOST_WORK = 10_000_000
+_MAX_WORK = 10_000_000
 #: Points of a search's history that are kept, and the least step of the progress.
 _HISTORY = 300
 _STEP = 1e-3
@@ -90,8 +90,8 @@ class Excite(Parameters):
         if self.f0_hz is not None and self.period_s is not None:
             raise ValueError("f0_hz and period_s say the same: give one of them")
         rows, least = self.rate_hz / self.frequency, _ROWS_A_HARMONIC * self.harmonics
-        if not rows <= _MOST_ROWS:
-            raise ValueError(f"the table would have {rows:g} rows, more than {_MOST_ROWS}: lower rate_hz")
+        if not rows <= _MAX_ROWS:
+            raise ValueError(f"the table would have {rows:g} rows, more than {_MAX_ROWS}: lower rate_hz")
         if abs(rows - round(rows)) > 1e-6 or round(rows) < least:
             raise ValueError(
                 f"a period of {1.0 / self.frequency:g} s has {rows:g} rows at rate_hz {self.rate_hz:g}, which must be "
@@ -101,9 +101,9 @@ class Excite(Parameters):
         particles = 1 if self.optimiser == "gradient" else self.particles
         second = _TRIES if self.validation else 0  # by derivatives, whatever the first is searched with
         work = (particles * self.starts + second) * self.iterations * self.harmonics
-        if work > _MOST_WORK:
+        if work > _MAX_WORK:
             raise ValueError(
-                f"particles times iterations times starts times harmonics is {work}, more than {_MOST_WORK}: "
+                f"particles times iterations times starts times harmonics is {work}, more than {_MAX_WORK}: "
                 "lower one of them"
             )
         self.settings()  # raises what is wrong between the others
@@ -310,7 +310,7 @@ def _known(second: Validation) -> dict[str, Any]:
 
 def _weakness(design: ExcitationDesign) -> list[str]:
     """Why the motion must not be used to determine parameters; nothing if it may."""
-    from rt_core.excitation.objective import MOST_INFLATION
+    from rt_core.excitation.objective import MAX_INFLATION
 
     spectrum = design.spectrum
     if spectrum.determination == "undetermined":
@@ -320,7 +320,7 @@ def _weakness(design: ExcitationDesign) -> list[str]:
         worst = int(spectrum.inflation.argmax())
         return [
             f"the standard deviation of {design.parameters[worst]} is {spectrum.inflation[worst]:.3g} times what it "
-            f"were alone, above {MOST_INFLATION:g}: take a higher base frequency, more iterations or wider limits"
+            f"were alone, above {MAX_INFLATION:g}: take a higher base frequency, more iterations or wider limits"
         ]
     return []
 

@@ -21,7 +21,7 @@ from service.protocol.json_values import plain
 TABLES = ("jobs", "models", "promotions", "events")
 _HEAD = re.compile(r'\{"table":"(\w+)","crc":"([0-9a-f]{8})",')
 _START = re.compile(rb'\{"table":"\w+","crc":"[0-9a-f]{8}",')
-_LONGEST = 1 << 22  # characters of a row
+_MAX = 1 << 22  # characters of a row
 _DECODER = json.JSONDecoder()
 
 
@@ -66,4 +66,4 @@ def find(data: bytes) -> Iterator[Row]:
     starts = [match.start() for match in _START.finditer(data)]
     for start, following in itertools.pairwise([*starts, len(data)]):
         with contextlib.suppress(RowError):
-            yield unpack(data[start : min(following, start + _LONGEST)].decode("ascii", "replace"))
+            yield unpack(data[start : min(following, start + _MAX)].decode("ascii", "replace"))

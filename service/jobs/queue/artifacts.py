@@ -19,7 +19,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _PREFIX = 2  # characters of the hash that name an object's folder
 _INCOMING = ".incoming-"
 #: How long an object stays that nobody keeps: longer than from its `put` to the note of who needs it.
-LEAST_AGE_S = 3600.0
+MIN_AGE_S = 3600.0
 
 
 class ArtifactError(ValueError):
@@ -116,7 +116,7 @@ class Artifacts:
                 sha = path.parent.name + path.name
                 is_object = path.parent.parent == self._objects and _HASH.fullmatch(sha) is not None
                 unwanted = sha not in keep if is_object else path.name.startswith(_INCOMING)
-                if unwanted and _age(path) > LEAST_AGE_S:
+                if unwanted and _age(path) > MIN_AGE_S:
                     path.unlink(missing_ok=True)
                     deleted += is_object
         return deleted

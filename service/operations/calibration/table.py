@@ -12,15 +12,15 @@ import numpy as np
 
 from rt_core.calibration.input_checks import rotations_from_quaternions
 from rt_core.calibration.sample import Contacts, Distances
-from rt_core.calibration.settings import LARGEST
+from rt_core.calibration.settings import MAX
 from rt_core.types import FloatArray, IntArray
 from service.operations.workspace import JobError
 
 POSITION = ("x", "y", "z")
 QUATERNION = ("qx", "qy", "qz", "qw")
 #: Of a table, for memory: a Jacobian of so many poses of a large arm has some 100 MB.
-MOST_POSES = 50_000
-_MOST_BYTES = 64_000_000
+MAX_POSES = 50_000
+_MAX_BYTES = 64_000_000
 _UNIT_LENGTH = 1e-3
 
 
@@ -124,8 +124,8 @@ def _read_columns(
 ) -> tuple[tuple[str, ...], FloatArray, list[int]]:
     """Names of the columns that `wanted` chooses, their values (N, k), and the line of each row."""
     size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise JobError(f"{where}: has {size} bytes, more than {_MOST_BYTES}: leave poses out, or write fewer digits")
+    if size > _MAX_BYTES:
+        raise JobError(f"{where}: has {size} bytes, more than {_MAX_BYTES}: leave poses out, or write fewer digits")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -137,8 +137,8 @@ def _read_columns(
         raise JobError(f"{where}: is empty; {empty}")
     names = [name.strip() for name in filled[0][1].split(",")]
     chosen = wanted(names, f"{where}: line {filled[0][0]}")
-    if len(filled) - 1 > MOST_POSES:
-        raise JobError(f"{where}: line {filled[MOST_POSES + 1][0]}: more than {MOST_POSES} poses: leave some out")
+    if len(filled) - 1 > MAX_POSES:
+        raise JobError(f"{where}: line {filled[MAX_POSES + 1][0]}: more than {MAX_POSES} poses: leave some out")
     values = np.empty((len(filled) - 1, len(names)))
     for row, (number, line) in zip(values, filled[1:], strict=True):
         fields = line.split(",")
@@ -252,6 +252,6 @@ def _number(field: str, where: str) -> float:
         value = math.nan
     if not math.isfinite(value) or "_" in field:
         raise JobError(f"{where}: {field.strip()!r} is not a number; leave the line out if nothing was measured")
-    if abs(value) > LARGEST:
-        raise JobError(f"{where}: {field.strip()} is beyond {LARGEST:g} m or rad: correct it, or leave the line out")
+    if abs(value) > MAX:
+        raise JobError(f"{where}: {field.strip()} is beyond {MAX:g} m or rad: correct it, or leave the line out")
     return value

@@ -26,7 +26,7 @@ NAMES = ("bp_nn", "kan")
 Callback: TypeAlias = Callable[[int, float], bool | None]
 
 _HELD_OUT = 5  # one sample in so many
-_LEAST_SAMPLES = 50
+_MIN_SAMPLES = 50
 _PACKAGES = {"bp_nn": "sklearn"}  # beyond what is always installed
 
 
@@ -134,8 +134,8 @@ def fit(name: str, x: FloatArray, tau: FloatArray, seed: int, callback: Callback
         raise ComparatorError(
             f"x has {x.shape[1]} columns for {tau.shape[1]} joints: it needs q, dq and ddq of each, {3 * tau.shape[1]}"
         )
-    if x.shape[0] < _LEAST_SAMPLES:
-        raise ComparatorError(f"only {x.shape[0]} samples: a network needs at least {_LEAST_SAMPLES}")
+    if x.shape[0] < _MIN_SAMPLES:
+        raise ComparatorError(f"only {x.shape[0]} samples: a network needs at least {_MIN_SAMPLES}")
     flat = np.ptp(tau, axis=0) <= 1e-9 * np.maximum(np.abs(tau).max(axis=0), 1e-12)
     if flat.any():
         raise ComparatorError(f"the torque of joint {int(np.argmax(flat)) + 1} is constant: there is nothing to learn")

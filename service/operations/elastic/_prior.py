@@ -16,7 +16,7 @@ from rt_core.online.elastic.estimator import NAMES
 from rt_core.types import FloatArray
 
 #: Share of the torque that a parameter moves at its start, where off-line has no value, and at the least.
-_START_EFFECT, _LEAST_EFFECT = 0.1, 0.01
+_START_EFFECT, _MIN_EFFECT = 0.1, 0.01
 #: A frame is wrong that moves so many times faster than this share of the frames.
 _FASTER, _RIGHT_SHARE = 3.0, 0.999
 _SLOWEST_TOP = 0.5
@@ -136,7 +136,7 @@ def start_values(fit: SpringFit, known: Mapping[str, float], error: float = 0.0)
         # a spring that softens could have no stiffness left where it is stretched most
         off = -error if name == "k2" else error * (-1.0) ** k
         value = (1.0 + off) * known.get(name, _START_EFFECT * size)
-        start[name] = value if abs(value) >= _LEAST_EFFECT * size else float(np.copysign(_LEAST_EFFECT * size, value))
+        start[name] = value if abs(value) >= _MIN_EFFECT * size else float(np.copysign(_MIN_EFFECT * size, value))
     return start
 
 

@@ -25,7 +25,7 @@ from service.reports.figures.panels import (
     torque_unit,
 )
 
-_MOST_BINS = 61
+_MAX_BINS = 61
 _WIDEST = 6.0  # standard deviations that a histogram shows at most
 _BEYOND = 3.0
 _NORMAL_BEYOND = 0.0027  # share of a normal distribution outside three standard deviations
@@ -103,7 +103,7 @@ def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> by
                 nothing(axis, "the residual is constant" if residual.size else "no rows in use")
                 continue
             reach = min(max(float(np.abs(residual - mean).max()) / std, _BEYOND), _WIDEST)
-            bins = min(int(2.0 * np.sqrt(residual.size)) | 1, _MOST_BINS)
+            bins = min(int(2.0 * np.sqrt(residual.size)) | 1, _MAX_BINS)
             edges = mean + std * np.linspace(-reach, reach, bins + 1)
             # what lies outside counts in the outermost bars: nothing is hidden
             counted = np.clip(residual, edges[0], edges[-1])

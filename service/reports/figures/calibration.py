@@ -14,7 +14,7 @@ _BINS = 40
 #: Length of the arrow of a large error before, as a share of the workspace's size; one in twenty is larger.
 _ARROW = 0.1
 _LARGE = 0.95
-_MOST_ARROWS = 400
+_MAX_ARROWS = 400
 
 
 def error_vectors_figure(positions: FloatArray, before: FloatArray, after: FloatArray) -> bytes:
@@ -22,7 +22,7 @@ def error_vectors_figure(positions: FloatArray, before: FloatArray, after: Float
 
     Errors without a direction (N, 1) are shown as points, the larger the more.
     """
-    chosen = np.unique(np.linspace(0, len(positions) - 1, min(len(positions), _MOST_ARROWS)).astype(np.int64))
+    chosen = np.unique(np.linspace(0, len(positions) - 1, min(len(positions), _MAX_ARROWS)).astype(np.int64))
     p = positions[chosen]
     size = float(np.ptp(p, axis=0).max()) or 1.0
     largest = float(np.quantile(np.linalg.norm(before[:, :3], axis=1), _LARGE)) or 1.0

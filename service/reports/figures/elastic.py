@@ -14,7 +14,7 @@ from rt_core.online.elastic.history import ElasticHistory
 from rt_core.types import FloatArray
 from service.reports.figures.panels import AXIS, MARK, MEASURED, PREDICTED, RESIDUAL, nothing, png, style, thin
 
-_LEAST_SPEED = 1e-9  # [rad/s]
+_MIN_SPEED = 1e-9  # [rad/s]
 _SIDE = {"motor": MARK, "sensor": RESIDUAL, "coupled": MARK}
 _PAIRS = (("k1", "k2"), ("b_in", "b_inD"), ("b_out", "b_outC"))
 _UNITS = {
@@ -69,7 +69,7 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
             for way in (-1.0, 1.0):
                 there = np.abs(speed[way * speed > 0.0])
                 if there.size and not of_side & set(unknown):
-                    grid = way * np.geomspace(max(float(there.min()), _LEAST_SPEED), float(there.max()), 80)
+                    grid = way * np.geomspace(max(float(there.min()), _MIN_SPEED), float(there.max()), 80)
                     law = _friction(fit, side, gear_ratio, grid)
                     axis.plot(grid, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
             axis.axhline(0.0, color=AXIS, lw=0.6)

@@ -20,7 +20,7 @@ from rt_core.types import IntArray
 # Okabe and Ito's colours: told apart without colour vision.
 MEASURED, PREDICTED, RESIDUAL, MARK = "#000000", "#0072B2", "#D55E00", "#009E73"
 AXIS = "#999999"
-MOST_POINTS = 2000  # a panel shows; more hide each other
+MAX_POINTS = 2000  # a panel shows; more hide each other
 _IN_A_LINE = 3
 
 
@@ -53,8 +53,8 @@ def joint_panels(model: RobotModel, joints: Sequence[int], height: float = 2.2) 
 
 
 def thin(count: int) -> IntArray:
-    """Choose at most `MOST_POINTS` of `count` points, evenly spread; returns indices."""
-    return np.unique(np.linspace(0, max(count - 1, 0), min(count, MOST_POINTS)).astype(np.int64))
+    """Choose at most `MAX_POINTS` of `count` points, evenly spread; returns indices."""
+    return np.unique(np.linspace(0, max(count - 1, 0), min(count, MAX_POINTS)).astype(np.int64))
 
 
 def plain_ticks(axis: Axis) -> None:

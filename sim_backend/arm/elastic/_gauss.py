@@ -66,9 +66,9 @@ from sim_backend.arm.layout import (
 #: Newton iterations before a step is given up.
 _ITERATIONS = 12
 #: Change of the accelerations, relative to the largest and, at rest, of the position [rad or m], that is small enough.
-_TOLERANCE, _LEAST = 1e-9, 1e-15
+_TOLERANCE, _MIN = 1e-9, 1e-15
 #: The same for iterations that gain nothing any more: they have reached the rounding of a stiff spring's torque.
-_ROUNDING, _LEAST_ROUNDING = 1e-5, 1e-12
+_ROUNDING, _MIN_ROUNDING = 1e-5, 1e-12
 #: Below this length the tolerance at rest grows with the step's inverse only, not its square, and then not at all [s].
 _SHORT_S, _NO_STEP_S = 1e-4, 1e-12
 _ROOT = float(np.sqrt(3.0) / 6.0)
@@ -326,8 +326,8 @@ def gauss_step(
             if not factor(system, pivots):
                 return False
         change, largest = _correct(springs, motion[SLIDE], stages, blocks, system, pivots, right)
-        settled = change > 0.5 * before and change <= _ROUNDING * largest + _LEAST_ROUNDING * per_position
-        if settled or change <= _TOLERANCE * largest + _LEAST * per_position:
+        settled = change > 0.5 * before and change <= _ROUNDING * largest + _MIN_ROUNDING * per_position
+        if settled or change <= _TOLERANCE * largest + _MIN * per_position:
             done = True
             break
         before = change

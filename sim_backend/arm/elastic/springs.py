@@ -27,7 +27,7 @@ _HANGS = 1e-13
 _PLACES = 17
 #: Angle [rad] through which a rotor may swing on its spring within a step: what rings faster is excited by rounding and
 #: by every reversal, and nothing in the method damps it.
-_LARGEST_ANGLE = 20.0
+_MAX_ANGLE = 20.0
 
 
 class Springs:
@@ -89,7 +89,7 @@ class Springs:
                 raise SimulationConfigError(
                     f"armature of joint '{joint.name}' must be above 0: behind a spring the rotor moves by itself"
                 )
-            most = _LARGEST_ANGLE**2 * inertia / self._step_s**2
+            most = _MAX_ANGLE**2 * inertia / self._step_s**2
             cubic = float(dynamics.stiffness_cubic[i])
             if now and cubic > 0.0 and np.isfinite(joint.effort):  # as stiff as it gets
                 far = float(deflection(np.array([joint.effort]), np.array([stiffness]), np.array([cubic]))[0])

@@ -26,7 +26,7 @@ DAMAGED = max(int(os.environ.get("THETAD_FUZZ", "10000")) // 500, 20)  # packets
 #: Of the packets; most kinds end a connection, and a new one takes a hundred packets.
 SHARES = {"value": 0.2, "repeated": 0.2, "notifications": 0.2}
 SHARE = 0.04
-LONGEST_S = 60.0 + DAMAGED
+MAX_S = 60.0 + DAMAGED
 SETTINGS: dict[str, Any] = {"mode": "none", "timeout_ms": 400.0, "reconnect_max_s": 0.2}
 
 
@@ -69,7 +69,7 @@ def witness() -> Iterator[Witness]:
 
 def read_damaged(driver: AdsDriver, enough: Callable[[], bool], said: set[str]) -> list[JointFrame]:
     frames = []
-    until = time.monotonic() + LONGEST_S
+    until = time.monotonic() + MAX_S
     while not enough():
         assert time.monotonic() < until, driver.report()
         try:

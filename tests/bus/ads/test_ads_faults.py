@@ -16,13 +16,13 @@ from sim_backend.plc._variables import Alteration
 from tests.lab.ads.configs import config
 from tests.lab.ads.plcs import RunningPlc, new_address, plc_process, running_plc
 
-_LONGEST_S = 20.0
+_MAX_S = 20.0
 
 
 def read_until(driver: AdsDriver, enough: Callable[[], bool]) -> list[JointFrame]:
     """Frames until `enough`, over time-outs."""
     frames = []
-    until = time.monotonic() + _LONGEST_S
+    until = time.monotonic() + _MAX_S
     while not enough():
         if time.monotonic() > until:
             pytest.fail(f"it did not come: {driver.report()}")

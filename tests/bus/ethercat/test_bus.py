@@ -19,7 +19,7 @@ from drivers.driver import DriverClosedError, DriverConfigError, DriverConnectio
 from drivers.ethercat.bus._sockets import FrameSockets
 from drivers.ethercat.bus.bus import IO_MAP_BYTES, Bus
 from drivers.ethercat.bus.slave_recovery import OP, PREOP, SAFEOP
-from drivers.ethercat.diagnostics.inspection import Visit
+from drivers.ethercat.diagnostics.inspection import Inspection
 from drivers.ethercat.diagnostics.network import FoundSlave
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
 from tests.lab.ethercat.network import ROOT, SegmentProcess, ip
@@ -367,7 +367,7 @@ def test_a_scan_that_fails_leaves_no_slaves_of_the_one_before(bus: Bus, drives: 
 def test_a_visit_does_not_ask_again_where_nobody_is(drives: SegmentProcess) -> None:
     scans = []
 
-    class Counting(Visit):
+    class Counting(Inspection):
         def scan(self) -> list[FoundSlave]:
             scans.append(self)
             return super().scan()

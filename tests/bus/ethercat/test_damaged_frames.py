@@ -28,7 +28,7 @@ N = 3
 RX_BYTES, TX_BYTES, POSITION = 8, 16, 2  # of a drive: bytes out and in, and where its position is
 DAMAGED = int(os.environ.get("THETAD_FUZZ", "10000")) // 100  # of each kind
 SHARE = 0.4
-LONGEST_S = 60.0 + DAMAGED * 0.05
+MAX_S = 60.0 + DAMAGED * 0.05
 STARTS = 4
 COUNT = 2.0 * math.pi / (1_048_576 * 101.0)
 
@@ -72,7 +72,7 @@ def of_one_answer(frame: JointFrame) -> bool:
 def read_damaged(driver: EthercatDriver, drives: SegmentProcess, kind: str, seed: int) -> tuple[list[JointFrame], int]:
     """Frames that come while answers are damaged, and how many were."""
     seen: list[JointFrame] = []
-    damaged, deadline = 0, time.monotonic() + LONGEST_S
+    damaged, deadline = 0, time.monotonic() + MAX_S
     while damaged < DAMAGED:
         assert time.monotonic() < deadline, (damaged, driver.report())
         drives.tell("spoil", kind, SHARE, seed + damaged)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from drivers.ethercat.config import EthercatConfig
-from drivers.ethercat.diagnostics.inspection import Visit
+from drivers.ethercat.diagnostics.inspection import Inspection
 from drivers.ethercat.driver import EthercatDriver
 from service.config.load import parse_config
 from sim_backend.ethercat._communication import build_dictionary
@@ -293,14 +293,14 @@ def test_the_list_has_every_object(position: int) -> None:
 
 
 def test_drives_found_in_preop_are_left_in_preop(drives: SegmentProcess) -> None:
-    with Visit("m0") as visit:
+    with Inspection("m0") as visit:
         visit.found = [visit.al_status(position) for position in range(3)]  # as if they had been found so
     assert drives.tell("states") == [PREOP] * 3
     assert [s["state"] for s in ethercat("scan", "m0", "--json").json["slaves"]] == ["PRE-OP"] * 3
     assert drives.tell("states") == [PREOP] * 3
     ethercat("sdo", "m0", 0, "5555:00").refused("0x06020000")
     assert drives.tell("states") == [PREOP] * 3
-    with Visit("m0") as visit:
+    with Inspection("m0") as visit:
         visit.found = [None] * 3
     assert drives.tell("states") == [INIT] * 3
 
@@ -376,7 +376,7 @@ def test_a_bus_of_another_master_is_left_alone(drives: SegmentProcess, manner: s
 
 
 def test_an_interface_of_this_program_s_own_master_is_refused() -> None:
-    with Visit("m0"):
+    with Inspection("m0"):
         ethercat("scan", "m0").refused("another EtherCAT master of this program", "m0")
 
 

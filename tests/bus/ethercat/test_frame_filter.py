@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from drivers.ethercat.bus import _frame_filter as frame_filter
-from drivers.ethercat.bus._frame_filter import MOST_DATAGRAMS, attach
+from drivers.ethercat.bus._frame_filter import MAX_DATAGRAMS, attach
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
 from sim_backend.ethercat.wire import BRD, FPRD, LRW, NOP, Datagram, build_frame
 from tests.lab.ethercat.spoiling import KINDS, Spoiler
@@ -20,7 +20,7 @@ from tests.lab.ethercat.spoiling import KINDS, Spoiler
 FRAMES = int(os.environ.get("THETAD_FUZZ", "10000"))
 IMAGE = 72
 SO_MEMINFO = 55
-MOST_INSTRUCTIONS = 4096  # of a filter: BPF_MAXINSNS of the kernel
+MAX_INSTRUCTIONS = 4096  # of a filter: BPF_MAXINSNS of the kernel
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def is_what_it_says(frame: bytes, image_bytes: int | None) -> bool:
     if word & 0xF800 != 0x1000 or end > len(frame):
         return False
     at = 16
-    for count in range(MOST_DATAGRAMS):
+    for count in range(MAX_DATAGRAMS):
         if at + 8 > len(frame):
             return False
         word = int.from_bytes(frame[at + 6 : at + 8], "little")
@@ -75,7 +75,7 @@ def frames(rng: random.Random) -> bytes:
     if kind == 0:
         return build_frame([Datagram(BRD, 0x0130_0000, rng.randbytes(2))])
     if kind == 1:
-        count = rng.randrange(1, MOST_DATAGRAMS + 3)
+        count = rng.randrange(1, MAX_DATAGRAMS + 3)
         return build_frame([Datagram(FPRD, 0x0130_0000 + k, rng.randbytes(6)) for k in range(count)])
     image = IMAGE if kind < 4 else rng.randrange(1, 200)
     return build_frame([Datagram(LRW, 0, rng.randbytes(image)), *([clock] if rng.random() < 0.7 else [])])
@@ -112,7 +112,7 @@ def too_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def program(image_bytes: int | None = None) -> list[frame_filter.Instruction]:
         found = real(image_bytes)
-        return found if image_bytes is None else found + found[-1:] * MOST_INSTRUCTIONS
+        return found if image_bytes is None else found + found[-1:] * MAX_INSTRUCTIONS
 
     real = frame_filter.program
     monkeypatch.setattr(frame_filter, "program", program)
@@ -150,9 +150,9 @@ def test_the_edges(ends: tuple[socket.socket, socket.socket]) -> None:
     assert comes_through(ends, good + b"\xff" * 20)  # padding
     assert not comes_through(ends, good[:-1])
     assert not comes_through(ends, build_frame([Datagram(LRW, 0, bytes(IMAGE + 1))]))
-    assert comes_through(ends, build_frame([Datagram(NOP, 0, b"")] * MOST_DATAGRAMS))
-    assert not comes_through(ends, build_frame([Datagram(NOP, 0, b"")] * MOST_DATAGRAMS)[:-1])
-    assert comes_through(ends, build_frame([Datagram(NOP, 0, b"")] * (MOST_DATAGRAMS + 1)))
+    assert comes_through(ends, build_frame([Datagram(NOP, 0, b"")] * MAX_DATAGRAMS))
+    assert not comes_through(ends, build_frame([Datagram(NOP, 0, b"")] * MAX_DATAGRAMS)[:-1])
+    assert comes_through(ends, build_frame([Datagram(NOP, 0, b"")] * (MAX_DATAGRAMS + 1)))
     assert not comes_through(ends, b"")
     attach(ends[1])
     assert comes_through(ends, build_frame([Datagram(LRW, 0, bytes(IMAGE + 1))]))

@@ -34,7 +34,7 @@ def in_namespace(module: str, *arguments: str) -> dict[str, Any]:
     if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         pytest.skip("virtual interfaces need root and network namespaces")
     done = subprocess.run(
-        ["unshare", "--net", sys.executable, "-m", f"tests.ethercat.{module}", *arguments],
+        ["unshare", "--net", sys.executable, "-m", f"tests.lab.ethercat.{module}", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

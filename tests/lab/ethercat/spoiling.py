@@ -12,7 +12,7 @@ _HEADERS, _DATAGRAM = 14, 16  # places of EtherCAT's header and the first datagr
 _LENGTH, _DATA = 22, 26  # places of the first datagram's length and data
 _AROUND = 12  # bytes of a datagram beside its data
 _NOP, _LRW = 0, 12
-_MOST = 1514
+_MAX = 1514
 
 
 class Spoiler:
@@ -66,7 +66,7 @@ class Spoiler:
                 spoilt[place : place + 2] = other.to_bytes(2, "little")
             return bytes(spoilt)
         if kind == "longer":
-            return frame + draw.randbytes(draw.randrange(1, _MOST - len(frame)))
+            return frame + draw.randbytes(draw.randrange(1, _MAX - len(frame)))
         if kind == "index":
             spoilt[_DATAGRAM + 1] ^= draw.randrange(1, 256)
         elif kind == "type":

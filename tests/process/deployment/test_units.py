@@ -16,7 +16,7 @@ from service.supervisor.daemon import EXIT_INPUT
 from tests.lab.deployment.units import DEPLOY, PROGRAM, ROOT, Unit, privileges
 
 #: Exposure that `systemd-analyze security` may find, of 10; deploy/README.md states what it does find.
-MOST_EXPOSED = {"thetad.service": 1.6, "thetad-ethercat": 2.4, "thetad-card@enp3s0.service": 1.8}
+MAX_EXPOSED = {"thetad.service": 1.6, "thetad-ethercat": 2.4, "thetad-card@enp3s0.service": 1.8}
 STATED_WITH = "systemd 252"  # another release may weigh things differently
 CARD = "lab-nic0"
 ETHTOOL = shutil.which("ethtool") is not None
@@ -56,7 +56,7 @@ def test_a_mistake_in_a_unit_would_be_found(units: Path) -> None:
     assert "ProtectProk" in analyze("verify", "--man=no", path).stderr
 
 
-@pytest.mark.parametrize("name", MOST_EXPOSED)
+@pytest.mark.parametrize("name", MAX_EXPOSED)
 def test_units_expose_little(units: Path, name: str) -> None:
     path = units / ("thetad.service" if name == "thetad-ethercat" else name)
     if name == "thetad-ethercat":
@@ -64,11 +64,11 @@ def test_units_expose_little(units: Path, name: str) -> None:
         shutil.copy(DEPLOY / "thetad-ethercat.conf", units / "thetad.service.d" / "ethercat.conf")
     elif "@" in name:
         shutil.copy(units / "thetad-card@.service", path)
-    tenths = round(10 * MOST_EXPOSED[name])
+    tenths = round(10 * MAX_EXPOSED[name])
     done = analyze("security", "--offline=true", f"--threshold={tenths}", "--no-pager", path)
     (found,) = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
     assert done.returncode == 0, done.stdout
-    assert float(found) <= MOST_EXPOSED[name]
+    assert float(found) <= MAX_EXPOSED[name]
     text = (DEPLOY / "README.md").read_text()
     assert STATED_WITH in text
     if analyze("--version").stdout.startswith(STATED_WITH):

@@ -18,7 +18,7 @@ from service.jobs._requests import Requests
 from service.jobs.queue.artifacts import sha256_of
 from service.protocol.control import ControlError
 from service.protocol.messages import MAX_REPLY, unpack_map
-from service.worker.worker import Child
+from service.worker.worker import Worker
 from tests.lab.jobs.jobs_process import configuration
 
 
@@ -29,7 +29,7 @@ class Desk:
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(config.model_dump_json(), encoding="utf-8")
         self.config = config
-        self.child = Child("jobs", None, folder)
+        self.child = Worker("jobs", None, folder)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.supervisor = self._context.socket(zmq.ROUTER)
         self.supervisor.bind(self.child.runtime.supervisor)

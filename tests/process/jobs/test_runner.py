@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from service.jobs.execution._resource_limits import LEAST_MEMORY_MB, MB
+from service.jobs.execution._resource_limits import MB, MIN_MEMORY_MB
 from service.jobs.execution.spec import read_spec
 from service.operations.workspace import JobError
 from tests.lab.jobs.job_run import CREATED, PATIENCE_S, command, finish, results, run, spec, start
@@ -35,9 +35,7 @@ def told(process: subprocess.Popen[str], word: str) -> dict[str, Any]:
 
 def test_a_good_run_leaves_results_and_says_what_they_are(tmp_path: Path, arm2: Path) -> None:
     folder = tmp_path / "job"
-    outcome, out, err = run(
-        folder, spec("compare", QUICK | {"robot": str(arm2)}, limits={"memory_mb": LEAST_MEMORY_MB})
-    )
+    outcome, out, err = run(folder, spec("compare", QUICK | {"robot": str(arm2)}, limits={"memory_mb": MIN_MEMORY_MB}))
     assert err == ""
     assert (outcome["ok"], outcome["accepted"], outcome["verdict"]) == (True, True, "ok")
     assert {name: entry["sha256"] for name, entry in outcome["results"].items()} == results(folder)

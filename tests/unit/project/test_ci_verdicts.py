@@ -113,9 +113,7 @@ def test_a_test_in_real_time_is_void_only_if_it_failed_while_the_machine_was_els
     test.parent.mkdir(parents=True)
     test.write_text(f"def test_it():\n    assert not {fails}\n", encoding="utf-8")
     (tmp_path / "tests" / "conftest.py").write_text(
-        (ROOT / "tests" / "conftest.py")
-        .read_text()
-        .replace("ROOT = TESTS.parent", f"ROOT = Path({str(ROOT)!r})"),
+        (ROOT / "tests" / "conftest.py").read_text().replace("ROOT = TESTS.parent", f"ROOT = Path({str(ROOT)!r})"),
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}",

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from drivers.ads.config import AdsConfig, Target
 
-LEAST: dict[str, Any] = {"net_id": "5.80.201.232.1.1", "axis": [{"joint": "a"}]}
+MIN: dict[str, Any] = {"net_id": "5.80.201.232.1.1", "axis": [{"joint": "a"}]}
 
 
 def test_the_least() -> None:
-    config = AdsConfig.model_validate(LEAST)
+    config = AdsConfig.model_validate(MIN)
     assert config.target == Target("5.80.201.232.1.1")
     assert config.target.address == "5.80.201.232"
     assert not config.enable
@@ -21,13 +21,13 @@ def test_the_least() -> None:
 
 @pytest.mark.parametrize("net_id", ["5.80.201.232.1.1", "0.0.0.0.0.0", "255.255.255.255.255.255"])
 def test_net_ids(net_id: str) -> None:
-    assert AdsConfig.model_validate(LEAST | {"net_id": net_id}).target.net_id == net_id
+    assert AdsConfig.model_validate(MIN | {"net_id": net_id}).target.net_id == net_id
 
 
 @pytest.mark.parametrize("net_id", ["", "1.2.3.4", "1.2.3.4.5.6.7", "1.2.3.4.5.256", "1.2.3.4.5.", "1.2.3.4.5.x"])
 def test_other_net_ids(net_id: str) -> None:
     with pytest.raises(ValidationError, match="net_id"):
-        AdsConfig.model_validate(LEAST | {"net_id": net_id})
+        AdsConfig.model_validate(MIN | {"net_id": net_id})
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_other_net_ids(net_id: str) -> None:
 )
 def test_what_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
-        AdsConfig.model_validate(LEAST | changes)
+        AdsConfig.model_validate(MIN | changes)

@@ -9,7 +9,7 @@ import pytest
 
 from drivers.ads.link import layout
 from drivers.ads.link.layout import REASONS, STRUCTURES, VARIABLES, VERSION, Sizes
-from drivers.ads.link.structured_text import DEFAULT, FOLDER, files, main
+from drivers.ads.structured_text import DEFAULT, FOLDER, files, main
 
 BLOCK = (FOLDER / "FB_Theta.st").read_text(encoding="ascii")
 EXAMPLE = (FOLDER / "MAIN.st").read_text(encoding="ascii")
@@ -29,7 +29,7 @@ OUTPUTS = {"MC_Power": {"Status"}, "MC_ExtSetPointGenEnable": {"Enabled"}}
 @pytest.mark.parametrize("name", list(files(DEFAULT)))
 def test_files_are_up_to_date(name: str) -> None:
     text = (FOLDER / name).read_text(encoding="ascii")
-    assert text == files(DEFAULT)[name], "python -m drivers.ads.link.structured_text writes it again"
+    assert text == files(DEFAULT)[name], "python -m drivers.ads.structured_text writes it again"
 
 
 def test_types_say_what_the_layout_says() -> None:

@@ -112,7 +112,7 @@ def test_all_dampers_and_springs_together_are_stable_with_their_delay(
     settings = ZeroForceSettings(delay_cycles=delay, observer_hz=hz, braking_time_s=0.004 if period_s < 2e-3 else 0.005)
     zero_force = ZeroForceController(exact(), settings, period_s)
     rows = zero_force._limits
-    most = rows[c.MOST_DAMPING + observed]
+    most = rows[c.MAX_DAMPING + observed]
     held = rows[c.HOLD_DAMPER] + rows[c.WALL_DAMPER]
     damper = held + np.minimum(rows[c.BRAKE], np.maximum(0.0, most - held))
     spring = rows[c.HOLD_SPRING] + rows[c.WALL_SPRING]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from rt_core.identification.model_comparison import LEAST_BLOCKS, compare_residuals
+from rt_core.identification.model_comparison import MIN_BLOCKS, compare_residuals
 from rt_core.types import FloatArray
 
 RATE, JOINTS, TRIALS = 25.0, 6, 500
@@ -102,7 +102,7 @@ def test_gaps_and_rows_that_do_not_count() -> None:
     assert paired.ratio[[0, 1, 3, 4, 5]] == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1.0, LEAST_BLOCKS - 1.0])
+@pytest.mark.parametrize("seconds", [0.0, 1.0, MIN_BLOCKS - 1.0])
 def test_too_little_is_not_enough(seconds: float) -> None:
     present = coloured(np.random.default_rng(6), seconds, 0.1)
     paired = compare_residuals(clock(seconds), 0.1 * present, present, every(present))

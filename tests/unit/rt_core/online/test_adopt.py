@@ -192,18 +192,18 @@ def test_the_residual_of_the_active_model_is_summed(moved: tuple[RobotModel, Sim
     model, data = moved
     estimator = OnlineEstimator(model, SETTINGS, RATE)
     feed(estimator, data, 0, 1000)
-    assert not np.any(estimator.misfit)
+    assert not np.any(estimator.residual_power)
     truth = estimator.base.theta(standard_parameters(model, estimator.base.standard))
     estimator.set_active(truth)
     feed(estimator, data, 1000, 5000)
-    squares, rows = estimator.misfit
+    squares, rows = estimator.residual_power
     assert np.all(rows > 200)
     white = np.var(data.channels["tau"] - data.tau, axis=0)
     filtered = white * np.sum(estimator.parallel**2)  # of white noise the low-pass leaves this share
     np.testing.assert_allclose(squares / rows, filtered, rtol=0.25)
     estimator.set_active(1.5 * truth)
     feed(estimator, data, 5000, 8000)
-    later, more = estimator.misfit
+    later, more = estimator.residual_power
     assert np.all((later - squares) / (more - rows) > 3.0 * filtered)
 
 

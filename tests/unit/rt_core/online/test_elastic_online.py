@@ -54,7 +54,7 @@ def test_one_update_is_resetting_least_squares() -> None:
     p, width = 6, padded(6)
     s, ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
     s[[m.RATIO, m.CONSTANT, m.INFLATION]] = N, 0.97, 1.0
-    ints[[m.ROWS, m.BLOCK_ROWS, m.MOST_REJECTED]] = 2, 10**9, 0
+    ints[[m.ROWS, m.BLOCK_ROWS, m.MAX_REJECTED]] = 2, 10**9, 0
     level = np.zeros((2, m.LEVELS))
     level[:, m.SIGMA2], level[:, m.WEIGHT2] = (4.0, 9.0), (8.0, 27.0)
     units = np.array([4e5, 1e11, 0.03, 0.1, 600.0, 30.0])

@@ -424,10 +424,10 @@ def test_a_state_of_an_earlier_format_is_taken_over(simulated: tuple[RobotModel,
     other.restore(before.state())
     after.set_active(np.ones(len(after.base)))
     feed(after, data, slice(900))
-    assert after.misfit[1].any()
+    assert after.residual_power[1].any()
     after.set_active(None)
     after.restore(earlier(before, version))
-    assert not after.misfit[1].any()
+    assert not after.residual_power[1].any()
     np.testing.assert_array_equal(after.state()["ints"], other.state()["ints"])
     np.testing.assert_array_equal(after.state()["floats"], other.state()["floats"])
     for estimator in (other, after):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rt_core.online.rls.square_root import add_variance, back_substitute, padded, scale_columns, triangularise
+from rt_core.online.rls.square_root import add_variance, back_substitute, padded, qr_update, scale_columns
 
 
 def staircase(rng: np.random.Generator, rows: int, p: int) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +34,7 @@ def test_each_update_equals_the_normal_equations(p: int, rows: int) -> None:
         roots = rng.uniform(0.95, 1.0, p)
         scale_columns(R, np.concatenate((roots, np.zeros(padded(p) - p))))
         information = roots[:, None] * information * roots + Phi.T @ Phi
-        triangularise(R, D, first, rows, work)
+        qr_update(R, D, first, rows, work)
         back_substitute(R, work[0], step)
         assert not np.tril(R[:, :p], -1).any()
         np.testing.assert_array_equal(R[:, p:], padding)
@@ -65,7 +65,7 @@ def test_a_column_without_information_stays_where_it_is() -> None:
     D = np.zeros((1, padded(3)))
     D[0, :4] = 1.0, 0.0, 2.0, 3.0
     work, step = np.zeros((3, padded(3))), np.zeros(padded(3))
-    triangularise(R, D, np.array([0]), 1, work)
+    qr_update(R, D, np.array([0]), 1, work)
     back_substitute(R, work[0], step)
     assert np.isfinite(R).all()
     assert step[1] == 0.0
@@ -82,6 +82,6 @@ def test_a_rank_deficient_stream_stays_finite() -> None:
     for _ in range(2000):
         scale_columns(R, np.full(padded(p), 0.97))
         D = row.copy()
-        triangularise(R, D, np.zeros(2, dtype=np.int64), 2, work)
+        qr_update(R, D, np.zeros(2, dtype=np.int64), 2, work)
     assert np.isfinite(R).all()
     np.testing.assert_allclose(R[:, :p].T @ R[:, :p], row[:, :p].T @ row[:, :p] / (1 - 0.97**2), rtol=1e-6, atol=1e-8)

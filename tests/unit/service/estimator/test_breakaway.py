@@ -78,7 +78,7 @@ def test_what_starts_have_told_is_gone_back_to_by_the_same_clock() -> None:
         estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
         tracking.push(frame, frame.q, frame.tau, masked=False)
     assert events
-    tracking.go_back(kept)
+    tracking.rollback(kept)
     after = tracking.document()
     for name in tracking.names:
         own = {"status", "reason", "last_t"}  # it may be stale by now

@@ -274,7 +274,7 @@ def test_a_gap_begins_anew_and_a_reset_is_not_gone_back_behind() -> None:
     arm.take(t[:2000], q[:2000], tau[:2000])
     checkpoint = arm.estimator.checkpoint()
     arm.estimator.reset()
-    assert not arm.estimator.go_back(checkpoint)
+    assert not arm.estimator.rollback(checkpoint)
     assert not arm.estimator.theta.any()
     arm.estimator.mark_gap()
     arm.encoders.mark_gap()

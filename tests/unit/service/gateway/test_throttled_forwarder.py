@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from service.gateway._throttled_forwarder import Mirror
+from service.gateway._throttled_forwarder import ThrottledForwarder
 from service.worker.worker import FRAME_QUEUE
 
 DEADLINE_MS = 60_000
@@ -25,7 +25,7 @@ class Bench:
         self.source.setsockopt(zmq.SNDHWM, 0)
         self.source.bind(source)
         self.lanes: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.mirror = Mirror("mirror", 0, [source], rate_hz=2.0)
+        self.mirror = ThrottledForwarder("mirror", 0, [source], rate_hz=2.0)
         self.mirror.open(self.lanes, "127.0.0.1", FRAME_QUEUE, None)
         self.plotter = context.socket(zmq.SUB)
         self.plotter.setsockopt(zmq.RCVHWM, 0)

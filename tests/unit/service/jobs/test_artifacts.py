@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.jobs.queue.artifacts import LEAST_AGE_S, ArtifactError, Artifacts
+from service.jobs.queue.artifacts import MIN_AGE_S, ArtifactError, Artifacts
 
 CONTENT = b"what a job has made\n"
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -30,7 +30,7 @@ def kept(tmp_path: Path) -> Artifacts:
 
 
 def make_old(path: Path) -> None:
-    then = time.time() - LEAST_AGE_S - 60.0
+    then = time.time() - MIN_AGE_S - 60.0
     os.utime(path, (then, then))
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_written_over(kept: Artifacts, source: Path) -> None:
     assert kept.put(source) == SHA
     after = kept.path(SHA).stat()
     assert after.st_ino == before.st_ino
-    assert after.st_mtime > time.time() - LEAST_AGE_S / 2  # young again
+    assert after.st_mtime > time.time() - MIN_AGE_S / 2  # young again
     assert files(kept) == {SHA[2:]}
 
 

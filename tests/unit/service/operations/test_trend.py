@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from service.operations.trend import MOST, Trend
+from service.operations.trend import MAX, Trend
 from service.protocol.messages import BodyMessage, Envelope, EstimateMessage
 from service.reports.trend import trend_page
 
@@ -40,9 +40,9 @@ def watched(count: int) -> Trend:
 
 
 def test_a_long_stream_is_thinned_evenly_and_keeps_both_ends() -> None:
-    count = 5 * MOST
+    count = 5 * MAX
     t = watched(count).arrays()[0]
-    assert MOST // 2 <= t.size <= MOST
+    assert MAX // 2 <= t.size <= MAX
     steps = np.diff(t)
     np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
     assert t[0] == 100.0

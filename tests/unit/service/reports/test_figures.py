@@ -24,7 +24,7 @@ from service.reports.figures import (
     torque_figure,
 )
 from service.reports.figures._residual import noise_floor, share_beyond
-from service.reports.figures.panels import MOST_POINTS, thin
+from service.reports.figures.panels import MAX_POINTS, thin
 from tests.lab.recordings.some_rows import some_model, some_rows
 
 HOSTILE = ("$x_{$", "\\alpha $", "日本")
@@ -102,7 +102,7 @@ def test_no_panel_has_more_points_than_needed(drawn: list[Figure]) -> None:
     friction_figure(some_model(("a",)), [FrictionCurve(0, True, velocity, velocity, line, line, line - 1, line + 1)])
     for figure in drawn:
         for axis in figure.axes:
-            assert max(len(line.get_xdata()) for line in axis.lines) == MOST_POINTS  # type: ignore[arg-type]
+            assert max(len(line.get_xdata()) for line in axis.lines) == MAX_POINTS  # type: ignore[arg-type]
     assert drawn[1].axes[0].get_title() == "a, the others at rest"
 
 
@@ -142,6 +142,6 @@ def test_thinning() -> None:
     assert thin(0).size == 0
     assert thin(7).tolist() == list(range(7))
     chosen = thin(123_457)
-    assert chosen.size == MOST_POINTS
+    assert chosen.size == MAX_POINTS
     assert (chosen[0], chosen[-1]) == (0, 123_456)
     assert (np.diff(chosen) > 0).all()

@@ -14,7 +14,7 @@ from service.protocol.control import STOPPING, VERBS, ControlError
 from service.protocol.messages import pack_map, unpack_map
 from service.security.http_policy import BY_HTTP, allowed_by_http, check_by_http
 from service.supervisor._routing import Routing
-from service.supervisor._worker_handle import Managed
+from service.supervisor._worker_handle import WorkerHandle
 
 READ = {"jobs", "job", "events", "models", "prior"}
 OPERATE = READ | {"abort", "disarm", "disable", "record", "submit", "reidentify", "cancel", "retry", "rollback"}
@@ -77,7 +77,7 @@ class Supervised:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], settings: DaemonConfig) -> None:
         self.private = context.socket(zmq.ROUTER)
         self.private.bind("inproc://supervisor")
-        self.managed = {role: Managed(role, None, state="ready") for role in ("web", "jobs")}
+        self.managed = {role: WorkerHandle(role, None, state="ready") for role in ("web", "jobs")}
         self.sockets = {}
         for role, process in self.managed.items():
             socket = context.socket(zmq.DEALER)

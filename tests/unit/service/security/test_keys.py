@@ -28,7 +28,7 @@ from service.security.keys import (
     write_public,
 )
 from service.security.path_ownership import invoking_user, way
-from service.security.registry import CLIENTS, MOST_CLIENTS, Registry, RegistryError
+from service.security.registry import CLIENTS, MAX_CLIENTS, Registry, RegistryError
 from service.supervisor.directories import StateLock
 
 
@@ -393,7 +393,7 @@ def test_a_registry_that_contradicts_itself_tells_nobody_apart(keys: Path, chang
 def test_a_registry_is_full_before_it_cannot_be_read_any_more(keys: Path) -> None:
     """As many clients as there may be are found, with the longest names; one more is refused and changes nothing."""
     last = new_pair().public
-    distinct = (f"{number:040d}" for number in range(MOST_CLIENTS - 1))
+    distinct = (f"{number:040d}" for number in range(MAX_CLIENTS - 1))
     entry: dict[str, str | None] = {"role": "operate", "created": "2026-01-01T00:00:00+00:00"}
     entry["revoked"] = entry["created"]
     clients = [{"name": "n" * 64, "public_key": key, **entry} for key in (*distinct, last)]
@@ -402,7 +402,7 @@ def test_a_registry_is_full_before_it_cannot_be_read_any_more(keys: Path) -> Non
     registry = Registry(keys)
     assert registry.find(last) is not None
     before = (keys / CLIENTS).read_bytes()
-    words = f"clients.json: holds {MOST_CLIENTS} clients, {MOST_CLIENTS} of them revoked, and no more: take entries"
+    words = f"clients.json: holds {MAX_CLIENTS} clients, {MAX_CLIENTS} of them revoked, and no more: take entries"
     with pytest.raises(RegistryError, match=words):
         registry.add("anna", "read", new_pair().public)
     assert (keys / CLIENTS).read_bytes() == before
@@ -412,7 +412,7 @@ def test_a_registry_is_full_before_it_cannot_be_read_any_more(keys: Path) -> Non
     assert registry.find(anna) is not None
     assert registry.find(last) is None  # unknown, and so not let in
     entry["revoked"] = None
-    clients = [{"name": f"n{number}", "public_key": f"{number:040d}", **entry} for number in range(MOST_CLIENTS)]
+    clients = [{"name": f"n{number}", "public_key": f"{number:040d}", **entry} for number in range(MAX_CLIENTS)]
     (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients}))
     with pytest.raises(RegistryError, match="0 of them revoked, and no more: revoke clients that are gone, then take"):
         registry.add("ben", "read", new_pair().public)

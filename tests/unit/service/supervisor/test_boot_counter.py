@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from service.supervisor._boot_counter import Epochs
+from service.supervisor._boot_counter import BootCounter
 
 NOON_NS = 1_790_000_000 * 10**9
 HOUR_NS = 3600 * 10**9
 
 
 def test_they_are_microseconds_since_1970_and_no_two_are_equal(tmp_path: Path) -> None:
-    epochs = Epochs(tmp_path / "epoch", lambda: NOON_NS)
+    epochs = BootCounter(tmp_path / "epoch", lambda: NOON_NS)
     assert [epochs.next() for _ in range(3)] == [NOON_NS // 1000 + k for k in range(3)]
 
 
@@ -21,11 +21,11 @@ def test_they_are_microseconds_since_1970_and_no_two_are_equal(tmp_path: Path) -
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 def test_they_grow_over_a_step_of_the_clock(tmp_path: Path, step_ns: int, restarted: bool) -> None:
     now_ns = NOON_NS
-    epochs = Epochs(tmp_path / "epoch", lambda: now_ns)
+    epochs = BootCounter(tmp_path / "epoch", lambda: now_ns)
     before = epochs.next()
     now_ns += step_ns
     if restarted:
-        epochs = Epochs(tmp_path / "epoch", lambda: now_ns)
+        epochs = BootCounter(tmp_path / "epoch", lambda: now_ns)
     after = [epochs.next(), epochs.next()]
     assert before < after[0] < after[1]
 
@@ -33,9 +33,9 @@ def test_they_grow_over_a_step_of_the_clock(tmp_path: Path, step_ns: int, restar
 @pytest.mark.parametrize("content", [b"", b"noon", b"-5", b"9" * 30, b"\xff\x00"])
 def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "epoch").write_bytes(content)
-    assert Epochs(tmp_path / "epoch", lambda: NOON_NS).next() == NOON_NS // 1000
+    assert BootCounter(tmp_path / "epoch", lambda: NOON_NS).next() == NOON_NS // 1000
 
 
 def test_without_a_file_they_grow_as_long_as_the_daemon_runs(tmp_path: Path) -> None:
-    epochs = Epochs(tmp_path / "absent" / "epoch", lambda: NOON_NS)
+    epochs = BootCounter(tmp_path / "absent" / "epoch", lambda: NOON_NS)
     assert epochs.next() < epochs.next()

@@ -25,7 +25,7 @@ from service.protocol.control import VERBS, ControlError, Request, decode_reply,
 from service.protocol.messages import MAX_REPLY, MAX_TEXT, WireError, pack_map, unpack_map
 from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, read_said
 from service.supervisor.supervisor import ASKED_NS, MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
-from service.worker.worker import WHERE, Child
+from service.worker.worker import WHERE, Worker
 from tests.lab.daemon.daemons import config
 
 ARM = {"name": "arm", "robot": "emps", "driver": {"kind": "sim"}}
@@ -108,7 +108,7 @@ def test_an_event_is_a_line_of_the_log_with_what_it_rests_on(supervisor: Supervi
 def test_a_process_refuses_what_nobody_would_read(tmp_path: Path) -> None:
     """A reply too deep or too large becomes a refusal, and a refusal has a bounded length."""
     (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")
-    child = Child("jobs", None, tmp_path)
+    child = Worker("jobs", None, tmp_path)
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
             other.bind(child.runtime.supervisor)
@@ -196,7 +196,7 @@ def test_words_of_a_process_are_cut_to_what_can_be_handed_on() -> None:
 
 def test_the_supervisor_understands_what_its_processes_say(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")
-    child = Child("gateway", None, tmp_path)
+    child = Worker("gateway", None, tmp_path)
     own = signal.getsignal(signal.SIGTERM)  # a process that is ready has its own
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:

@@ -12,19 +12,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.supervisor._worker_handle import MOST_STARVED, Managed, starved_ns
+from service.supervisor._worker_handle import MAX_STARVED, WorkerHandle, starved_ns
 
 LIMIT_NS = 500_000_000
 BUSY = "while True: pass"
 
 
 @contextlib.contextmanager
-def one_of_two_on_a_processor(role: str) -> Iterator[Managed]:
+def one_of_two_on_a_processor(role: str) -> Iterator[WorkerHandle]:
     """A busy process that comes last on its processor, where another is busy, and has given no sign of life since."""
     processor = min(os.sched_getaffinity(0))
     first = subprocess.Popen([sys.executable, "-c", BUSY])
     last = subprocess.Popen([sys.executable, "-c", BUSY])
-    managed = Managed(role, None, process=last)
+    managed = WorkerHandle(role, None, process=last)
     try:
         for process in (first, last):
             os.sched_setaffinity(process.pid, {processor})
@@ -37,7 +37,7 @@ def one_of_two_on_a_processor(role: str) -> Iterator[Managed]:
             process.wait()
 
 
-def wait_until_starved(managed: Managed, time_ns: int) -> None:
+def wait_until_starved(managed: WorkerHandle, time_ns: int) -> None:
     deadline = time.monotonic() + 60.0
     while starved_ns(managed.pid) - managed.beat_starved_ns < time_ns:
         assert time.monotonic() < deadline
@@ -49,8 +49,8 @@ def test_time_without_a_processor_is_not_silence_up_to_a_limit() -> None:
         wait_until_starved(managed, LIMIT_NS)
         over_ns = managed.beat_ns + LIMIT_NS + LIMIT_NS // 2
         assert not managed.hangs(over_ns, LIMIT_NS)
-        wait_until_starved(managed, 2 * MOST_STARVED * LIMIT_NS)
-        most_ns = managed.beat_ns + (1 + MOST_STARVED) * LIMIT_NS
+        wait_until_starved(managed, 2 * MAX_STARVED * LIMIT_NS)
+        most_ns = managed.beat_ns + (1 + MAX_STARVED) * LIMIT_NS
         assert not managed.hangs(most_ns, LIMIT_NS)
         assert managed.hangs(most_ns + 1, LIMIT_NS)
         managed.on_beat(time.monotonic_ns())

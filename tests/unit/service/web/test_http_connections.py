@@ -13,7 +13,7 @@ import uvicorn
 from starlette.responses import Response
 
 from service.web import _connection as connection
-from service.web._connection import MOST, Connection
+from service.web._connection import MAX, Connection
 from service.web.server import Server, listen
 
 BODY = bytes(1_000_000)  # more than the buffers of two sockets hold
@@ -86,14 +86,14 @@ def test_those_who_take_no_answer_make_room(monkeypatch: pytest.MonkeyPatch, dat
         async with serving() as server:
             held = server.server_state.connections
             with contextlib.ExitStack() as stack:
-                for number in range(MOST):
+                for number in range(MAX):
                     await silent_client(server, stack, data)
                     await until(held, number + 1)
                 before = set(held)
                 reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
                 writer.write(b"HEAD" + LAST[3:])
                 assert (await asyncio.wait_for(reader.read(), DEADLINE_S)).startswith(b"HTTP/1.1 200")
-                await until(held, MOST - 1)
+                await until(held, MAX - 1)
                 writer.close()
                 assert held < before
 

@@ -15,7 +15,7 @@ from service.config.load import Config, parse_config
 from service.protocol.control import ControlError
 from service.protocol.messages import BodyMessage, Envelope, EstimateMessage, TorqueMessage, encode
 from service.web._actions import read_action, to_request
-from service.web._cache import Latest
+from service.web._cache import Cache
 from service.web._live import LOOKED_S, PATIENCE_S, Live
 from service.web._numbers import number, numbers
 from service.web._pages import FOLDER, PREFIX, page_routes
@@ -71,9 +71,9 @@ class Clock:
         return self.now_ns
 
 
-def present() -> tuple[Clock, Latest, Live]:
+def present() -> tuple[Clock, Cache, Live]:
     clock = Clock()
-    latest = Latest(("a", "a-b"), clock())
+    latest = Cache(("a", "a-b"), clock())
     return clock, latest, Live(latest, 77, clock)
 
 

@@ -12,7 +12,7 @@ from service.config.daemon import DaemonConfig
 from service.config.load import parse_config
 from service.protocol.control import VERBS, ControlError
 from service.web import _request_proxy as asking_module
-from service.web._request_proxy import FRESH_S, MOST, PER_S, Asking
+from service.web._request_proxy import FRESH_S, MAX, PER_S, RequestProxy
 
 
 def settings(folder: Path, **daemon: Any) -> DaemonConfig:
@@ -35,7 +35,7 @@ def test_the_same_question_is_put_once_for_all_and_answered_from_memory(tmp_path
     async def run() -> None:
         now = 100.0
         child = Answering()
-        asking = Asking(child, settings(tmp_path), lambda: now)  # type: ignore[arg-type]
+        asking = RequestProxy(child, settings(tmp_path), lambda: now)  # type: ignore[arg-type]
         tasks = [asyncio.ensure_future(asking.read("jobs", {"limit": 1}, "read")) for _ in range(20)]
         await asyncio.sleep(0)
         ((verb, _, then, role),) = child.asked
@@ -58,7 +58,7 @@ def test_many_questions_are_refused_but_a_stop_never(tmp_path: Path) -> None:
     async def run() -> None:
         now = 100.0
         child = Answering()
-        asking = Asking(child, settings(tmp_path, http_role="operate"), lambda: now)  # type: ignore[arg-type]
+        asking = RequestProxy(child, settings(tmp_path, http_role="operate"), lambda: now)  # type: ignore[arg-type]
         tasks = []
         refused = 0
         for k in range(200):
@@ -69,7 +69,7 @@ def test_many_questions_are_refused_but_a_stop_never(tmp_path: Path) -> None:
                 refused += 1
             else:
                 tasks.append(task)
-        assert len(tasks) == min(MOST, int(2 * PER_S))
+        assert len(tasks) == min(MAX, int(2 * PER_S))
         assert refused == 200 - len(tasks)
         stop = asyncio.ensure_future(asking.ask("abort", {"arm": "a"}, "operate"))
         await asyncio.sleep(0)
@@ -93,7 +93,7 @@ def test_questions_answered_at_once_are_limited_by_their_rate(tmp_path: Path) ->
     async def run() -> None:
         now = 100.0
         child = Answering()
-        asking = Asking(child, settings(tmp_path, http_role="operate"), lambda: now)  # type: ignore[arg-type]
+        asking = RequestProxy(child, settings(tmp_path, http_role="operate"), lambda: now)  # type: ignore[arg-type]
 
         async def put(count: int) -> int:
             done = 0
@@ -119,7 +119,7 @@ def test_a_question_that_is_never_answered_is_given_up(tmp_path: Path, monkeypat
 
     async def run() -> None:
         child = Answering()
-        asking = Asking(child, settings(tmp_path))  # type: ignore[arg-type]
+        asking = RequestProxy(child, settings(tmp_path))  # type: ignore[arg-type]
         for k in range(3):
             with pytest.raises(ControlError, match="jobs: the daemon has not answered"):
                 await asyncio.wait_for(asking.read("jobs", {"limit": k}, "read"), 10.0)

@@ -17,10 +17,10 @@ from starlette.responses import Response
 from service.protocol.control import ControlError
 from service.web import _actions as actions
 from service.web import _dashboard as dashboard
-from service.web._cache import Latest
+from service.web._cache import Cache
 from service.web._dashboard import api_routes
 from service.web._live import Live
-from service.web._request_proxy import Asking
+from service.web._request_proxy import RequestProxy
 from tests.lab.daemon.daemons import config, make_recording, replayed
 
 LOOK = {"do": "identify", "arm": "axis", "recording": "file:axis-20260101T000000.mcap"}
@@ -56,8 +56,8 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.asked = Asked()
         settings = config(path, replayed(make_recording(path / "rec.mcap")), http_role="operate")
-        latest = Latest(["axis"], time.monotonic_ns())
-        routes = api_routes(settings, latest, Live(latest, 1), cast("Asking", self.asked))
+        latest = Cache(["axis"], time.monotonic_ns())
+        routes = api_routes(settings, latest, Live(latest, 1), cast(RequestProxy, self.asked))
         (self._do,) = (route.endpoint for route in routes if route.path == "/api/do")
 
     async def do(self, action: Mapping[str, Any], role: str = "operate", *, whole: bool = True) -> Response:

@@ -9,7 +9,7 @@ import pytest
 
 from service.protocol.messages import BodyMessage, Envelope, encode
 from service.security.files import SecretFileError
-from service.web._cache import Latest
+from service.web._cache import Cache
 from service.web._health import SILENT_S, arm_states, silent, unready
 from service.web.guard import is_local, read_tokens
 
@@ -44,7 +44,7 @@ def status(**body: Any) -> list[bytes]:
 
 def problems(now: dict[str, Any], *messages: list[bytes], age_s: float = 0.5) -> list[str]:
     """What is wrong `age_s` after the status was told, the messages having come before."""
-    latest = Latest(("a",), NOW - 100 * S)
+    latest = Cache(("a",), NOW - 100 * S)
     for parts in messages:
         latest.on_message(parts)
     latest.on_status(told(now, NOW - round(age_s * S)))
@@ -58,7 +58,7 @@ def test_at_work() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    latest = Latest(("a",), NOW)
+    latest = Cache(("a",), NOW)
     (state,) = arm_states(latest, NOW)
     assert [text.split(" of ")[0] for text in state.problems] == ["nothing is known"] * 2
     assert silent(latest, NOW + 2 * S) == ""
@@ -91,7 +91,7 @@ def test_each_thing_that_is_wrong_is_named(now: dict[str, Any], words: str) -> N
 
 def after(*counts: tuple[int, int, int]) -> list[str]:
     """What is wrong after a status every second with these counts: frames, received, unusable."""
-    latest = Latest(("a",), NOW - len(counts) * S)
+    latest = Cache(("a",), NOW - len(counts) * S)
     latest.on_message(status(source={"state": "no answer", "problem": ""}))
     for second, (frames, received, unusable) in enumerate(counts, 1 - len(counts)):
         latest.on_status(told(at_work(frames, received, unusable), NOW + second * S))
@@ -122,7 +122,7 @@ def test_an_arm_at_its_end_needs_no_frames() -> None:
 
 def test_what_is_told_is_as_old_as_it_says() -> None:
     """Whoever reads the supervisor's words late knows that nothing came since."""
-    latest = Latest(("a",), NOW - 100 * S)
+    latest = Cache(("a",), NOW - 100 * S)
     latest.on_status(told(at_work(), NOW - 60 * S))
     assert "silent for 60.0 s" in silent(latest, NOW)
     assert "has not been heard for 60.1 s" in arm_states(latest, NOW)[0].problems[0]
@@ -130,14 +130,14 @@ def test_what_is_told_is_as_old_as_it_says() -> None:
 
 def test_the_gateway_and_the_end_concern_every_arm() -> None:
     def all_over(**gateway: Any) -> str:
-        latest = Latest(("a",), NOW)
+        latest = Cache(("a",), NOW)
         latest.on_status(told({"processes": [{**process("gateway", **gateway), "name": "gateway"}]}, NOW))
         return unready(latest, NOW)
 
     assert all_over() == ""
     assert all_over(ready="waiting", error="SIGKILL") == "the gateway is waiting: SIGKILL"
     assert all_over(silent_s=3.5) == "the gateway has not been heard for 3.5 s"
-    latest = Latest(("a",), NOW)
+    latest = Cache(("a",), NOW)
     assert unready(latest, NOW) == ""
     latest.on_status(told(at_work(), NOW, stopping=True))
     later = NOW + round(2 * SILENT_S * S)
@@ -146,7 +146,7 @@ def test_the_gateway_and_the_end_concern_every_arm() -> None:
 
 
 def test_messages_that_cannot_be_read_are_counted() -> None:
-    latest = Latest(("a",), NOW)
+    latest = Cache(("a",), NOW)
     for parts in ([b"a/status", b"rubbish"], [b"\xff/status", b""], [b"b/status", b""], [b"a"], [b"a/frame", b"\x80"]):
         latest.on_message(parts)
     assert latest.refused == 3

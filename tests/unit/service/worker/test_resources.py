@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.worker import worker as process
-from service.worker.worker import GIVE_BACK_NS, Child
+from service.worker.worker import GIVE_BACK_NS, Worker
 from tests.lab.daemon.daemons import config, replayed
 
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps free memory")
@@ -46,7 +46,7 @@ def test_a_process_gives_back_once_a_minute_but_not_the_one_that_must_not_miss_a
     monkeypatch.setattr(process, "give_back", lambda: given.append(None))
     arm = replayed(tmp_path / "none.mcap")
     (tmp_path / "config.json").write_text(config(tmp_path, arm).model_dump_json(), encoding="utf-8")
-    child = Child(role, None if role == "gateway" else "axis", tmp_path)
+    child = Worker(role, None if role == "gateway" else "axis", tmp_path)
     child.socket.linger = 0  # nobody listens
     try:
         began_ns = time.monotonic_ns()

@@ -9,7 +9,7 @@ import pytest
 
 from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
-from sim_backend.ethercat._segment import LARGEST_CATCH_UP, Controller, Segment
+from sim_backend.ethercat._segment import MAX_CATCH_UP, Controller, Segment
 from sim_backend.ethercat.wire import Datagram, build_frame, parse_frame, physical
 from tests.lab.ethercat.simple_device import Echo
 
@@ -190,7 +190,7 @@ def test_a_late_process_makes_up_for_some_steps_and_counts_the_rest() -> None:
     machine = Recorder()
     bus, _ = make(1, machine)
     assert bus.tick(1000 * MS + 5) == 1001 * MS
-    assert (len(machine.periods), bus.steps, bus.skipped) == (LARGEST_CATCH_UP, LARGEST_CATCH_UP, 950)
+    assert (len(machine.periods), bus.steps, bus.skipped) == (MAX_CATCH_UP, MAX_CATCH_UP, 950)
 
 
 def test_time_before_the_beginning_is_not_made_up_for() -> None:

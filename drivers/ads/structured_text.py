@@ -1,6 +1,6 @@
 """Write the PLC's types and global variables in Structured Text, from `layout`.
 
-Run as `python -m drivers.ads.link.structured_text`.
+Run as `python -m drivers.ads.structured_text`.
 Without arguments the files in `deploy/twincat` are written; `--axes 6 --to FOLDER` makes those of another arm.
 """
 
@@ -20,9 +20,9 @@ from drivers.ads.link.layout import (
     Sizes,
 )
 
-FOLDER = Path(__file__).resolve().parent.parent.parent.parent / "deploy" / "twincat"
+FOLDER = Path(__file__).resolve().parent.parent.parent / "deploy" / "twincat"
 DEFAULT = Sizes(axes=9)
-_MADE = "// Made by `python -m drivers.ads.link.structured_text`; a change here is not known to thetad.\n"
+_MADE = "// Made by `python -m drivers.ads.structured_text`; a change here is not known to thetad.\n"
 
 
 def _declared(field: Field) -> str:
