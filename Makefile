@@ -21,10 +21,10 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: help install dev demo test lint docs format coverage bench soak lock hooks clean FORCE
+.PHONY: help install dev demo test test-all lint docs format coverage bench soak lock hooks clean FORCE
 
 help: ## List the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 	    printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 install: $(RUNTIME) ## Make .venv with the locked dependencies and the command .venv/bin/thetad
@@ -34,14 +34,30 @@ dev: $(DEV) ## The same plus the tools for tests, lint and benchmarks
 demo: $(RUNTIME) ## Identify a simulated arm, live and in batch, and print how well it went
 	@$(BIN)/thetad demo $(DEMO_ARGS)
 
-test: $(DEV) ## Run the tests (PYTEST_ARGS="..." is passed on, THETAD_DATA names the real recordings)
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+# Unit and process tests share nothing and run beside each other; what keeps a clock runs alone.
+PYTEST := $(BIN)/python -m pytest -q
+PARALLEL := -m "unit or process" -n logical --dist worksteal
 
-lint: $(DEV) ## Style, format, types and import direction
+ifdef PYTEST_ARGS
+test: $(DEV) ## Unit and process tests, and a smoke test of daemon and buses (PYTEST_ARGS="..." runs other ones)
+	@$(PYTEST) $(PYTEST_ARGS)
+else
+test: $(DEV)
+	@$(PYTEST) $(PARALLEL)
+	@$(PYTEST) -m smoke
+endif
+
+test-all: $(DEV) ## Every test but those of `make soak` (THETAD_DATA names the real recordings)
+	@$(PYTEST) $(PARALLEL)
+	@$(PYTEST) -m bus
+	@$(PYTEST) -m daemon
+
+lint: $(DEV) ## Style, format, types, import direction and the packages' doors
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python .ci/check_doors.py
 
 docs: $(DEV) ## The documentation as a site in build/site; a dead link or an unknown parameter is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
@@ -58,9 +74,9 @@ bench: $(BENCH) ## Speed and accuracy beside peers, percentiles, statistical cov
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 soak: $(DEV) ## More arms and seeds, 100 kills of what runs jobs, a million messages of random bytes, hours of a running daemon (DURATION=seconds)
-	@THETAD_SOAK=1 $(BIN)/python -m pytest -q -m soak
-	@THETAD_KILLS=100 $(BIN)/python -m pytest -q -s tests/process/jobs/test_kills.py tests/process/jobs/test_daemon_kills.py
-	@THETAD_FUZZ=1000000 $(BIN)/python -m pytest -q --timeout 7200 tests/daemon/test_fuzz_daemon.py \
+	@THETAD_SOAK=1 $(PYTEST) -m soak
+	@THETAD_KILLS=100 $(PYTEST) -s tests/process/jobs/test_kills.py tests/process/jobs/test_daemon_kills.py
+	@THETAD_FUZZ=1000000 $(PYTEST) --timeout 7200 tests/daemon/sockets/test_random_messages.py \
 	    tests/process/test_stream_faults.py tests/bus/ethercat/test_frame_filter.py \
 	    tests/bus/ethercat/test_damaged_frames.py tests/bus/ads/test_ads_damage.py
 	@$(BIN)/python benchmarks/soak.py $(SOAK_ARGS)

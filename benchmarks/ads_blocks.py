@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyads
 
+from drivers.ads._connection import Attached, attach
 from drivers.ads.config import AdsConfig
 from drivers.ads.driver import AdsDriver
-from drivers.ads.link.connection import Attached, attach
 from drivers.ads.link.link import VALUE_BY_HANDLE, Link
 from drivers.ads.link.program import Head
 from drivers.driver import DriverError

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import drift_streams
 from benchmarks.detector_cases import CAPACITY, WATCH_S, Alteration, Outcome, arm, run
-from rt_core.online.monitors.residual_cusum import ResidualWatch
+from rt_core.online.monitors.residual_cusum import ResidualCusum
 
 STREAM_HZ = 10.0
 JOINTS = 6
@@ -52,7 +52,7 @@ def interval(count: int) -> tuple[float, float]:
 def false_alarms(hours: float, stated_hours: float, excess: float, seed: int = 1) -> dict[str, Any]:
     """Count alarms of the watch in `hours` of motion of an arm that does not change."""
     per_block = round(STREAM_HZ * BLOCK_S)
-    watch = ResidualWatch(JOINTS, stated_hours * 3600.0 / BLOCK_S, NEED, MEMORY, excess)
+    watch = ResidualCusum(JOINTS, stated_hours * 3600.0 / BLOCK_S, NEED, MEMORY, excess)
     rng = np.random.default_rng(seed)
     level = 10.0 ** rng.uniform(-2.0, 1.0, JOINTS)
     last = CORRELATION * rng.standard_normal((1, JOINTS))

@@ -155,7 +155,7 @@ def run(
         if k == learned:
             theta, covariance = estimator.theta, estimator.covariance
             estimator.adopt(theta, covariance)
-            outcome.detector.refer(True, payload_information(payload_columns(base, model), covariance))
+            outcome.detector.set_model(True, payload_information(payload_columns(base, model), covariance))
         estimator.step(round(t[k] * 1e9), k, q[k], tau[k])
         if k % _LOOK == 0 and k > learned:
             for change in outcome.detector.observe(estimator.take_evidence(), round(t[k] * 1e9)):

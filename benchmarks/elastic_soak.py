@@ -42,7 +42,7 @@ def phases(seed: int) -> Iterator[tuple[str, Frames]]:
         yield "rich again", (r.t + later, *rich[1:])
 
 
-def soak(rule: float | None, tell: Callable[[str], None], seed: int = 1) -> dict[str, Any]:
+def soak(rule: float | None, on_progress: Callable[[str], None], seed: int = 1) -> dict[str, Any]:
     """Worst relative error of a parameter that has a value, at the end of each phase; and what went wrong."""
     start = {name: (0.7 if k % 2 else 1.3) * value for k, (name, value) in enumerate(TRUTH.items())}
     estimator = ElasticJointEstimator(Drive(N, J_IN), start, RATE, ElasticOnlineSettings(constant=rule))
@@ -52,7 +52,7 @@ def soak(rule: float | None, tell: Callable[[str], None], seed: int = 1) -> dict
     frames, before = 0, ""
     for phase, channels in phases(seed):
         if phase != before:
-            tell(f"elastic joint: {phase}, after {frames} frames")
+            on_progress(f"elastic joint: {phase}, after {frames} frames")
             before = phase
         estimator.take(*channels)
         frames += channels[0].size
@@ -73,9 +73,9 @@ def soak(rule: float | None, tell: Callable[[str], None], seed: int = 1) -> dict
     return {"frames": frames, "error": errors, "undetermined": open_, "problems": problems}
 
 
-def run(tell: Callable[[str], None]) -> dict[str, Any]:
+def run(on_progress: Callable[[str], None]) -> dict[str, Any]:
     """All rules; `problems` lists what is worse than allowed."""
-    results = {name: soak(rule, tell) for name, rule in RULES.items()}
+    results = {name: soak(rule, on_progress) for name, rule in RULES.items()}
     problems = [f"lambda {name}: {problem}" for name, found in results.items() for problem in found["problems"]]
     return {"rules": results, "problems": problems}
 

@@ -30,6 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from drivers.files.atomic_write import write_bytes
 from rt_core.elastic.identify import identify_elastic_joint
 from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import (
@@ -40,7 +41,6 @@ from rt_core.online.elastic import (
     follow,
 )
 from rt_core.types import FloatArray
-from service.io.atomic_files import write_bytes
 from service.reports.figures.elastic import elastic_history_figure
 from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
 

@@ -20,7 +20,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from sim_backend.arm.packed import torque_scale
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
-from sim_backend.arm.settings import EventSettings, MotionSettings, SegmentSettings, SimSettings
+from sim_backend.arm.settings import EventSettings, MotionSettings, PieceSettings, SimSettings
 
 RATE_HZ = 1000.0
 TORQUE_NOISE = 0.002  # of each joint's effort limit
@@ -131,10 +131,10 @@ def make_arm(robot: str, seed: int, phases: Phases, held: int, stepped: int) -> 
     model = load_robot(robot).model
     names = [joint.name for joint in model.joints]
     segments = (
-        SegmentSettings(duration_s=phases.rich, seed=seed),
-        SegmentSettings(duration_s=phases.one_held, seed=seed + 1, held=(names[held],)),
-        SegmentSettings(kind="hold", duration_s=phases.all_held),
-        SegmentSettings(duration_s=phases.rich_again + phases.step, seed=seed),
+        PieceSettings(duration_s=phases.rich, seed=seed),
+        PieceSettings(duration_s=phases.one_held, seed=seed + 1, held=(names[held],)),
+        PieceSettings(kind="hold", duration_s=phases.all_held),
+        PieceSettings(duration_s=phases.rich_again + phases.step, seed=seed),
     )
     event = EventSettings(time_s=phases.ends["rich_again"], joint=names[stepped], parameter="coulomb", factor=STEP)
     settings = SimSettings(rate_hz=RATE_HZ, seed=seed, torque_noise=TORQUE_NOISE, events=(event,))

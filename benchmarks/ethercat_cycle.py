@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from drivers.driver import DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
-from service.config.realtime import RealtimeConfig
+from service.config.arm_tables import RealtimeConfig
 from service.demo.hardware import RehearsalError, empty_loop, own_network, simulated_drives
 from service.worker.realtime import apply_realtime
 from sim_backend.ethercat.link import MASTER_END

@@ -35,7 +35,7 @@ from rt_core.excitation.design import Designer, ExcitationDesign, Optimiser
 from rt_core.excitation.search import Search
 from rt_core.excitation.settings import ExcitationSettings
 from rt_core.types import FloatArray
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 
 #: Zhang et al. 2025 (HYP): 9 joints, 70 particles, 200 iterations, c1 = c2 = 2; a period of 20 s.
 HYP = ExcitationSettings(scaled=False, f0_hz=0.05, harmonics=5, particles=70, iterations=200)
@@ -167,7 +167,7 @@ class Race:
                         costs.append(float(self.designer.costs(x[None])[0]))
                         if costs[-1] < lowest:
                             best, lowest = x, costs[-1]
-                    strategy.tell(points, costs)
+                    strategy.on_progress(points, costs)
                 seed += 1
         except TimeUpError:
             return best
@@ -295,7 +295,7 @@ def main() -> int:
     for line in table(result):
         print(line, file=sys.stderr if arguments.json else sys.stdout)
     if arguments.json:
-        sys.stdout.write(json.dumps(plain(result)) + "\n")
+        sys.stdout.write(json.dumps(json_values(result)) + "\n")
     problems = missed(result)
     for line in problems:
         print(f"MISSED: {line}", file=sys.stderr)

@@ -53,7 +53,7 @@ from benchmarks.regressor_speed import beside_pinocchio
 from drivers.driver import DriverError
 from service.config.methods import NETWORKS
 from service.demo.hardware import RehearsalError
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 
 MEMORY_GROWTH = 1.2  # of the streamed triangles' peak, for four times the samples
 COST_AGREEMENT = 1e-8
@@ -301,7 +301,7 @@ def main() -> int:
             print(line, file=sys.stderr if arguments.json else sys.stdout, flush=True)
     results["missed"] = problems
     if arguments.json:
-        sys.stdout.write(json.dumps(plain(results)) + "\n")
+        sys.stdout.write(json.dumps(json_values(results)) + "\n")
     for problem in problems:
         print(f"MISSED: {problem}", file=sys.stderr)
     return 1 if problems else 0

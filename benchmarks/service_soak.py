@@ -113,13 +113,13 @@ def run(
     Returns `processes` by name, `frames`, `losses`, `latency_s`, `browser`, `dashboard`, `recordings`, `jobs`, `faults`
     and `problems` in sentences.
     """
-    tell = progress or (lambda _: None)
+    on_progress = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="ts-", dir="/tmp") as name:
         directory = Path(name)
         log = directory / "log"
         recordings = {arm: Recordings(directory / "recordings" / arm) for arm in arms}
         with DaemonProcess(configuration(directory, duration_s, arms), log) as daemon:
-            soak = _Soak(daemon, directory, recordings, tell, seed, spacing_s, patience_s)
+            soak = _Soak(daemon, directory, recordings, on_progress, seed, spacing_s, patience_s)
             result = soak.run(duration_s, least_faults, calm, plot)
         for arm, found in recordings.items():
             found.work_off(last=True)
@@ -151,12 +151,12 @@ class _Soak:
         daemon: DaemonProcess,
         directory: Path,
         recordings: dict[str, Recordings],
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
         seed: int,
         spacing_s: float,
         patience_s: float,
     ) -> None:
-        self._daemon, self._directory, self._recordings, self._tell = daemon, directory, recordings, tell
+        self._daemon, self._directory, self._recordings, self._tell = daemon, directory, recordings, on_progress
         self._seed, self._spacing_s, self._patience_s = seed, spacing_s, patience_s
         self.done: list[Fault] = []
         self.last_sent: dict[str, tuple[int, int]] = {}

@@ -43,7 +43,7 @@ LIMIT_ERROR = 0.01  # of the parameters, in the torque-weighted norm
 LIMIT_STEP = 0.05  # of the step's size, five seconds after it
 
 
-def tell(text: str) -> None:
+def on_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -54,7 +54,7 @@ def run_estimator() -> dict[str, Any]:
     def progress(t: float, phase: str, error: float) -> None:
         if time.monotonic() - told[0] > 30.0:
             told[0] = time.monotonic()
-            tell(f"{t:6.0f} s of {PHASES.ends['step']:g} s, {phase}: error {error:.2%}")
+            on_progress(f"{t:6.0f} s of {PHASES.ends['step']:g} s, {phase}: error {error:.2%}")
 
     result = asdict(estimator_soak.soak(phases=PHASES, progress=progress))
     problems = result["problems"]
@@ -93,7 +93,7 @@ def run_frames() -> dict[str, Any]:
             problems.append(f"seed {seed}: {heard or 'none'} of {DRIVES} drives answer afterwards")
         if time.monotonic() - told > 10.0:
             told = time.monotonic()
-            tell(f"{(seed + 1) * FRAMES_EACH} frames of {FRAMES}, twice")
+            on_progress(f"{(seed + 1) * FRAMES_EACH} frames of {FRAMES}, twice")
     seen = {what: happened[what] for what in ("in OP", "enabled", "mailbox requests", "mailbox replies")}
     problems += [f"drives in operation: {count} {what}" for what, count in seen.items() if count < FRAMES // 20]
     return {"frames": FRAMES, "answers": answers, "happened": dict(happened), "problems": problems}
@@ -115,7 +115,7 @@ def run_decoding() -> dict[str, Any]:
             happened += decoding_fuzzer.fuzz(IMAGES_EACH, seed)
         if time.monotonic() - told > 10.0:
             told = time.monotonic()
-            tell(f"{happened['decoded']} images of {IMAGES}")
+            on_progress(f"{happened['decoded']} images of {IMAGES}")
     missing = [what for what in ("layouts", "layouts refused", "wrong lengths refused", "reals") if not happened[what]]
     problems = [f"images without any {what}" for what in missing]
     return {"happened": dict(happened), "problems": problems}
@@ -154,24 +154,24 @@ def main() -> int:
     results: dict[str, Any] = {}
     if arguments.only in (None, "estimator"):
         results["estimator"] = run_estimator()
-        tell(estimator_table(results["estimator"]))
+        on_progress(estimator_table(results["estimator"]))
     if arguments.only in (None, "elastic"):
-        results["elastic"] = elastic_soak.run(tell)
-        tell(elastic_soak.table(results["elastic"]))
+        results["elastic"] = elastic_soak.run(on_progress)
+        on_progress(elastic_soak.table(results["elastic"]))
     if arguments.only in (None, "ethercat-frames"):
         results["ethercat-frames"] = run_frames()
-        tell(frames_table(results["ethercat-frames"]))
+        on_progress(frames_table(results["ethercat-frames"]))
     if arguments.only in (None, "ethercat-decoding"):
         results["ethercat-decoding"] = run_decoding()
-        tell(decoding_table(results["ethercat-decoding"]))
+        on_progress(decoding_table(results["ethercat-decoding"]))
     if arguments.only in (None, "service"):
         duration_s = float(os.environ.get("DURATION", "3600"))
-        results["service"] = service_soak.run(duration_s, tell, seed=arguments.seed, plot=arguments.plot)
-        tell(service_soak.table(results["service"]))
+        results["service"] = service_soak.run(duration_s, on_progress, seed=arguments.seed, plot=arguments.plot)
+        on_progress(service_soak.table(results["service"]))
     problems = [problem for result in results.values() for problem in result["problems"]]
     if arguments.json:
         sys.stdout.write(json.dumps(results) + "\n")
-    tell("soak: " + ("all is well" if not problems else f"{len(problems)} problems"))
+    on_progress("soak: " + ("all is well" if not problems else f"{len(problems)} problems"))
     return 1 if problems else 0
 
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.dashboard_page import AGAIN_S, Page
 from service.client import ClientTimeoutError, EstimateMessage, FrameMessage, Subscriber
-from service.worker.resources import give_back
+from service.worker.resources import release_memory
 
 #: What the browser asks for in turn.
 PATHS = ("/healthz", "/readyz", "/metrics")
@@ -66,7 +66,7 @@ class Diary:
             self._next += 1.0
             self._ticks += 1
             if self._ticks % GIVE_BACK == 0:
-                give_back()
+                release_memory()
             self.line(**counts)
 
     def line(self, **counts: Any) -> None:

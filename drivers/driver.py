@@ -1,7 +1,7 @@
-"""What a driver is, and how it fails.
+"""Interface of drivers, and their errors.
 
-A driver is opened, read until the stream ends or the caller stops, and closed.  `read` blocks until
-the next frame is due; it never returns a frame twice and never invents one.
+A driver is opened, read until the stream ends or the caller stops, and closed.  `read` blocks until the next frame is
+due; it returns each frame once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 from drivers.frame import JointFrame
 from rt_core.types import FloatArray
 
-#: What drives follow: set positions (cyclic synchronous position) or set torques (cyclic synchronous torque).
+#: Mode of drives: set positions (cyclic synchronous position) or set torques (cyclic synchronous torque).
 Mode: TypeAlias = Literal["csp", "cst"]
 
 
 class DriverError(Exception):
-    """Any failure of a driver; the message says what, where, and what to do."""
+    """Failure of a driver; the message has the problem, its place, and the remedy."""
 
 
 class DriverConfigError(DriverError, ValueError):
@@ -27,7 +27,7 @@ class DriverConfigError(DriverError, ValueError):
 
 
 class DriverConnectionError(DriverError, ConnectionError):
-    """The source is not there or went away."""
+    """The source is missing or was lost."""
 
 
 class DriverTimeoutError(DriverError, TimeoutError):
@@ -39,7 +39,7 @@ class DriverClosedError(DriverError, RuntimeError):
 
 
 class CommandRefusedError(DriverError, ValueError):
-    """A command that the drives must not get: not enabled, outside its limits, or too big a step."""
+    """A refused command: drives not enabled, target beyond a limit, or too large a step."""
 
 
 class EndOfStream(DriverError, EOFError):
@@ -48,7 +48,7 @@ class EndOfStream(DriverError, EOFError):
 
 @dataclass(frozen=True)
 class DriverInfo:
-    """What a driver delivers, known once it is open."""
+    """Properties of an open source."""
 
     source: str  # "replay", "sim", "ethercat", "ads"
     joint_names: tuple[str, ...]
@@ -56,7 +56,7 @@ class DriverInfo:
     rate_hz: float  # nominal sample rate
     clock: str  # the clock of t_bus_ns: "recording", "sim", "dc", "plc"
     lossless: bool  # True if the source can wait for a slow consumer (a recording as fast as possible)
-    lead_s: float = 0.0  # from a frame to the cycle that a command given for it is for, if not the next one
+    lead_s: float = 0.0  # from a frame to the cycle of its command, if not the next one
 
     @property
     def n(self) -> int:
@@ -66,11 +66,11 @@ class DriverInfo:
 
 @runtime_checkable
 class Driver(Protocol):
-    """The interface of every source of frames."""
+    """Interface of every source of frames."""
 
     @property
     def info(self) -> DriverInfo:
-        """What the driver delivers; raises `DriverClosedError` before `open`."""
+        """Properties of the source; raises `DriverClosedError` unless open."""
         ...
 
     def open(self) -> None:
@@ -93,7 +93,10 @@ class Driver(Protocol):
 
 
 class OpenedInWith(ABC):
-    """What every driver here shares: `with` opens it, and closes it at the end."""
+    """Base of drivers: context manager, and `info`, which is set while the driver is open."""
+
+    _label = "driver"  # name in messages
+    _info: DriverInfo | None = None
 
     @abstractmethod
     def open(self) -> None:
@@ -102,6 +105,20 @@ class OpenedInWith(ABC):
     @abstractmethod
     def close(self) -> None:
         """See `Driver.close`."""
+
+    @property
+    def info(self) -> DriverInfo:
+        """See `Driver.info`."""
+        return self._require_open()
+
+    def _require_open(self, doing: str = "") -> DriverInfo:
+        if self._info is None:
+            raise DriverClosedError(f"{self._label}: {doing and f'{doing} while it is '}not open")
+        return self._info
+
+    def _require_closed(self) -> None:
+        if self._info is not None:
+            raise DriverError(f"{self._label}: already open")
 
     def __enter__(self) -> Self:
         self.open()
@@ -116,7 +133,7 @@ class OpenedInWith(ABC):
 
 @runtime_checkable
 class Commandable(Protocol):
-    """A driver that also moves the arm.  None of these calls waits; `read` carries them out."""
+    """A driver that also moves the arm.  No call waits; `read` does the work."""
 
     @property
     def enabled(self) -> bool:
@@ -124,7 +141,7 @@ class Commandable(Protocol):
         ...
 
     def enable(self) -> None:
-        """Switch all drives on, over the next cycles; raises `DriverError` if it may not, or they still stop."""
+        """Switch all drives on, over the next cycles; raises `DriverError` if not allowed, or while they stop."""
         ...
 
     def disable(self) -> None:
@@ -132,31 +149,31 @@ class Commandable(Protocol):
         ...
 
     def command(self, target: FloatArray) -> None:
-        """Set the target (n,) of the next cycle in SI units, joint side; raises `DriverError` if it is refused."""
+        """Set the target (n,) of the next cycle in SI units, joint side; raises `DriverError` if refused."""
         ...
 
 
 @runtime_checkable
 class ModeChanging(Commandable, Protocol):
-    """A driver whose drives change between following positions and following torques while they are switched on."""
+    """A driver that can change between position and torque mode while its drives are enabled."""
 
     @property
     def mode(self) -> Mode:
-        """What `command` sets: positions, or motor torques on the joint side as `JointFrame.tau`."""
+        """Kind of targets: positions, or motor torques on the joint side as `JointFrame.tau`."""
         ...
 
     def change_mode(self, mode: Mode) -> None:
-        """Follow the other from the next cycle on; until a command comes, drives hold where they are.
+        """Change the mode from the next cycle on; drives hold their position until a command.
 
-        In "cst" a command has to come in each cycle, or the drives stop by themselves; they are switched on in "csp".
-        Raises `DriverError` if it may not be.
+        In "cst" a command is needed in each cycle, or the drives stop; they are enabled in "csp".  Raises `DriverError`
+        if not allowed.
         """
         ...
 
 
 @runtime_checkable
 class Reporting(Protocol):
-    """A driver that has more to tell than frames."""
+    """A driver with status data beside frames."""
 
     def report(self) -> dict[str, Any]:
         """Return plain values (numbers, texts, lists, dicts) for status messages."""

@@ -1,4 +1,4 @@
-"""The frame that every driver yields: one sample of all joints, on the joint side, in SI units."""
+"""Joint frames: one sample of all joints, on the joint side, in SI units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHANNELS = ("q", "dq", "current", "tau", "q_motor", "temperature", "setpoint")
 
 @dataclass(slots=True)
 class JointFrame:
-    """One sample.  A channel that the source does not measure is `None`, never invented.
+    """One sample; a channel that the source does not measure is None.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class JointFrame:
     status_word : (n,) int64 or None
         The drives' own status.
     valid : (n,) bool or None
-        False where a joint's values of this frame must not be used; None means all are valid.
+        False where a joint's values of this frame must not be used; None: all are valid.
     """
 
     seq: int

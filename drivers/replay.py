@@ -1,4 +1,4 @@
-"""The driver that plays a recording: at the recorded pace, faster, slower, or as fast as its reader."""
+"""Driver that plays a recording at the recorded pace, at a multiple of it, or as fast as possible."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Literal
 import numpy as np
 
 from drivers.driver import (
-    DriverClosedError,
     DriverConfigError,
-    DriverError,
     DriverInfo,
     DriverTimeoutError,
     EndOfStream,
@@ -23,30 +21,30 @@ from drivers.files.recordings.span import Span
 from drivers.frame import JointFrame
 from rt_core.types import IntArray
 
-#: Pause between two passes of a looped recording: its end and its start do not fit together.
+#: Pause between two passes of a looped recording, whose end does not continue at its start.
 LOOP_PAUSE_S = 1.0
 
 
 class ReplayDriver(OpenedInWith):
-    """Plays a recording.
+    """Driver that plays a recording.
 
-    Frames carry their recorded time and values.  `seq` starts at 0 and skips where cycles were lost in
-    the recording.  Each frame has a fixed deadline on CLOCK_MONOTONIC, so that the pace does not drift; a
-    reader that was late gets what it missed without delay.  In a loop, each pass continues the time and
-    the count of the one before after a pause of one second, visible as a gap.
+    Frames have their recorded time and values.  `seq` starts at 0 and skips cycles that the recording lost.  Each frame
+    has a fixed deadline on CLOCK_MONOTONIC, so that the pace does not drift; a late reader receives what it missed
+    without delay.  In a loop, each pass continues time and count of the one before after a pause of one second, which
+    is a gap.
 
     Parameters
     ----------
     path : path
         The recording.
     speed : float or "max"
-        1 is the recorded pace, 2 twice as fast; "max" never waits, and is lossless: the reader sets the pace.
+        1 is the recorded pace, 2 twice as fast; "max" never waits and is lossless: the reader sets the pace.
     span : Span, optional
         The part to play.
     loop : bool
-        Start again at the end.
+        Restart at the end.
     robot : str, optional
-        Whose frames, if the file holds several robots.
+        Robot to play, if the file holds several.
 
     Raises
     ------
@@ -67,23 +65,16 @@ class ReplayDriver(OpenedInWith):
         ):
             raise DriverConfigError(f"replay of {path}: speed {speed!r} is neither a positive number nor 'max'")
         self.path = Path(path)
+        self._label = f"replay of {self.path}"
         self._ns_per_ns = None if speed == "max" else 1.0 / float(speed)
         self._span = span
         self._loop = loop
         self._robot = robot
         self._recording: Recording | None = None
         self._seq: IntArray = np.zeros(0, dtype=np.int64)
-        self._info: DriverInfo | None = None
         self._index = 0
         self._lap = 0
         self._start_ns: int | None = None  # when the first frame was due
-
-    @property
-    def info(self) -> DriverInfo:
-        """What the recording delivers; raises `DriverClosedError` unless open."""
-        if self._info is None:
-            raise DriverClosedError(f"replay of {self.path}: not open")
-        return self._info
 
     def open(self) -> None:
         """Load the recording.
@@ -91,17 +82,16 @@ class ReplayDriver(OpenedInWith):
         Raises
         ------
         DriverConfigError
-            It is not there, cut off, or no recording, or the span lies outside it; the message says what to do.
+            It is missing, incomplete, or no recording, or the span lies outside it; the message has the remedy.
         DriverError
             It is open already.
         """
-        if self._recording is not None:
-            raise DriverError(f"replay of {self.path}: already open")
+        self._require_closed()
         try:
             recording = read_recording(self.path, self._span, self._robot)
         except (RecordingError, SpanError) as error:
             raise DriverConfigError(f"replay: {error}") from error
-        # Where the recorded count starts again (the source was restarted), count on.
+        # Continue the count where the recorded one starts again (the source was restarted).
         steps = np.maximum(np.diff(recording.seq), 1)
         self._seq = np.concatenate(([0], np.cumsum(steps)))
         self._recording = recording
@@ -122,18 +112,18 @@ class ReplayDriver(OpenedInWith):
         Raises
         ------
         EndOfStream
-            The recording has been played.
+            The recording is finished.
         DriverTimeoutError
-            The next frame is due later than `timeout_s` from now; it stays the next one.
+            The next frame is due later than in `timeout_s`; it remains the next one.
         DriverClosedError
             Not open.
         """
+        self._require_open("read")
         recording = self._recording
-        if recording is None:
-            raise DriverClosedError(f"replay of {self.path}: read while it is not open")
+        assert recording is not None
         if self._index == recording.samples:
             if not self._loop:
-                raise EndOfStream(f"replay of {self.path}: all {recording.samples} frames played")
+                raise EndOfStream(f"{self._label}: all {recording.samples} frames played")
             self._index = 0
             self._lap += 1
         first_ns = int(recording.t_ns[0])
@@ -153,7 +143,7 @@ class ReplayDriver(OpenedInWith):
         return frame
 
     def close(self) -> None:
-        """Forget the recording; may be called more than once."""
+        """Release the recording; may be called more than once."""
         self._recording = None
         self._info = None
 
@@ -165,8 +155,7 @@ class ReplayDriver(OpenedInWith):
             now_ns = time.monotonic_ns()
         if due_ns > limit_ns:
             raise DriverTimeoutError(
-                f"replay of {self.path}: no frame within {timeout_s:g} s; the next is due in "
-                f"{(due_ns - now_ns) * 1e-9:.3g} s"
+                f"{self._label}: no frame within {timeout_s:g} s; the next is due in {(due_ns - now_ns) * 1e-9:.3g} s"
             )
 
     def _seq_of_lap(self, recording: Recording) -> int:

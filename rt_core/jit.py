@@ -1,18 +1,15 @@
-"""The one place that decides how numba compiles.
+"""Decorators that compile functions with numba.
 
-`jit` keeps IEEE semantics, so that a NaN stays visible.  `kernel` lets LLVM reorder sums and fuse
-multiply-adds, which is what vectorises reductions, and still propagates NaN and infinity.
-Both release the GIL and cache on disk: a second start must not compile again.
+`jit` keeps IEEE semantics, so that a NaN stays visible.  `kernel` lets LLVM reorder sums and fuse multiply-adds, which
+vectorises reductions, and still propagates NaN and infinity.  Both release the GIL and cache on disk.
 
-A `kernel` is always inlined into what calls it.  Left to LLVM, a call from another function may reach one of several
-copies, each with its sums in another order, and which one depends on whether the code was compiled or came from the
-cache: the last bits of a result would differ from the first start to the second.
+A `kernel` is always inlined into its caller.  Otherwise LLVM may keep several copies of it with sums in different
+orders, and a call may reach another copy when the code comes from the cache: the last bits would then differ between
+the first start and the second.
 
-Numba renews a cached function when its own file changes, but not when a function or a constant that it
-takes from another file does: the old code would go on inside the new.  The cache is therefore tied to
-the sources of all modules that the function's own module imports, directly or through others; it is kept by
-`rt_core.kernel_cache`, which notices damage.  What counts is what the sources say, not when they were written or where
-they are: compiled code may be taken along into another clone, which asks for it only if its sources are the same.
+Numba renews a cached function when its own file changes, but not when a function or constant from another file does.
+The cache is therefore tied to the contents of all modules that the function's module imports, directly or indirectly
+(not to their times or places, so that another clone can use it); `rt_core.kernel_cache` keeps it.
 """
 
 from __future__ import annotations
@@ -40,10 +37,10 @@ _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 @lru_cache
 def imported_sources(file: Path) -> frozenset[Path]:
-    """Files beside its own package that `file` imports, not counting what they import themselves.
+    """Return the files beside its own package that `file` imports directly.
 
-    Lines of a text that look like an import count too, which does no harm: to parse all files would take a second of
-    every start.
+    Found by a regular expression: parsing all files would add a second to every start, and a line of text that looks
+    like an import does no harm.
     """
     root = _above_its_package(file)
     text = file.read_text(encoding="utf-8")
@@ -64,13 +61,13 @@ def _above_its_package(file: Path) -> Path:
 
 
 def _names(listed: str) -> list[str]:
-    """Names of an import, without what they are called here."""
+    """Return the names of an import statement without their aliases."""
     return [name.split()[0] for name in _NO_NAME.sub(" ", listed).split(",") if name.strip()]
 
 
 @lru_cache
 def sources_digest(file: Path) -> str:
-    """Digest of `file`, of all files beside its package that it depends on, and of this one."""
+    """Return the digest of `file`, of all files beside its package that it depends on, and of this one."""
     depends: set[Path] = set()
     open_ends = {file, Path(__file__).resolve()}
     while open_ends:
@@ -87,7 +84,7 @@ def _tie_to_sources(dispatcher: Any, function: Callable[..., Any]) -> None:
     cache = getattr(dispatcher, "_cache", None)
     base = getattr(getattr(cache, "_impl", None), "filename_base", None)
     if cache is None or base is None or not hasattr(cache, "_cache_file"):
-        return  # compiled code is off, or numba keeps its cache differently
+        return  # numba is disabled, or keeps its cache differently
     digest = sources_digest(Path(function.__code__.co_filename).resolve())
     cache._cache_file = KernelCache(Path(cache.cache_path), base, (numba.__version__, digest))
 
@@ -95,7 +92,7 @@ def _tie_to_sources(dispatcher: Any, function: Callable[..., Any]) -> None:
 def jit(function: F) -> F:
     """Compile `function` with strict IEEE arithmetic, also where a `kernel` calls it.
 
-    Unless told, numba hands the caller's `fastmath` down to what it calls.
+    By default numba passes the caller's `fastmath` on to its callees.
     """
     dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function)
     _tie_to_sources(dispatcher, function)

@@ -1,9 +1,8 @@
-"""Where compiled kernels are kept between starts, so that no damage on the disk is ever run or stops a start.
+"""On-disk cache of compiled kernels that survives damaged files.
 
-Numba's own files are believed as they are: after a torn write or a bad sector a process would fail at each start, or
-run the damaged machine code, and two processes that compile at once may each name the file of the other's code.  Here
-a file has a digest of what it holds, and its name is made from all that the code depends on.  What cannot be read
-counts as absent and is compiled; what cannot be written is compiled again at the next start.
+Numba trusts its own cache files: after a torn write a process would fail at each start or run damaged machine code, and
+two processes that compile at once may swap their files.  Here each file carries a digest of its content, and its name
+depends on everything that the code depends on.  An unreadable file counts as absent and its code is compiled again.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ _SIZE = _DIGEST().digest_size
 
 
 class KernelCache:
-    """Compiled code of one function, for each types of arguments; in the place of numba's `IndexDataCacheFile`.
+    """Compiled code of one function by argument types; replaces numba's `IndexDataCacheFile`.
 
     Parameters
     ----------
     folder : Path
     base : str
-        What the names of the function's files begin with.
+        Prefix of the file names.
     stamp : object
-        What else than the arguments' types the code depends on; its `repr` tells whether two are the same.
+        Everything but the argument types that the code depends on, compared by its `repr`.
     """
 
     def __init__(self, folder: Path, base: str, stamp: object) -> None:
         self._folder, self._base, self._stamp = folder, base, _short(repr(stamp))
 
     def load(self, key: object) -> Any:
-        """Return what was saved under a key, None if it is not there or damaged."""
+        """Return the data saved under a key, or None if they are absent or damaged."""
         try:
             content = self._path(key).read_bytes()
             digest, payload = content[:_SIZE], content[_SIZE:]
@@ -46,24 +45,24 @@ class KernelCache:
             return None
 
     def save(self, key: object, data: object) -> None:
-        """Keep `data`, whole or not at all, and forget what was compiled from earlier sources."""
-        if " at 0x" in repr(key):  # names an object of this process: no other would ask for it
+        """Save `data` atomically, and delete code compiled from earlier sources."""
+        if " at 0x" in repr(key):  # an object of this process, which no other process can name
             return
         payload: bytes = dumps(data)  # type: ignore[no-untyped-call]
         path = self._path(key)
-        whole = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         with contextlib.suppress(OSError):
             try:
-                whole.write_bytes(_DIGEST(payload).digest() + payload)
-                whole.replace(path)
+                temporary.write_bytes(_DIGEST(payload).digest() + payload)
+                temporary.replace(path)
             finally:
-                whole.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             for old in self._files():
                 if not old.name.startswith(f"{self._base}.{self._stamp}."):
                     old.unlink(missing_ok=True)
 
     def flush(self) -> None:
-        """Forget everything."""
+        """Delete all files of the function."""
         for file in self._files():
             file.unlink(missing_ok=True)
 

@@ -1,8 +1,8 @@
-"""Singular values and least squares that do not give up on a finite matrix.
+"""Singular values and least squares that converge for every finite matrix.
 
-LAPACK's divide and conquer (`gesdd`, `gelsd`), which NumPy and SciPy call by default, now and then ends without having
-converged on a finite matrix of deficient rank; the older QR iteration (`gesvd`, `gelss`), two to three times slower,
-does not.  It is the second try here.
+LAPACK's divide and conquer (`gesdd`, `gelsd`), the default of NumPy and SciPy, sometimes fails to converge on a finite
+matrix of deficient rank.  These functions then fall back to the QR iteration (`gesvd`, `gelss`), which is two to three
+times slower.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def svd(A: FloatArray, *, full_matrices: bool = False) -> tuple[FloatArray, Floa
     Raises
     ------
     numpy.linalg.LinAlgError
-        If neither way converges, or the matrix has values that are not finite.
+        If neither method converges, or the matrix has values that are not finite.
     """
     _check_finite(A)
     try:
@@ -39,17 +39,10 @@ def singular_values(A: FloatArray) -> FloatArray:
 
 
 def lstsq(A: FloatArray, b: FloatArray, rcond: float | None = None) -> FloatArray:
-    """Return the solution of least norm of `min |A x - b|`, (n,) or (n, k) for `b` (m,) or (m, k).
+    """Return the solution of least norm of `min |A x - b|`, (n,) or (n, k) for `b` (m,) or (m, k); errors as for `svd`.
 
-    Parameters
-    ----------
-    rcond : float, optional
-        Singular values below this share of the largest count as zero; by default the precision times the larger side.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        As for `svd`.
+    Singular values below the share `rcond` of the largest count as zero; by default the machine precision times the
+    larger dimension of `A`.
     """
     cond = np.finfo(np.float64).eps * max(A.shape) if rcond is None else rcond
     _check_finite(A, b)

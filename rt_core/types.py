@@ -1,4 +1,4 @@
-"""Array types used throughout."""
+"""NumPy array types."""
 
 from __future__ import annotations
 

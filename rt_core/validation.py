@@ -1,4 +1,4 @@
-"""How well a predicted torque fits a measured one joint by joint."""
+"""Error of a predicted torque against a measured one, joint by joint."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class Metrics:
     count: FloatArray
 
     def as_dict(self) -> dict[str, float | list[float | None]]:
-        """Plain numbers for JSON; NaN becomes None."""
+        """Return numbers for JSON; NaN becomes None."""
 
-        def plain(values: FloatArray) -> list[float | None]:
+        def json_values(values: FloatArray) -> list[float | None]:
             return [float(v) if np.isfinite(v) else None for v in values]
 
         return {
             "relative_error": self.relative_error,
-            "rmse": plain(self.rmse),
-            "mae": plain(self.mae),
-            "max": plain(self.maximum),
-            "R": plain(self.R),
-            "explained": plain(self.explained),
+            "rmse": json_values(self.rmse),
+            "mae": json_values(self.mae),
+            "max": json_values(self.maximum),
+            "R": json_values(self.R),
+            "explained": json_values(self.explained),
         }
 
 
 def torque_metrics(measured: FloatArray, predicted: FloatArray, use: BoolArray | None = None) -> Metrics:
-    """Metrics of `predicted` against `measured` (K, n) over the rows where `use` (K, n) is True."""
+    """Return the metrics of `predicted` against `measured` (K, n) over the rows where `use` (K, n) is True."""
     n = measured.shape[1]
     use = np.ones(measured.shape, dtype=bool) if use is None else use
     error = np.where(use, measured - predicted, 0.0)

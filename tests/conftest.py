@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ ROOT = TESTS.parent
 sys.path.append(str(ROOT / ".ci"))
 from stalls import starved  # noqa: E402
 
+from tests.lab.kept import KEPT  # noqa: E402
+
 GRACE_S = 2.0
 STARVED = "starved"
 #: When the present try of a test began, on CLOCK_MONOTONIC [s]; whether one failed while the machine was there.
@@ -33,6 +36,7 @@ pytest_plugins = (
     "tests.lab.jobs.fixtures",
     "tests.lab.ads.plcs",
     "tests.lab.ethercat.network",
+    "tests.lab.daemon.shared",
 )
 
 # Before anything imports NumPy: results and timings must not depend on how many cores the machine has.
@@ -53,15 +57,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by its folder, so that `-m "not bus"` and the like select.
 
-    Soak tests run only with THETAD_SOAK.  A test on a bus or of a daemon runs in real time and fails where the machine
-    takes its processors away for long: it gets one more try.
+    Soak tests run only with THETAD_SOAK.
     """
     for item in items:
         kind = item.path.relative_to(TESTS).parts[0]
         if kind in KINDS:
             item.add_marker(kind)
-        if kind in ("daemon", "bus"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
         if "data_dir" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
     if not os.environ.get("THETAD_SOAK"):
@@ -72,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Take note of when a try begins."""
+    """Store when a try begins."""
     item.stash[BEGAN] = time.monotonic()
 
 
@@ -110,9 +111,14 @@ def data_dir() -> Path:
 
 
 def _processes() -> set[psutil.Process]:
-    """Return the living descendants of this process; Python's own resource tracker stays by design."""
+    """Return the living descendants of this process; Python's own resource tracker and shared daemons may stay."""
     tracker = getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009
-    return {child for child in psutil.Process().children(recursive=True) if child.pid != tracker}
+    found: set[psutil.Process] = set()
+    for child in psutil.Process().children():
+        if child.pid != tracker and child.pid not in KEPT:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found |= {child, *child.children(recursive=True)}
+    return found
 
 
 def _describe(process: psutil.Process) -> str:
@@ -126,7 +132,7 @@ def _describe(process: psutil.Process) -> str:
 def no_leaks() -> Iterator[None]:
     """Fail the module that leaves a child process or a thread behind, and end the processes.
 
-    Fixtures that start processes or threads have module scope at most.
+    Fixtures that start processes or threads have module scope at most, but for `tests.lab.daemon.shared`.
     """
     processes, threads = _processes(), set(threading.enumerate())
     yield

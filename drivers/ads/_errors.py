@@ -1,4 +1,4 @@
-"""What goes wrong over ADS, as drivers' errors, each with its remedy."""
+"""ADS error codes and the errors of this driver."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ UNSUPPORTED, BAD_GROUP, BAD_OFFSET, BAD_SIZE = 1793, 1794, 1795, 1797
 NOT_READY, SYMBOL_NOT_FOUND, VERSION_INVALID, INVALID_STATE = 1799, 1808, 1809, 1810
 NOTIFICATION_INVALID, BAD_INDEX, NOT_ACTIVE, TIMED_OUT = 1812, 1825, 1826, 1861
 
-#: A handle or an address is no longer that of the symbol: look everything up again.
+#: A handle or an address is outdated: look all symbols up again.
 MOVED = frozenset(
     {BAD_GROUP, BAD_OFFSET, BAD_SIZE, SYMBOL_NOT_FOUND, VERSION_INVALID, NOTIFICATION_INVALID, NOT_ACTIVE}
 )
-#: The server does not know the service, whatever it was asked for.
+#: The server does not know the service.
 NOT_THERE = frozenset({UNSUPPORTED, BAD_GROUP, BAD_OFFSET, BAD_SIZE, 11, 8})
-#: The library, or the connection under it, gave up; only a new connection helps.
+#: The connection has failed; only a new one helps.
 BROKEN = frozenset({-1, 1, 12, 13, 18, 20, 21, 22, 25, 26, 27, TIMED_OUT, 1864, 1872, 1876, 1877, 10060, 10061, 10065})
 
 
-#: What to do about a code.
+#: Explanation and remedy of a code.
 TEXTS = {
     PORT_NOT_FOUND: (
         "no ADS server listens there: the PLC runtimes of TwinCAT 3 have ports 851, 852, ... and listen once a PLC "
@@ -53,7 +53,7 @@ class AdsError(DriverError):
     code : int
         ADS error code; 0 if none was given.
     of_item : bool
-        It is that of one part of a sum command, not of the command.
+        The code is that of one part of a sum command.
     """
 
     def __init__(self, message: str, code: int = 0, of_item: bool = False) -> None:
@@ -63,16 +63,16 @@ class AdsError(DriverError):
 
 
 class AdsConnectionError(AdsError, DriverConnectionError):
-    """The controller does not answer, or does not let this computer in."""
+    """The controller does not answer or refuses the connection."""
 
 
 class AdsSymbolError(AdsError, DriverConfigError):
-    """There is no such symbol in the PLC, or its value cannot be understood."""
+    """The PLC has no such symbol, or its value cannot be decoded or encoded."""
 
 
 class AdsReplyError(AdsError):
-    """A reply that does not have the length or the form it should have."""
+    """A reply of the wrong length or form."""
 
 
 class LayoutMismatchError(DriverConfigError):
-    """The PLC's variables are not those of `drivers.ads.link.layout`; the message names the field that differs."""
+    """The PLC's variables are not those of `drivers.ads.layout`; the message names the field that differs."""

@@ -1,6 +1,6 @@
-"""What the configuration of an arm behind a TwinCAT PLC may say: `[arm.driver]` with `kind = "ads"`.
+"""Configuration of an arm behind a TwinCAT PLC: `[arm.driver]` with `kind = "ads"`.
 
-`[[arm.driver.axis]]` names the joints in the order of the model, and what the numbers of each axis mean.
+`[[arm.driver.axis]]` lists the joints in the order of the model, with the units of each axis.
 """
 
 from __future__ import annotations
@@ -21,27 +21,13 @@ Name = Annotated[str, Field(min_length=1, max_length=31)]
 
 @dataclass(frozen=True)
 class Target:
-    """Whom to talk to, and as whom.
+    """Addresses of both ends of a connection."""
 
-    Attributes
-    ----------
-    net_id : str
-        AMS Net ID of the controller.
-    port : int
-        AMS port of the PLC.
-    host : str
-        Name or IPv4 address; empty: the first four numbers of the Net ID.
-    local_net_id : str
-        Of this computer; empty: its IP address and `.1.1`.
-    timeout_ms : float
-        Of one request.
-    """
-
-    net_id: str
-    port: int = 851
-    host: str = ""
-    local_net_id: str = ""
-    timeout_ms: float = 500.0
+    net_id: str  # AMS Net ID of the controller
+    port: int = 851  # AMS port of the PLC
+    host: str = ""  # name or IPv4 address; empty: the first four numbers of the Net ID
+    local_net_id: str = ""  # of this computer; empty: its IP address and ".1.1"
+    timeout_ms: float = 500.0  # of one request
 
     @property
     def address(self) -> str:
@@ -53,7 +39,7 @@ class Target:
 
 
 class AxisTable(Table):
-    """`[[axis]]`: which axis of the PLC moves a joint, and in what units it counts."""
+    """`[[axis]]`: the axis of one joint, and its units."""
 
     joint: Annotated[str, Field(min_length=1)]
     name: Name | None = None  # of the axis in the PLC; the one at this place in its list if left out
@@ -121,5 +107,5 @@ class AdsConfig(Table):
 
     @property
     def target(self) -> Target:
-        """Whom to talk to."""
+        """Addresses of the connection."""
         return Target(self.net_id, self.port, self.host or "", self.local_net_id or "", self.timeout_ms)

@@ -1,15 +1,16 @@
-"""The ADS driver: frames from the ring buffer of a TwinCAT PLC, set positions back."""
+"""ADS driver: frames from the ring buffer of a TwinCAT PLC, set positions to it."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any
 
+from drivers.ads._connection import Attached, attach
 from drivers.ads._errors import MOVED, AdsError
-from drivers.ads.axes.arm import Arm
+from drivers.ads.axes.axis_group import AxisGroup
+from drivers.ads.axes.setpoints import encode
 from drivers.ads.config import AdsConfig
-from drivers.ads.link.connection import Attached, attach
-from drivers.ads.link.layout import REASONS
+from drivers.ads.layout import REASONS
 from drivers.ads.link.link import RUN, STATES, Link
 from drivers.ads.ring.stream import SampleStream
 from drivers.driver import (
@@ -20,85 +21,73 @@ from drivers.driver import (
     DriverTimeoutError,
     OpenedInWith,
 )
-from drivers.ethercat.bus.cycle import now_ns, sleep_until
 from drivers.frame import JointFrame
+from drivers.timing import now_ns, sleep_until
 from rt_core.types import FloatArray
 
-#: Without a new cycle for so long, the PLC stands still.
+#: Time without a new cycle after which the PLC counts as stalled.
 _STILL_NS = 300_000_000
-#: How often an online change, or the state of a PLC that stands still, is looked for.
+#: Period of the checks for online changes, and of the state of a stalled PLC.
 _LOOK_NS = 1_000_000_000
 _STILL_LOOK_NS = 200_000_000
 _FIRST_RETRY_NS = 50_000_000
-#: With notifications, how often the head is read when nothing is commanded.
+#: Period of reading the head with notifications and without commands.
 _HEAD_NS = 100_000_000
-#: How long axes may take to stop on close.
+#: Time limit for the axes to stop on close.
 _STOP_NS = 1_000_000_000
 
 
 class AdsDriver(OpenedInWith):
     """An arm behind a TwinCAT PLC that runs `FB_Theta` (`deploy/twincat`).
 
-    `read` does everything: it fetches blocks of samples when they are due, writes heartbeat and set positions, and
-    reconnects.  All of ADS is used by the thread that reads.
+    `read` does all the work: it fetches blocks of samples when they are due, writes heartbeat and set positions, and
+    reconnects.  Only the thread that reads uses ADS.
 
-    `seq` counts the cycles of the PLC from the first frame on; each number has a frame or is counted as lost.  After a
-    restart of the PLC program it goes on with the cycles that passed meanwhile.  `t_bus_ns` is the distributed-clock
+    `seq` counts the cycles of the PLC from the first frame; each number has a frame or is counted as lost.  After a
+    restart of the PLC program it continues with the cycles that passed meanwhile.  `t_bus_ns` is the distributed-clock
     time of the cycle if the PLC has one, otherwise the PLC's time; both since 1970.
-
-    Parameters
-    ----------
-    config : AdsConfig
     """
 
     def __init__(self, config: AdsConfig) -> None:
         self.config = config
         self._notified = config.transfer == "notification"
-        self._info: DriverInfo | None = None
+        self._label = f"ADS {config.target}"
         self._reset()
 
     def _reset(self) -> None:
         self._link = Link(self.config.target)
-        self._asked = False  # for a frame
+        self._reading = False  # since the first `read`
         self._attached: Attached | None = None
         self._due_ns = self._look_ns = 0
         self._heartbeat = 0
         self._problem = ""
         self._state = "running"
-        self._outage_ns = 0  # when it began; 0: there is none
+        self._outage_ns = 0  # its start; 0: none
         self._retry_ns = _FIRST_RETRY_NS
         self._reconnects = self._restarts = self._online_changes = 0
         self._recoveries: deque[dict[str, Any]] = deque(maxlen=10)
 
     # --- the protocol Driver
 
-    @property
-    def info(self) -> DriverInfo:
-        """What the driver delivers; raises `DriverClosedError` unless open."""
-        if self._info is None:
-            raise DriverClosedError(f"ADS {self.config.target}: not open")
-        return self._info
-
     def open(self) -> None:
-        """Connect and check the PLC's variables; frames begin with the block that is written at the first `read`.
+        """Connect and check the PLC's variables; frames start with the block that is written at the first `read`.
 
         Raises
         ------
         DriverConfigError
-            A variable is missing or declared otherwise; axes, lead and PLC do not fit together.
+            A variable is missing or declared otherwise, or axes or lead do not fit the PLC.
         DriverConnectionError
             No connection, no route, no PLC, not in run mode, or its program does not count cycles.
         DriverError
             It is open already.
         """
-        if self._info is not None:
-            raise DriverError(f"ADS {self.config.target}: already open")
+        self._require_closed()
         self._reset()
         try:
             self._attached = attached = attach(self._link, self.config)
             cycle_ns = attached.info.cycle_ns
             self._stream = SampleStream(cycle_ns, attached.dc)
-            self._arm = Arm(self.config, attached.scaling, attached.places, attached.sizes, cycle_ns)
+            self._axis_group = AxisGroup(self.config, attached.scaling, attached.places, attached.sizes, cycle_ns)
             self._begin(attached, restarted=False)
         except BaseException:
             self._detach()
@@ -123,7 +112,7 @@ class AdsDriver(OpenedInWith):
     def _begin(self, attached: Attached, restarted: bool) -> None:
         self._block_ns = attached.block_ns
         self._stream.attach(attached.program, attached.decoder, attached.head, restarted)
-        self._arm.observe(attached.head, now_ns())
+        self._axis_group.observe(attached.head, now_ns())
         if self._notified:
             attached.program.notify(self._stream.notified)
         self._due_ns = self._look_ns = now_ns()
@@ -136,25 +125,22 @@ class AdsDriver(OpenedInWith):
         Raises
         ------
         DriverTimeoutError
-            None within `timeout_s`; the message says what is wrong.  The next call goes on trying.
-        DriverClosedError
-            Not open.
+            No frame within `timeout_s`; the message has the reason.  The next call tries again.
         """
-        if self._info is None:
-            raise DriverClosedError(f"ADS {self.config.target}: read while it is not open")
+        self._require_open("read")
         stream = self._stream
-        if not self._asked:
-            self._asked = True
+        if not self._reading:
+            self._reading = True
             stream.begin()
             self._due_ns = min(self._due_ns, now_ns())
         if not stream.frames:
             self._wait(now_ns() + round(timeout_s * 1e9), timeout_s)
         frame, cycle = stream.frames.popleft()
-        self._arm.frame(frame, cycle)
+        self._axis_group.frame(frame, cycle)
         return frame
 
     def _wait(self, limit_ns: int, timeout_s: float) -> None:
-        """Do what is due until there are frames."""
+        """Do what is due until there are frames, or until `limit_ns`."""
         while True:
             at_ns = now_ns()
             if at_ns >= self._due_ns:
@@ -166,12 +152,12 @@ class AdsDriver(OpenedInWith):
             at_ns = now_ns()
             if at_ns >= limit_ns:
                 why = f": {self._problem}" if self._problem else ""
-                raise DriverTimeoutError(f"ADS {self.config.target}: no frame within {timeout_s:g} s{why}")
+                raise DriverTimeoutError(f"{self._label}: no frame within {timeout_s:g} s{why}")
             self._sleep(min(limit_ns, self._due_ns))
 
     def _sleep(self, until_ns: int) -> None:
         if self._notified and self._attached is not None:
-            # The queue wakes this thread; what it gives back goes to the front of the blocks.
+            # The queue wakes this thread.
             self._stream.wait_notified(until_ns)
         else:
             sleep_until(until_ns)
@@ -180,7 +166,7 @@ class AdsDriver(OpenedInWith):
         """Stop the axes if they are on, and disconnect; may be called more than once."""
         opened, self._info = self._info is not None, None
         try:
-            if opened and self._attached is not None and self._arm.active:
+            if opened and self._attached is not None and self._axis_group.active:
                 self._stop_axes()
         finally:
             self._detach()
@@ -196,7 +182,7 @@ class AdsDriver(OpenedInWith):
     @property
     def enabled(self) -> bool:
         """Whether all axes are on and follow commands."""
-        return self._info is not None and self._attached is not None and self._arm.enabled
+        return self._info is not None and self._attached is not None and self._axis_group.enabled
 
     def enable(self) -> None:
         """Switch all axes on, over the next polls; the PLC resets faults on the way.
@@ -205,17 +191,15 @@ class AdsDriver(OpenedInWith):
         ------
         CommandRefusedError
             `mode = "none"`, the PLC does not answer, or another program commands the axes.
-        DriverClosedError
-            Not open.
         """
-        self._checked()
-        self._arm.enable()
+        self._require_open()
+        self._axis_group.enable()
         self._due_ns = min(self._due_ns, now_ns())
 
     def disable(self) -> None:
         """Have the PLC stop all axes and switch them off, with the next poll."""
-        self._checked()
-        self._arm.disable()
+        self._require_open()
+        self._axis_group.disable()
         self._due_ns = min(self._due_ns, now_ns()) if self._attached is not None else self._due_ns
 
     def command(self, target: FloatArray) -> None:
@@ -224,20 +208,14 @@ class AdsDriver(OpenedInWith):
         Raises
         ------
         CommandRefusedError
-            The axes are not enabled, a target is not finite, outside the limits, too big a step, or too late.
-        DriverClosedError
-            Not open.
+            The axes are not enabled, or a target is not finite, beyond a limit, too large a step, or too late.
         """
-        self._checked()
-        self._arm.command(target)
-
-    def _checked(self) -> None:
-        if self._info is None:
-            raise DriverClosedError(f"ADS {self.config.target}: not open")
+        self._require_open()
+        self._axis_group.command(target)
 
     def report(self) -> dict[str, Any]:
-        """State of connection, PLC and axes, and counts since `open`, as plain values."""
-        self._checked()
+        """Return the state of connection, PLC and axes, and counts since `open`, as plain values."""
+        self._require_open()
         stream, head = self._stream, self._stream.head
         assert head is not None
         here = self._attached is not None
@@ -245,8 +223,8 @@ class AdsDriver(OpenedInWith):
             "state": self._state,
             "problem": self._problem,
             "enabled": self.enabled,
-            "enable_failure": self._arm.failure,
-            "axes_state": self._arm.state if here else "unknown",
+            "enable_failure": self._axis_group.failure,
+            "axes_state": self._axis_group.state if here else "unknown",
             "axes_reason": REASONS.get(head.reason, f"reason {head.reason}"),
             **stream.counts(),
             "block_ms": self._block_ns * 1e-6,
@@ -256,7 +234,7 @@ class AdsDriver(OpenedInWith):
             "plc_restarts": self._restarts,
             "online_changes": self._online_changes,
             "last_recoveries": list(self._recoveries),
-            "setpoint_buffers": self._arm.buffers,
+            "setpoint_buffers": self._axis_group.buffers,
             "setpoints_refused": head.refused,
             "setpoint_underruns": head.underruns,
             "exceeded_cycles": head.exceeded,
@@ -264,12 +242,12 @@ class AdsDriver(OpenedInWith):
             "timing": {"round_trip": stream.round_trip.summary(), "age": stream.age.summary()},
         }
 
-    # --- one step: poll, or come back
+    # --- one step: poll, or reconnect
 
     def _step(self) -> None:
         try:
             if self._attached is None:
-                self._come_back()
+                self._reattach()
             else:
                 self._poll(self._attached)
         except DriverClosedError:
@@ -283,20 +261,22 @@ class AdsDriver(OpenedInWith):
             self._lose("not usable", str(error))
 
     def _poll(self, attached: Attached) -> None:
-        order = self._arm.order(attached.cycles(self._interval_ns), now_ns())
-        if order is not None:
+        next_command = self._axis_group.next_command(attached.cycles(self._interval_ns), now_ns())
+        if next_command is not None:
             self._heartbeat += 1
             assert self._stream.head is not None
-            attached.program.write(self._stream.head.start, self._heartbeat, order.enable, order.buffer)
+            start, buffer = self._stream.head.start, next_command.buffer
+            setpoints = None if buffer is None else (buffer.place, encode(buffer, start, attached.sizes))
+            attached.program.write(start, self._heartbeat, next_command.enable, setpoints)
         run = attached.head.start
         head = self._stream.poll(0 if self._notified else attached.blocks(self._interval_ns), lag=int(self._notified))
         if head.start != run:
             self._lose("looking the variables up again", "the PLC program began anew", keep_link=True)
             return
         at_ns = now_ns()
-        self._arm.observe(head, at_ns)
+        self._axis_group.observe(head, at_ns)
         if at_ns - self._stream.new_ns > _STILL_NS:
-            self._stands_still()
+            self._on_stall()
             self._due_ns = at_ns + _STILL_LOOK_NS
             return
         if self._state != "running":
@@ -312,10 +292,10 @@ class AdsDriver(OpenedInWith):
         return round(self.config.poll_ms * 1e6)
 
     def _next_poll_ns(self, at_ns: int) -> int:
-        """When the last block within `poll_ms` will be complete; `poll_ms` later if none will."""
+        """Return when the last block within `poll_ms` will be complete; `poll_ms` later if none will."""
         attached = self._attached
         assert attached is not None
-        if self._notified and not self._arm.active:
+        if self._notified and not self._axis_group.active:
             return at_ns + max(_HEAD_NS, self._interval_ns)
         latest_ns = at_ns + self._interval_ns
         if self._notified:
@@ -328,9 +308,9 @@ class AdsDriver(OpenedInWith):
 
     def _take_notified(self) -> None:
         if not self._stream.take_notified():
-            self._due_ns = now_ns()  # a notification was lost: the ring has the block
+            self._due_ns = now_ns()  # a notification was lost; the ring has its block
 
-    def _stands_still(self) -> None:
+    def _on_stall(self) -> None:
         if self._state == "running":
             self._outage_ns = now_ns()
         state, _ = self._link.state()
@@ -342,16 +322,16 @@ class AdsDriver(OpenedInWith):
         else:
             name = STATES.get(state, str(state))
             self._state, self._problem = f"PLC in {name}", f"the PLC is in {name} mode: start it"
-        self._arm.lost(self._problem)
+        self._axis_group.lost(self._problem)
 
     def _lose(self, state: str, problem: str, keep_link: bool = False) -> None:
-        """Go on without the PLC's variables; `_come_back` looks for them, at once if only they have changed."""
+        """Continue without the PLC's variables until `_reattach`, which follows at once if only they have changed."""
         at_ns = now_ns()
         if not self._outage_ns:
             self._outage_ns = at_ns
         was_there = self._attached is not None
         self._detach()
-        self._arm.lost(problem or state)
+        self._axis_group.lost(problem or state)
         self._state, self._problem = state, problem
         if not keep_link:
             self._link.close()
@@ -360,7 +340,7 @@ class AdsDriver(OpenedInWith):
         self._due_ns = at_ns if keep_link and was_there else at_ns + self._retry_ns
         self._retry_ns = min(2 * self._retry_ns, round(self.config.reconnect_max_s * 1e9))
 
-    def _come_back(self) -> None:
+    def _reattach(self) -> None:
         reconnected = not self._link.is_open
         before = self._stream.head
         attached = attach(self._link, self.config)
@@ -391,15 +371,15 @@ class AdsDriver(OpenedInWith):
     # --- end
 
     def _stop_axes(self) -> None:
-        self._arm.disable()
+        self._axis_group.disable()
         until_ns = now_ns() + _STOP_NS
-        while self._arm.active and now_ns() < until_ns:
+        while self._axis_group.active and now_ns() < until_ns:
             attached = self._attached
             assert attached is not None
             try:
                 self._poll(attached)
             except AdsError:
-                return  # the PLC stops them for want of a heartbeat
+                return  # the PLC stops them without a heartbeat
             if self._attached is None:
                 return
             self._stream.frames.clear()

@@ -1,7 +1,7 @@
 """Write the PLC's types and global variables in Structured Text, from `layout`.
 
-Run as `python -m drivers.ads.structured_text`.
-Without arguments the files in `deploy/twincat` are written; `--axes 6 --to FOLDER` makes those of another arm.
+Run as `python -m drivers.ads.structured_text`.  Without arguments it writes the files in `deploy/twincat`;
+`--axes 6 --to FOLDER` writes those of another arm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from drivers.ads.link.layout import (
+from drivers.ads.layout import (
     CHANNEL_BITS,
     NAME_CHARS,
     REASONS,
@@ -36,7 +36,7 @@ def _declared(field: Field) -> str:
 
 
 def types_text() -> str:
-    """Return the structures, each with its fields' meaning."""
+    """Return the structures, with the meaning of each field."""
     parts = [_MADE]
     for name, fields in STRUCTURES.items():
         lines = [f"    {field.name} : {_declared(field)}; // {field.text}" for field in fields]

@@ -1,7 +1,6 @@
-"""What the configuration of an EtherCAT arm may say: `[arm.driver]` with `kind = "ethercat"`.
+"""Configuration of an EtherCAT arm: `[arm.driver]` with `kind = "ethercat"`.
 
-Everything that concerns a type of drive stands once in `[arm.driver.device.NAME]`; `[[arm.driver.drive]]` names the
-joints in the order of the model.
+`[arm.driver.device.NAME]` describes a type of drive; `[[arm.driver.drive]]` lists the joints in the order of the model.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from drivers.ethercat.drive.pdo import LayoutError, PdoLayout, parse_layout
+from drivers.ethercat.pdo import LayoutError, PdoLayout, parse_layout
 from drivers.files.table import Table
 
 Side = Literal["motor", "joint"]
@@ -24,14 +23,14 @@ Alias = Annotated[int, Field(ge=0, le=0xFFFF)]
 ObjectAddress = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}$")]
 Interface = Annotated[str, Field(pattern=r"^[^\s/]{1,15}$")]
 
-#: The object that CiA 402 drives take their mode of operation from.
+#: Modes of operation, as object 6060 has them (CiA 402).
 MODES = {"none": 0, "csp": 8, "csv": 9, "cst": 10}
-#: Meanings that may be sent as floating-point numbers.
+#: Meanings that may be floating-point numbers.
 FLOATS = ("velocity", "torque", "current", "temperature")
-#: What a mode needs in the outputs.
+#: Target that a mode needs in the outputs.
 TARGETS = {"csp": "target_position", "csv": "target_velocity", "cst": "target_torque"}
 
-#: Types that targets are written as: codes of struct, and how they are called.
+#: Types of targets: `struct` codes, and their names for messages.
 TARGET_TYPES = {
     "target_position": (("i",), "an i32"),
     "target_velocity": (("i",), "an i32"),
@@ -41,13 +40,13 @@ _COUNTS = 1 << 31  # positions are 32 bits of counts
 
 
 def address(text: str) -> tuple[int, int]:
-    """Index and subindex of `"6064:00"`."""
+    """Return index and subindex of `"6064:00"`."""
     index, subindex = text.split(":")
     return int(index, 16), int(subindex, 16)
 
 
 class SdoValue(Table):
-    """One object and its value, written or expected."""
+    """An object and its value, to write or to expect."""
 
     object: ObjectAddress  # "60C2:01"
     type: Number
@@ -66,12 +65,12 @@ class SdoValue(Table):
 
 
 class DeviceTable(Table):
-    """`[device.NAME]`: a type of drive, its process data, and what its numbers mean."""
+    """`[device.NAME]`: a type of drive: its process data and the units of its values."""
 
     vendor_id: Identity
     product_code: Identity
     revision: Identity | None = None  # any if left out
-    # process data: PDO index -> entries "INDEX:SUB:BITS MEANING", in order; see drivers.ethercat.drive.pdo
+    # process data: PDO index -> entries "INDEX:SUB:BITS MEANING", in order; see drivers.ethercat.pdo
     rx: dict[Annotated[str, Field(pattern=r"^1[67][0-9A-Fa-f]{2}$")], list[str]]
     tx: dict[Annotated[str, Field(pattern=r"^1[AB][0-9A-Fa-f]{2}$")], list[str]]
     remap: bool = True  # false: the drive's PDOs are fixed; they are compared with rx and tx, not written
@@ -122,17 +121,17 @@ class DeviceTable(Table):
 
     @property
     def outputs(self) -> PdoLayout:
-        """Layout of what the drive gets."""
+        """Layout of the outputs, which the drive receives."""
         return parse_layout(self.rx)
 
     @property
     def inputs(self) -> PdoLayout:
-        """Layout of what the drive sends."""
+        """Layout of the inputs, which the drive sends."""
         return parse_layout(self.tx)
 
 
 class DriveTable(Table):
-    """`[[drive]]`: which drive moves a joint, and how."""
+    """`[[drive]]`: the drive of one joint."""
 
     joint: Annotated[str, Field(min_length=1)]
     device: str  # key of a device table
@@ -150,7 +149,7 @@ class DriveTable(Table):
 
 
 class OtherTable(Table):
-    """`[[other]]`: a slave that is no drive: a coupler, inputs and outputs."""
+    """`[[other]]`: a slave that is not a drive, such as a coupler or an I/O terminal."""
 
     position: Annotated[int, Field(ge=0, le=198)]
     vendor_id: Identity
@@ -174,8 +173,8 @@ class EthercatConfig(Table):
     op_timeout_ms: Annotated[float, Field(ge=100.0, le=8000.0)] = 3000.0  # to OP, all slaves
     start_timeout_s: Annotated[float, Field(ge=1.0, le=9.0)] = 5.0  # everything from open to OP
     mode: Mode = "csp"  # mode of operation of all drives; "none": listen, never enable
-    # csp: cycles without a set position that the drives bridge by extrapolation; a loop late by no more sends
-    # the position extrapolated alike, and a motion goes on meanwhile.  0: the drives hold.
+    # csp: cycles without a set position that the drives bridge by extrapolation; a loop that is late by no more
+    # sends the position extrapolated in the same way.  0: the drives hold.
     bridge_cycles: Annotated[int, Field(ge=0, le=50)] = 0
     enable: bool = False  # switch the drives on at start
     enable_timeout_ms: Annotated[float, Field(gt=0.0, le=7000.0)] = 3000.0  # an arm has to be armed within 8 s
@@ -250,12 +249,12 @@ class EthercatConfig(Table):
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interface, and the far end of a ring."""
+        """The interface, and the one at the far end of a ring."""
         return (self.interface,) if self.redundant_interface is None else (self.interface, self.redundant_interface)
 
     @property
     def cycle_ns(self) -> int:
-        """The cycle [ns]."""
+        """Cycle time [ns]."""
         return 1_000_000_000 // self.cycle_hz
 
     @property
@@ -265,7 +264,7 @@ class EthercatConfig(Table):
 
     @property
     def answer_timeout_ns(self) -> int:
-        """How long a frame is waited for [ns]."""
+        """Time after which a frame counts as lost [ns]."""
         if self.answer_timeout_us is not None:
             return round(self.answer_timeout_us * 1e3)
         return max(self.cycle_ns * 4 // 5, 800_000)
@@ -276,12 +275,12 @@ class EthercatConfig(Table):
         return tuple(k if drive.position is None else drive.position for k, drive in enumerate(self.drive))
 
     def device_of(self, joint: int) -> DeviceTable:
-        """Device table of the drive of joint number `joint`."""
+        """Return the device table of joint number `joint`, from 0."""
         return self.device[self.drive[joint].device]
 
 
 def interpolation_period(cycle_ns: int) -> tuple[int, int]:
-    """Value and exponent for 60C2: `value * 10**exponent` seconds, the value at most 255.
+    """Return value and exponent for 60C2: `value * 10**exponent` seconds, the value at most 255.
 
     Raises
     ------
@@ -297,6 +296,6 @@ def interpolation_period(cycle_ns: int) -> tuple[int, int]:
 
 
 def describe(value: SdoValue) -> str:
-    """Return `60C2:01 = 1`, as messages have it."""
+    """Return an object and its value for messages, such as `60C2:01 = 1`."""
     number = hex(value.value) if isinstance(value.value, int) and re.match("u(16|32)", value.type) else value.value
     return f"{value.object} = {number}"

@@ -1,65 +1,58 @@
-"""The EtherCAT driver: frames from servo drives on the grid of the distributed clock."""
+"""EtherCAT driver: frames from servo drives on the grid of the distributed clock."""
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from drivers.driver import (
     CommandRefusedError,
-    DriverClosedError,
-    DriverError,
     DriverInfo,
     DriverTimeoutError,
     OpenedInWith,
 )
+from drivers.ethercat._startup import StartedBus, start, state_problems
+from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.bus.bus import Bus
-from drivers.ethercat.bus.cycle import now_ns, sleep_until
-from drivers.ethercat.bus.exchange import Exchange
-from drivers.ethercat.bus.master import status_text
-from drivers.ethercat.bus.slave_recovery import INIT, OP, SAFEOP, AlStatus
-from drivers.ethercat.bus.slave_repair import Repair, Repaired
-from drivers.ethercat.bus.startup import StartedBus, start, state_problems
-from drivers.ethercat.bus.validity import valid_joints
+from drivers.ethercat.bus.exchange import Exchange, valid_joints
+from drivers.ethercat.bus.master import Emergency, status_text
+from drivers.ethercat.bus.slave_recovery import RecoveredSlave, SlaveRecoveries
 from drivers.ethercat.config import EthercatConfig
-from drivers.ethercat.drive.arm import Arm
 from drivers.ethercat.drive.cia402 import DriveState
+from drivers.ethercat.drive.drive_group import DriveGroup
 from drivers.ethercat.drive.process_data import ProcessData
 from drivers.ethercat.errors import BusStateError
 from drivers.frame import JointFrame
+from drivers.timing import now_ns, sleep_until
 from rt_core.types import FloatArray
 
-#: SYNC0 begins 100 ms after it is set; by then the mapping of the clocks has settled too.
+#: SYNC0 starts 100 ms after it is set; the mapping of the clocks settles within the same time.
 _SETTLE_NS = 150_000_000
 _REG_DL_STATUS, _LINKS = 0x0110, 0xF0
-#: How often states are looked at, and one drive's mailbox for emergencies.
+#: Period of the checks of AL states, and of one drive's mailbox for emergencies.
 _CHECK_NS = 10_000_000
-#: On close, after the time that drives have to stop.
+#: On close, beyond the time limit of a stop.
 _AFTER_STOP_NS = 200_000_000
 
 
 class EthercatDriver(OpenedInWith):
     """Servo drives on EtherCAT.
 
-    `read` keeps the cycle: it sleeps to the deadline, exchanges process data, decodes, and between two cycles looks
-    after states, emergencies and slaves on their way back.  A caller that stops reading stops the drives, by their
-    watchdogs.
+    `read` keeps the cycle: it sleeps to the deadline, exchanges process data and decodes it; between two cycles it
+    handles AL states, emergencies and recoveries.  If the caller stops reading, the drives stop by their watchdogs.
 
     `seq` counts SYNC0 from the first frame; each number has a frame or is counted as lost or overrun.  `t_bus_ns` is
     the DC time of the SYNC0 at which the inputs were latched.  Joints whose slaves did not take part in a cycle are
-    not valid in its frame.  Without distributed clocks the loop's own grid takes the place of SYNC0, on
-    CLOCK_MONOTONIC.
-
-    Parameters
-    ----------
-    config : EthercatConfig
+    invalid in its frame.  Without distributed clocks, a grid on CLOCK_MONOTONIC replaces SYNC0.
     """
 
     def __init__(self, config: EthercatConfig) -> None:
         self.config = config
         self._bus = Bus(config.interface, config.redundant_interface)
-        self._info: DriverInfo | None = None
+        self._label = f"EtherCAT on {config.interface}"
         self._reset()
 
     def _reset(self) -> None:
@@ -68,53 +61,45 @@ class EthercatDriver(OpenedInWith):
         self._started: StartedBus | None = None
         self._exchange = Exchange(self._bus, config)
         self._statuses: list[AlStatus | None] = []
-        self._repaired: list[Repaired] = []
-        self._emergencies: list[dict[str, Any]] = []
+        self._repaired: list[RecoveredSlave] = []
+        self._emergencies: deque[Emergency] = deque(maxlen=10)
         self._emergency_count = 0
         self._wkc_errors = 0
-        self._complete = True  # everyone took part in the last cycle
+        self._complete = True  # the last cycle had the full working counter
         self._check_due_ns = 0
-        self._looked = False  # at all states, before the last cycle
+        self._checked_states = False  # before the last cycle
         self._mailbox_due_ns = 0
         self._mailbox_turn = 0
-        self._ends: set[int] = set()  # of the ring, if it is open: slaves with a cable on one side
+        self._ends: set[int] = set()  # of an open ring: slaves with a link on one side only
         self._ends_turn = 0
 
     # --- the protocol Driver
 
-    @property
-    def info(self) -> DriverInfo:
-        """What the driver delivers; raises `DriverClosedError` unless open."""
-        if self._info is None:
-            raise DriverClosedError(f"EtherCAT on {self.config.interface}: not open")
-        return self._info
-
     def open(self) -> None:
         """Bring the drives to OP, not switched on.
 
-        What waits ends at `start_timeout_s`; a scan under way then, at most 3 s, and one SDO come on top.  Mapping
-        process data is one call of SOEM's that cannot be broken off: when slaves go away meanwhile it may not return.
-        On failure the bus is left in a safe state and released.
+        Waits end at `start_timeout_s`; a scan under way then, at most 3 s, and one SDO may follow.  Mapping process
+        data is one call of SOEM that cannot be interrupted, and may not return if slaves go away meanwhile.  On failure
+        the bus is left in a safe state and released.
 
         Raises
         ------
         DriverConfigError
-            The network, or a drive, is not the configured one.
+            The network or a drive does not match the configuration.
         DriverConnectionError
-            Interface, permission, another master, or a slave that does not come to OP.
+            Interface, permission, another master, or a slave that does not reach OP.
         DriverError
             It is open already, or a drive refuses an SDO.
         """
-        if self._info is not None:
-            raise DriverError(f"EtherCAT on {self.config.interface}: already open")
+        self._require_closed()
         self._reset()
         config = self.config
         until_ns = now_ns() + round(config.start_timeout_s * 1e9)
         try:
             self._started = started = start(self._bus, config, until_ns)
             self._data = ProcessData(config, started.scaling)
-            self._arm = Arm(config, started.scaling, self._data)
-            self._repair = Repair(self._bus, config, started.images, self._exchange.clock)
+            self._drives = DriveGroup(config, started.scaling, self._data)
+            self._repair = SlaveRecoveries(self._bus, config, started.images, self._exchange.clock)
             self._to_operational(until_ns)
         except BaseException:
             self._release()
@@ -131,24 +116,21 @@ class EthercatDriver(OpenedInWith):
             self.enable()
 
     def read(self, timeout_s: float = 1.0) -> JointFrame:
-        """Keep the cycle until the next frame is there, and return it.
+        """Run cycles until the next frame, and return it.
 
         Raises
         ------
         DriverTimeoutError
-            None within `timeout_s`: the bus does not answer.  The next call tries again.
-        DriverClosedError
-            Not open.
+            No frame within `timeout_s`: the bus does not answer.  The next call tries again.
         """
-        if self._info is None:
-            raise DriverClosedError(f"EtherCAT on {self.config.interface}: read while it is not open")
+        self._require_open("read")
         limit_ns = now_ns() + round(timeout_s * 1e9)
         while True:
-            self._look_after(now_ns())
+            self._between_cycles(now_ns())
             if not self._exchange.wait(limit_ns):
-                unanswered = self._exchange.in_a_row
+                unanswered = self._exchange.unanswered_in_a_row
                 raise DriverTimeoutError(
-                    f"EtherCAT on {self.config.interface}: no frame within {timeout_s:g} s"
+                    f"{self._label}: no frame within {timeout_s:g} s"
                     + (f"; the last {unanswered} frames had no answer" if unanswered else "")
                 )
             frame = self._cycle()
@@ -165,7 +147,7 @@ class EthercatDriver(OpenedInWith):
     @property
     def enabled(self) -> bool:
         """Whether all drives are switched on and follow commands."""
-        return self._info is not None and self._arm.enabled
+        return self._info is not None and self._drives.enabled
 
     def enable(self) -> None:
         """Switch all drives on, over the next cycles; faults are reset on the way.
@@ -173,23 +155,21 @@ class EthercatDriver(OpenedInWith):
         Raises
         ------
         CommandRefusedError
-            `mode = "none"`, a slave is not in OP, or nobody answers.
-        DriverClosedError
-            Not open.
+            `mode = "none"`, a slave is not in OP, or the bus does not answer.
         """
-        self._checked()
+        self._require_open()
         if self._exchange.silent:
             raise CommandRefusedError("drives cannot be enabled: nobody on the bus answers")
         if self._repair.positions:
             raise CommandRefusedError(
                 f"drives cannot be enabled: {state_problems(dict(self._not_operational()), self.config)}"
             )
-        self._arm.enable(now_ns())
+        self._drives.enable(now_ns())
 
     def disable(self) -> None:
         """Stop all drives along their quick-stop ramp and switch them off, over the next cycles."""
-        self._checked()
-        self._arm.disable()
+        self._require_open()
+        self._drives.disable()
 
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) of the next cycle: [rad], [rad/s] or [N*m] by the mode.
@@ -197,31 +177,29 @@ class EthercatDriver(OpenedInWith):
         Raises
         ------
         CommandRefusedError
-            Not all drives are enabled, or a target is not finite, outside the limits, or too big a step.
-        DriverClosedError
-            Not open.
+            Not all drives are enabled, or a target is not finite, beyond a limit, or too large a step.
         """
-        self._checked()
-        self._arm.command(target, self._exchange.index)
+        self._require_open()
+        self._drives.command(target, self._exchange.index)
 
     def report(self) -> dict[str, Any]:
-        """State of bus and drives, and counts since `open`, as plain values."""
-        self._checked()
+        """Return the state of bus and drives, and counts since `open`, as plain values."""
+        self._require_open()
         exchange, repair = self._exchange, self._repair
         account, clock = exchange.account, exchange.clock
         drives = []
         for joint, position in enumerate(self.config.positions):
             status = self._statuses[position] if position < len(self._statuses) else None
-            drive = self._arm.report(joint)
-            if exchange.silent:  # what was last heard is no longer so
+            drive = self._drives.report(joint)
+            if exchange.silent:  # the last state is outdated
                 status = None
                 drive |= {"state": DriveState.UNKNOWN.value, "enabled": False}
             joint_name = self.config.drive[joint].joint
             drives.append({"joint": joint_name, "position": position, "al_state": status_text(status), **drive})
         return {
             "state": "no answer" if exchange.silent else ("recovering" if repair.positions else "operational"),
-            "enabled": self._arm.enabled and not exchange.silent,
-            "enable_failure": self._arm.failure,
+            "enabled": self._drives.enabled and not exchange.silent,
+            "enable_failure": self._drives.failure,
             "drives": drives,
             "frames": account.frames,
             "lost_cycles": account.lost,
@@ -234,7 +212,7 @@ class EthercatDriver(OpenedInWith):
             "wkc_errors": self._wkc_errors,
             "ring_open_at": sorted(self._ends),
             "emergencies": self._emergency_count,
-            "last_emergencies": list(self._emergencies[-10:]),
+            "last_emergencies": [asdict(e) | {"data": e.data.hex()} for e in self._emergencies],
             "mailbox_errors": self._bus.mailbox_errors,
             "recoveries": len(self._repaired),
             "last_recoveries": [
@@ -251,31 +229,27 @@ class EthercatDriver(OpenedInWith):
             "timing": {name: histogram.summary() for name, histogram in exchange.histograms.items()},
         }
 
-    def _checked(self) -> None:
-        if self._info is None:
-            raise DriverClosedError(f"EtherCAT on {self.config.interface}: not open")
-
     def _not_operational(self) -> dict[int, AlStatus | None]:
         return {k: status for k, status in enumerate(self._statuses) if status is None or status.state != OP}
 
     # --- one cycle
 
     def _cycle(self) -> JointFrame | None:
-        """One exchange; its frame, or None if there was no answer or the sample is known already."""
+        """Do one exchange; return its frame, or None without an answer or for a repeated sample."""
         exchange = self._exchange
-        images = self._arm.images_at(exchange.due)
-        previous = self._arm.sent_setpoint
+        images = self._drives.images_at(exchange.due)
+        previous = self._drives.sent_setpoint
         wkc = exchange.run(images)
         if wkc < 0:
             return None
         received_ns = now_ns()
         fresh = exchange.account.answered(exchange.seq)
-        heard = self._validity(wkc, received_ns)
+        received = self._validity(wkc, received_ns)
         channels = self._data.decode([self._bus.input(position) for position in self._positions])
-        valid = self._data.finite(channels, heard)
+        valid = self._data.finite(channels, received)
         if "setpoint" in self._data.channels:
             channels["setpoint"] = channels["q"].copy() if previous is None else previous
-        self._arm.step(received_ns, None if heard is None else heard.tolist())
+        self._drives.step(received_ns, None if received is None else received.tolist())
         if not fresh:
             return None
         frame = JointFrame(
@@ -302,23 +276,23 @@ class EthercatDriver(OpenedInWith):
 
     # --- between two cycles
 
-    def _look_after(self, at_ns: int) -> None:
-        """At most one look at states or a mailbox, or one step of a recovery."""
-        if self._exchange.in_a_row:  # nobody there: such calls would wait for long
+    def _between_cycles(self, at_ns: int) -> None:
+        """Check states or one mailbox, or do one step of a recovery."""
+        if self._exchange.unanswered_in_a_row:  # without answers these calls would take long
             return
-        looked, self._looked = self._looked, False
-        # A working counter that no state explains asks for a look after each cycle: the way back has its turn between.
-        if self._check_due_ns <= at_ns and not (looked and self._repair.positions):
-            self._looked = True
+        checked, self._checked_states = self._checked_states, False
+        # A working counter that no state explains triggers a check after each cycle: alternate with recovery steps.
+        if self._check_due_ns <= at_ns and not (checked and self._repair.positions):
+            self._checked_states = True
             self._check_due_ns = at_ns + _CHECK_NS
-            self._take_statuses(self._bus.al_statuses(), at_ns)
+            self._update_statuses(self._bus.al_statuses(), at_ns)
             if self.config.redundant_interface is not None:
-                self._look_at_cables()
+                self._check_cables()
         elif (result := self._repair.run(at_ns, self._complete)) is not None:
             position, status, repaired = result
             self._statuses[position] = status
-            if _away(status) and position in self.config.positions:
-                self._arm.lost(self.config.positions.index(position))
+            if _needs_recovery(status) and position in self.config.positions:
+                self._drives.lost(self.config.positions.index(position))
             if repaired is not None:
                 self._repaired.append(repaired)
         elif self._mailbox_due_ns <= at_ns:
@@ -326,16 +300,16 @@ class EthercatDriver(OpenedInWith):
             self._mailbox_turn = (self._mailbox_turn + 1) % len(self._statuses)
             if self._mailbox_turn not in self._repair:
                 self._bus.poll_mailbox(self._mailbox_turn)
-        self._take_emergencies()
+        self._collect_emergencies()
 
-    def _take_statuses(self, statuses: list[AlStatus | None], at_ns: int) -> None:
+    def _update_statuses(self, statuses: list[AlStatus | None], at_ns: int) -> None:
         self._statuses = statuses
         for position, status in enumerate(statuses):
-            if _away(status):
-                self._repair.begin(position, status, at_ns)  # which looks again, at this slave alone
+            if _needs_recovery(status):
+                self._repair.begin(position, status, at_ns)  # it reads the status of this slave again
 
-    def _look_at_cables(self) -> None:
-        """Look whether the next slave of the ring has a link on both sides."""
+    def _check_cables(self) -> None:
+        """Check whether the next slave of the ring has a link on both sides."""
         self._ends_turn = position = (self._ends_turn + 1) % len(self._statuses)
         raw = self._bus.read_register(position, _REG_DL_STATUS, 1)
         if raw is not None and (raw[0] & _LINKS).bit_count() < 2:
@@ -343,20 +317,10 @@ class EthercatDriver(OpenedInWith):
         else:
             self._ends.discard(position)
 
-    def _take_emergencies(self) -> None:
+    def _collect_emergencies(self) -> None:
         while self._bus.emergencies:
-            message = self._bus.emergencies.popleft()
+            self._emergencies.append(self._bus.emergencies.popleft())
             self._emergency_count += 1
-            del self._emergencies[:-99]
-            self._emergencies.append(
-                {
-                    "position": message.position,
-                    "code": message.code,
-                    "register": message.register,
-                    "data": message.data.hex(),
-                    "t_host_ns": message.t_host_ns,
-                }
-            )
 
     # --- start and end
 
@@ -372,7 +336,7 @@ class EthercatDriver(OpenedInWith):
         asked_ns = look_ns = 0
         exchange.start(self._started is not None and self._started.has_dc)
         bus.streaming = True
-        while not self._turn():  # the clocks' mapping starts with the first answer
+        while not self._turn():  # the mapping of the clocks starts with the first answer
             self._check_silence()
         while True:
             sleep_until(exchange.deadline_ns())
@@ -383,7 +347,7 @@ class EthercatDriver(OpenedInWith):
                 if at_ns - began_ns > _SETTLE_NS:
                     bus.request_all(OP)
                     asked_ns = look_ns = at_ns
-            elif at_ns > look_ns and not exchange.in_a_row:
+            elif at_ns > look_ns and not exchange.unanswered_in_a_row:
                 look_ns = at_ns + _CHECK_NS
                 self._statuses = bus.al_statuses()
                 left = self._not_operational()
@@ -395,21 +359,21 @@ class EthercatDriver(OpenedInWith):
         exchange.begin()
 
     def _turn(self) -> bool:
-        """One cycle without a frame; False without an answer."""
-        if self._exchange.run(self._arm.images) < 0:
+        """Run one cycle without a frame; return False without an answer."""
+        if self._exchange.run(self._drives.images) < 0:
             return False
         self._data.decode([self._bus.input(position) for position in self._positions])
-        self._arm.step(now_ns(), None)
+        self._drives.step(now_ns(), None)
         return True
 
     def _check_silence(self) -> None:
         if self._exchange.silent:
-            raise BusStateError(f"EtherCAT on {self.config.interface}: the bus went silent during the start")
+            raise BusStateError(f"{self._label}: the bus went silent during the start")
 
     def _release(self) -> None:
-        """Stop the drives if they can be reached, and let the bus go, whatever state the start came to."""
+        """Stop the drives if they can be reached, and release the bus, whatever the state of the start."""
         try:
-            # Slaves that were not scanned may be another master's.
+            # Slaves that were not scanned may belong to another master.
             if self._bus.is_open and self._bus.scanned:
                 if self._bus.streaming:
                     self._stop_drives()
@@ -419,13 +383,13 @@ class EthercatDriver(OpenedInWith):
 
     def _stop_drives(self) -> None:
         exchange = self._exchange
-        self._arm.disable()
+        self._drives.disable()
         until_ns = now_ns() + round(self.config.stop_timeout_ms * 1e6) + _AFTER_STOP_NS
-        after = 3  # cycles with the last controlword, so that it has reached everyone
+        after = 3  # cycles with the last controlword, so that all drives receive it
         while after and now_ns() < until_ns and not exchange.silent:
             sleep_until(min(exchange.deadline_ns(), now_ns() + 2 * exchange.clock.cycle_ns))
             self._turn()
-            if self._arm.stopped:
+            if self._drives.stopped:
                 after -= 1
 
     def _leave_states(self) -> None:
@@ -435,5 +399,5 @@ class EthercatDriver(OpenedInWith):
         self._bus.request_all(INIT)
 
 
-def _away(status: AlStatus | None) -> bool:
+def _needs_recovery(status: AlStatus | None) -> bool:
     return status is None or status.state != OP or status.error

@@ -1,4 +1,4 @@
-"""What goes wrong on a bus, as drivers' errors."""
+"""Errors of an EtherCAT bus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SdoError(DriverError):
     Attributes
     ----------
     abort : int
-        The drive's abort code; 0 if it is not the drive that refused.
+        The drive's abort code; 0 if the drive did not refuse it.
     """
 
     def __init__(self, message: str, abort: int = 0) -> None:
@@ -32,4 +32,4 @@ class SdoTimeoutError(SdoError, DriverTimeoutError):
 
 
 class StreamingError(DriverError):
-    """An acyclic transfer was asked for while process data runs: it would tear gaps into them."""
+    """An acyclic transfer was requested while process data runs; it would leave gaps in it."""

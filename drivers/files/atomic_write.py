@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic file writes: a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Open a file beside `path` that takes its place when the block ends; after an error nothing is left.
+def atomic_write(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces `path` at the end of the block; after an error it is removed.
 
-    Its content is on disk before; its name lasts a power cut only once the folder is there too.
-
-    Parameters
-    ----------
-    path : Path
-    mode : int, optional
-        Permissions of the file; else what this process gives a new file (umask).
+    Its content is on disk before it is renamed; the name survives a power failure only after `sync_folder`.  Without a
+    `mode` its permissions follow the umask.
     """
     beside = path.with_name(f".thetad-{secrets.token_hex(8)}")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
@@ -35,3 +30,27 @@ def whole_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     except BaseException:
         os.unlink(beside)
         raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file atomically, as `atomic_write`; create its folders; an `OSError` names `path`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path, mode) as stream:
+            stream.write(content)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Sync a folder, so that files renamed into it survive a power failure."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,4 +1,4 @@
-"""What every table of a robot, mapping or bus configuration has in common."""
+"""Base of the tables of robot, mapping and bus configuration files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Table(BaseModel):
-    """A table of the file: unknown keys, NaN, infinity and wrong types are refused."""
+    """A table of a TOML file; unknown keys, NaN, infinity and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 

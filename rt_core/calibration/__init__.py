@@ -1,1 +1,31 @@
-"""Kinematic calibration: geometric errors of an arm from measured positions or poses of its tool."""
+"""Kinematic calibration: geometric errors of an arm from measured positions or poses of its tool.
+
+Start with `calibrate`: it fits an `error_model` of a nominal `geometry` to a `sample` of postures and measurements, by
+`settings`, and returns a `result`.  On the way `input_checks` check the data, `frames` finds base and tool, `fit`
+minimises, `identifiability` decides which parameters the poses determine, and `uncertainty` gives their covariance.
+
+- `planning` proposes poses to measure (points of `fibonacci`), `selection` the most informative of many.
+- `compensation` finds joint commands for the calibrated arm, `prediction` the uncertainty of its tool.
+- `elements` builds the chain of an error model; `cell` combines several arms measured by one instrument.
+"""
+
+__all__ = [
+    "calibrate",
+    "cell",
+    "compensation",
+    "elements",
+    "error_model",
+    "fibonacci",
+    "fit",
+    "frames",
+    "geometry",
+    "identifiability",
+    "input_checks",
+    "planning",
+    "prediction",
+    "result",
+    "sample",
+    "selection",
+    "settings",
+    "uncertainty",
+]

@@ -1,8 +1,8 @@
-"""Where base and tool are, roughly: the start of a calibration whose measuring frame is not the robot's base.
+"""Initial base, tool and fixed points of a calibration.
 
-Nominal geometry gives the last frame `(R_i, f_i)` at each posture.  In turns, the tool's offset is the mean of what the
-measured points show in that frame, and the base is the rigid motion that best moves the model's points onto the
-measured ones (Kabsch 1976; Umeyama 1991).  The exact least-squares frames follow by Levenberg-Marquardt from there.
+The nominal geometry gives the last frame `(R_i, f_i)` at each posture.  Alternately, the tool's offset is the mean of
+the measured points in that frame, and the base the rigid motion that best maps the model's points onto the measured
+ones (Kabsch 1976; Umeyama 1991).  Levenberg-Marquardt then finds the least-squares frames.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _ROUNDS = 30
 
 
 def nearest_rotation(M: FloatArray) -> FloatArray:
-    """Rotation (3, 3) nearest to a matrix (3, 3)."""
+    """Return the rotation (3, 3) nearest to a matrix (3, 3)."""
     U, _, V = la.svd(M)
     return np.asarray(U @ np.diag([1.0, 1.0, np.sign(la.det(U @ V))]) @ V)
 
 
 def rigid_motion(points: FloatArray, onto: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rotation (3, 3) and translation (3,) that move `points` (N, 3) best `onto` (N, 3) in least squares."""
+    """Return the least-squares rotation (3, 3) and translation (3,) that move `points` (N, 3) `onto` (N, 3)."""
     centre, target = points.mean(axis=0), onto.mean(axis=0)
     R = nearest_rotation((onto - target).T @ (points - centre))
     return R, target - R @ centre
 
 
 def aligned(model: ErrorModel, sample: Sample) -> ErrorModel:
-    """Return the same model with those of its frames that are parameters where the measurements show them, roughly."""
+    """Return the model with approximate values of the frames that are parameters."""
     base, tool = model.belongs_to("base").size > 0, model.belongs_to("tool").size > 0
     nothing = np.zeros(model.size)
     bases = [model.frame(name, nothing) for name in model.base_names]
@@ -59,13 +59,13 @@ def aligned(model: ErrorModel, sample: Sample) -> ErrorModel:
 
 
 def _in_base(bases: list[tuple[FloatArray, FloatArray]], at: IntArray, positions: FloatArray) -> FloatArray:
-    """Positions (N, 3), each measured in the frame of station `at` (N,), in the robot's base."""
+    """Return positions (N, 3), each measured in the frame of station `at` (N,), in the robot's base."""
     rotations, translations = (np.array(part)[at] for part in zip(*bases, strict=True))
     return np.asarray(np.einsum("nji,nj->ni", rotations, positions - translations))
 
 
 def in_first_frame(model: ErrorModel, sample: Sample, x: FloatArray, residual: FloatArray) -> FloatArray:
-    """Residuals (N, 3) or (N, 6) along the axes of the first station's frame, wherever each was measured."""
+    """Return residuals (N, 3) or (N, 6) along the axes of the first station's frame."""
     if sample.station is None:
         return residual
     base = np.array([model.frame(name, x)[0] for name in model.base_names])
@@ -75,7 +75,7 @@ def in_first_frame(model: ErrorModel, sample: Sample, x: FloatArray, residual: F
 
 
 def aligned_points(model: ErrorModel, sample: Sample) -> ErrorModel:
-    """Return the same model with its fixed points, and its tool if that is a parameter, roughly where they are.
+    """Return the model with approximate fixed points, and tool if it is a parameter.
 
     A ball in sockets: `f_i + R_i t = s_g` is linear in the tool's offset and the sockets.  Distances: with the nominal
     tool, `2 p_i'c - |c|^2 = |p_i|^2 - L_i^2` is linear in a centre and its square.
@@ -95,7 +95,7 @@ def aligned_points(model: ErrorModel, sample: Sample) -> ErrorModel:
         return model.with_places(places)
     R_tool, t_tool = model.frame("tool", nothing)
     if model.belongs_to("tool").size:
-        # `R` ends in the tool's axes: its offset is along those of the last frame.
+        # `R` ends in the tool's axes, but its offset is along those of the last frame
         turns = R @ R_tool.T
         centred, around = turns.copy(), p.copy()
         for g in np.unique(sample.point):
@@ -111,9 +111,9 @@ def aligned_points(model: ErrorModel, sample: Sample) -> ErrorModel:
 
 
 def tested_poses(sample: Sample, use: BoolArray) -> BoolArray:
-    """Poses (N,) that test a fit of those in `use` (N,).
+    """Return the poses (N,) that test a fit of those in `use` (N,).
 
-    Not those alone in a socket of which none is fitted: they are at its mean, whatever the arm.
+    A pose alone in a socket without fitted poses is no test: it is always at the mean.
     """
     tested = ~use
     if sample.point is None or sample.length is not None:
@@ -123,10 +123,9 @@ def tested_poses(sample: Sample, use: BoolArray) -> BoolArray:
 
 
 def with_sockets(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArray) -> FloatArray:
-    """Errors `x` (P,) with each socket at the mean of where its poses have the ball.
+    """Return errors `x` (P,) with each socket at the mean ball position of its fitted poses, `use` (N,), or of all.
 
-    Of the poses that are fitted (`use`, (N,)), or of all where none of a socket is.  Measurements of another kind leave
-    `x` as it is.
+    Other measurements leave `x` unchanged.
     """
     if sample.point is None or sample.length is not None:
         return x
@@ -142,10 +141,10 @@ def with_sockets(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArra
 
 
 def leave_one_out(sample: Sample, use: BoolArray) -> FloatArray:
-    """Return what turns residuals of `with_sockets` into distances from the mean of the *other* poses there (N,).
+    """Return factors (N,) that turn residuals of `with_sockets` into distances from the mean of the *other* poses.
 
-    Where none of a socket's n poses is fitted (`use`, (N,)), a residual is taken from a mean that the pose itself is
-    part of, and is too small by (n - 1) / n.  1 for all else.
+    If none of a socket's n poses is fitted (`use`, (N,)), the mean includes the pose itself and its residual is too
+    small by (n - 1) / n.  All other factors are 1.
     """
     factor = np.ones(len(sample))
     if sample.point is None or sample.length is not None:

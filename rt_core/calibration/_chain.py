@@ -1,10 +1,10 @@
 """Kernels of a chain of elementary transforms: poses, residuals and their derivatives.
 
-A chain of `n` joints has `n + 1` placements; joint `k` turns about or slides along the z axis of the frame that
-placement `k` ends in, and placement `n` leads to the measured frame.  A placement is a product of elements: a
-translation along or a rotation about one of its own axes, or a fixed rotation.  An element may be a parameter.  Its
-derivative is the instantaneous screw of that element: with world axis `w` and world origin `o` of the frame before it,
-a rotation moves the end point `p` by `w x (p - o)` and turns it by `w`, a translation moves it by `w`.
+A chain of `n` joints has `n + 1` placements; joint `k` rotates about or slides along the z axis of the frame at the end
+of placement `k`, and placement `n` leads to the measured frame.  A placement is a product of elements: translations
+along or rotations about one axis, or fixed rotations.  An element may be a parameter; its derivative is its
+instantaneous screw: with world axis `w` and world origin `o` of the frame before it, a rotation moves the end point `p`
+by `w x (p - o)` and turns it by `w`, a translation moves it by `w`.
 
 Transforms are packed as rotation (9, row-major) and translation (3).  Positions in m, angles in rad.
 """
@@ -26,29 +26,23 @@ SQUARES, HUBER, BISQUARE = range(3)
 
 @jit
 def assemble(
-    code: IntArray,
-    place: IntArray,
-    column: IntArray,
-    nominal: FloatArray,
-    turn: FloatArray,
-    x: FloatArray,
-    placements: FloatArray,
-    screws: FloatArray,
-) -> None:
-    """Multiply the elements into `placements` (n + 1, 12), and find each parameter's screw in its placement.
+    code: IntArray, place: IntArray, column: IntArray, nominal: FloatArray, turn: FloatArray, x: FloatArray,
+    placements: FloatArray, screws: FloatArray,
+) -> None:  # fmt: skip
+    """Multiply the elements into `placements` (n + 1, 12), and write each parameter's screw in its placement.
 
     Parameters
     ----------
     code, place, column, nominal : (E,)
-        Kind of each element, its placement, its parameter (-1: none), its nominal value.
+        Kind, placement, parameter (-1: none) and nominal value of each element.
     turn : (E, 9)
         Rotation of the elements `TURN`.
     x : (P,)
-        Departures of the parameters from their nominal values.
+        Errors of the parameters.
     placements : (n + 1, 12)
         Written.
     screws : (P, 6)
-        Written: axis and origin in the frame that the placement starts in.
+        Written: axis and origin in the frame at the start of the placement.
     """
     placements[:] = 0.0
     for k in range(placements.shape[0]):
@@ -90,7 +84,7 @@ def assemble(
 def walk(
     placements: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray, frames: FloatArray
 ) -> None:
-    """Fill `frames` (n + 2, 12): where each placement starts, and the measured frame, at one posture `q` (n,)."""
+    """Fill `frames` (n + 2, 12): the start of each placement, and the measured frame, at a posture `q` (n,)."""
     n = q.shape[0]
     F = frames[0]
     for j in range(12):
@@ -116,7 +110,7 @@ def walk(
 
 @jit
 def rotation_vector(R: FloatArray, out: FloatArray) -> None:
-    """Rotation vector `out` (3,) [rad] of a rotation matrix `R` (9,), also near half a turn."""
+    """Write the rotation vector `out` (3,) [rad] of a rotation matrix `R` (9,), also near half a turn."""
     v0, v1, v2 = 0.5 * (R[7] - R[5]), 0.5 * (R[2] - R[6]), 0.5 * (R[3] - R[1])
     s = math.sqrt(v0 * v0 + v1 * v1 + v2 * v2)
     c = 0.5 * (R[0] + R[4] + R[8] - 1.0)
@@ -142,8 +136,8 @@ def rotation_vector(R: FloatArray, out: FloatArray) -> None:
 def difference(end: FloatArray, measured: FloatArray, k: int, turn: FloatArray, r: FloatArray) -> None:
     """Residual `r` (k,) of one pose: model minus measurement, in the measuring frame.
 
-    `end` (12,) is the model's pose, `measured` (12,) the other, packed alike; with `k = 6` the last three are the
-    rotation vector of `R_model R_measured^T`.  `turn` (9,) is scratch.
+    `end` (12,) is the model's pose and `measured` (12,) the measured one; with `k = 6` the last three are the rotation
+    vector of `R_model R_measured^T`.  `turn` (9,) is scratch.
     """
     for i in range(3):
         r[i] = end[9 + i] - measured[9 + i]
@@ -170,7 +164,7 @@ def columns(
 ) -> None:
     """Fill `J` (p, k): the derivative of the residual `r` (k,) with respect to the parameters `free` (p,).
 
-    The rotation vector follows a turn by `J_l^-1(r)`, the inverse of the left Jacobian (Sola et al. 2018, eq. 146).
+    The derivative of the rotation vector is `J_l^-1(r)`, the inverse left Jacobian (Sola et al. 2018, eq. 146).
     """
     end = frames[frames.shape[0] - 1]
     turns = r.shape[0] == 6
@@ -207,7 +201,7 @@ def columns(
 
 @jit
 def loss_and_weight(square: float, loss: int, tuning: float) -> tuple[float, float]:
-    """`rho(u)` and `psi(u) / u` at `u^2 = square`, where `rho = u^2` near zero."""
+    """Return `rho(u)` and `psi(u) / u` at `u^2 = square`, where `rho = u^2` near zero."""
     if loss == SQUARES:
         return square, 1.0
     if loss == HUBER:
@@ -223,7 +217,7 @@ def loss_and_weight(square: float, loss: int, tuning: float) -> tuple[float, flo
 
 @kernel
 def standardised_square(r: FloatArray, scale: FloatArray) -> float:
-    """Squared length of a residual `r` (k,) with its positions over `scale[0]` and its rotations over `scale[1]`."""
+    """Return the squared length of a residual `r` (k,), positions over `scale[0]`, rotations over `scale[1]`."""
     total = 0.0
     for i in range(r.shape[0]):
         u = r[i] / scale[i // 3]
@@ -262,18 +256,9 @@ def poses(
 
 @kernel
 def jacobian(
-    placements: FloatArray,
-    screws: FloatArray,
-    place: IntArray,
-    rotary: BoolArray,
-    free: IntArray,
-    revolute: BoolArray,
-    q: FloatArray,
-    cosine: FloatArray,
-    sine: FloatArray,
-    measured: FloatArray,
-    out: FloatArray,
-) -> None:
+    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, revolute: BoolArray,
+    q: FloatArray, cosine: FloatArray, sine: FloatArray, measured: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
     """Fill `out` (N, p, k) with the derivatives of the residuals with respect to the parameters `free` (p,)."""
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)
@@ -286,23 +271,10 @@ def jacobian(
 
 @kernel
 def normal_equations(
-    placements: FloatArray,
-    screws: FloatArray,
-    place: IntArray,
-    rotary: BoolArray,
-    free: IntArray,
-    revolute: BoolArray,
-    q: FloatArray,
-    cosine: FloatArray,
-    sine: FloatArray,
-    measured: FloatArray,
-    scale: FloatArray,
-    loss: int,
-    tuning: float,
-    gradient: FloatArray,
-    normal: FloatArray,
-    k: int,
-) -> float:
+    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, revolute: BoolArray,
+    q: FloatArray, cosine: FloatArray, sine: FloatArray, measured: FloatArray, scale: FloatArray, loss: int,
+    tuning: float, gradient: FloatArray, normal: FloatArray, k: int,
+) -> float:  # fmt: skip
     """Write `J'Wr` (p,) and `J'WJ` (p, p) of the standardised residuals; return the sum of their losses."""
     p = free.shape[0]
     frames = np.empty((q.shape[1] + 2, 12))
@@ -341,18 +313,10 @@ def normal_equations(
 
 @kernel
 def cost(
-    placements: FloatArray,
-    revolute: BoolArray,
-    q: FloatArray,
-    cosine: FloatArray,
-    sine: FloatArray,
-    measured: FloatArray,
-    scale: FloatArray,
-    loss: int,
-    tuning: float,
-    k: int,
-) -> float:
-    """Sum of the losses of the standardised residuals."""
+    placements: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray,
+    measured: FloatArray, scale: FloatArray, loss: int, tuning: float, k: int,
+) -> float:  # fmt: skip
+    """Return the sum of the losses of the standardised residuals."""
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)
     r = np.empty(k)

@@ -1,4 +1,4 @@
-"""What is wrong with measurements that do not fit: single poses, poses exchanged with each other, units."""
+"""Diagnosis of measurements that do not fit: single poses, exchanged poses, units."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: A pose farther off than this many scales fits no more: one in 1e13 of normal errors would be.
+#: Error, in scales, from which a pose does not fit: one in 1e13 of normal errors.
 GROSS = 8.0
-#: Poses that do not fit make up the error if they raise its scale by this factor.
+#: Factor on the scale of errors from which poses that do not fit dominate it.
 DOMINANT = 3.0
 _MAX_EXCHANGED = 60
-#: Equations a parameter below which a robust fit cannot tell a bad pose from a good one.
+#: Equations per parameter that a robust fit needs to detect bad poses.
 _MIN_REDUNDANCY = 2.2
-#: Another unit explains the measurements if it lowers the typical error to this share.
+#: Share of the typical error from which another unit explains the measurements.
 _EXPLAINS = 0.2
-#: Something of a single joint does at this share: errors of the nominal geometry stay.
+#: The same for a single joint, where errors of the nominal geometry remain.
 _JOINT_EXPLAINS = 0.5
-#: Poses that show a wrong unit as well as all; more where each station, head and socket needs its own.
+#: Poses that suffice to show a wrong unit, besides those for each station, head and socket.
 _ENOUGH = 300
-#: Poses that show where a station, a head or a socket is.
+#: Poses that determine a station, a head or a socket.
 _ENOUGH_OF_EACH = 6
 _SCALE_STEPS = 12
 _SCALE_RANGE = (0.3, 3.0)
@@ -45,19 +45,18 @@ def doubtful_poses(
     settings: CalibrationSettings,
     alive: Callable[[], None] = lambda: None,
 ) -> tuple[Doubts, Objective]:
-    """Find single poses that do not fit, near the fit that `objective` holds.
+    """Find single poses that do not fit, near the fit in `objective`; return them with the fit used.
 
-    A fit by plain squares is repeated robustly if some residual is far above the median one.  Returned with the doubts
-    is the fit by which poses were judged: that one, or the one given.
+    A least-squares fit is repeated robustly if some residual is far above the median one.
 
     Parameters
     ----------
     numbers : (N,) int64
-        Of the poses of the objective's sample, within all poses.
+        Numbers of the sample's poses within all poses.
     width : (P,) float64
         Largest errors.
     alive : callable
-        Called in between, so that a caller may break off.
+        Called in between; an exception ends the search.
     """
     sample, plain = objective.sample, objective.loss == "squares"
     needed = int(np.ceil(_MIN_REDUNDANCY * objective.free.size / sample.width))
@@ -71,7 +70,9 @@ def doubtful_poses(
             return Doubts(), objective
         objective = settled(objective, width, replace(settings, robust=True), alive)
         objective = replace(objective, loss="bisquare")
-        objective = replace(objective, x=minimise(objective, "lm", width, tell=lambda _share, _stage: alive())[0])
+        objective = replace(
+            objective, x=minimise(objective, "lm", width, on_progress=lambda _share, _stage: alive())[0]
+        )
     r = objective.model.residual(sample, objective.x)
     fair = scales_of(objective, objective.spent())
     per_row = np.repeat(fair, 3)[: r.shape[1]]
@@ -89,7 +90,7 @@ def doubtful_poses(
 def _exchanged(
     model: ErrorModel, sample: Sample, x: FloatArray, far: IntArray, tolerance: float
 ) -> list[tuple[int, int]]:
-    """Pairs of poses `far` whose positions fit when exchanged."""
+    """Return the pairs of poses `far` whose positions fit when exchanged."""
     if sample.point is not None or not 2 <= far.size <= _MAX_EXCHANGED:
         return []
     p, _ = model.predict(sample.q, x, sample.load, sample.head, sample.station)
@@ -112,9 +113,9 @@ def likely_unit(
     revolute: tuple[bool, ...],
     alive: Callable[[], None],
 ) -> str:
-    """Say what other unit, sign or scale of joints or lengths explains the measurements by the nominal arm; "" if none.
+    """Return the unit, sign or scale of joints or lengths that explains the measurements by the nominal arm, or "".
 
-    `fresh` makes the error model without fitted frames; `alive` is called in between, so that a caller may break off.
+    `fresh` returns the error model without fitted frames; `alive` is called in between; an exception ends the search.
     """
     careful = replace(settings, robust=True, excluded=())
     sample = thinned(sample)
@@ -155,10 +156,10 @@ def likely_unit(
 
 
 def thinned(sample: Sample, enough: int = _ENOUGH, of_each: int = _ENOUGH_OF_EACH) -> Sample:
-    """Return some `enough` poses of a sample, evenly spread, which show what all of them show.
+    """Return about `enough` poses of a sample, evenly spread.
 
-    Of each station with each head, and of each socket or centre, there are as many as its share, and no fewer than
-    `of_each` if it has them: its frame or place is a parameter that nothing else shows.
+    Each station with each head, and each socket or centre, keeps its share, and at least `of_each` poses if it has
+    them, because only these determine its frame or position.
     """
     if len(sample) <= enough:
         return sample
@@ -175,7 +176,7 @@ def thinned(sample: Sample, enough: int = _ENOUGH, of_each: int = _ENOUGH_OF_EAC
 
 
 def _scale_of_joint(model: ErrorModel, sample: Sample, joint: int) -> float:
-    """Scale of one joint's positions that fits best, frames and fixed points with it (Gauss-Newton)."""
+    """Return the best scale of one joint's positions, fitted with frames and fixed points (Gauss-Newton)."""
     frames = np.flatnonzero(model.priority == FRAME)
     zero = np.flatnonzero(model.priority == ZERO)[joint]
     one = np.arange(model.revolute.size) == joint

@@ -1,7 +1,7 @@
 """Inverse kinematics of a chain by damped least squares, within the joints' limits.
 
-The damping `lam = w |r|^2 + eps` falls with the square of the residual, so that steps are bounded near singularities
-and convergence at the end is quadratic (Sugihara, IEEE Transactions on Robotics 2011, 27(5), eq. 21).
+The damping `lam = w |r|^2 + eps` decreases with the squared residual: steps are bounded near singularities and the
+final convergence is quadratic (Sugihara, IEEE Transactions on Robotics 2011, 27(5), eq. 21).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rt_core.model.robot import Joint
 from rt_core.types import BoolArray, FloatArray
 
 _ITERATIONS = 200
-#: Damping at the target, and what it grows by with the squared residual.
+#: Damping at the target, and its factor on the squared residual.
 _MIN_DAMPING = 1e-10
 _DAMPING = 0.1
 #: Longest step of a joint [rad or m].
@@ -31,7 +31,7 @@ _EXACT = 1e-12  # [m]
 def joint_jacobian(frames: FloatArray, revolute: BoolArray, J: FloatArray) -> None:
     """Fill `J` (6, n): velocity and angular velocity of the measured frame for each joint, in the chain's base.
 
-    `frames` (n + 2, 12) as `rt_core.calibration._chain.walk` leaves them.
+    `frames` (n + 2, 12) are from `rt_core.calibration._chain.walk`.
     """
     n = revolute.shape[0]
     end = frames[n + 1]
@@ -49,20 +49,12 @@ def joint_jacobian(frames: FloatArray, revolute: BoolArray, J: FloatArray) -> No
 
 @jit
 def descend(
-    placements: FloatArray,
-    revolute: BoolArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    target: FloatArray,
-    width: int,
-    length: float,
-    iterations: int,
-    tolerance: float,
-    q: FloatArray,
-) -> float:
-    """Move `q` (n,) until the measured frame is at `target` (12,); returns the residual's norm, rotations in `length`.
+    placements: FloatArray, revolute: BoolArray, lower: FloatArray, upper: FloatArray, target: FloatArray, width: int,
+    length: float, iterations: int, tolerance: float, q: FloatArray,
+) -> float:  # fmt: skip
+    """Move `q` (n,) until the measured frame is at `target` (12,); return the residual, rotations times `length`.
 
-    `width` 3: position only; 6: with orientation.
+    `width` is 3 for the position only, 6 with orientation.
     """
     n = q.shape[0]
     frames = np.empty((n + 2, 12))
@@ -123,7 +115,7 @@ def descend(
 
 
 def limits_of(model: ErrorModel) -> tuple[FloatArray, FloatArray]:
-    """Joint limits (n,) each; a turn to either side, or a metre, where a description gives none."""
+    """Return joint limits (n,) each; half a turn to either side, or a metre, if the description has none."""
     given: Sequence[DhRow | Joint] = model.geometry.rows or model.geometry.joints
     wide = [np.pi if joint.kind == "revolute" else 1.0 for joint in given]
     lower = [j.lower if np.isfinite(j.lower) else -w for j, w in zip(given, wide, strict=True)]
@@ -141,7 +133,7 @@ def inverse_kinematics(
     length: float = 0.2,
     tolerance: float = 1e-10,
 ) -> tuple[FloatArray, float]:
-    """Joint positions (n,) near `start` that bring the measured frame to a target, within the joints' limits.
+    """Return joint positions (n,) near `start`, within the limits, that bring the measured frame to a target.
 
     Parameters
     ----------
@@ -153,7 +145,7 @@ def inverse_kinematics(
         None leaves the orientation free.
     start : (n,) float64
     length : float
-        A turn by an angle counts as this much [m] times the angle.
+        Length [m] by which rotation angles are weighted.
     tolerance : float
         Residual at which the search ends [m].
 
@@ -161,7 +153,7 @@ def inverse_kinematics(
     -------
     q : (n,) float64
     residual : float
-        What is left [m]; far above `tolerance` where the target is out of reach from there.
+        Remaining error [m]; far above `tolerance` if the target is out of reach.
     """
     target = np.append(np.eye(3).ravel() if rotation is None else np.ravel(rotation), position)
     lower, upper = limits_of(model)
@@ -173,7 +165,7 @@ def inverse_kinematics(
 
 
 def postures_at(model: ErrorModel, x: FloatArray, q: FloatArray, points: FloatArray) -> FloatArray:
-    """Postures (N, n) near `q` (N, n) with the measured frame at `points` (N, 3) [m], whatever the joints' limits."""
+    """Return postures (N, n) near `q` (N, n) with the measured frame at `points` (N, 3) [m], without joint limits."""
     placements, _ = model.assembled(x)
     wide = np.full(q.shape[1], np.inf)
     found = np.array(q, dtype=np.float64)
@@ -184,7 +176,7 @@ def postures_at(model: ErrorModel, x: FloatArray, q: FloatArray, points: FloatAr
 
 
 def dexterity(model: ErrorModel, x: FloatArray, q: FloatArray, length: float) -> FloatArray:
-    """Reciprocal condition number (N,) of the joint Jacobian at postures `q` (N, n): 0 at a singularity, at most 1.
+    """Return the reciprocal condition number (N,) of the joint Jacobian at postures `q` (N, n), 0 at a singularity.
 
     Positions are divided by `length` [m] (Salisbury and Craig 1982).
     """

@@ -1,7 +1,7 @@
-"""Poses that do not fit lose weight: M-estimation with one weight for a whole pose.
+"""M-estimation with one weight per pose, for poses that do not fit.
 
-A bad pose is bad in all its coordinates, so the standardised length `u` of its residual decides.  Below a limit `c` a
-residual counts as it is.  The limits give 95 % efficiency where the `k` coordinates of a pose are normal,
+A bad pose is bad in all its coordinates, so that the weight depends on the standardised length `u` of its residual and
+is one below a limit `c`.  The limits give 95 % efficiency for `k` normal coordinates,
 `(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95`, with `u` chi-distributed with `k` degrees of freedom
 (Maronna et al. 2019, section 6.4, for the location of a vector).
 """
@@ -20,12 +20,12 @@ from rt_core.types import FloatArray
 Loss = Literal["squares", "huber", "bisquare"]
 LOSSES: dict[str, int] = {"squares": SQUARES, "huber": HUBER, "bisquare": BISQUARE}
 EFFICIENCY = 0.95
-#: A pose with less weight than this counts as an outlier.
+#: Weight below which a pose counts as an outlier.
 OUTLYING_WEIGHT = 0.25
 
 
 def weights(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
-    """`psi(u) / u` of standardised lengths `u` (N,)."""
+    """Return `psi(u) / u` of standardised lengths `u` (N,)."""
     if loss == "squares":
         return np.ones_like(u)
     if loss == "huber":
@@ -34,7 +34,7 @@ def weights(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
 
 
 def losses(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
-    """`rho(u)` of standardised lengths `u` (N,), `u^2` near zero."""
+    """Return `rho(u)` of standardised lengths `u` (N,), `u^2` near zero."""
     if loss == "squares":
         return u * u
     if loss == "huber":
@@ -43,7 +43,7 @@ def losses(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
 
 
 def slopes(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
-    """`psi'(u)` of standardised lengths `u` (N,)."""
+    """Return `psi'(u)` of standardised lengths `u` (N,)."""
     if loss == "squares":
         return np.ones_like(u)
     if loss == "huber":
@@ -53,7 +53,7 @@ def slopes(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
 
 
 def efficiency(loss: Loss, limit: float, width: int) -> float:
-    """Efficiency at the normal distribution in `width` coordinates, by quadrature over the chi distribution."""
+    """Return the efficiency at the normal distribution in `width` coordinates, by quadrature over chi."""
     u = np.linspace(0.0, 12.0, 4001)
     density = stats.chi.pdf(u, width)
     w = weights(u, loss, limit)
@@ -64,7 +64,7 @@ def efficiency(loss: Loss, limit: float, width: int) -> float:
 
 @lru_cache
 def tuning(loss: Loss, width: int) -> float:
-    """Limit `c` of a loss for residuals of `width` coordinates."""
+    """Return the limit `c` of a loss for residuals of `width` coordinates."""
     if loss == "squares":
         return float("inf")
     lower, upper = (0.1, 8.0) if loss == "huber" else (2.0, 12.0)
@@ -74,8 +74,8 @@ def tuning(loss: Loss, width: int) -> float:
 def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> float:
     """Estimate the standard deviation of one coordinate from lengths (N,) of residuals of `width` coordinates.
 
-    The root-mean-square for "squares"; otherwise from the median, which outliers hardly move.  `spent` is the share of
-    the data's degrees of freedom that a fit has taken up.
+    The root-mean-square for "squares"; otherwise from the median, which is robust against outliers.  `spent` is the
+    share of the degrees of freedom used by a fit.
     """
     if loss == "squares":
         found = float(np.sqrt(np.mean(lengths**2) / width))
@@ -85,7 +85,7 @@ def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> fl
 
 
 def scale_efficiency(width: int, loss: Loss) -> float:
-    """Share of the data that `scale` makes use of where all is normal: 1, or that of the median of chi."""
+    """Return the efficiency of `scale` for normal data: 1, or that of the median of chi."""
     if loss == "squares":
         return 1.0
     median = float(stats.chi.median(width))
@@ -93,15 +93,15 @@ def scale_efficiency(width: int, loss: Loss) -> float:
 
 
 def mean_slope(u: FloatArray, loss: Loss, limit: float, width: int) -> float:
-    """Mean of the derivative of `psi` in a coordinate, at standardised lengths `u` (N,); 0.1 at least."""
+    """Return the mean derivative of `psi` in a coordinate at standardised lengths `u` (N,), at least 0.1."""
     w = weights(u, loss, limit)
     return max(float(np.mean(slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w)), 0.1)
 
 
 def variance_factor(u: FloatArray, loss: Loss, limit: float, width: int, parameters: float) -> float:
-    """Factor of `(J'J)^-1`, of standardised rows, that gives the covariance (Huber 1981, section 7.6).
+    """Return the factor on `(J'J)^-1`, of standardised rows, for the covariance (Huber 1981, section 7.6).
 
-    `u` (N,) standardised lengths, `parameters` estimated.
+    `u` (N,) are standardised lengths, `parameters` the number estimated.
     """
     w = weights(u, loss, limit)
     rows = u.size * width

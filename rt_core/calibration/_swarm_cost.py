@@ -1,4 +1,4 @@
-"""Cost of many points at once, for swarms: one call of a kernel instead of one a particle."""
+"""Kernel for the cost of many points at once, for swarms."""
 
 from __future__ import annotations
 
@@ -11,25 +11,10 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 @kernel
 def totals(
-    code: IntArray,
-    place: IntArray,
-    column: IntArray,
-    nominal: FloatArray,
-    turn: FloatArray,
-    x: FloatArray,
-    free: IntArray,
-    points: FloatArray,
-    revolute: BoolArray,
-    q: FloatArray,
-    cosine: FloatArray,
-    sine: FloatArray,
-    measured: FloatArray,
-    scale: FloatArray,
-    loss: int,
-    tuning: float,
-    k: int,
-    out: FloatArray,
-) -> None:
+    code: IntArray, place: IntArray, column: IntArray, nominal: FloatArray, turn: FloatArray, x: FloatArray,
+    free: IntArray, points: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray,
+    measured: FloatArray, scale: FloatArray, loss: int, tuning: float, k: int, out: FloatArray,
+) -> None:  # fmt: skip
     """Fill `out` (m,) with the sums of losses at `points` (m, p) of the errors `free` (p,), the others as in `x` (P,).
 
     The other arguments are those of `rt_core.calibration._chain.assemble` and `cost`.

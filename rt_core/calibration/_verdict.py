@@ -1,4 +1,4 @@
-"""Whether a calibration may be used, and if not, what to change."""
+"""Verdict on a calibration, and what to change if it must not be used."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rt_core.calibration.fit import Objective
 from rt_core.calibration.result import Verdict
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: Level at which an improvement counts as more than luck.
+#: Significance level of an improvement.
 SIGNIFICANCE = 0.01
-#: Test errors this much above what the training errors let expect mean an overfit, if it is no luck.
+#: Test errors over expected ones from which a significant difference is an overfit.
 OVERFIT = 1.5
-#: Errors that are this share of the spread of what was measured are no errors of geometry.
+#: Largest error of geometry, as a share of the spread of the measurements.
 UNEXPLAINED = 0.1
-#: Errors that are this share of the distance from the base are too large for what an instrument and an arm leave ...
+#: Largest error left by instrument and arm, as a share of the distance from the base ...
 LARGE = 5e-3
-#: ... or this many times what is expected of them.
+#: ... or over the expected noise.
 BEYOND_NOISE = 3.0
-#: A robust fit that gives up more of its poses than this is one of two halves that disagree.
+#: Largest share of outliers in a robust fit; with more, two parts of the data may disagree.
 MAX_OUTLYING = 0.2
-#: Errors that are rounding [m].
+#: Errors below this are rounding [m].
 NOTHING = 1e-9
 
 SIZE_UNKNOWN = (
@@ -46,9 +46,9 @@ def judged(
     blind: bool,
     expected_noise: float | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Verdict and its reasons; of several, what has to be changed first.
+    """Return the verdict and its reasons; of several verdicts, the one to be dealt with first.
 
-    `blind`: the poses show nothing of the arm, and not because all of it was excluded.  Residuals `before` and `after`
+    `blind`: the poses determine nothing of the arm, although not all of it is excluded.  Residuals `before` and `after`
     (N, k) have the variance of a pose's error, also where a socket is at the mean of its poses.
     """
     model, free = objective.model, objective.free
@@ -100,7 +100,7 @@ def judged(
         return "no_gain", (
             f"on the test poses the error is {1e3 * now:.3f} mm with the estimates, {1e3 * nominal:.3f} mm without",
         )
-    # An honest fit predicts new poses worse than its own residual by what its parameters cost (random normal rows).
+    # errors of new poses exceed the residual of the fit by the cost of its parameters (random normal rows)
     expected = size(after[use], spent) * np.sqrt(1.0 + spent / max(rows - spent - 1.0, 1.0))
     coordinates = min(sample.width, 3)
     counted = coordinates * robust.scale_efficiency(coordinates, loss)
@@ -115,7 +115,7 @@ def judged(
 
 
 def bound_reasons(model: ErrorModel, bound: Sequence[int]) -> tuple[str, ...]:
-    """Sentences of the verdict "at_bound": what to widen for the parameters `bound` (from 0)."""
+    """Return the reasons of the verdict "at_bound" for the parameters `bound` (from 0)."""
     found = []
     for ranges, units, what in (
         ("range_length", ("m",), ""),
@@ -130,7 +130,7 @@ def bound_reasons(model: ErrorModel, bound: Sequence[int]) -> tuple[str, ...]:
 
 
 def given_up_reason(count: int, of: int) -> str:
-    """Sentence of the verdict "outliers" for a robust fit."""
+    """Return the reason of the verdict "outliers" for a robust fit."""
     return (
         f"{count} of the {of} fitted poses do not fit the others: look for what changed between them, such as an "
         "instrument, base or tool that was moved, and calibrate the parts one by one; an instrument that was moved can "
@@ -139,7 +139,7 @@ def given_up_reason(count: int, of: int) -> str:
 
 
 def _extent(objective: Objective) -> float:
-    """Root-mean-square distance of the measured point from the robot's base [m]."""
+    """Return the root-mean-square distance of the measured point from the robot's base [m]."""
     s = objective.sample
     positions, _ = objective.model.predict(s.q, objective.x, s.load, s.head)  # as seen from the first station
     _, base = objective.model.frame("base", objective.x)
@@ -147,12 +147,12 @@ def _extent(objective: Objective) -> float:
 
 
 def outliers_reason(count: int) -> str:
-    """Sentence of the verdict "outliers"."""
+    """Return the reason of the verdict "outliers"."""
     return f"{count} poses that do not fit the others make up most of the error: fit with robust, or leave them out"
 
 
 def _gains(objective: Objective, arm: IntArray, spent: float) -> bool:
-    """Whether the errors `arm` lower the loss by more than noise would (F test); the fit took up `spent` freedoms."""
+    """Check whether the errors `arm` lower the loss significantly (F test); the fit used `spent` degrees of freedom."""
     nominal = objective.total(np.zeros(objective.free.size))
     fitted = objective.total(objective.x[objective.free])
     left = max(objective.sample.width * len(objective.sample) - spent, 1.0)
@@ -164,6 +164,6 @@ def _gains(objective: Objective, arm: IntArray, spent: float) -> bool:
 
 
 def _worse(before: FloatArray, after: FloatArray) -> bool:
-    """Whether distances (N, 3) or (N, 6) `after` are larger than `before`, by more than luck (signed-rank test)."""
+    """Check whether distances (N, 3) or (N, 6) `after` are significantly larger than `before` (signed-rank test)."""
     change = np.linalg.norm(after[:, :3], axis=1) - np.linalg.norm(before[:, :3], axis=1)
     return bool(change.any() and stats.wilcoxon(change, alternative="greater").pvalue < SIGNIFICANCE)

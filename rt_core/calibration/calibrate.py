@@ -1,13 +1,13 @@
-"""Kinematic calibration: geometric errors, base and tool from postures and what was measured there.
+"""Kinematic calibration: geometric errors, base and tool from postures and measurements.
 
-1. Base and tool, where asked for, are fitted with the nominal geometry: that is the accuracy "before".
-2. The parameters that the postures, and priors, determine there are free, the others stay nominal (`identifiability`).
-3. Levenberg-Marquardt finds the scales of positions, rotations and outliers, and which parameters noise makes useless.
-   One whose standard deviation moves the tool by more than the noise, at these poses, and is more than 30 % of its
-   value or 1e-3, is fixed, the worst first, and the others are fitted again.
-4. The method asked for fits the rest: `lm`, `pso` or `pso_lm` of KIN (`rt_core.optimise`).
+1. Base and tool, if unknown, are fitted with the nominal geometry, which gives the accuracy "before".
+2. Parameters that postures and priors determine are free, the others stay nominal (`identifiability`).
+3. Levenberg-Marquardt finds the scales of positions and rotations, and imprecise parameters: one whose standard
+   deviation moves the tool by more than the noise, and is more than 30 % of its value or 1e-3, is fixed, the worst
+   first, and the others are fitted again.
+4. The selected method fits the rest: `lm`, `pso` or `pso_lm` of KIN (`rt_core.optimise`).
 
-The residual is that of the exact model, never of its linearisation.
+All residuals are of the exact model, not its linearisation.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ from rt_core.calibration.settings import (
     prior_deviations,
 )
 from rt_core.calibration.uncertainty import Dependence, Statistics, noise_std, prior_share, statistics, with_held
-from rt_core.optimise.run import Outcome
+from rt_core.optimise.run import SearchOutcome
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: A value is good when one standard deviation moves the tool by less than this much of the noise ...
+#: A value is precise if one standard deviation moves the tool by less than this much of the noise ...
 EFFECT_LIMIT = 1.0
-#: ... or is at most this share of the value, and this large [m or rad]: systematic errors, too, drive parameters that
-#: nearly cancel to large values.
+#: ... or is at most this share of the value and this size [m or rad]: systematic errors drive parameters that nearly
+#: cancel to large values.
 RELATIVE_STD_LIMIT = 0.3
 STD_LIMIT = 1e-3
 _CONVERGED_STEP = 0.1  # of a standard deviation
@@ -81,7 +81,7 @@ _CONVERGED_EFFECT = 1e-12  # [m]
 _NAMED_SHARE = 0.2
 _NEARLY = 0.5
 
-Tell = Callable[[float, str], None]
+ProgressCallback = Callable[[float, str], None]
 
 
 def calibrate(
@@ -94,7 +94,7 @@ def calibrate(
     load: FloatArray | None = None,
     head: IntArray | None = None,
     station: IntArray | None = None,
-    tell: Tell | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Calibration:
     """Estimate the geometric errors of an arm.
 
@@ -105,28 +105,28 @@ def calibrate(
     q : (N, n) float64
         Joint positions [rad] or [m].
     measured : (N, 3) or (N, 7) float64, Contacts or Distances
-        Positions x, y, z [m] of the tool in the measuring frame, or poses x, y, z, qx, qy, qz, qw; or what is known
-        without a measuring frame, which then is the robot's base.
+        Positions x, y, z [m] of the tool in the measuring frame, or poses x, y, z, qx, qy, qz, qw; or contacts or
+        distances, whose measuring frame is the robot's base.
     settings : CalibrationSettings or None
     use : (N,) bool or None
         Poses to fit; the others test the result.  All if None.
     load : (N, n) float64 or None
-        What each joint holds against gravity [N*m or N], for compliance.
+        Load of each joint by gravity [N*m or N], for compliance.
     head : (N,) int64 or None
-        Which of several points on the tool was measured, from 0; positions in a measuring frame only.
+        Measured point on the tool, from 0, if there are several; only for positions in a measuring frame.
     station : (N,) int64 or None
-        Where the instrument stood, from 0: each place has a frame of its own, and the arm and the tool are the same.
-    tell : callable or None
-        Told the share done, 0 to 1, and what is being done.
+        Station of the instrument, from 0, each with its own frame; arm and tool are the same.
+    on_progress : callable or None
+        Called with the share done, 0 to 1, and the present step.
 
     Raises
     ------
     CalibrationError
-        If the shapes do not go together, a number is not finite or beyond 1e6, a quaternion is not of unit length, a
-        name is unknown, or there are too few poses for the parameters.
+        If shapes do not match, a number is not finite or beyond 1e6, a quaternion is not of unit length, a name is
+        unknown, or there are too few poses for the parameters.
     """
     settings = CalibrationSettings() if settings is None else settings
-    tell = tell or (lambda _share, _what: None)
+    on_progress = on_progress or (lambda _share, _what: None)
     sample, use = checked_sample(geometry, q, measured, use)
     if head is not None:
         sample = replace(sample, head=checked_heads(head, sample, use, settings.tool))
@@ -150,8 +150,8 @@ def calibrate(
     )
     check_excluded(fresh, settings)
     training = sample.take(use)
-    tell(0.0, "base and tool")
-    model = with_fitted_frames(fresh, training, settings, lambda: tell(0.0, "base and tool"))
+    on_progress(0.0, "base and tool")
+    model = with_fitted_frames(fresh, training, settings, lambda: on_progress(0.0, "base and tool"))
     nothing = np.zeros(model.size)
     shown = identifiability(model, training, excluded=settings.excluded)
     _check_count(model, shown, training)
@@ -163,18 +163,18 @@ def calibrate(
     start = Objective(model, training, found.free, nothing, np.ones(2), prior=prior)
     width = largest_errors(model, settings)
     share, scales = 0.3, 0.05
-    tell(scales, "scales")
-    begun = settled(start, width, settings, lambda: tell(scales, "scales"))
+    on_progress(scales, "scales")
+    begun = settled(start, width, settings, lambda: on_progress(scales, "scales"))
 
-    def told(dropped: int) -> None:
-        tell(scales + (share - scales) * dropped / found.free.size, "imprecise parameters")
+    def report_dropped(dropped: int) -> None:
+        on_progress(scales + (share - scales) * dropped / found.free.size, "imprecise parameters")
 
-    objective, dropped = _without_imprecise(begun, width, settings, told)
-    tell(share, settings.method)
+    objective, dropped = _without_imprecise(begun, width, settings, report_dropped)
+    on_progress(share, settings.method)
     final = replace(objective, loss="bisquare") if settings.robust else objective
     if settings.method != "lm":
         final = replace(final, x=nothing)
-    # Least squares have the minimum before them; only swarms have something to spare.
+    # only swarms may end before the minimum
     asked = None if settings.method == "lm" else settings.tolerance
     tolerance = None if asked is None else asked * _cost_unit(final)
     x, outcome = minimise(
@@ -186,16 +186,16 @@ def calibrate(
         particles=settings.particles,
         tolerance=tolerance,
         seed=settings.seed,
-        tell=lambda done, stage: tell(share + (1.0 - share) * done, stage),
+        on_progress=lambda done, stage: on_progress(share + (1.0 - share) * done, stage),
     )
     final = replace(final, x=x)
-    doubts, judge = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: tell(1.0, "diagnosis"))
+    doubts, judge = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: on_progress(1.0, "diagnosis"))
     fixed = found.fixed + dropped
     result = _result(final, sample, use, shown.free, fixed, width, outcome, doubts, judge, sized, settings)
     if result.verdict in ("not_explained", "at_bound", "undetermined"):
-        unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: tell(1.0, "diagnosis"))
+        unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: on_progress(1.0, "diagnosis"))
         result = replace(result, doubts=replace(doubts, unit=unit))
-    tell(1.0, "done")
+    on_progress(1.0, "done")
     return result
 
 
@@ -226,41 +226,41 @@ def _check_count(model: ErrorModel, found: Identifiability, sample: Sample) -> N
 
 
 def _cost_unit(objective: Objective) -> float:
-    """By how much the cost exceeds the root-mean-square distance where both kinds of residuals are at their scale."""
+    """Return the cost over the root-mean-square distance if positions and rotations are at their scale."""
     return float(np.sqrt(max(objective.sample.width / 3.0, 1.0)))
 
 
 def _without_imprecise(
-    objective: Objective, width: FloatArray, settings: CalibrationSettings, told: Callable[[int], None]
+    objective: Objective, width: FloatArray, settings: CalibrationSettings, report: Callable[[int], None]
 ) -> tuple[Objective, tuple[Fixed, ...]]:
-    """Fix what noise makes useless, the worst first, those of the arm before the frames; `told` how many so far.
+    """Fix imprecise parameters, the worst first, those of the arm before the frames; `report` gets the count so far.
 
-    Not what the poses need: a parameter without which some earlier fit, of more parameters, explains them better by
-    more than chance lets.  Of all earlier ones: against the first alone, what one parameter is needed for is lost among
-    those that were fixed before without loss, and against the last alone many small losses add up unseen.
+    A parameter is kept if without it the fit is significantly worse than some earlier one with more parameters.  All
+    earlier fits are compared: against the first alone the loss by one parameter is hidden among those fixed before
+    without loss, and against the last alone many small losses add up.
     """
     dropped: list[Fixed] = []
     model, earlier = objective.model, [objective]
     needed = np.zeros(model.size, dtype=np.bool_)
     dependence = statistics(objective).dependence
     while objective.free.size > 1:
-        told(len(dropped))
+        report(len(dropped))
         found = statistics(objective)
         free = objective.free
-        # By the plain deviations: errors that are alike are no reason to give up what makes the fit better.
+        # by the plain deviations: correlated errors are no reason to fix a parameter that improves the fit
         useless, effect = _imprecise(objective, found, noise_std(found, objective))
         useless &= ~needed[free]
         arm = useless & (model.priority[free] != FRAME)
         if not useless.any():
             break
         candidates = np.where(arm if arm.any() else useless, effect, -1.0)
-        # Of those about equally bad, what is least useful to know; noise shall not choose.
+        # of those about equally bad the least useful one, so that noise does not choose
         near = candidates >= _NEARLY * candidates.max()
         worst = int(np.argmax(np.where(near, model.priority[free], -1)))
         others = np.delete(free, worst)
         x = objective.x.copy()
         x[free[worst]] = 0.0
-        without = settled(replace(objective, free=others, x=x), width, settings, lambda: told(len(dropped)))
+        without = settled(replace(objective, free=others, x=x), width, settings, lambda: report(len(dropped)))
         if any(_worse_by_more_than_chance(without, richer, dependence) for richer in earlier):
             needed[free[worst]] = True
             continue
@@ -272,9 +272,9 @@ def _without_imprecise(
 
 
 def _worse_by_more_than_chance(without: Objective, richer: Objective, dependence: Dependence) -> bool:
-    """Whether the fit `without` some of the parameters of a `richer` one misses them (F test).
+    """Check whether the fit `without` some parameters of a `richer` one is significantly worse (F test).
 
-    Where errors of successive poses are alike, by more than their blocks disagree.
+    If errors of successive poses are correlated, the limit is raised by the ratio of their blocks.
     """
     held = richer.free.size - without.free.size
     left = max(richer.sample.width * len(richer.sample) - richer.spent(), 1.0)
@@ -285,7 +285,7 @@ def _worse_by_more_than_chance(without: Objective, richer: Objective, dependence
 
 
 def _imprecise(objective: Objective, found: Statistics, std: FloatArray) -> tuple[BoolArray, FloatArray]:
-    """Whether standard deviations (p,) are too large to be of use, and how far each moves the tool, in scales."""
+    """Return whether standard deviations (p,) are too large, and the effect of each on the tool, in scales."""
     free = objective.free
     effect = std * np.linalg.norm(found.R[:, free], axis=0) / np.sqrt(len(objective.sample))
     limit = np.minimum(RELATIVE_STD_LIMIT * np.abs(objective.x[free]), STD_LIMIT)
@@ -293,13 +293,13 @@ def _imprecise(objective: Objective, found: Statistics, std: FloatArray) -> tupl
 
 
 def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArray) -> FloatArray:
-    """Residuals of all poses at the errors `x` (P,), as a result has them (`Calibration.residual_after`)."""
+    """Return the residuals of all poses at the errors `x` (P,), see `Calibration.residual_after`."""
     residual = leave_one_out(sample, use)[:, None] * model.residual(sample, with_sockets(model, sample, use, x))
     return in_first_frame(model, sample, x, residual)
 
 
 def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
-    """By which the objective takes poses with these residuals (N, k) into account (N,)."""
+    """Return the weights (N,) of poses with these residuals (N, k)."""
     u = np.linalg.norm(residual / objective.per_row, axis=1)
     return robust.weights(u, objective.loss, objective.limit)
 
@@ -311,7 +311,7 @@ def _result(
     shown: IntArray,
     fixed: tuple[Fixed, ...],
     width: FloatArray,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     doubts: Doubts,
     judge: Objective,
     sized: bool,
@@ -322,7 +322,7 @@ def _result(
     with np.errstate(divide="ignore", invalid="ignore"):
         missed = bool((np.abs(found.step) > _CONVERGED_STEP * found.std).any())
     converged = not missed or found.effect_of_step < _CONVERGED_EFFECT
-    # What the optimiser left undone is part of the uncertainty, also where it was told to leave it.
+    # a remaining distance to the minimum is part of the uncertainty
     covariance = found.covariance if converged else found.covariance + np.outer(found.step, found.step)
     nominal = np.array([model.index(item.name) for item in fixed if item.reason == "imprecise"], dtype=np.int64)
     joint = with_held(covariance, found.R, free, nominal, build_deviations(model, settings)[nominal])
@@ -336,7 +336,7 @@ def _result(
     std = dict(zip(names, np.sqrt(np.diag(covariance)).tolist(), strict=True))
     carried = carried_by_prior(names, prior_share(found, objective))
     before, after = (_shown_errors(model, sample, use, errors) for errors in (np.zeros(model.size), x))
-    # From the mean of the others, errors vary more than from a known place, by as much as the mean does.
+    # errors from the mean of other poses vary more than those from a known point, by the variance of the mean
     even = 1.0 / np.sqrt(leave_one_out(sample, use))[:, None]
     tested = tested_poses(sample, use)
     test = Accuracy(int(tested.sum()), Errors.of(before[tested]), Errors.of(after[tested])) if tested.any() else None

@@ -1,4 +1,4 @@
-"""Joint commands that bring the real arm, as it was calibrated, to Cartesian targets."""
+"""Compensation: joint commands that bring the calibrated arm to Cartesian targets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Compensation:
     Attributes
     ----------
     nominal, commands : (N, n) float64
-        Joint positions with which the nominal, and with which the calibrated arm is at each target.
+        Joint positions of the nominal and of the calibrated arm for each target.
     left : (N,) float64
-        Distance left with the calibrated arm [m], turns counted at 0.2 m.
+        Remaining distance with the calibrated arm [m], rotations counted at 0.2 m.
     avoided : (N,) float64
-        Distance [m] by which the calibrated arm would miss with the nominal joint positions.
+        Error of the calibrated arm with the nominal joint positions [m].
     """
 
     nominal: FloatArray
@@ -38,7 +38,7 @@ class Compensation:
 
     @property
     def largest_step(self) -> float:
-        """Largest change of a joint between successive targets that are reached [rad or m]; 0 with fewer than two."""
+        """Largest change of a joint between successive reached targets [rad or m]; 0 with fewer than two."""
         q = self.commands[self.reached]
         return float(np.abs(np.diff(q, axis=0)).max()) if len(q) > 1 else 0.0
 
@@ -56,16 +56,16 @@ def compensate(
     start: FloatArray | None = None,
     seed: int = 0,
 ) -> Compensation:
-    """Find joint commands for targets in the base frame, near where the nominal arm would be commanded.
+    """Find joint commands for targets in the base frame, near those of the nominal arm.
 
     Parameters
     ----------
     nominal, calibrated : Geometry
-        Both to the same point: the tip of each is what is brought to the targets.
+        With the same tip, which is brought to the targets.
     positions, rotations : (N, 3), (N, 3, 3) float64
         [m]; without rotations the orientation is free.
     start : (N, n) float64 or None
-        Where to look first; without, random postures are tried for the first target, and then the one before.
+        Start postures; without, random ones for the first target, and then the last solution.
     seed : int
         Of these.
     """
@@ -103,7 +103,7 @@ def _nearest_of_many(
     upper: FloatArray,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, float]:
-    """Of the postures found from random ones, the nearest to `first`; `q`, `missed` if none reaches more."""
+    """Return the posture found from random starts that is nearest to `first`, or the one with the least error."""
     reached: list[tuple[float, FloatArray, float]] = []
     for _ in range(_TRIES):
         other, its = _solved(model, *target, rng.uniform(lower, upper))
@@ -120,7 +120,7 @@ def _nearest_of_many(
 
 
 def _unwound(q: FloatArray, near: FloatArray, turns: BoolArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Posture `q` (n,) with the whole turns, within the limits, that bring it nearest to `near` (n,)."""
+    """Return posture `q` (n,) plus whole turns, within the limits, nearest to `near` (n,)."""
     whole = 2.0 * np.pi
     most, least = np.floor((upper - q) / whole), np.ceil((lower - q) / whole)
     return np.asarray(q + np.where(turns, whole * np.clip(np.round((near - q) / whole), least, most), 0.0))

@@ -1,4 +1,4 @@
-"""Elements of a chain, and the parameters among them, from a DH table or from placements."""
+"""Build the elements and parameters of a chain from a DH table or from placements."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rt_core.calibration.geometry import Geometry
 from rt_core.model.dh import DhRow
 from rt_core.types import FloatArray
 
-#: Consecutive axes within this angle count as parallel [rad].
+#: Angle within which consecutive axes count as parallel [rad].
 PARALLEL = math.radians(10.0)
 _FRAME_NAMES = ("x", "y", "z", "rx", "ry", "rz")
-#: What is given up last where parameters depend on each other: frames, joint zeros, the rest, offsets along axes.
+#: Priority of dependent parameters: frames are kept first, then joint zeros, the rest, offsets along axes.
 FRAME, ZERO, SHAPE, ALONG = range(4)
 
 
 class Builder:
-    """Collects elements and parameters in the order of the chain."""
+    """Collect elements and parameters in the order of the chain."""
 
     def __init__(self) -> None:
         self.elements: list[tuple[int, int, int, float, FloatArray]] = []
         self.parameters: list[tuple[str, str, float, int, bool, int]] = []
 
     def add(self, code: int, place: int, nominal: float, name: str | None = None, priority: int = SHAPE) -> None:
-        """Add an element to a placement; a name makes it a parameter."""
+        """Add an element to a placement; with a name it is a parameter."""
         column = -1
         if name is not None:
             column = len(self.parameters)
@@ -42,7 +42,7 @@ class Builder:
     def frame(
         self, which: str, place: int, rotation: FloatArray, translation: FloatArray, free: Sequence[bool]
     ) -> None:
-        """Seven elements: three shifts, a fixed turn, three turns."""
+        """Add seven elements: three translations, a fixed rotation, three rotations."""
         labels = [f"{which}_{label}" if on else None for label, on in zip(_FRAME_NAMES, free, strict=True)]
         for code, label, value in zip((TX, TY, TZ), labels[:3], translation, strict=True):
             self.add(code, place, float(value), label, FRAME)
@@ -56,7 +56,7 @@ def _parallel(alpha: float) -> bool:
 
 
 def _z_to(axis: FloatArray) -> FloatArray:
-    """Smallest rotation (3, 3) that turns z to a unit vector."""
+    """Return the smallest rotation (3, 3) that maps z to a unit vector."""
     x, y, z = axis
     if z < -1.0 + 1e-12:
         return np.diag([1.0, -1.0, -1.0])
@@ -65,11 +65,11 @@ def _z_to(axis: FloatArray) -> FloatArray:
 
 
 def add_rows(build: Builder, geometry: Geometry) -> dict[str, str]:
-    """Elements of a DH table; returns the offsets that a `beta` replaces."""
+    """Add the elements of a DH table; return the offsets that a `beta` replaces."""
     rows = geometry.rows
     n = len(rows)
     modified = geometry.convention == "mdh"
-    # The element alpha between axes i and i + 1 stands in row i of a standard table, in row i + 1 of a modified one.
+    # alpha between axes i and i + 1 is in row i of a standard table, in row i + 1 of a modified one
     tilt = [False] * n
     replaced: dict[str, str] = {}
     for i in range(n - 1):
@@ -105,7 +105,7 @@ def add_rows(build: Builder, geometry: Geometry) -> dict[str, str]:
 
 
 def add_joints(build: Builder, geometry: Geometry) -> FloatArray:
-    """Elements of placements; returns the turns (n, 3, 3) from z to each axis."""
+    """Add the elements of placements; return the rotations (n, 3, 3) from z to each axis."""
     align = np.empty((len(geometry.joints), 3, 3))
     before = np.eye(3)
     for i, joint in enumerate(geometry.joints):

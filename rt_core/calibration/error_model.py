@@ -1,22 +1,22 @@
-"""Geometric errors of an arm as parameters: which there are, and how the measured pose follows them.
+"""Error model of an arm: parameters of its geometric errors, and the measured pose as a function of them.
 
-The model is exact, not linear in the errors: each parameter is added to its nominal value in the product itself.
+The model is exact, not linear in the errors: each parameter is added to its nominal value in the product.
 
 - Standard DH, row `i`: `Rz(q + theta) Tz(d) Tx(a) Rx(alpha) [Ry(beta)]`.
 - Modified DH, row `i`: `Rx(alpha) Tx(a) [Ry(beta)] Rz(theta + q) Tz(d)`.
 - Placements: `Tx Ty Tz Rx Ry Rz` in the joint's frame before it moves, with z along its axis.
 - Base: `Tx Ty Tz` along the measuring frame's axes, the start of the rotation, then `Rx Ry Rz`.
 - Tool: `Tx Ty Tz` in the last frame, then the nominal rotation and, where orientation is measured, `Rx Ry Rz`.
-- Compliance: joint `i` is at `q - compliance_i load_i`, where `load` is what it holds against gravity.
-- Stations: the instrument stood elsewhere; the base in its frame there is `base2_x`, ..., as the first.
+- Compliance: joint `i` is at `q - compliance_i load_i`, with `load` its torque or force against gravity.
+- Stations: further positions of the instrument; the base in its frame there is `base2_x`, ..., as the first.
 - Heads: further measured points on the tool are `head2_x`, ... along the last frame's axes from the first.
-- Fixed points of unknown place (`rt_core.calibration.sample`): `point1_x` to `point1_z` in the measuring frame.
+- Unknown fixed points (`rt_core.calibration.sample`): `point1_x` to `point1_z` in the measuring frame.
 
-Between consecutive axes that are parallel, or within `PARALLEL` of it, the offset `d` along the first of them is
-ill-conditioned: a small tilt moves the common normal by metres.  There Hayati's `beta`, a rotation about y, replaces it
-(Hayati and Mirmirani 1985).  A prismatic joint keeps its `d`, which is its zero position.
+Between consecutive axes within `PARALLEL` of parallel, the offset `d` along the first is ill-conditioned: a small tilt
+moves the common normal by metres.  Hayati's `beta`, a rotation about y, replaces it (Hayati and Mirmirani 1985).  A
+prismatic joint keeps its `d`, which is its zero position.
 
-Names end in the number of the joint whose row in the robot's table holds the value: `a2`, `theta3`, `beta2`, `rz1`.
+Names end in the number of the joint whose row in the robot's table has the value: `a2`, `theta3`, `beta2`, `rz1`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class ErrorModel:
     names, units : tuple of str
         Of the `P` parameters; "m", "rad", "rad/(N*m)" or "m/N".
     nominal : (P,) float64
-        Values that errors are added to.
+        Values without errors.
     priority : (P,) int64
         `FRAME`, `ZERO`, `SHAPE` or `ALONG`.
     rotary : (P,) bool
     parameter_place : (P,) int64
-        Placement each parameter belongs to.
+        Placement of each parameter.
     replaced : dict
-        Name of an offset along parallel axes to the name of the `beta` that stands for it.
+        Name of an offset along parallel axes to the name of the `beta` that replaces it.
     """
 
     geometry: Geometry
@@ -67,21 +67,21 @@ class ErrorModel:
     value: FloatArray
     turn: FloatArray
     revolute: BoolArray
-    align: FloatArray  # (n, 3, 3) turns z to the joint's axis
-    compliance: bool = False  # each joint gives way to its load; n parameters after those of the chain
-    heads: int = 1  # points on the tool that were measured; the offsets of others than the first are parameters
-    points: int = 0  # fixed points of unknown place, whose coordinates are the last parameters
+    align: FloatArray  # (n, 3, 3) rotation of z to the joint's axis
+    compliance: bool = False  # n parameters after those of the chain
+    heads: int = 1  # measured points on the tool; offsets of all but the first are parameters
+    points: int = 0  # unknown fixed points, whose coordinates are the last parameters
     spacings: tuple[Spacing, ...] = ()
-    station_frames: tuple[tuple[FloatArray, FloatArray], ...] = ()  # nominal base at further places of the instrument
+    station_frames: tuple[tuple[FloatArray, FloatArray], ...] = ()  # nominal base at further stations
 
     @property
     def stations(self) -> int:
-        """Number of places of the instrument."""
+        """Number of stations of the instrument."""
         return 1 + len(self.station_frames)
 
     @property
     def base_names(self) -> tuple[str, ...]:
-        """Names of the base in the instrument's frame at each of its places: "base", "base2", ..."""
+        """Names of the base in the instrument's frame at each station: "base", "base2", ..."""
         return ("base", *(f"base{s}" for s in range(2, self.stations + 1)))
 
     @property
@@ -90,19 +90,19 @@ class ErrorModel:
         return len(self.names)
 
     def index(self, name: str) -> int:
-        """Position of a parameter; ValueError if there is none of that name."""
+        """Return the index of a parameter; raise `ValueError` if there is none of that name."""
         if name not in self.names:
             raise ValueError(f"there is no parameter {name!r}; known: {', '.join(self.names)}")
         return self.names.index(name)
 
     def belongs_to(self, frame: str) -> IntArray:
-        """Return the indices of the parameters of the "base", the "tool", or the base at a further station, "base2"."""
+        """Return the indices of the parameters of the "base", the "tool", or the base at a further station."""
         return np.array([k for k, name in enumerate(self.names) if name.startswith(f"{frame}_")], dtype=np.int64)
 
     def assembled(self, x: FloatArray, station: int = 0) -> tuple[FloatArray, FloatArray]:
-        """Placements (n + 1, 12) and the parameters' screws (P, 6) at the errors `x` (P,), seen from a station.
+        """Return placements (n + 1, 12) and the parameters' screws (P, 6) at the errors `x` (P,), from a station.
 
-        At another station than the first the screws of the base are those of the base there.
+        The screws of the base are those of the base at that station.
         """
         placements = np.empty((self.revolute.size + 1, 12))
         screws = np.zeros((self.size, 6))
@@ -111,7 +111,7 @@ class ErrorModel:
         return placements, screws
 
     def _at_station(self, station: int, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Nominal values, turns and errors of a chain whose base is that of a station."""
+        """Return nominal values, rotations and errors of the chain with the base of a station."""
         if station == 0:
             return self.value, self.turn, np.ascontiguousarray(x, dtype=np.float64)
         value, turn, x = self.value.copy(), self.turn.copy(), np.array(x, dtype=np.float64)
@@ -130,10 +130,10 @@ class ErrorModel:
         head: IntArray | None = None,
         station: IntArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Positions (N, 3) [m] and rotations (N, 3, 3) of the measured frame at postures `q` (N, n).
+        """Return positions (N, 3) [m] and rotations (N, 3, 3) of the measured frame at postures `q` (N, n).
 
-        `load` (N, n) [N*m or N] is what the joints hold; without, none of them gives way.  `head` (N,) is the point on
-        the tool and `station` (N,) the place of the instrument, from 0; without, the first.
+        `load` (N, n) [N*m or N] is that of the joints; None for no compliance.  `head` (N,) is the point on the tool
+        and `station` (N,) that of the instrument, from 0; None for the first.
         """
         q = np.ascontiguousarray(q, dtype=np.float64)
         if self.compliance and load is not None:
@@ -146,9 +146,9 @@ class ErrorModel:
         return out[:, 9:].copy(), out[:, :9].reshape(-1, 3, 3).copy()
 
     def residual(self, sample: Sample, x: FloatArray) -> FloatArray:
-        """Model minus measurement: positions [m], rotation vectors [rad], in the measuring frame; or distances [m].
+        """Return model minus measurement in the measuring frame: positions [m], rotations [rad]; or distances [m].
 
-        (N, 3), (N, 6) or (N, 1) as `sample.width` says.
+        (N, 3), (N, 6) or (N, 1), by `sample.width`.
         """
         out = self._from_points(sample, x)
         if sample.length is None:
@@ -156,19 +156,19 @@ class ErrorModel:
         return np.asarray((np.linalg.norm(out, axis=1) - sample.length)[:, None])
 
     def jacobian(self, sample: Sample, x: FloatArray, free: IntArray | None = None) -> FloatArray:
-        """(N, k, p) derivative of the residual with respect to the parameters `free` (p,), by default all."""
+        """Return the derivative (N, k, p) of the residual with respect to the parameters `free` (p,), default all."""
         free = np.arange(self.size) if free is None else np.ascontiguousarray(free, dtype=np.int64)
         given, sample = sample, self._deflected(sample, x)
-        # A joint that gives way moves the frame as its zero does.
+        # the compliance of a joint moves the frame as its zero does
         gives = (free >= self.first_compliance) & (free < self.first_station)
         of_station = (free >= self.first_station) & (free < self.first_head)
         of_head = (free >= self.first_head) & (free < self.first_point)
         chain = free.copy()
         chain[gives] = np.flatnonzero(self.priority == ZERO)[free[gives] - self.first_compliance]
-        # The offset of a head moves it as the tool's does.
+        # the offset of a head moves it as the tool's does
         if of_head.any():
             chain[of_head] = self.belongs_to("tool")[(free[of_head] - self.first_head) % 3]
-        # A base moves the frame as the first one does, in its own station's frame.
+        # a base moves the frame as the first one does, in its own station's frame
         if of_station.any():
             chain[of_station] = self.belongs_to("base")[(free[of_station] - self.first_station) % 6]
         of_chain = free < self.first_point
@@ -220,17 +220,17 @@ class ErrorModel:
         return self.first_point - 3 * (self.heads - 1)
 
     def compliances(self, x: FloatArray) -> FloatArray:
-        """How far each joint gives way (n,) [rad/(N*m)] or [m/N]."""
+        """Return the compliances (n,) [rad/(N*m)] or [m/N]."""
         return np.asarray(x[self.first_compliance : self.first_station])
 
     def offsets(self, x: FloatArray) -> FloatArray:
-        """Offset (H, 3) [m] of each head from the first, along the axes of the last frame."""
+        """Return the offset (H, 3) [m] of each head from the first, along the axes of the last frame."""
         return np.vstack((np.zeros((1, 3)), (self.nominal + x)[self.first_head : self.first_point].reshape(-1, 3)))
 
     def _groups(
         self, head: IntArray | None, station: IntArray | None, x: FloatArray
     ) -> Iterator[tuple[BoolArray | slice, FloatArray, FloatArray]]:
-        """Rows of each head at each station, with placements (n + 1, 12) from there to it, and screws (P, 6)."""
+        """Yield the rows of each head at each station, with placements (n + 1, 12) and screws (P, 6)."""
         for s in range(1 if station is None else self.stations):
             placements, screws = self.assembled(x, s)
             here = None if station is None else station == s
@@ -244,7 +244,7 @@ class ErrorModel:
                 yield head == h if here is None else (head == h) & here, own, screws
 
     def _deflected(self, sample: Sample, x: FloatArray) -> Sample:
-        """Sample at the postures that the joints are really in."""
+        """Return the sample at the deflected postures."""
         if not self.compliance or sample.load is None:
             return sample
         q = np.ascontiguousarray(sample.q - sample.load * self.compliances(x))
@@ -255,19 +255,19 @@ class ErrorModel:
         return np.asarray((self.nominal + x)[self.first_point :].reshape(-1, 3))
 
     def with_places(self, places: FloatArray) -> ErrorModel:
-        """Return the same model with the fixed points (G, 3) [m] nominally there."""
+        """Return the model with these nominal fixed points (G, 3) [m]."""
         nominal = self.nominal.copy()
         nominal[self.first_point :] = places.ravel()
         return replace(self, nominal=nominal)
 
     def with_found_points(self, x: FloatArray) -> ErrorModel:
-        """Return the same model with its heads and fixed points nominally where the errors `x` (P,) have them."""
+        """Return the model with nominal heads and fixed points as at the errors `x` (P,)."""
         nominal = self.nominal.copy()
         nominal[self.first_head :] += x[self.first_head :]
         return replace(self, nominal=nominal)
 
     def spacing_rows(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return known spacings of fixed points: model minus known (M,) [m] and the derivatives (M, P)."""
+        """Return residuals (M,) [m] of the known spacings of fixed points, and their derivatives (M, P)."""
         r, J = np.zeros(len(self.spacings)), np.zeros((len(self.spacings), self.size))
         places = self.places(x)
         for k, known in enumerate(self.spacings):
@@ -280,7 +280,7 @@ class ErrorModel:
         return r, J
 
     def _from_points(self, sample: Sample, x: FloatArray) -> FloatArray:
-        """(N, 3) or (N, 6) residual of the pose, from where each was measured or its fixed point is."""
+        """Return the residual (N, 3) or (N, 6) from the measured pose or the fixed point."""
         sample = self._deflected(sample, x)
         measured = sample.measured
         if sample.point is not None:
@@ -295,9 +295,9 @@ class ErrorModel:
         return out
 
     def frame(self, which: str, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Rotation (3, 3) and translation (3,) of the "base" in the measuring frame or the "tool" in the last one.
+        """Return rotation (3, 3) and translation (3,) of "base" in the measuring frame or "tool" in the last one.
 
-        "base2" and so on are the base in the instrument's frame at its further stations.
+        "base2" and so on are the base at further stations.
         """
         station = self.base_names.index(which) if which in self.base_names else 0
         inside = np.isin(np.arange(self.code.size), self._elements("base" if station else which))
@@ -309,7 +309,7 @@ class ErrorModel:
         return packed[0, :9].reshape(3, 3), packed[0, 9:]
 
     def with_frame(self, which: str, rotation: FloatArray, translation: FloatArray) -> ErrorModel:
-        """Return the same model with the base (of a station) or the tool nominally there."""
+        """Return the model with this nominal base (of a station) or tool."""
         if which in self.base_names[1:]:
             frames = list(self.station_frames)
             frames[self.base_names.index(which) - 1] = (rotation, translation)
@@ -326,9 +326,9 @@ class ErrorModel:
         return replace(self, value=value, turn=turn, nominal=nominal)
 
     def joints(self, x: FloatArray) -> tuple[tuple[Joint, ...], tuple[FloatArray, FloatArray]]:
-        """Joints with the errors `x` (P,) applied, and the measured frame in the last link frame.
+        """Return the joints with the errors `x` (P,), and the measured frame in the last link frame.
 
-        In the internal form of `rt_core.model.robot`, without the base, in the link frames of the description.
+        In the form of `rt_core.model.robot`, without the base, in the link frames of the description.
         """
         placements, _ = self.assembled(x)
         R_base, t_base = self.frame("base", x)
@@ -367,26 +367,26 @@ def error_model(
     spacings: Sequence[Spacing] = (),
     stations: int = 1,
 ) -> ErrorModel:
-    """Error model of an arm.
+    """Return the error model of an arm.
 
     Parameters
     ----------
     geometry : Geometry
     base, tool : bool
-        Whether the robot's base in the measuring frame and the measured frame in the last link are parameters.  If not,
+        The robot's base in the measuring frame and the measured frame in the last link are parameters.  If not,
         measurements are in the robot's base frame and of its tip.
     orientation : bool
-        Whether orientation is measured; without it the tool has no rotation to estimate.
+        Orientation is measured; otherwise the tool has no rotation to estimate.
     compliance : bool
-        Whether each joint gives way in proportion to what it holds.
+        Each joint has a compliance.
     heads : int
-        Number of points on the tool that were measured.
+        Number of measured points on the tool.
     points : int
-        Number of fixed points whose places are parameters: sockets, or the centres of distances.
+        Number of unknown fixed points: sockets, or the centres of distances.
     spacings : sequence of Spacing
         Known distances between them.
     stations : int
-        Number of places that the instrument stood at; with an unknown base only.
+        Number of stations of the instrument; more than one needs an unknown base.
     """
     n = geometry.n
     build = Builder()

@@ -1,8 +1,8 @@
 """Points on spherical layers of a half-space, each a Fibonacci spiral (KIN).
 
-Layers have radii equidistant from the largest towards the smallest, `r_k = r_max - k (r_max - r_min) / m` for
-`k = 0 ... m - 1`, and ever fewer points inwards: 0.7 times as many each.  On a layer the azimuth grows by the golden
-ratio and the inclination's cosine falls evenly, so that the pole is no more crowded than the rim.
+Layers have equidistant radii `r_k = r_max - k (r_max - r_min) / m` for `k = 0 ... m - 1`, and each has 0.7 times as
+many points as the one around it.  On a layer the azimuth advances by the golden ratio and the cosine of the inclination
+decreases evenly, for a uniform density.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from rt_core.types import FloatArray
 
 GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
-#: Points of a layer over those of the one around it.
+#: Ratio of the number of points of a layer to that of the one around it.
 DECAY = 0.7
 
 
 def layer_counts(count: int, layers: int, decay: float = DECAY) -> tuple[int, ...]:
-    """Share points out to layers, the outermost first: shares are rounded up, the innermost has the rest.
+    """Divide points among layers, the outermost first: shares are rounded up, the innermost has the rest.
 
-    Where that would leave it without, layers that have most beyond their share give, so that each has one.
+    If that leaves it without points, the layers furthest above their share give some.
 
     Raises
     ------
@@ -41,14 +41,14 @@ def layer_counts(count: int, layers: int, decay: float = DECAY) -> tuple[int, ..
 
 
 def layer_radii(r_max: float, r_min: float, layers: int) -> FloatArray:
-    """Radii (m,) [m], the largest first; `r_min` is not among them."""
+    """Return the radii (m,) [m], the largest first; `r_min` is not among them."""
     if not 0.0 < r_min < r_max < math.inf:
         raise ValueError(f"0 < r_min < r_max must hold, not {r_min} and {r_max}")
     return np.asarray(r_max - np.arange(layers) * (r_max - r_min) / layers)
 
 
 def spiral(count: int, turn: float = 0.0) -> FloatArray:
-    """Spread unit vectors (count, 3) evenly over the half-space z > 0; `turn` [rad] turns all about z."""
+    """Return unit vectors (count, 3) evenly over the half-space z > 0, rotated by `turn` [rad] about z."""
     k = np.arange(count)
     z = 1.0 - (k + 0.5) / count
     azimuth = turn + 2.0 * np.pi * k / GOLDEN

@@ -1,8 +1,8 @@
-"""The fit itself: a cost over the free parameters, and its minimum by one of `rt_core.optimise`.
+"""Fit of a calibration: cost of the free parameters, and its minimum by an optimiser of `rt_core.optimise`.
 
-The cost is the root of the mean loss of a pose, in units of the scale of its position: with plain squares and scale 1
-the root-mean-square distance [m], as KIN has it.  Levenberg-Marquardt damps by `mu diag(J'J)`, for lengths and angles
-have no common size.  It ends when the Gauss-Newton step promises nothing more.
+The cost is the root of the mean loss of a pose, in units of the scale of its position: for least squares and scale 1
+the root-mean-square distance [m] of KIN.  Levenberg-Marquardt damps by `mu diag(J'J)`, because lengths and angles
+have no common scale, and ends when the Gauss-Newton step predicts no further decrease.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.sample import Sample
 from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import Name, optimise
-from rt_core.optimise.run import Outcome, Progress
+from rt_core.optimise.run import SearchOutcome, SearchProgress
 from rt_core.optimise.settings import KIN, Budget, Settings
 from rt_core.types import FloatArray, IntArray
 
 Method = Literal["lm", "pso", "pso_lm"]
-#: What DYN and KIN call PSO has a falling inertia weight.
+#: PSO of DYN and KIN has a decreasing inertia weight.
 _OPTIMISER: dict[Method, Name] = {"lm": "lm", "pso": "pso_linear", "pso_lm": "pso_lm"}
 _DAMPING = 1e-4
-#: A step ends the search if it promises less than this share of the loss, or of the rounding of a distance [m].
+#: Predicted decrease at which the search ends, as a share of the loss, and rounding of a distance [m].
 _PROMISE = 1e-12
 _ROUNDING = 1e-15
-#: Smallest pivot of a scaled matrix that a Cholesky factorisation solves as well as singular values do.
+#: Smallest pivot of a scaled matrix for which a Cholesky factorisation is accurate.
 _WELL_CONDITIONED = 1e-4
-#: Particles a parameter (KIN: 60 for 24).
+#: Particles per parameter (KIN: 60 for 24).
 PARTICLES = 2.5
 
-Tell = Callable[[float, str], None]
+ProgressCallback = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,13 @@ class Objective:
     Attributes
     ----------
     free : (p,) int64
-        Parameters to find.
+        Parameters to estimate.
     x : (P,) float64
-        All errors; those not free stay as they are here.
+        All errors; those not free are fixed at these values.
     scale : (2,) float64
         Of positions [m] and rotations [rad].
     prior : (P,) float64 or None
-        Standard deviation of each error before anything is measured; infinite where nothing is known.
+        Prior standard deviation of each error; infinite without a prior.
     """
 
     model: ErrorModel
@@ -66,11 +66,11 @@ class Objective:
 
     @property
     def limit(self) -> float:
-        """Standardised length beyond which a pose loses weight."""
+        """Standardised length above which the weight of a pose is reduced."""
         return tuning(self.loss, self.sample.width)
 
     def complete(self, free: FloatArray) -> FloatArray:
-        """All errors (P,) from the free ones (p,)."""
+        """Return all errors (P,) from the free ones (p,)."""
         x = self.x.copy()
         x[self.free] = free
         return x
@@ -81,7 +81,7 @@ class Objective:
         return np.repeat(self.scale, 3)[: self.sample.width]
 
     def knowledge(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return standardised residuals (M,) and derivatives (M, P), at `x`, of what is known beside the poses."""
+        """Return standardised residuals (M,) of spacings and priors at `x`, and their derivatives (M, P)."""
         spacing, J = self.model.spacing_rows(x)
         std = np.array([known.std for known in self.model.spacings])
         if self.prior is None:
@@ -91,7 +91,7 @@ class Objective:
         return np.append(spacing / std, x[believed] / self.prior[believed]), np.vstack((J / std[:, None], own))
 
     def total(self, free: FloatArray) -> float:
-        """Sum of the losses at `free` (p,)."""
+        """Return the sum of the losses at `free` (p,)."""
         x = self.complete(free)
         if self._dense:
             r = self.model.residual(self.sample, x) / self.per_row
@@ -102,7 +102,7 @@ class Objective:
         return float(cost(placements, self.model.revolute, *arguments) + self._known(x))
 
     def costs(self, X: FloatArray) -> FloatArray:
-        """Cost (m,) of points (m, p)."""
+        """Return the cost (m,) of points (m, p)."""
         if self._dense or self.informed:
             found = np.array([self.total(x) for x in X])
         else:
@@ -115,7 +115,7 @@ class Objective:
         return np.asarray(np.sqrt(found / len(self.sample)) * self.scale[0])
 
     def normal(self, free: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """`J'Wr` (p,), `J'WJ` (p, p) and the sum of the losses at `free` (p,)."""
+        """Return `J'Wr` (p,), `J'WJ` (p, p) and the sum of the losses at `free` (p,)."""
         x = self.complete(free)
         gradient, normal, total = self._dense_normal(x) if self._dense else self._packed_normal(x)
         if self.informed:
@@ -125,7 +125,7 @@ class Objective:
         return gradient, normal, total
 
     def spent(self) -> float:
-        """Degrees of freedom that the fit takes up: fewer than free parameters where some are believed."""
+        """Return the degrees of freedom used by the fit: fewer than free parameters if some have priors."""
         if self.prior is None:
             return float(self.free.size)
         J = self.knowledge(self.x)[1][:, self.free]
@@ -136,13 +136,13 @@ class Objective:
 
     @property
     def _dense(self) -> bool:
-        """Whether the kernels do not know what was measured."""
+        """Whether the sample is of a kind that the kernels do not support."""
         s = self.sample
         return s.point is not None or s.load is not None or s.head is not None or s.station is not None
 
     @property
     def informed(self) -> bool:
-        """Whether something is known beside the poses."""
+        """Whether there are priors or spacings."""
         return self.prior is not None or bool(self.model.spacings)
 
     def _known(self, x: FloatArray) -> float:
@@ -153,23 +153,9 @@ class Objective:
         placements, screws = model.assembled(x)
         gradient, normal = np.empty(self.free.size), np.empty((self.free.size, self.free.size))
         total = normal_equations(
-            placements,
-            screws,
-            model.parameter_place,
-            model.rotary,
-            self.free,
-            model.revolute,
-            s.q,
-            s.cosine,
-            s.sine,
-            s.measured,
-            self.scale,
-            LOSSES[self.loss],
-            self.limit,
-            gradient,
-            normal,
-            s.width,
-        )
+            placements, screws, model.parameter_place, model.rotary, self.free, model.revolute, s.q, s.cosine, s.sine,
+            s.measured, self.scale, LOSSES[self.loss], self.limit, gradient, normal, s.width,
+        )  # fmt: skip
         return gradient, normal, float(total)
 
     def _dense_normal(self, x: FloatArray) -> tuple[FloatArray, FloatArray, float]:
@@ -182,7 +168,7 @@ class Objective:
 
 
 def gauss_newton_step(gradient: FloatArray, normal: FloatArray) -> FloatArray:
-    """`-(J'WJ)^-1 J'Wr` (p,), solved with scaled columns; zero along directions that have no weight."""
+    """Return `-(J'WJ)^-1 J'Wr` (p,), solved with scaled columns; zero in directions without weight."""
     lengths = np.sqrt(np.diag(normal))
     lengths = np.where(lengths > 0.0, lengths, 1.0)
     scaled = normal / lengths / lengths[:, None]
@@ -202,11 +188,11 @@ def minimise(
     particles: int | None = None,
     tolerance: float | None = None,
     seed: int = 0,
-    tell: Tell | None = None,
-) -> tuple[FloatArray, Outcome]:
-    """Minimise an objective in the box of half-widths `width` (P,) around no error, from where the objective stands.
+    on_progress: ProgressCallback | None = None,
+) -> tuple[FloatArray, SearchOutcome]:
+    """Minimise an objective in the box of half-widths `width` (P,) around zero error, starting from its `x`.
 
-    Returns all errors (P,) and what the optimiser says.
+    Returns all errors (P,) and the outcome of the optimiser.
     """
     done = False
 
@@ -218,9 +204,9 @@ def minimise(
         done = promise <= _PROMISE * total + floor
         return gradient, matrix
 
-    def after(progress: Progress) -> bool:
-        if tell is not None:
-            tell(min(progress.iteration / max(progress.of, 1), 1.0), progress.stage)
+    def after(progress: SearchProgress) -> bool:
+        if on_progress is not None:
+            on_progress(min(progress.iteration / max(progress.of, 1), 1.0), progress.stage)
         return not done
 
     box = width[objective.free]

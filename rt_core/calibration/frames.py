@@ -1,4 +1,4 @@
-"""Where base, tool and fixed points are with the nominal geometry, and how large errors are: what a fit starts from."""
+"""Start of a fit: base, tool and fixed points with the nominal geometry, and the scales of errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WIDE = {"m": 100.0, "rad": 3.0 * np.pi}
 def with_fitted_frames(
     model: ErrorModel, sample: Sample, settings: CalibrationSettings, alive: Callable[[], None]
 ) -> ErrorModel:
-    """Return the model with base and tool, where they are parameters, fitted to the nominal geometry."""
+    """Return the model with base and tool, if they are parameters, fitted with the nominal geometry."""
     frames = np.flatnonzero(model.priority == FRAME)
     if frames.size == 0:
         return model
@@ -42,7 +42,7 @@ def with_fitted_frames(
     for k in range(_FRAME_ROUNDS):
         free = identifiability(model, sample, excluded=arm).free
         if k == 0 and model.belongs_to("tool").size:
-            # What nothing shows, such as a tool's length along axes that are all parallel, stays as the robot has it.
+            # undetermined offsets, such as along axes that are all parallel, stay nominal
             R, t = model.frame("tool", nothing)
             shown = np.isin(model.belongs_to("tool")[:3], free)
             model = model.with_frame("tool", R, np.where(shown, t, nominal))
@@ -51,7 +51,7 @@ def with_fitted_frames(
         for which in (*model.base_names, "tool"):
             if model.belongs_to(which).size:
                 model = model.with_frame(which, *model.frame(which, objective.x))
-        # Where frames are far off, what depends on what there may not be what does here.
+        # where frames are far off, other parameters may be dependent
         now = float(np.sqrt(np.mean(model.residual(sample, nothing)[:, :3] ** 2)))
         if now > _FRAME_GAIN * last or now < NOTHING:
             break
@@ -62,9 +62,9 @@ def with_fitted_frames(
 def settled(
     objective: Objective, width: FloatArray, settings: CalibrationSettings, alive: Callable[[], None]
 ) -> Objective:
-    """Fit by Levenberg-Marquardt, with Huber's loss if robust, until the scales stand still.
+    """Fit by Levenberg-Marquardt, with Huber's loss if robust, until the scales converge.
 
-    `alive` is called at each step, so that a caller may break off.
+    `alive` is called at each step; an exception ends the fit.
     """
     loss: robust.Loss = "huber" if settings.robust else "squares"
     objective = replace(objective, loss=loss)
@@ -73,7 +73,7 @@ def settled(
         objective = replace(objective, scale=scales_of(objective, 0))
     for _ in range(_SCALE_ROUNDS if follow else 1):
         x, _outcome = minimise(
-            objective, "lm", width, lm_iterations=settings.lm_iterations, tell=lambda _share, _stage: alive()
+            objective, "lm", width, lm_iterations=settings.lm_iterations, on_progress=lambda _share, _stage: alive()
         )
         objective = replace(objective, x=x)
         if not follow:
@@ -87,7 +87,7 @@ def settled(
 
 
 def scales_of(objective: Objective, spent: float) -> FloatArray:
-    """Scales (2,) of the objective's residual, of which a fit has taken up `spent` degrees of freedom."""
+    """Return the scales (2,) of the objective's residual; a fit has used `spent` degrees of freedom."""
     sample = objective.sample
     r = objective.model.residual(sample, objective.x)
     share = spent / r.size

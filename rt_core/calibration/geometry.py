@@ -1,4 +1,4 @@
-"""The nominal geometry that a calibration starts from."""
+"""Nominal geometry of an arm for a calibration."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Convention = Literal["dh", "mdh", "placements"]
 
 @dataclass(frozen=True)
 class Geometry:
-    """Nominal geometry of a serial arm, as its description has it.
+    """Nominal geometry of a serial arm, as in its description.
 
     Attributes
     ----------
     convention : {"dh", "mdh", "placements"}
-        Standard DH, modified (Craig) DH, or a placement and an axis for each joint, as of a URDF.
+        Standard DH, modified (Craig) DH, or a placement and an axis for each joint, as in a URDF.
     rows : tuple of DhRow
-        Of the first two.
+        For "dh" and "mdh".
     joints : tuple of Joint
-        Of the last.
+        For "placements".
     tip_rotation, tip_translation : (3, 3), (3,) float64
         The measured frame in the last frame of the convention [m].
     """
@@ -38,7 +38,7 @@ class Geometry:
     tip_translation: FloatArray = field(default_factory=lambda: np.zeros(3))
 
     def __post_init__(self) -> None:
-        """Refuse a geometry without joints, or with those of another convention."""
+        """Check the convention and that it has joints, and only its own; raise `ValueError`."""
         given, other = (self.joints, self.rows) if self.convention == "placements" else (self.rows, self.joints)
         if self.convention not in ("dh", "mdh", "placements"):
             raise ValueError(f"unknown convention {self.convention!r}; known: dh, mdh, placements")
@@ -48,12 +48,12 @@ class Geometry:
 
     @classmethod
     def from_rows(cls, rows: Sequence[DhRow], convention: Literal["dh", "mdh"]) -> Geometry:
-        """Geometry of a DH table, measured at its last frame."""
+        """Return the geometry of a DH table, measured at its last frame."""
         return cls(convention, rows=tuple(rows))
 
     @classmethod
     def from_model(cls, model: RobotModel) -> Geometry:
-        """Geometry of a robot by its placements, measured at its tip."""
+        """Return the geometry of a robot by placements, measured at its tip."""
         return cls(
             "placements",
             joints=model.joints,
@@ -73,5 +73,5 @@ class Geometry:
 
     @property
     def joint_names(self) -> tuple[str, ...]:
-        """Of each joint."""
+        """Names of the joints."""
         return tuple(joint.name for joint in (self.rows or self.joints))

@@ -1,14 +1,14 @@
-"""Which geometric errors a set of poses determines, and how well.
+"""Identifiability: which geometric errors a set of poses determines, and how well.
 
-Rank is decided on the columns of the Jacobian, scaled to unit length, by a pivoted QR factorisation.  Where columns
-depend on each other it keeps what is more useful to know: frames before joint zeros, these before lengths and twists,
-and offsets along axes last (`rt_core.calibration.error_model`).  Within such a class the pivot is the first column
-whose independent part is at least half of the largest one, so that rounding does not choose.
+The rank is that of the columns of the Jacobian, scaled to unit length, by a pivoted QR factorisation.  Of dependent
+columns it keeps the more useful ones: frames before joint zeros, these before lengths and twists, and offsets along
+axes last (`rt_core.calibration.error_model`).  Within a class the pivot is the first column whose independent part is
+at least half of the largest one, so that rounding does not choose.
 
-A prior counts as one more row, `1 / sigma` of that parameter against the noise of a coordinate, so that a parameter
-that the poses do not determine is free if it has one.
+A prior is one more row, `1 / sigma` of that parameter against the noise of a coordinate, so that a parameter with a
+prior is always free.
 
-Measures of the poses: the condition number of the scaled columns, and the observability index
+Measures of the poses are the condition number of the scaled columns, and the observability index
 `O1 = (s_1 ... s_p)^(1/p) / sqrt(N)` of the singular values in m and rad (Borm and Menq 1991).
 """
 
@@ -28,28 +28,28 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 Reason = Literal["excluded", "parallel_axes", "no_effect", "dependent", "imprecise"]
 
-#: A column whose independent part is a smaller share than this depends on the others.
+#: Smallest independent part of a column, as a share of its length.
 RANK_TOLERANCE = 1e-7
-#: A column with a smaller root-mean-square effect has none [m or rad a unit].
+#: Smallest root-mean-square effect of a parameter [m or rad per unit].
 NO_EFFECT = 1e-9
-#: Shares of an effect smaller than this are not named.
+#: Smallest share of an effect that is named.
 NAMED_SHARE = 1e-4
 CORRELATED = 0.9
 _PIVOT_SHARE = 0.5
-#: Noise of a coordinate [m] or [rad] that priors are weighed against where none is known: that of good instruments.
+#: Default noise of a coordinate [m] or [rad] for the weight of priors: that of good instruments.
 NOISE = 1e-4
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """A parameter that is held at its nominal value, and why.
+    """Parameter held at its nominal value, and the reason.
 
     Attributes
     ----------
     reason : str
-        "excluded" on request; "parallel_axes": `on` stands for it; "no_effect" at these poses; "dependent": it moves
-        the measured frame as the parameters in `on` together do; "imprecise": noise is amplified too much, mostly
-        for its likeness with those in `on`.
+        "excluded" on request; "parallel_axes": replaced by `on`; "no_effect" at these poses; "dependent": it moves the
+        measured frame as the parameters in `on` together do; "imprecise": noise is amplified too much, mostly because
+        it resembles those in `on`.
     on : tuple of (name, float)
         Amounts of other parameters with the same effect as one unit of this, the largest effect first.
     """
@@ -61,12 +61,12 @@ class Fixed:
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """What poses can determine.
+    """Parameters that poses determine.
 
     Attributes
     ----------
     free : (p,) int64
-        Indices of the parameters that they determine; p is the rank.
+        Indices of these; p is the rank.
     fixed : tuple of Fixed
         All others.
     condition_number : float
@@ -87,7 +87,7 @@ class Identifiability:
 
 
 def triangle(J: FloatArray, extra: FloatArray | None = None) -> FloatArray:
-    """Upper triangle (p, p) with the Gram matrix of `J` (N, k, p) and of further rows (M, p)."""
+    """Return the upper triangle (p, p) with the Gram matrix of `J` (N, k, p) and `extra` rows (M, p)."""
     p = J.shape[2]
     rows = J.reshape(-1, p) if extra is None else np.vstack((J.reshape(-1, p), extra))
     R: FloatArray = np.asarray(la.qr(rows, mode="r", check_finite=False)[0][:p], dtype=np.float64)
@@ -103,10 +103,10 @@ def identifiability(
     prior: FloatArray | None = None,
     noise: float = NOISE,
 ) -> Identifiability:
-    """Find the parameters that the postures of `sample` determine near the errors `x` (P,), by default none.
+    """Find the parameters that the postures of `sample` determine near the errors `x` (P,), by default zero.
 
-    Only the postures count, and whether orientation is measured; and the standard deviations `prior` (P,), infinite
-    where there is none, against the `noise` of a coordinate.  Parameters in `excluded` are held.
+    They depend only on the postures, whether orientation is measured, and the standard deviations `prior` (P,),
+    infinite without a prior, relative to the `noise` of a coordinate.  Parameters in `excluded` are held.
 
     Raises
     ------
@@ -129,10 +129,10 @@ def identifiability(
 def shows_size(
     model: ErrorModel, sample: Sample, *, excluded: Collection[str] = (), prior: FloatArray | None = None
 ) -> bool:
-    """Whether the poses of `sample`, or what is known beside them, tell how large the arm is.
+    """Check whether the poses of `sample`, spacings, exclusions or priors determine the size of the arm.
 
-    A ball in sockets does not: an arm with all lengths larger fits as well in sockets that are farther apart.  Known
-    spacings of fitted sockets, a length in `excluded`, a tool that is known, or a `prior` (P,) of a length do.
+    A ball in sockets does not: a larger arm fits as well in sockets that are farther apart.  Known spacings of fitted
+    sockets, a length in `excluded`, a known tool, or a `prior` (P,) of a length do.
     """
     if sample.point is None or sample.length is not None:
         return True
@@ -146,7 +146,7 @@ def shows_size(
     R = _triangle_of(model, sample, x)
     if prior is not None:
         R = np.vstack((R, np.eye(model.size)[np.isfinite(prior)]))
-    # How far apart the sockets are changes with the size, and not with where the whole is.
+    # the spread of the sockets changes with the size, and not with position and orientation
     apart = np.zeros(model.size)
     places = model.places(x)[fitted]
     columns = model.first_point + 3 * fitted[:, None] + np.arange(3)
@@ -156,19 +156,19 @@ def shows_size(
 
 
 def _triangle_of(model: ErrorModel, sample: Sample, x: FloatArray) -> FloatArray:
-    """Triangle (P, P) of the Jacobian where what was measured is what the errors `x` (P,) predict."""
+    """Return the triangle (P, P) of the Jacobian at measurements predicted by the errors `x` (P,)."""
     if sample.width == 6:
         exact = Sample.of(sample.q, *model.predict(sample.q, x, sample.load, station=sample.station))
         sample = replace(exact, load=sample.load, station=sample.station)
     elif sample.point is not None and sample.length is None:
-        # Residuals hide what a ball in sockets does not show: scaling all lengths scales them.
+        # nonzero residuals would hide that a ball in sockets does not show the size
         q = postures_at(model, x, sample.q, model.places(x)[sample.point])
         sample = replace(sample, q=q, cosine=np.cos(q), sine=np.sin(q))
     return triangle(model.jacobian(sample, x), model.spacing_rows(x)[1])
 
 
 def condition_number(R: FloatArray) -> float:
-    """Spectral condition number of `R` (m, p) with columns scaled to unit length; 1 without columns."""
+    """Return the spectral condition number of `R` (m, p) with unit columns; 1 without columns."""
     if R.shape[1] == 0:
         return 1.0
     s = la.svdvals(R / np.linalg.norm(R, axis=0))
@@ -176,7 +176,7 @@ def condition_number(R: FloatArray) -> float:
 
 
 def observability(R: FloatArray, count: int) -> float:
-    """Index O1 of `R` (m, p), the Jacobian of `count` poses or its triangle; 0 if it is singular or empty."""
+    """Return the index O1 of `R` (m, p), the Jacobian of `count` poses or its triangle; 0 if singular or empty."""
     if R.shape[1] == 0:
         return 0.0
     s = la.svdvals(R)
@@ -186,9 +186,9 @@ def observability(R: FloatArray, count: int) -> float:
 def stand_ins(
     names: tuple[str, ...], R: FloatArray, column: int, others: IntArray, share: float = NAMED_SHARE
 ) -> tuple[tuple[str, float], ...]:
-    """Amounts of the parameters `others` whose effect is nearest to one unit of `column`, in `R` (m, P).
+    """Return the amounts of the parameters `others` whose effect is nearest to one unit of `column`, in `R` (m, P).
 
-    Those that contribute less than `share` of the effect are left out.
+    Those with less than `share` of the effect are left out.
     """
     if others.size == 0:
         return ()
@@ -202,7 +202,7 @@ def stand_ins(
 def correlated_pairs(
     names: tuple[str, ...], covariance: FloatArray, limit: float = CORRELATED
 ) -> tuple[tuple[str, str, float], ...]:
-    """Pairs of parameters of `covariance` (p, p) whose correlation exceeds `limit` in size, the strongest first."""
+    """Return the pairs of parameters whose absolute correlation exceeds `limit`, the strongest first."""
     std = np.sqrt(np.diag(covariance))
     correlation = covariance / np.where(std > 0.0, std, 1.0) / np.where(std > 0.0, std, 1.0)[:, None]
     found = [

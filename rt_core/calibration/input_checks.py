@@ -1,4 +1,4 @@
-"""What goes into a calibration: arrays of the right shapes, finite, of an arm's size."""
+"""Checks of the input of a calibration: shapes, finite values, plausible sizes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 _UNIT_QUATERNION = 1e-3
 _ALIKE = 1e-3
-#: Points that show where an instrument is.
+#: Minimum number of poses at a station.
 _MIN_AT_STATION = 3
 
 
 def checked_sample(
     geometry: Geometry, q: FloatArray, measured: FloatArray | Contacts | Distances, use: BoolArray | None
 ) -> tuple[Sample, BoolArray]:
-    """Sample of joint positions `q` (N, n) and what was measured, and which poses are fitted (N,).
+    """Return the sample of joint positions `q` (N, n) and measurements, and which poses are fitted (N,).
 
     Raises
     ------
     CalibrationError
-        If the shapes do not go together, a number is not finite or beyond `MAX`, a quaternion is not of unit
-        length, all poses are alike, or no pose is to be fitted.
+        If shapes do not match, a number is not finite or beyond `MAX`, a quaternion is not of unit length, all poses
+        are alike, or no pose is to be fitted.
     """
     q = np.asarray(q, dtype=np.float64)
     if q.ndim != 2 or q.shape[1] != geometry.n:
@@ -57,7 +57,7 @@ def checked_heads(head: IntArray, sample: Sample, use: BoolArray, tool: bool) ->
     Raises
     ------
     CalibrationError
-        If they are not.
+        If they do not.
     """
     if sample.width != 3 or sample.point is not None or not tool:
         raise CalibrationError("several heads take positions in a measuring frame, and a tool that is unknown")
@@ -65,12 +65,12 @@ def checked_heads(head: IntArray, sample: Sample, use: BoolArray, tool: bool) ->
 
 
 def checked_stations(station: IntArray, sample: Sample, use: BoolArray, base: bool) -> IntArray:
-    """Check the numbers (N,) of the instrument's places: an unknown base, and at each place poses that show it.
+    """Check the station numbers (N,): they need an unknown base, and enough poses to fit at each station.
 
     Raises
     ------
     CalibrationError
-        If they are not.
+        If these are missing.
     """
     if sample.point is not None or not base:
         raise CalibrationError(
@@ -87,12 +87,12 @@ def checked_stations(station: IntArray, sample: Sample, use: BoolArray, base: bo
 
 
 def checked_load(load: FloatArray | None, shape: tuple[int, ...]) -> FloatArray:
-    """Check what the joints hold (N, n): finite, and of the shape of the joint positions.
+    """Check that the load of the joints (N, n) is finite and of the shape of the joint positions.
 
     Raises
     ------
     CalibrationError
-        If it is not, or is not given.
+        If it is not, or is missing.
     """
     if load is None:
         raise CalibrationError("compliance needs what each joint holds against gravity: give load, or leave it out")
@@ -143,7 +143,7 @@ def _numbered(what: str, numbers: IntArray, count: int, use: BoolArray, *, must_
 
 
 def rotations_from_quaternions(quaternions: FloatArray) -> FloatArray:
-    """(N, 3, 3) rotations of unit quaternions x, y, z, w (N, 4)."""
+    """Return the rotations (N, 3, 3) of unit quaternions x, y, z, w (N, 4)."""
     x, y, z, w = quaternions.T
     rows = [
         [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],

@@ -1,8 +1,8 @@
-"""Where to measure: poses on a Fibonacci spiral that the arm reaches, within its limits and away from singularities.
+"""Plan poses to measure: on a Fibonacci spiral, reachable, within limits and away from singularities.
 
-KIN samples spherical layers around the base (`rt_core.calibration.fibonacci`) and keeps a pose only if the arm reaches
-it away from singularities.  Here each point is tried from several random postures, orientation left free, so that the
-wrist varies; a layer of which the arm cannot reach enough points is sampled more densely until it has its number.
+KIN samples spherical layers around the base (`rt_core.calibration.fibonacci`) and keeps reachable poses away from
+singularities.  Here each point is tried from several random postures with free orientation, so that the wrist varies; a
+layer with too few reachable points is sampled more densely.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ _REACH_POSTURES = 4000
 _DENSER = (1.0, 1.3, 1.7, 2.2, 3.0)
 _REACHED = 1e-6
 
-Tell = Callable[[float, str], None]
+ProgressCallback = Callable[[float, str], None]
 
 
 class PlanningError(ValueError):
-    """Poses that cannot be planned; the message says what to change."""
+    """Poses cannot be planned; the message says what to change."""
 
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """Which poses to look for.
+    """Settings of a plan of poses.
 
     Attributes
     ----------
     count, layers : int
     r_max, r_min : float or None
-        Radii around the base [m]; by default 0.8 of the reach, and KIN's share of `r_max`.  `r_min` is no layer.
+        Radii around the base [m]; by default 0.8 of the reach, and KIN's share of `r_max`.  `r_min` is not a layer.
     decay : float
-        Points of a layer over those of the one around it.
+        Ratio of the number of points of a layer to that of the one around it.
     singularity : float
-        Least reciprocal condition number of the joint Jacobian, lengths over half the reach.
+        Smallest reciprocal condition number of the joint Jacobian, lengths over half the reach.
     margin : float
-        Share of a joint's range that is kept free at each limit.
+        Share of a joint's range kept free at each limit.
     floor : float or None
-        No joint and not the tool may be below this height in the base frame [m].
+        Minimum height of joints and tool in the base frame [m].
     tries : int
-        Random postures to start from, for each point.
+        Random start postures for each point.
     seed : int
         Of these.
     turn : float
-        Of the spiral about z [rad]; another one gives other poses, such as those to validate on.
+        Rotation of the spiral about z [rad]; another one gives other poses, e.g. for validation.
     """
 
     count: int = 45
@@ -75,7 +75,7 @@ class PlanSettings:
     turn: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Check the ranges; raise `PlanningError`."""
         for name, low, high in (("count", 1, 100_000), ("layers", 1, 1000), ("tries", 1, 10_000)):
             if not low <= getattr(self, name) <= high:
                 raise PlanningError(f"{name} must be {low} to {high}, not {getattr(self, name)}")
@@ -101,11 +101,11 @@ class PosePlan:
     positions, rotations : (N, 3), (N, 3, 3) float64
         Of the measured frame in the robot's base, with nominal geometry.
     layer : (N,) int64
-        The outermost is 0.
+        From 0 for the outermost.
     radii : (m,) float64
         [m].
     wanted : tuple of int
-        Points on each layer that were wanted; fewer are there if the arm does not reach them.
+        Wanted points on each layer; the arm may reach fewer.
     dexterity : (N,) float64
         Reciprocal condition number of the joint Jacobian.
     """
@@ -120,7 +120,7 @@ class PosePlan:
 
     @property
     def found(self) -> tuple[int, ...]:
-        """Points on each layer."""
+        """Number of points on each layer."""
         return tuple(int((self.layer == k).sum()) for k in range(len(self.wanted)))
 
     def take(self, rows: IntArray | BoolArray) -> PosePlan:
@@ -130,7 +130,7 @@ class PosePlan:
 
 
 def reach_of(geometry: Geometry, seed: int = 0) -> float:
-    """Largest distance of the measured frame from the base's origin [m] over random postures within the limits."""
+    """Return the largest distance of the measured frame from the base [m] over random postures in the limits."""
     model = error_model(geometry, base=False, tool=False)
     lower, upper = limits_of(model)
     q = np.random.default_rng(seed).uniform(lower, upper, (_REACH_POSTURES, geometry.n))
@@ -138,7 +138,9 @@ def reach_of(geometry: Geometry, seed: int = 0) -> float:
     return float(np.linalg.norm(positions, axis=1).max())
 
 
-def fibonacci_plan(geometry: Geometry, settings: PlanSettings | None = None, tell: Tell | None = None) -> PosePlan:
+def fibonacci_plan(
+    geometry: Geometry, settings: PlanSettings | None = None, on_progress: ProgressCallback | None = None
+) -> PosePlan:
     """Plan poses on the spiral.
 
     Raises
@@ -147,7 +149,7 @@ def fibonacci_plan(geometry: Geometry, settings: PlanSettings | None = None, tel
         If the settings contradict each other, or the arm reaches none of the points.
     """
     s = PlanSettings() if settings is None else settings
-    tell = tell or (lambda _share, _what: None)
+    on_progress = on_progress or (lambda _share, _what: None)
     model = error_model(geometry, base=False, tool=False)
     reach = reach_of(geometry)
     r_max = OUTER_SHARE * reach if s.r_max is None else s.r_max
@@ -162,14 +164,14 @@ def fibonacci_plan(geometry: Geometry, settings: PlanSettings | None = None, tel
     for k, (count, radius) in enumerate(zip(counts, radii, strict=True)):
         best: list[FloatArray] = []
         for denser in _DENSER:
-            tell(k / s.layers, f"layer {k + 1} of {s.layers}")
+            on_progress(k / s.layers, f"layer {k + 1} of {s.layers}")
             points = radius * spiral(round(denser * count), s.turn + k)
             reached = [posture for point in points if (posture := search.posture_at(point)) is not None]
             if len(reached) > len(best):
                 best = reached
             if len(best) >= count:
                 break
-        if len(best) > count:  # evenly out of those that are too many
+        if len(best) > count:  # an even selection
             best = [best[i] for i in np.unique(np.linspace(0, len(best) - 1, count).round().astype(np.int64))]
         q += best
         layer += [k] * len(best)
@@ -194,7 +196,7 @@ def fibonacci_plan(geometry: Geometry, settings: PlanSettings | None = None, tel
 def judged_poses(
     geometry: Geometry, q: FloatArray, *, base: bool = True, tool: bool = True, orientation: bool = False
 ) -> tuple[Identifiability, FloatArray, Observability]:
-    """Judge what a calibration at postures `q` (N, n) determines; also the Jacobian (N, k, p) of that, and its indices.
+    """Return what a calibration at postures `q` (N, n) determines, its Jacobian (N, k, p), and the indices.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def judged_poses(
 
 
 class _Search:
-    """Looks for postures that bring the measured point to given ones."""
+    """Search for postures that bring the measured point to given ones."""
 
     def __init__(self, model: ErrorModel, settings: PlanSettings, length: float) -> None:
         self.model, self.settings, self.length = model, settings, length
@@ -224,7 +226,7 @@ class _Search:
         self.rng = np.random.default_rng(settings.seed)
 
     def posture_at(self, point: FloatArray) -> FloatArray | None:
-        """First posture (n,) found at `point` (3,) that keeps all that is asked for; None without."""
+        """Return the first posture (n,) found at `point` (3,) within all limits; None without one."""
         for _ in range(self.settings.tries):
             start = self.rng.uniform(self.lower, self.upper)
             q, left = inverse_kinematics(self.model, self.nothing, point, None, start, tolerance=_REACHED)
@@ -241,7 +243,7 @@ class _Search:
 
 
 def joint_places(model: ErrorModel, x: FloatArray, q: FloatArray) -> FloatArray:
-    """Origins (n + 1, 3) [m] of the joints and of the measured frame, at a posture `q` (n,)."""
+    """Return the origins (n + 1, 3) [m] of the joints and of the measured frame at a posture `q` (n,)."""
     frames = np.empty((model.revolute.size + 2, 12))
     walk(model.assembled(x)[0], model.revolute, q, np.cos(q), np.sin(q), frames)
     return frames[1:, 9:].copy()

@@ -1,4 +1,4 @@
-"""How sure the place of a calibrated arm's tool is."""
+"""Uncertainty of the tool position of a calibrated arm."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def position_std(
     covariance: FloatArray,
     load: FloatArray | None = None,
 ) -> FloatArray:
-    """Root-mean-square distance (N,) [m] by which predicted positions at postures `q` (N, n) may be off.
+    """Return the root-mean-square error (N,) [m] of predicted positions at postures `q` (N, n).
 
-    `sqrt(trace(J C J'))`, with `J` the derivatives of the position with respect to the parameters `names` (p,) at the
-    errors `x` (P,) and `C` (p, p) their `covariance`.  Names that the model does not have move nothing.  `load` (N, n)
-    is what the joints hold, where they give way.
+    `sqrt(trace(J C J'))`, with `J` the derivatives of the position by the parameters `names` (p,) at the errors `x`
+    (P,) and `C` (p, p) their `covariance`.  Names unknown to the model are ignored.  `load` (N, n) is that of the
+    joints, for compliance.
     """
     known = [k for k, name in enumerate(names) if name in model.names]
     free = np.array([model.index(names[k]) for k in known], dtype=np.int64)

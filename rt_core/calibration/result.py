@@ -1,4 +1,4 @@
-"""What a calibration found."""
+"""Result of a calibration."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 Verdict = Literal["ok", "undetermined", "not_explained", "outliers", "at_bound", "not_converged", "no_gain", "overfit"]
 Status = Literal["determined", "imprecise", "prior", "undetermined"]
-#: Share of a prior's variance beyond which what is left of it is the prior's, more than the poses'.
+#: Share of the variance from priors above which a parameter is known by its prior.
 CARRIED = 0.5
 
 
 @dataclass(frozen=True)
 class ParameterEstimate:
-    """One geometric parameter of the arm.
+    """Geometric parameter of the arm.
 
     Attributes
     ----------
     status : str
-        "determined"; "imprecise": fitted, for the arm is predicted better with it, but where errors of successive poses
-        are alike its value is of little use by itself; "prior": what is known of it comes from its prior more than from
-        the poses, so that its value is no measurement; "undetermined": nominal.
+        "determined"; "imprecise": fitted because it improves the prediction, but too uncertain by itself; "prior":
+        known from its prior more than from the poses; "undetermined": nominal.
     value, std : float or None
-        Departure from `nominal` and its standard deviation, in `unit`; None where the data do not determine it.
+        Error relative to `nominal` and its standard deviation, in `unit`; None if the data do not determine it.
     prior : float or None
         Standard deviation of its prior; None without one.
     """
@@ -47,7 +46,7 @@ class ParameterEstimate:
 
     @property
     def relative_std(self) -> float | None:
-        """`std` over the size of `value`; None without a value, or if that is zero."""
+        """`std` over the absolute `value`; None without a value, or if it is zero."""
         return None if not self.value or self.std is None else self.std / abs(self.value)
 
 
@@ -58,11 +57,11 @@ class FrameEstimate:
     Attributes
     ----------
     translation : tuple of 3 float or None
-        [m]; None along axes that the data do not determine.
+        [m]; None along undetermined axes.
     translation_std, rotation_std : tuple of 3 float or None
         [m], and [rad] about the frame's own axes.
     rotation : (3, 3) float64 or None
-        None if it is not determined about some axis.
+        None if undetermined about some axis.
     """
 
     translation: tuple[float | None, ...]
@@ -83,7 +82,7 @@ class Errors:
 
     @classmethod
     def of(cls, residual: FloatArray) -> Errors:
-        """Errors of residuals (N, 3), (N, 6) or (N, 1), N at least 1."""
+        """Return the errors of residuals (N, 3), (N, 6) or (N, 1), N at least 1."""
         distance = np.linalg.norm(residual[:, :3], axis=1)
         found = float(distance.mean()), float(np.sqrt(np.mean(distance**2))), float(distance.max())
         if residual.shape[1] < 6:
@@ -94,7 +93,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Errors of the same poses with nominal geometry (base and tool fitted if they are parameters) and calibrated."""
+    """Errors of the same poses with nominal geometry (base and tool fitted if parameters) and calibrated."""
 
     count: int
     before: Errors
@@ -103,20 +102,20 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Doubts:
-    """What does not fit.
+    """Measurements that do not fit.
 
     Attributes
     ----------
     poses : tuple of int
-        Fitted poses that are off by more than 8 scales of the others; numbers within all poses.
+        Fitted poses with errors above 8 scales of the others; numbers within all poses.
     exchanged : tuple of (int, int)
-        Pairs of them, each of which fits the other's measurement.
+        Pairs of them that fit each other's measurement.
     dominant : bool
-        Whether they make up most of the error of a fit that takes them as good ones.
+        Whether they dominate the error of a fit that includes them.
     unit : str
-        What explains the measurements much better; empty if nothing does.
+        Unit, sign or scale that explains the measurements much better; may be empty.
     needed : int
-        Fitted poses that a search for bad ones takes, if there are fewer and none was made; else 0.
+        Fitted poses needed for a search for bad ones if there were too few; else 0.
     """
 
     poses: tuple[int, ...] = ()
@@ -136,23 +135,23 @@ class Calibration:
     x : (P,) float64
         All errors, zero where held.
     parameters : tuple of ParameterEstimate
-        Of the arm, all of them; with values if the verdict is "ok" or "not_converged".
+        All parameters of the arm; with values if the verdict is "ok" or "not_converged".
     base, tool : FrameEstimate or None
-        If they were estimated; without values if the verdict is "not_explained", "overfit" or "at_bound".
+        If estimated; without values if the verdict is "not_explained", "overfit" or "at_bound".
     stations : tuple of FrameEstimate
-        The base in the instrument's frame at its second place, and so on; `base` is that at the first.
+        The base in the instrument's frame at its second station, and so on; `base` is that at the first.
     free : tuple of str
-        Parameters that were fitted, of arm, base and tool.
+        Fitted parameters of arm, base and tool.
     covariance : (p, p) float64
-        Of those, with what errors of parameters held as imprecise add.
+        Of those, including the errors of parameters held as imprecise.
     dependence : Dependence
-        Whether errors of successive fitted poses are alike; then the covariance is the one of blocks.
+        Whether errors of successive fitted poses are correlated; then the covariance is that of blocks.
     freedom : float
-        Degrees of freedom that standard deviations were found with: of what the fit left, or of the blocks.
+        Degrees of freedom of the standard deviations: of the residual, or of the blocks.
     fixed : tuple of Fixed
         All others, with the reason.
     correlated : tuple of (name, name, float)
-        Pairs of free parameters with a correlation above 0.9 in size.
+        Pairs of free parameters with an absolute correlation above 0.9.
     condition_number : float
         Of the scaled columns of the free parameters that the fitted poses alone determine.
     observability : Observability
@@ -160,31 +159,30 @@ class Calibration:
     scale : (2,) float64
         Standard deviation of a coordinate: positions [m], rotations [rad] (NaN if not measured).
     training, test : Accuracy
-        Of the poses that were fitted and, if there are any, of the others.
+        Of the fitted poses and, if there are any, of the others.
     residual_before, residual_after : (N, 3), (N, 6) or (N, 1) float64
-        Model minus measurement of every pose, [m] and [rad], along the axes of the first station's frame; of a ball in
-        sockets from the mean of where its socket's fitted poses have it or, if there are none, all others in it; of
-        distances the distance alone.
+        Model minus measurement of every pose, [m] and [rad], along the axes of the first station's frame; for sockets
+        from the mean of the socket's fitted poses or, if there are none, of all others in it; for distances the
+        distance alone.
     weights : (N,) float64
-        By which the loss took each pose into account, or would have.
+        Weight of each pose in the loss, also of those not fitted.
     outlying : (N,) bool
-        Poses that have less than a quarter of the weight in a robust fit; one by plain squares that leaves large errors
-        is repeated for that.
+        Poses with less than a quarter of the weight in a robust fit, which is made if least squares leave large errors.
     verdict : str
-        "ok"; "undetermined": the poses show nothing of the arm; "not_explained": the error is too large for errors of
-        geometry; "outliers": poses that do not fit make up most of it; "no_gain": no better than the nominal geometry;
-        "overfit": much worse on the test poses; "at_bound": some parameter is as large as allowed; "not_converged": the
-        optimiser stopped short of the minimum, and the covariance holds the distance left.
+        "ok"; "undetermined": the poses determine nothing of the arm; "not_explained": the error is too large for errors
+        of geometry; "outliers": poses that do not fit dominate it; "no_gain": no better than the nominal geometry;
+        "overfit": much worse on the test poses; "at_bound": some parameter is at its limit; "not_converged": the
+        optimiser ended before the minimum, and the covariance includes the remaining distance.
     reasons : tuple of str
         One sentence each.
     evaluations : int
-        Of the objective, by the method asked for.
+        Of the objective, by the selected method.
     doubts : Doubts
-        Poses that do not fit at all, and what may explain a bad result.
+        Poses that do not fit at all, and possible causes of a bad result.
     held : tuple of str
         Parameters held as imprecise.
     joint_covariance : (p + h, p + h) float64
-        Of `free`, and then of these, whose errors those of `free` make up for where poses were measured.
+        Of `free` and of `held`, whose errors are correlated.
     """
 
     model: ErrorModel
@@ -217,7 +215,7 @@ class Calibration:
 
     @property
     def places(self) -> FloatArray:
-        """Fixed points of unknown place (G, 3) [m] in the robot's base; empty where an instrument measured."""
+        """Unknown fixed points (G, 3) [m] in the robot's base; empty with an instrument."""
         return self.model.places(self.x)
 
     def predict(
@@ -227,18 +225,15 @@ class Calibration:
         head: IntArray | None = None,
         station: IntArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Positions (N, 3) [m] and rotations (N, 3, 3) of the calibrated arm, as they would be measured at `q` (N, n).
+        """Return positions (N, 3) [m] and rotations (N, 3, 3) of the calibrated arm, as measured, at `q` (N, n).
 
-        With compliance `load` (N, n) [N*m or N] is what the joints hold; without it none gives way.
-        `head` (N,) is the point on the tool and `station` (N,) the place of the instrument, from 0; without, the first.
-
-        Without measured orientation the rotations are those of the nominal tool.
+        Arguments as for `ErrorModel.predict`.  Without measured orientation the rotations are of the nominal tool.
         """
         return self.model.predict(q, self.x, load, head, station)
 
 
 def carried_by_prior(names: Sequence[str], share: FloatArray) -> set[str]:
-    """Those of the fitted parameters `names` (p,), of which priors say more than the poses do: `share` (p,) of each."""
+    """Return the fitted parameters `names` (p,) that are known by priors more than by poses; `share` (p,) of each."""
     return {name for name, on in zip(names, share > CARRIED, strict=True) if on}
 
 
@@ -250,9 +245,9 @@ def arm_parameters(
     carried: Collection[str] = (),
     prior: FloatArray | None = None,
 ) -> tuple[ParameterEstimate, ...]:
-    """Estimates of the arm's parameters; `std` has those that were fitted.
+    """Return the estimates of the arm's parameters; `std` has the fitted ones.
 
-    `doubtful` of these are imprecise and `carried` are the prior's, whose standard deviations are `prior` (P,).
+    `doubtful` of these are imprecise and `carried` known by priors, whose standard deviations are `prior` (P,).
     """
     out = []
     for k, (name, unit) in enumerate(zip(model.names, model.units, strict=True)):
@@ -269,7 +264,7 @@ def arm_parameters(
 
 
 def frame_estimate(model: ErrorModel, which: str, x: FloatArray, std: dict[str, float]) -> FrameEstimate | None:
-    """Estimate of the base, also that of a further station, or the tool; None if it has no parameters."""
+    """Return the estimate of the base (of a station) or the tool; None if it has no parameters."""
     if model.belongs_to(which).size == 0:
         return None
     rotation, translation = model.frame(which, x)

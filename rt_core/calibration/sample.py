@@ -1,8 +1,8 @@
-"""Postures and what is known of the measured point there, prepared for the kernels.
+"""Postures and measurements of a calibration, as arrays for the kernels.
 
-An instrument gives positions or poses in its own frame.  Without one there are distances from a fixed point, whose
-place is unknown (a ball bar, a draw wire), and a ball at the tool that sits in one of several sockets: then nothing is
-measured but that the point is the same at several postures.
+An instrument gives positions or poses in its own frame.  Without one there are distances from an unknown fixed point (a
+ball bar, a draw wire), or a ball at the tool that sits in one of several sockets: then only the coincidence of the
+point at several postures is known.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Spacing:
 
 @dataclass(frozen=True, eq=False)
 class Contacts:
-    """A ball at the tool sat in a socket at each posture, and nothing else was measured.
+    """Contacts of a ball at the tool with sockets, without other measurements.
 
     Attributes
     ----------
     socket : (N,) int64
-        Which, from 0.
+        Socket at each posture, from 0.
     spacings : sequence of Spacing
-        Without any, the arm's size cannot be told.
+        Without any, the size of the arm is not determined.
     """
 
     socket: IntArray
@@ -50,7 +50,7 @@ class Distances:
     length : (N,) float64
         [m].
     centre : (N,) int64
-        Which fixed point, from 0.
+        Fixed point, from 0.
     """
 
     length: FloatArray
@@ -59,7 +59,7 @@ class Distances:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Postures and what was measured there."""
+    """Postures and measurements."""
 
     q: FloatArray  # (N, n) [rad] or [m]
     cosine: FloatArray  # (N, n)
@@ -67,14 +67,14 @@ class Sample:
     measured: FloatArray  # (N, 12) rotation, row-major, and position
     width: int  # residuals of a pose: 3, 6 with orientation, 1 of a distance
     point: IntArray | None = None  # (N,) the unknown fixed point of each pose, from 0
-    length: FloatArray | None = None  # (N,) distance from it [m]; None: the ball is there
+    length: FloatArray | None = None  # (N,) distance from it [m]; None: the ball is at it
     head: IntArray | None = None  # (N,) the point on the tool that was measured, from 0
-    load: FloatArray | None = None  # (N, n) what each joint holds [N*m or N], of a model with compliance
-    station: IntArray | None = None  # (N,) the place of the instrument, from 0
+    load: FloatArray | None = None  # (N, n) load of each joint [N*m or N], for compliance
+    station: IntArray | None = None  # (N,) station of the instrument, from 0
 
     @classmethod
     def of(cls, q: FloatArray, positions: FloatArray, rotations: FloatArray | None = None) -> Sample:
-        """Sample of `q` (N, n), positions (N, 3) [m] and, where measured, rotations (N, 3, 3)."""
+        """Return the sample of `q` (N, n), positions (N, 3) [m] and, if measured, rotations (N, 3, 3)."""
         q = np.ascontiguousarray(q, dtype=np.float64)
         packed = np.tile(np.append(np.eye(3), np.zeros(3)), (q.shape[0], 1))
         packed[:, 9:] = positions
@@ -84,7 +84,7 @@ class Sample:
 
     @classmethod
     def at_points(cls, q: FloatArray, point: IntArray, length: FloatArray | None = None) -> Sample:
-        """Sample of `q` (N, n) at, or at distances `length` (N,) [m] from, fixed points with numbers `point` (N,)."""
+        """Return the sample of `q` (N, n) at fixed points `point` (N,), or at distances `length` (N,) [m] from them."""
         plain = cls.of(q, np.zeros((len(q), 3)))
         number = np.ascontiguousarray(point, dtype=np.int64)
         length = None if length is None else np.ascontiguousarray(length, dtype=np.float64)
@@ -100,7 +100,7 @@ class Sample:
 
     @property
     def rotations(self) -> FloatArray:
-        """(N, 3, 3), identities where orientation was not measured."""
+        """(N, 3, 3), identities if orientation was not measured."""
         return self.measured[:, :9].reshape(-1, 3, 3)
 
     @property

@@ -1,7 +1,7 @@
-"""Which poses of many to measure: those that together say most, and measures of how much that is.
+"""Selection of the most informative poses, and observability indices.
 
-D-optimal exchange (Mitchell 1974; Fedorov 1972): the determinant of `J'J` over the chosen poses grows by replacing one
-chosen pose at a time by the candidate that does most, until no replacement helps.
+D-optimal exchange (Mitchell 1974; Fedorov 1972): one chosen pose at a time is replaced by the candidate that increases
+the determinant of `J'J` most, until no replacement does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Observability:
 
     @classmethod
     def of(cls, R: FloatArray, count: int) -> Observability:
-        """Of `R` (m, p), the Jacobian of `count` poses or its triangle; zeros if it is singular or empty."""
+        """Return the indices of `R` (m, p), the Jacobian of `count` poses or its triangle; zeros if singular."""
         s = la.svdvals(R) if R.shape[1] else np.zeros(1)
         if R.shape[0] < R.shape[1] or not s[-1] > 0.0:
             return cls(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -54,14 +54,14 @@ class Observability:
 
 
 def d_optimal(J: FloatArray, count: int, seed: int = 0) -> IntArray:
-    """Choose `count` of the poses with Jacobians `J` (N, k, p) by D-optimal exchange; their indices, rising.
+    """Return the indices, ascending, of `count` poses with Jacobians `J` (N, k, p) by D-optimal exchange.
 
-    Scaling of columns does not matter.  The start is greedy, from a pose drawn with `seed`.
+    The scale of columns does not matter.  The start is greedy, from a random pose by `seed`.
 
     Raises
     ------
     ValueError
-        If there are fewer candidates than wanted, or `count` poses give fewer rows than parameters.
+        If there are fewer candidates than `count`, or `count` poses give fewer rows than parameters.
     """
     candidates, width, p = J.shape
     if not 1 <= count <= candidates:
@@ -95,7 +95,7 @@ def d_optimal(J: FloatArray, count: int, seed: int = 0) -> IntArray:
 
 
 def _gains(A: FloatArray, information: FloatArray) -> FloatArray:
-    """`log det(I + A_i M^-1 A_i')` (N,): by how much each pose raises the logarithm of the determinant of `M`."""
+    """Return `log det(I + A_i M^-1 A_i')` (N,), the increase of the log determinant of `M` by each pose."""
     values, V = la.eigh(information)
     whitened = A @ (V / np.sqrt(np.maximum(values, _RIDGE)))
     inner = np.eye(A.shape[1]) + np.einsum("nip,njp->nij", whitened, whitened)

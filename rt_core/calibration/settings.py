@@ -1,4 +1,4 @@
-"""How to calibrate, and the error of what cannot be calibrated."""
+"""Settings of a calibration, and its error class."""
 
 from __future__ import annotations
 
@@ -11,56 +11,54 @@ from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Method
 from rt_core.types import FloatArray
 
-#: Joint positions and measurements beyond this are no numbers of an arm [rad or m].
+#: Largest valid joint position or measurement [rad or m].
 MAX = 1e6
 #: Largest compliance of a joint [rad/(N*m)] or [m/N]: a hundred times that of an industrial one.
 MAX_COMPLIANCE = 1e-3
-#: Standard deviation of a compliance that is held as imprecise.
+#: Standard deviation of a compliance that is held nominal as imprecise.
 BUILD_COMPLIANCE = 1e-5
 
 
 class CalibrationError(ValueError):
-    """Data or settings that allow no calibration; the message says what to change."""
+    """Data or settings do not allow a calibration; the message says what to change."""
 
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """How to calibrate.
+    """Settings of a calibration.
 
     Attributes
     ----------
     method : {"lm", "pso", "pso_lm"}
     base, tool : bool
-        Whether the base in the measuring frame and the measured point (or frame) on the last link are unknown, too.
+        Estimate the base in the measuring frame, and the measured point (or frame) on the last link.
     compliance : bool
-        Whether joints give way to what they hold; that has to be given then.
+        Estimate the compliance of the joints; their load must be given.
     robust : bool
-        Poses that do not fit lose weight (Huber to find the scale, then Tukey's bisquare); else plain least squares.
+        Reduce the weight of poses that do not fit (Huber to find the scale, then Tukey's bisquare); else least squares.
     excluded : tuple of str
         Parameters of the arm to hold at their nominal values.
     range_length, range_angle, range_compliance : float
-        Largest error of a parameter [m] and [rad], and largest compliance of a joint [rad/(N*m)] or [m/N]; for swarms
-        also the box that they search.
+        Largest error of a parameter [m] and [rad], and largest compliance of a joint [rad/(N*m)] or [m/N]; also the box
+        searched by swarms.
     swarm_iterations, lm_iterations : int
     particles : int or None
-        2.5 a parameter if None (KIN).
+        2.5 per parameter if None (KIN).
     prior_length, prior_angle : float or None
-        Standard deviation [m] and [rad] of the errors of an arm as they are made, for all that have none in `priors`; a
-        parameter that has one is drawn towards its nominal value by that much, and never held as dependent or
-        imprecise: what the poses do not say of it, the prior does.
+        Prior standard deviation [m] and [rad] of all errors of the arm without one in `priors`.  A parameter with a
+        prior is never held as dependent or imprecise.
     priors : tuple of (name, float)
-        Standard deviations of single errors of the arm.
+        Prior standard deviations of single errors of the arm.
     expected_noise : float or None
-        Standard deviation of a coordinate [m] that instrument and arm may leave; a result that leaves more than 3 times
-        as much is not explained.  If None, one that leaves more than 0.5 % of the distance from the base.
+        Expected standard deviation of a coordinate [m]; a result with more than 3 times as much is not explained.  If
+        None, one with more than 0.5 % of the distance from the base.
     tolerance : float or None
-        The search of swarms ends at a root-mean-square error this small [m] (KIN: 0.5 mm); None: at the minimum, as
-        "lm" does in any case.
+        Root-mean-square error [m] at which swarms end (KIN: 0.5 mm); None: at the minimum, as "lm" always does.
     seed : int
         Of the swarms.
     build_length, build_angle : float
-        Standard deviation [m] and [rad] of the errors of arms as they are built.  Parameters held as imprecise are
-        nominal give or take this much, and standard deviations of the others hold what follows.
+        Standard deviation [m] and [rad] of the errors of arms as built.  Parameters held as imprecise are uncertain by
+        as much, which the standard deviations of the others include.
     """
 
     method: Method = "lm"
@@ -85,7 +83,7 @@ class CalibrationSettings:
     range_compliance: float = MAX_COMPLIANCE
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Check the ranges; raise `CalibrationError`."""
         if self.method not in ("lm", "pso", "pso_lm"):
             raise CalibrationError(f"unknown method {self.method!r}; known: lm, pso, pso_lm")
         for name in ("range_length", "range_angle"):
@@ -105,10 +103,9 @@ class CalibrationSettings:
 
 
 def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
-    """Check that what is excluded is of the arm.
+    """Check that excluded parameters are of the arm.
 
-    A frame or point that is estimated has no nominal value: it would be held where the nominal arm fits it best, and
-    count as exact.
+    An estimated frame or point has no nominal value: it would be held where the nominal arm fits best, as if exact.
 
     Raises
     ------
@@ -130,19 +127,19 @@ def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
 
 
 def largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
-    """Largest errors looked for (P,), in the parameters' units."""
+    """Return the largest errors (P,), in the parameters' units."""
     by_unit = {"m": settings.range_length, "rad": settings.range_angle}
     return np.array([by_unit.get(unit, settings.range_compliance) for unit in model.units])
 
 
 def build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
-    """Return the standard deviations (P,) of the errors of an arm as it is built, in the parameters' units."""
+    """Return the standard deviations (P,) of the errors of an arm as built, in the parameters' units."""
     by_unit = {"m": settings.build_length, "rad": settings.build_angle}
     return np.array([by_unit.get(unit, BUILD_COMPLIANCE) for unit in model.units])
 
 
 def prior_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray | None:
-    """Prior standard deviations (P,) of a model's errors, infinite where there is none; None if there is none at all.
+    """Return the prior standard deviations (P,) of a model's errors, infinite without a prior; None without any.
 
     Raises
     ------

@@ -1,14 +1,12 @@
-"""How far estimates may be off: covariance, also where errors of successive poses are alike.
+"""Uncertainty of a calibration: covariance, also for correlated errors of successive poses.
 
-The plain covariance takes errors as independent from pose to pose.  Errors that are not geometric, such as sag, gears
-and warming, are alike at poses that were measured one after the other, and then it is too small.  So the poses, in the
-order given, are cut into `BLOCKS` blocks of successive ones.  Their scores `g_b = J_b'W r_b`, in coordinates where
-`J'J = I`, tell how much the blocks disagree.  If that is more than an F test at 1 % leaves to chance, the middle of the
-sandwich is the jackknife over blocks, `sum_b h_b h_b'` with `h_b = (I - J_b'J_b)^-1 g_b` (CR3 of Bell and McCaffrey
-2002), and in no direction less than the plain one.
+The plain covariance assumes independent errors.  Errors that are not geometric, such as sag, gears and warming, are
+similar at successive poses, and it is then too small.  The poses, in the order given, are therefore cut into `BLOCKS`
+blocks.  Their scores `g_b = J_b'W r_b`, in coordinates where `J'J = I`, show how much the blocks disagree.  If an F
+test at 1 % is significant, the middle of the sandwich is the jackknife over blocks, `sum_b h_b h_b'` with `h_b = (I -
+J_b'J_b)^-1 g_b` (CR3 of Bell and McCaffrey 2002), and in no direction less than the plain one.
 
-What is held at its nominal value although the data could nearly tell it is wrong by what arms are built with;
-`with_held` says how much of that is in the others.
+A parameter held at its nominal value has the error of an arm as built; `with_held` propagates it to the others.
 """
 
 from __future__ import annotations
@@ -24,26 +22,26 @@ from rt_core.calibration.fit import Objective, gauss_newton_step
 from rt_core.calibration.identifiability import triangle
 from rt_core.types import FloatArray, IntArray
 
-#: Few, for errors may be alike over much of a recording; enough to see how they spread.
+#: Few, because errors may be correlated over much of a recording, but enough to show their spread.
 BLOCKS = 10
-#: Level at which blocks disagree by more than chance.
+#: Significance level of a disagreement of blocks.
 SIGNIFICANCE = 0.01
-#: Of stated intervals.
+#: Probability of stated intervals.
 CONFIDENCE = 0.95
-_MIN_LEFT = 0.1  # of a direction's information, without a block: a block that holds more of it is not weighted up more
+_MIN_LEFT = 0.1  # smallest share of a direction's information without a block that is used
 _TINY = 1e-15
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """Whether errors of successive poses are alike.
+    """Test of errors of successive poses for correlation.
 
     Attributes
     ----------
     blocks : int
         Of successive poses.
     ratio, limit : float
-        Variance of the blocks over that expected of independent errors, and what chance leaves at 1 %.
+        Variance of the blocks over that of independent errors, and its limit at 1 %.
     """
 
     blocks: int
@@ -52,15 +50,15 @@ class Dependence:
 
     @property
     def found(self) -> bool:
-        """Whether the covariance is the one of blocks."""
+        """Whether errors are correlated, so that the covariance is that of blocks."""
         return self.ratio > self.limit
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Of the fit: triangle (P, P) of the standardised Jacobian, covariance (p, p), noise in scales, step left (p,).
+    """Statistics of a fit: triangle (P, P) of the standardised Jacobian, covariance (p, p), noise, remaining step (p,).
 
-    `freedom` is how many degrees of freedom the covariance was found with.
+    `noise` is in scales, `freedom` the degrees of freedom of the covariance.
     """
 
     R: FloatArray
@@ -79,7 +77,7 @@ class Statistics:
 
 
 def statistics(objective: Objective) -> Statistics:
-    """Statistics of the fit that `objective` holds."""
+    """Return the statistics of the fit in `objective`."""
     sample, free, model = objective.sample, objective.free, objective.model
     J = model.jacobian(sample, objective.x) / objective.per_row[:, None]
     known = objective.knowledge(objective.x)[1]
@@ -96,7 +94,7 @@ def statistics(objective: Objective) -> Statistics:
     scores, shares = _of_blocks(J[:, :, free], weighted, whitening)
     dependence = _dependence(scores, shares, factor * slope**2, left)
     covariance = factor * whitening @ whitening.T
-    if len(known):  # residuals tell how good the measurements are, not what else is known
+    if len(known):  # residuals scale the measurements, not spacings and priors
         plain = _whitening(triangle(J / np.sqrt(max(factor, _TINY)), known)[:, free])
         covariance = plain @ plain.T
     if dependence.found:
@@ -111,14 +109,15 @@ def statistics(objective: Objective) -> Statistics:
 
 
 def half_interval(freedom: float) -> float:
-    """Half of a 95 % interval in standard deviations that were found with so many degrees of freedom (Student)."""
+    """Return half of a 95 % interval in standard deviations with these degrees of freedom (Student)."""
     return float(stats.t.isf(0.5 * (1.0 - CONFIDENCE), freedom))
 
 
 def noise_std(found: Statistics, objective: Objective) -> FloatArray:
-    """Plain standard deviations (p,) by noise alone: of the free parameters, with those that have a prior as known.
+    """Return plain standard deviations (p,) of the free parameters by noise alone; zero for those with a prior.
 
-    Those are 0.  What a prior leaves open in others, as joint 1's zero in the base, is no fault of the measurement.
+    Parameters with a prior count as known: an uncertainty due to priors, as of joint 1's zero in the base, is not one
+    of the measurement.
     """
     free = objective.free
     open_ = np.ones(free.size, dtype=np.bool_) if objective.prior is None else ~np.isfinite(objective.prior[free])
@@ -129,10 +128,10 @@ def noise_std(found: Statistics, objective: Objective) -> FloatArray:
 
 
 def prior_share(found: Statistics, objective: Objective) -> FloatArray:
-    """Share (p,) of what is known of each free parameter that comes from priors, its own and those of others.
+    """Return the share (p,) of each free parameter's variance that is due to priors, its own and those of others.
 
     With the information `J'J` of the poses, `K` of the priors and `M = (J'J + K)^-1`, the variance of a parameter is
-    `M_ii = (M J'J M)_ii + (M K M)_ii`; the share is that of the second part.
+    `M_ii = (M J'J M)_ii + (M K M)_ii`; the share is that of the second term.
     """
     free = objective.free
     if objective.prior is None:
@@ -143,11 +142,11 @@ def prior_share(found: Statistics, objective: Objective) -> FloatArray:
 
 
 def with_held(covariance: FloatArray, R: FloatArray, free: IntArray, held: IntArray, std: FloatArray) -> FloatArray:
-    """Joint covariance (p + h, p + h) of the parameters `free` and of those `held` at nominal.
+    """Return the joint covariance (p + h, p + h) of the parameters `free` and of those `held` at nominal.
 
-    `covariance` (p, p) is that given that these are nominal, `R` (m, P) the standardised Jacobian, `std` (h,) the
-    standard deviations of the held errors.  An estimate is off by `(R_f'R_f)^-1 R_f'R_h e` for held errors `e`, and
-    these by `-e`, for they count as none.
+    `covariance` (p, p) is that for exact held parameters, `R` (m, P) the standardised Jacobian, `std` (h,) the standard
+    deviations of the held errors.  Held errors `e` change an estimate by `(R_f'R_f)^-1 R_f'R_h e`, and are themselves
+    wrong by `-e`.
     """
     if not held.size:
         return covariance
@@ -160,7 +159,7 @@ def with_held(covariance: FloatArray, R: FloatArray, free: IntArray, held: IntAr
 
 
 def _whitening(columns: FloatArray) -> FloatArray:
-    """Matrix `W` (p, p) with `W W' = (R'R)^-1` of `columns` R (P, p); directions without effect are left out."""
+    """Return `W` (p, p) with `W W' = (R'R)^-1` of `columns` R (P, p); directions without effect are left out."""
     lengths = np.linalg.norm(columns, axis=0)
     _, s, Vt = la.svd(columns / lengths, full_matrices=False, check_finite=False)
     inverse = np.where(s > _TINY * s[0], 1.0 / np.maximum(s, _TINY * s[0]), 0.0)
@@ -168,7 +167,7 @@ def _whitening(columns: FloatArray) -> FloatArray:
 
 
 def _of_blocks(J: FloatArray, weighted: FloatArray, whitening: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scores (B, p) and shares of the information (B, p, p) of the blocks, from `J` (N, k, p) and `W r` (N, k)."""
+    """Return scores (B, p) and shares of the information (B, p, p) of the blocks, from `J` (N, k, p), `W r` (N, k)."""
     p = J.shape[2]
     scores, shares = [], []
     for rows in np.array_split(np.arange(J.shape[0]), min(BLOCKS, J.shape[0])):
@@ -179,10 +178,10 @@ def _of_blocks(J: FloatArray, weighted: FloatArray, whitening: FloatArray) -> tu
 
 
 def _dependence(scores: FloatArray, shares: FloatArray, variance: float, freedom: float) -> Dependence:
-    """Compare the blocks' sum of squares with its mean where residuals are independent of variance `variance`.
+    """Compare the blocks' sum of squares with its mean for independent residuals of variance `variance`.
 
-    There `cov(g_b, g_c) = variance (delta_bc G_b - G_b G_c)` with shares `G`; that gives mean and variance of the sum,
-    and so the degrees of freedom of the chi-squared variable like it (Satterthwaite).
+    Then `cov(g_b, g_c) = variance (delta_bc G_b - G_b G_c)` with shares `G`, which gives mean and variance of the sum,
+    and the degrees of freedom of the equivalent chi-squared variable (Satterthwaite).
     """
     squares = shares @ shares
     mean = float(np.einsum("bii->", shares - squares))
@@ -195,9 +194,9 @@ def _dependence(scores: FloatArray, shares: FloatArray, variance: float, freedom
 
 
 def _middle(scores: FloatArray, shares: FloatArray, variance: float, known: FloatArray) -> FloatArray:
-    """Middle of the sandwich (p, p): the jackknife over blocks, nowhere below `variance`.
+    """Return the middle of the sandwich (p, p): the jackknife over blocks, nowhere below `variance`.
 
-    What is known besides, the rows `known` (M, p), does not get better with the measurements.
+    Spacings and priors, the rows `known` (M, p), do not improve with the measurements.
     """
     total = np.zeros(shares.shape[1:])
     for score, share in zip(scores, shares, strict=True):

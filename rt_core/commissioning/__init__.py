@@ -1,5 +1,24 @@
-"""What is found out about an arm before its dynamics are identified: signs, units, friction, torque constants.
+"""Checks of an arm before its dynamics are identified: signs, units, friction, torque constants.
 
-None of it needs a model.  Motions go along a path and back along the same path: at the same place gravity, Coriolis
-torque and inertia torque are the same both ways, and friction changes sides (`hysteresis`).
+None of them needs a model of the dynamics.  `profiles` makes motions along a path and back along the same path.  At the
+same place, gravity, Coriolis and inertia torque are the same both ways and friction changes sides.
+
+In the order of commissioning: `at_rest` (signals of a resting arm), `joint_check` (signs and units from one small
+motion of each joint), `gravity_check` with `gravity_terms` and `mirror_images` (torque against the gravity of the
+description), `friction_sweep` and `friction_law` (friction over speed), `bidirectional` and `torque_constant` (torque
+constants from a known payload).  Checks return a `findings.Finding`.
 """
+
+__all__ = [
+    "at_rest",
+    "bidirectional",
+    "findings",
+    "friction_law",
+    "friction_sweep",
+    "gravity_check",
+    "gravity_terms",
+    "joint_check",
+    "mirror_images",
+    "profiles",
+    "torque_constant",
+]

@@ -1,13 +1,12 @@
-"""Signals of a motion there and back along one path, compared place by place.
+"""Signals of a motion along a path and back, compared place by place.
 
 With the same speed, acceleration and posture at a place both ways, the torque of the links,
-`M(q) ddq + C(q, dq) dq + g(q)`, is the same: it is even in the direction.  Friction is odd.  So
+`M(q) ddq + C(q, dq) dq + g(q)`, is even in the direction, and friction is odd.  So
 
-    (tau_out - tau_back)/2  is friction,     (tau_out + tau_back)/2  is all else.
+    (tau_out - tau_back)/2  is friction,     (tau_out + tau_back)/2  is all else,
 
-Both hold without any model of the arm (Armstrong-Helouvry 1991, *Control of Machines with Friction*, chapter 3).
-Signals are averaged in bins of the path first, so that noise of neighbouring samples and different sample instants do
-not matter.
+without any model of the arm (Armstrong-Helouvry 1991, *Control of Machines with Friction*, chapter 3).  Signals are
+averaged in bins of the path first, against noise and differences of the sample instants.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.types import BoolArray, FloatArray
 
 _MIN_BINS = 4
@@ -26,7 +25,7 @@ _HOLE_S = 0.1
 
 @dataclass(frozen=True)
 class Passes:
-    """A signal (B, m) in bins of the path, on the way there and back; `place` (B,) is the bins' middle."""
+    """A signal (B, m) in bins of the path, out and back; `place` (B,) is the middle of the bins."""
 
     place: FloatArray
     out: FloatArray
@@ -34,12 +33,12 @@ class Passes:
 
     @property
     def half_difference(self) -> FloatArray:
-        """(B, m) what changes with the direction."""
+        """(B, m) part that changes sign with the direction."""
         return np.asarray(0.5 * (self.out - self.back))
 
     @property
     def half_sum(self) -> FloatArray:
-        """(B, m) what does not."""
+        """(B, m) part that does not."""
         return np.asarray(0.5 * (self.out + self.back))
 
 
@@ -48,15 +47,12 @@ def passes(
 ) -> Passes:
     """Average `values` (N, m) in bins of `place` (N,) between `first` and `last`.
 
-    Parameters
-    ----------
-    out, back : (N,) bool
-        Samples on the way there, and on the way back; values that are not finite are left out.
+    `out` and `back` (N,) mark the samples on the way out and back; values that are not finite are left out.
 
     Raises
     ------
     CommissioningError
-        Fewer than four bins hold samples of both ways.
+        If fewer than four bins hold samples of both ways.
     """
     good = np.isfinite(place) & np.isfinite(values).all(axis=1)
     number = np.floor((place - first) / (last - first) * bins)
@@ -80,11 +76,10 @@ def passes(
 
 
 def mean_with_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean over the bins (B, m), and its standard deviation, both (m,).
+    """Return the mean over the bins (B, m), and its standard deviation, both (m,).
 
-    Neighbouring bins may vary together, as where friction depends on the position: the variance of the mean is widened
-    as that of an autoregressive process of first order.  Few bins show too little of the correlation `r`: about
-    `(1 + 4 r)/B` less (Kendall 1954), which is put back.
+    Neighbouring bins may be correlated, for example where friction depends on the position: the variance of the mean is
+    widened as that of an autoregressive process of first order.
     """
     count = len(values)
     mean = values.mean(axis=0)
@@ -97,23 +92,16 @@ def mean_with_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def slope_std(power: float, left: FloatArray, free: int) -> float:
-    """Return the standard deviation of the slope of a line over the bins.
-
-    Neighbouring residuals may go together: widened as in `mean_with_std`.
+    """Return the standard deviation of the slope of a line over the bins, widened as in `mean_with_std`.
 
     Parameters
     ----------
     power : float
-        Sum of the squares of the regressor, less what is fitted beside it.
+        Sum of squares of the regressor, orthogonal to the other columns.
     left : (B,) float64
         Residuals, in the order of the bins.
     free : int
-        Degrees of freedom that are left to them.
-
-    Returns
-    -------
-    float
-        In the unit of the residuals over that of the regressor.
+        Their degrees of freedom.
     """
     around = float(left @ left)
     together = float(left[1:] @ left[:-1]) / around if around > 0.0 else 0.0
@@ -122,19 +110,22 @@ def slope_std(power: float, left: FloatArray, free: int) -> float:
 
 
 def true_correlation(correlation: FloatArray, count: int) -> FloatArray:
-    """Correlation of neighbouring values, from that which `count` of them show."""
+    """Return the correlation `r` of neighbouring values from a sample one of `count` values.
+
+    The sample one is too small by about `(1 + 4 r)/count` (Kendall 1954).
+    """
     return np.asarray(np.clip((correlation + 1.0 / count) / (1.0 - min(4.0 / count, 0.5)), 0.0, _MAX_CORRELATION))
 
 
 def turning_time(t: FloatArray, share: FloatArray, nearly: float = 0.98) -> float:
-    """Middle [s] of the last stay at the far end: of the last run of samples with `share` (N,) of at least `nearly`.
+    """Return the middle [s] of the last run of samples with `share` (N,) of at least `nearly`: the far end.
 
-    Holes of up to 0.1 s, where noise dips below, do not end a run.
+    Gaps of up to 0.1 s, where noise falls below, do not end a run.
 
     Raises
     ------
     CommissioningError
-        The far end is not reached.
+        If the far end is not reached.
     """
     there = t[share >= nearly]
     if there.size == 0:

@@ -1,4 +1,4 @@
-"""What an arm's signals tell while it rests: rate, noise, channels without a signal, positions that cannot be."""
+"""Signals of an arm at rest: rate, noise, channels without a signal, impossible positions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.types import FloatArray, IntArray
 
 _MIN = 20
-#: A revolute joint beyond so many turns is taken for degrees or a motor's side.
+#: Turns of a revolute joint from which its position looks like degrees or the motor's side.
 _TURNS = 10.0
 
 
@@ -24,13 +24,13 @@ class AtRest:
     rate_hz : float
         From the median step of the time stamps.
     uneven : float
-        Largest deviation of a step from it, as a share.
+        Largest relative deviation of a step from the median.
     lost : int
         Cycles that are missing in the count of the source.
     mean, noise : dict of (n,) float64
-        By channel; the noise is the standard deviation of neighbouring samples, so that drift does not count.
+        By channel; the noise is from differences of neighbouring samples, so that drift does not count.
     moved : (n,) float64
-        How far each joint moved [rad or m].
+        Range of each joint's position [rad or m].
     """
 
     rate_hz: float
@@ -47,7 +47,7 @@ def at_rest(t: FloatArray, seq: IntArray, channels: Mapping[str, FloatArray]) ->
     Raises
     ------
     CommissioningError
-        Fewer than 20 samples, times that do not grow, or a position that is never finite.
+        If there are fewer than 20 samples, times do not increase, or a position is never finite.
     """
     if len(t) < _MIN:
         raise CommissioningError(f"{len(t)} frames: at least {_MIN} are needed")
@@ -61,17 +61,17 @@ def at_rest(t: FloatArray, seq: IntArray, channels: Mapping[str, FloatArray]) ->
         raise CommissioningError(f"joint number {int(np.argmax(silent)) + 1} has no position in any frame")
     mean, noise = {}, {}
     for name, x in channels.items():
-        told = np.isfinite(x).any(axis=0)
-        x = np.where(told, x, 0.0)
-        mean[name] = np.where(told, np.nanmean(x, axis=0), np.nan)
-        noise[name] = np.where(told, np.nanstd(np.diff(x, axis=0), axis=0) / np.sqrt(2.0), np.nan)
+        measured = np.isfinite(x).any(axis=0)
+        x = np.where(measured, x, 0.0)
+        mean[name] = np.where(measured, np.nanmean(x, axis=0), np.nan)
+        noise[name] = np.where(measured, np.nanstd(np.diff(x, axis=0), axis=0) / np.sqrt(2.0), np.nan)
     moved = np.nanmax(q, axis=0) - np.nanmin(q, axis=0)
     lost = int(np.maximum(np.diff(seq) - 1, 0).sum())
     return AtRest(1.0 / step, float(np.abs(steps / step - 1.0).max()), lost, mean, noise, moved)
 
 
 def position_text(here: float, lower: float, upper: float, *, turns: bool) -> str:
-    """Say what is wrong with a position at rest, [rad or m]; nothing if it is within the limits."""
+    """Return what is wrong with a position at rest [rad or m]; empty if it is within the limits."""
     reach = 1e-3 * (upper - lower) if np.isfinite(upper - lower) else 0.0
     if lower - reach <= here <= upper + reach:
         return ""
@@ -88,9 +88,9 @@ def position_text(here: float, lower: float, upper: float, *, turns: bool) -> st
 
 
 def set_position_text(q: FloatArray, setpoint: FloatArray, names: Sequence[str], allowed: FloatArray) -> str:
-    """Say in which way positions `q` (n,) do not agree with the set positions (n,) that drives hold.
+    """Return how positions `q` (n,) differ from the set positions (n,) that drives hold.
 
-    Nothing if all are within `allowed` (n,) [rad or m].  A reason is named only where it alone explains the difference.
+    Empty if all are within `allowed` (n,) [rad or m].  A reason is given only if it alone explains the difference.
     """
     off = ~(np.abs(q - setpoint) <= allowed)
     if not off.any():

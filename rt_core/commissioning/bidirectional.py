@@ -1,4 +1,4 @@
-"""Both ways of a smooth motion there and back, place by place, with the velocity and acceleration that it has there."""
+"""Smooth motion along a path and back, averaged place by place, with its velocity and acceleration."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from rt_core.commissioning._hysteresis import passes, turning_time
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.types import FloatArray
 
-#: Part of the way that is used, and what counts as its far end.
+#: Part of the path in use, and share from which its far end is reached.
 _FIRST, _LAST, _FAR = 0.02, 0.98, 0.98
 
 
 @dataclass(frozen=True)
 class Return:
-    """A motion there and back in bins of its way.
+    """A motion out and back in bins of its path.
 
     Attributes
     ----------
     place : (B,) float64
-        Share of the way; places that were not passed both ways are missing.
+        Share of the path; places that were not passed both ways are missing.
     q, dq, ddq : (B, n) float64
-        Measured position, and velocity and acceleration of the command on the way there; on the way back the velocity
-        is the opposite, the acceleration the same.
+        Measured position, and velocity and acceleration of the command on the way out; on the way back the velocity is
+        opposite, the acceleration the same.
     level : (B, n) float64
-        Half sum of the signal over both ways: what does not change with the direction.
+        Half sum of the signal over both ways: the part that does not change with the direction.
     """
 
     place: FloatArray
@@ -40,7 +40,7 @@ _FIELDS = tuple(field.name for field in fields(Return))
 
 
 def same_places(a: Return, b: Return) -> tuple[Return, Return]:
-    """Keep the places that both motions along one path have."""
+    """Keep the common places of two motions along one path."""
     _, first, second = np.intersect1d(a.place, b.place, return_indices=True)
     return (
         Return(*(getattr(a, name)[first] for name in _FIELDS)),
@@ -66,19 +66,19 @@ def both_ways(
         Times [s]; nothing after the motion reaches its far end.
     q, signal : (N, n) float64
         Measured positions, and torque or current.
-    start, way : (n,) float64
-    leg_s, dwell_s : float
+    start, way, leg_s, dwell_s
+        As in `there_and_back`.
 
     Raises
     ------
     CommissioningError
-        The recording does not hold the motion.
+        If the recording does not hold the motion.
     """
     moved = np.abs(way) > 0.0
     if not moved.any():
         raise CommissioningError("no joint moves along the path")
-    whole = np.isfinite(q).all(axis=1)
-    t, q, signal = t[whole], q[whole], signal[whole]
+    complete = np.isfinite(q).all(axis=1)
+    t, q, signal = t[complete], q[complete], signal[complete]
     if t.size == 0:
         raise CommissioningError("no frame holds a position of all joints")
     share = ((q[:, moved] - start[moved]) / way[moved]).mean(axis=1)

@@ -1,4 +1,4 @@
-"""What a check found: a verdict with what was measured, how sure it is, and what it means."""
+"""Result of a check: a verdict with the measured value, its uncertainty and its meaning."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-Verdict = Literal["ok", "wrong", "cannot_tell"]
+FindingVerdict = Literal["ok", "wrong", "cannot_tell"]
 
-#: Factors between units that are mixed up, and what they mean; a negative sign is told apart.
+#: Factors between units that are easily confused, and their meaning.
 _FACTORS = (
     (180.0 / np.pi, "degrees for radians"),
     (np.pi / 180.0, "radians for degrees"),
@@ -20,33 +20,37 @@ _FACTORS = (
     (2.0 * np.pi, "revolutions for radians"),
     (1.0 / (2.0 * np.pi), "radians for revolutions"),
 )
-#: A factor this near to a known one is taken for it.
+#: Relative distance within which a factor is taken for a known one.
 _NEAR = 0.07
+
+
+class CommissioningError(ValueError):
+    """Data without a usable result; the message states the reason."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check of one joint.
+    """Result of one check of one joint.
 
     Attributes
     ----------
     check : str
-        What was checked, such as "position follows".
+        Name of the check, such as "position follows".
     joint : int
     verdict : {"ok", "wrong", "cannot_tell"}
     value, std : float
-        What was measured, and its standard deviation; NaN where there is nothing.
+        The measured value and its standard deviation; NaN if there is none.
     margin : float
-        Distance to the nearest other verdict, in standard deviations or as a factor; NaN where there is none.
+        Distance to the nearest other verdict, in standard deviations or as a factor; NaN if there is none.
     text : str
-        What it means, and if it is wrong what to look at.
+        Its meaning, and for a fault the remedy.
     kind : str
-        Which fault it is, where it matters to what follows: "inverted", "masses"; otherwise empty.
+        Kind of fault where later steps depend on it: "inverted", "masses"; otherwise empty.
     """
 
     check: str
     joint: int
-    verdict: Verdict
+    verdict: FindingVerdict
     value: float
     std: float
     margin: float
@@ -55,7 +59,7 @@ class Finding:
 
 
 def factor_text(factor: float) -> str:
-    """Say what a factor that should be 1 points at; nothing if it is no usual one."""
+    """Return the likely cause of a factor that should be 1; empty if it is 1."""
     size = abs(factor)
     sign = "the sign is inverted" if factor < 0.0 else ""
     if abs(size - 1.0) < _NEAR:

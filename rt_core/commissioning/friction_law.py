@@ -1,12 +1,12 @@
-"""A friction law through the points of a sweep.
+"""Fit of a friction law to the points of a sweep.
 
 The terms are those of `rt_core.model.friction`: Coulomb and viscous friction, or the Stribeck law without its quadratic
 and cubic terms,
 
     f(v) = fc + fv*v,     f(v) = fc + (fb - fc)*exp(-(v/vb)^2) + kv1*v.
 
-The second is taken only where the points support it: it has to fit better beyond chance (F test), friction has to fall
-with speed by several standard deviations, and the velocity constant has to lie within the speeds that were seen.
+The second is taken only if the points support it: it must fit significantly better (F test), friction must fall with
+speed by several standard deviations, and the velocity constant must lie within the observed speeds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy import optimize, stats
 
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.linear_algebra import lstsq, svd
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_VISCOUS, friction_effect
 from rt_core.types import FloatArray
@@ -32,9 +32,9 @@ _TERMS: dict[Law, tuple[tuple[str, int], ...]] = {
 }
 _CHANCE = 0.01
 _SURE = 3.0
-#: Points that the Stribeck law needs: one more than it has parameters.
+#: Least number of points for the Stribeck law: one more than it has parameters.
 _MIN_STRIBECK = 5
-#: Standard deviations are not believed below this share of the largest friction.
+#: Least standard deviation, as a share of the largest friction.
 _FLOOR = 1e-4
 _GRID = 60
 #: Singular values below this share of the largest count as zero.
@@ -53,11 +53,11 @@ class FrictionFit:
         Parameters: `fc`, `fv`; `fc`, `fb`, `kv1`, `vb` of the Stribeck law.
     values : (p,) float64
     covariance : (p, p) float64
-        Widened where the points lie further from the law than their standard deviations say.
+        Widened if the points scatter more than their standard deviations.
     scatter : float
-        By how much, as a factor on the standard deviations; 1 where there is no reason to.
+        The factor on the standard deviations; 1 if they are not widened.
     free : int
-        Degrees of freedom from which that is known.
+        Degrees of freedom of the scatter.
     """
 
     law: Law
@@ -69,7 +69,7 @@ class FrictionFit:
 
     @property
     def quantile_95(self) -> float:
-        """Half a 95 % interval in standard deviations; Student's where a scatter of few points has widened these."""
+        """Half a 95 % interval in standard deviations; Student's if these are widened by the scatter."""
         return float(stats.t.ppf(0.975, self.free) if self.scatter > 1.0 else stats.norm.ppf(0.975))
 
     @property
@@ -78,7 +78,7 @@ class FrictionFit:
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
     def at(self, speed: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Friction and its standard deviation, (K,) each, at speeds (K,) above 0."""
+        """Return friction and its standard deviation, (K,) each, at speeds (K,) above 0."""
         J = _jacobian(self.law, speed, self.values)
         value = _columns(self.law, speed, _constant(self.law, self.values)) @ self.values[: len(_TERMS[self.law])]
         return value, np.sqrt(np.maximum(np.einsum("kp,pq,kq->k", J, self.covariance, J), 0.0))
@@ -90,7 +90,7 @@ def fit_friction(speed: FloatArray, friction: FloatArray, std: FloatArray) -> Fr
     Raises
     ------
     CommissioningError
-        No point, a speed that is not above 0, or points through which no law can be laid.
+        If there is no point, a speed is not above 0, or the fit fails.
     """
     speed, friction, std = (np.asarray(x, dtype=np.float64) for x in (speed, friction, std))
     good = np.isfinite(speed) & np.isfinite(friction) & np.isfinite(std)
@@ -126,7 +126,7 @@ def _fit(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> Frictio
 
 
 def _columns(law: Law, speed: FloatArray, constant: float) -> FloatArray:
-    """(K, c) friction per unit of each term."""
+    """Return the friction (K, c) per unit of each term."""
     codes = [code for _, code in _TERMS[law]]
     return np.array([[friction_effect(code, constant, 2.0, 0.0, 0.0, float(v), 0.0) for code in codes] for v in speed])
 
@@ -136,7 +136,7 @@ def _constant(law: Law, values: FloatArray) -> float:
 
 
 def _jacobian(law: Law, speed: FloatArray, values: FloatArray) -> FloatArray:
-    """(K, p) derivatives of friction by the parameters."""
+    """Return the derivatives (K, p) of friction by the parameters."""
     constant = _constant(law, values)
     J = _columns(law, speed, constant)
     if law != "stribeck":
@@ -149,7 +149,7 @@ def _jacobian(law: Law, speed: FloatArray, values: FloatArray) -> FloatArray:
 def _linear(
     law: Law, speed: FloatArray, friction: FloatArray, weight: FloatArray, constant: float
 ) -> tuple[FrictionFit, float]:
-    """Weighted least squares with a known constant; the fit, and the sum of its weighted squares."""
+    """Fit by weighted least squares with a known constant; also return the sum of weighted squares."""
     A = _columns(law, speed, constant) * weight[:, None]
     values = lstsq(A, friction * weight)
     left = friction * weight - A @ values
@@ -160,7 +160,7 @@ def _linear(
 
 
 def _stribeck(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> tuple[FrictionFit, float]:
-    """Fit the Stribeck law: its constant is sought, the rest is linear."""
+    """Fit the Stribeck law: search its constant, solve the linear rest; also return the sum of weighted squares."""
 
     def cost(log_vb: float) -> float:
         return _linear("stribeck", speed, friction, weight, float(np.exp(log_vb)))[1]
@@ -177,10 +177,10 @@ def _stribeck(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> tu
 
 
 def _covariance(J: FloatArray, cost: float, count: int) -> tuple[FloatArray, float]:
-    """Covariance for weighted derivatives `J`, and how much the points scatter beyond their standard deviations."""
+    """Return the covariance for weighted derivatives `J`, and the factor by which the points scatter."""
     free = count - J.shape[1]
     scatter = max(1.0, float(np.sqrt(cost / free))) if free > 0 else 1.0
     _, s, Vt = svd(J)
-    kept = s > _RANK * s[0]  # what the points do not determine has no variance of its own
+    kept = s > _RANK * s[0]  # undetermined directions get no variance
     V = Vt[kept].T / s[kept]
     return np.asarray(V @ V.T * scatter**2, dtype=np.float64), scatter

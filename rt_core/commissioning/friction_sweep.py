@@ -1,9 +1,8 @@
-"""Friction of all joints at once, from a path that is passed at constant speed and back again; no model is needed.
+"""Friction of all joints at once, from a path at constant speed and back, without a model.
 
-See `hysteresis` for why half the difference of torque between the two ways is friction: at constant speed there is no
-inertia torque, and gravity, Coriolis and centrifugal torque are even in the direction.  What is found is the part of
-friction that changes sides; what does not (a torque offset, friction that differs between the directions) is in the
-half sum together with gravity.
+Half the difference of torque between the two ways is friction: at constant speed there is no inertia torque, and
+gravity, Coriolis and centrifugal torque are even in the direction.  A torque offset, or a difference of friction
+between the directions, is in the half sum together with gravity.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.commissioning._hysteresis import Passes, mean_with_std, passes, slope_std, turning_time
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.joint_check import DELAY_S
 from rt_core.commissioning.profiles import Sweep
 from rt_core.types import FloatArray
 
-#: Left out at both ends of constant speed, as a share of it and at least [s]: drives overshoot a little.
+#: Margin at both ends of constant speed, as a share of it and at least [s]: drives overshoot a little.
 _MARGIN, _MIN_MARGIN_S = 0.08, 0.1
-#: A speed that is off by more than this share is not the one that was asked for.
+#: Largest relative error of the speed.
 _OFF_SPEED = 0.1
-#: What stands may drift by this share of the largest speed.
+#: Largest drift of a resting joint, as a share of the largest speed.
 _MIN_SPEED = 1e-3
 _MIN = 20
-#: Largest delay between the channels of torque and position that is believed [s].
+#: Largest delay between the channels of torque and position [s].
 _MAX_DELAY_S = 0.02
-#: Standard deviations by which a joint's delay is another than the arm's; what no delay is known better than [s].
-_OTHER, _MIN_DOUBT_S = 4.0, 1e-5
-#: Order of the polynomial by which the level follows the place, where it is differentiated.
+#: Standard deviations by which a joint's delay differs from the arm's; least standard deviation of a delay [s].
+_OTHER, _MIN_STD_S = 4.0, 1e-5
+#: Order of the polynomial of the level over the place, for its derivative.
 _ORDER = 4
 
 
@@ -56,7 +55,7 @@ class SweepPoint:
 class SweepPasses:
     """Constant-speed part of a sweep, place by place: positions (B, n) and a signal (B, n) both ways.
 
-    `speed` (n,) is positive, `direction` (n,) that of the way there, `reach_s` the length of the path over its speed.
+    `speed` (n,) is positive, `direction` (n,) that of the way out, `reach_s` the length of the path over its speed.
     """
 
     speed: FloatArray
@@ -74,7 +73,7 @@ def sweep_passes(
     Parameters
     ----------
     t : (N,) float64
-        Times [s]; before and after the sweep there may be other motion, but none that reaches `end` after it.
+        Times [s]; there may be other motion before and after the sweep, but none that reaches `end` after it.
     q, signal : (N, n) float64
         Measured positions, and torque or current.
     start, end : (n,) float64
@@ -83,15 +82,15 @@ def sweep_passes(
     Raises
     ------
     CommissioningError
-        The recording does not hold the sweep, or a joint does not keep the speed.
+        If the recording does not hold the sweep, or a joint does not keep the speed.
     """
     way = end - start
-    # each joint's share of its own way weighs alike, whatever its unit
+    # all joints count alike, by their share of their own path, whatever their unit
     moved = np.abs(way) > 0.0
     if not moved.any():
         raise CommissioningError("no joint moves along the path")
-    whole = np.isfinite(q).all(axis=1)  # a frame without a position of all joints has no place on the path
-    t, q, signal = t[whole], q[whole], signal[whole]
+    complete = np.isfinite(q).all(axis=1)  # a frame without a position of all joints has no place on the path
+    t, q, signal = t[complete], q[complete], signal[complete]
     if t.size < _MIN:
         raise CommissioningError(f"{t.size} frames hold a position of all joints")
     share = ((q[:, moved] - start[moved]) / way[moved]).mean(axis=1)
@@ -119,45 +118,38 @@ def sweep_passes(
     silent = ~np.isfinite(signal).any(axis=0)
     both = passes(share, np.hstack((q, np.where(silent, 0.0, signal))), out, back, first, last, bins)
     n = q.shape[1]
-    apart = Passes(both.place, *(np.where(silent, np.nan, x[:, n:]) for x in (both.out, both.back)))
-    return SweepPasses(speed, both.half_sum[:, :n], apart, np.sign(way), sweep.reach_s)
+    of_signal = Passes(both.place, *(np.where(silent, np.nan, x[:, n:]) for x in (both.out, both.back)))
+    return SweepPasses(speed, both.half_sum[:, :n], of_signal, np.sign(way), sweep.reach_s)
 
 
 def sweep_point(
     t: FloatArray, q: FloatArray, tau: FloatArray, start: FloatArray, end: FloatArray, sweep: Sweep, bins: int = 20
 ) -> SweepPoint:
-    """Friction at the speed of a sweep; arguments and errors as of `sweep_passes`, with the torque as the signal."""
+    """Return the friction at the speed of a sweep; arguments and errors as `sweep_passes`, with torque as signal."""
     found = sweep_passes(t, q, tau, start, end, sweep, bins)
     mean, std = mean_with_std(found.signal.half_difference * found.direction)
     return SweepPoint(found.speed, mean, std)
 
 
 def sweep_points(sweeps: Sequence[SweepPasses]) -> tuple[list[SweepPoint], FloatArray]:
-    """Friction at the speeds of several sweeps, less what a delay between torque and position feigns.
+    """Return the friction at the speeds of several sweeps, corrected for delays of the torque, and the delays (n,) [s].
 
-    A torque that is told late by `D` is that of another place: half the difference changes by `-D` times the rate at
-    which gravity torque changes, which grows with the speed as viscous friction does.  It varies along the path with
-    that rate, though, and friction does not; so delays are fitted over all places and speeds.  Where a joint shows
-    nothing else its delay is that of the arm.
-
-    Returns
-    -------
-    list of SweepPoint
-    (n,) float64
-        Delays [s].
+    A torque that is late by `D` belongs to another place: half the difference changes by `-D` times the rate of the
+    gravity torque, which grows with the speed like viscous friction.  Unlike friction it varies along the path with
+    that rate, so delays are fitted over all places and speeds.  By default a joint's delay is that of the arm.
     """
     rates = [_rate(sweep) for sweep in sweeps]
-    delay, doubt = _delays(sweeps, rates)
+    delay, uncertainty = _delays(sweeps, rates)
     points = []
     for sweep, rate in zip(sweeps, rates, strict=True):
         mean, std = mean_with_std((sweep.signal.half_difference + delay * rate) * sweep.direction)
-        feigned = doubt * np.abs(rate.mean(axis=0))
-        points.append(SweepPoint(sweep.speed, mean, np.hypot(std, np.nan_to_num(feigned))))
+        apparent = uncertainty * np.abs(rate.mean(axis=0))
+        points.append(SweepPoint(sweep.speed, mean, np.hypot(std, np.nan_to_num(apparent))))
     return points, delay
 
 
 def _delays(sweeps: Sequence[SweepPasses], rates: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Delays (n,) of the joints and their standard deviations [s]; that of the arm unless a joint's differs."""
+    """Return the delays (n,) of the joints and their standard deviations [s], by default those of the arm."""
     n = len(sweeps[0].speed)
     found, spread = np.zeros(n), np.full(n, np.inf)
     for j in range(n):
@@ -170,9 +162,9 @@ def _delays(sweeps: Sequence[SweepPasses], rates: Sequence[FloatArray]) -> tuple
         if not power > 0.0 or not np.isfinite(y).all():
             continue
         found[j] = float(x @ y) / power
-        spread[j] = slope_std(power, y - found[j] * x, x.size - len(sweeps)) + _MIN_DOUBT_S
+        spread[j] = slope_std(power, y - found[j] * x, x.size - len(sweeps)) + _MIN_STD_S
     weight = 1.0 / spread**2
-    common, std = 0.0, DELAY_S  # where gravity changes too evenly to tell, a usual delay stays as a doubt
+    common, std = 0.0, DELAY_S  # where gravity changes too evenly, a usual delay is the uncertainty
     if weight.sum() > 0.0:
         mean, least = float(weight @ found / weight.sum()), float(1.0 / np.sqrt(weight.sum()))
         if least < DELAY_S and abs(mean) < _MAX_DELAY_S:
@@ -182,7 +174,7 @@ def _delays(sweeps: Sequence[SweepPasses], rates: Sequence[FloatArray]) -> tuple
 
 
 def _rate(sweep: SweepPasses) -> FloatArray:
-    """Rate (B, n) at which what does not depend on the direction changes on the way there [N*m/s]."""
+    """Return the rate (B, n) of the direction-independent torque on the way out [N*m/s]."""
     place, level = sweep.signal.place, sweep.signal.half_sum
     x = (place - place.mean()) / max(float(np.ptp(place)), 1e-12)
     order = min(_ORDER, len(place) - 2)

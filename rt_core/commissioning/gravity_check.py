@@ -1,9 +1,9 @@
-"""Torque along a small motion against the gravity of the description's links.
+"""Check of the torque along a small motion against the gravity of the description's links.
 
-A joint that is inverted in all its signals agrees with itself in every other check, and wherever the arm is symmetric
-about its zero its own gravity torque agrees, too: that of a link above a vertical zero is odd in the angle.  So the
-torque that the arm would tell with this joint mirrored is evaluated as such (`gravity_terms`).  Several joints that are
-inverted together are the matter of `mirror_images`.
+A joint that is inverted in all its signals passes every other check, and where the arm is symmetric about its zero its
+own gravity torque agrees as well: that of a link above a vertical zero is odd in the angle.  So the torque is also
+compared with that of an arm with this joint mirrored (`gravity_terms`).  For several joints that are inverted together
+see `mirror_images`.
 """
 
 from __future__ import annotations
@@ -17,26 +17,16 @@ from rt_core.commissioning.gravity_terms import GravityMotion, Term, mirrored
 from rt_core.commissioning.joint_check import SURE
 
 CHECK = "gravity as described"
-#: Scales that command and position may share: degrees for radians, usual gear ratios.
+#: Common wrong scales of command and position: degrees for radians, usual gear ratios.
 _SHARED = (180.0 / np.pi, 100.0, 160.0)
 
 
 def check_gravity(motion: GravityMotion, names: Sequence[str], *, short: bool = False) -> Finding:
-    """Whether the torque is that of the description's links, and not that of an arm with this joint mirrored.
+    """Check that the torque is that of the description's links, and not that of an arm with this joint mirrored.
 
-    Parameters
-    ----------
-    motion : GravityMotion
-    names : sequence of str
-        Of the joints (n,).
-    short : bool
-        Whether friction may still be elastic over most of the path.  It then changes along it by more than gravity, and
-        only the level of the torque tells that something is wrong.
-
-    Returns
-    -------
-    Finding
-        "ok" only if the mirrored joint is excluded; "wrong" with kind "masses" if only the size is.
+    `names` are those of the joints (n,).  With `short`, friction may be elastic over most of the path; it then changes
+    by more than gravity, and only the level of the torque shows a fault.  The result is "ok" only if the mirrored joint
+    is excluded, and "wrong" with kind "masses" if only the size is wrong.
     """
     joint, n = motion.joint, motion.n
     terms = motion.terms()
@@ -76,10 +66,7 @@ def check_gravity(motion: GravityMotion, names: Sequence[str], *, short: bool = 
 
 
 def tells_scale(motion: GravityMotion) -> bool:
-    """Whether the motion has shown that the joint does not go much further than its command and position say.
-
-    Its direction does not matter for that.
-    """
+    """Whether the motion excludes a common wrong scale of command and position, in either direction."""
     if motion.excludes() or not any(term.sized and term.right for term in motion.terms()):
         return False
     both = (None, mirrored(motion.n, motion.joint))

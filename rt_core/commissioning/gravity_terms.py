@@ -1,14 +1,11 @@
-"""Gravity torque along a small motion, measured over expected: of the arm as described, or of another that it may be.
+"""Ratio of measured to expected gravity torque along a small motion, for the arm as described and for alternatives.
 
-What is compared is the level of the moving joint's torque, its change along the path, and the change of the torque of
-the joints that rest meanwhile.  Of these only the sign counts, for stiction may hold a part of it.
+Compared are the level of the moving joint's torque, its change along the path, and the change of the torque of the
+resting joints, of which only the sign counts, since stiction may hold a part of it.
 
-Joints that are inverted in all their signals make the arm a mirrored one.  With `S` the diagonal matrix of signs, -1 at
-these joints, it tells the torque
-
-    S g(S q).
-
-A scale that command and position share makes the real path longer about the same start.
+With joints that are inverted in all their signals the arm is mirrored.  With `S` the diagonal matrix of signs, -1 at
+these joints, its torque is `S g(S q)`.  A common scale of command and position makes the real path longer about the
+same start.
 """
 
 from __future__ import annotations
@@ -19,23 +16,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.commissioning._hysteresis import Passes, slope_std
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.joint_check import SURE
 from rt_core.linear_algebra import lstsq
 from rt_core.types import FloatArray
 
-#: The gravity of a description is not taken for better than a factor of three either way.
+#: Assumed accuracy of the description's gravity: a factor either way.
 GRAVITY_SLACK = 3.0
-#: What is measured counts where it is above this share of the joint's friction and of its effort limit: cables and
-#: offsets of a torque sensor are as large.
+#: Least significant torque, as shares of the joint's friction and of its effort limit: the size of cable forces and
+#: offsets of a torque sensor.
 _OF_FRICTION, _OF_EFFORT = 0.3, 2e-3
-#: Largest friction, as a share of the effort limit; smallest expected change, as one of what counts.
+#: Largest friction, as a share of the effort limit; least expected change, as a share of the least significant torque.
 _MAX_FRICTION, _MIN_CHANGE = 0.3, 0.02
-#: Offset that a torque may have, as a share of the effort limit.
+#: Possible offset of a torque, as a share of the effort limit.
 _OFFSET = 0.01
-#: Offsets by which a level counts.
+#: Least significant level, in offsets.
 _SURE_OFFSET = 2.0
-#: Places that are needed, and degrees of freedom that a change takes of them.
+#: Least number of places, and degrees of freedom of the fit of a change.
 _MIN_PLACES, _FITTED = 8, 4
 
 #: Gravity torque (B, n) of the description at positions (B, n).
@@ -44,7 +41,7 @@ Gravity = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Term:
-    """Measured over expected, with a standard deviation; `sized` if also its size counts; not a change if `level`."""
+    """Measured over expected torque, with a standard deviation; `sized` if its size counts; `level` or change."""
 
     factor: float
     std: float
@@ -53,52 +50,52 @@ class Term:
 
     @property
     def wrong_sign(self) -> bool:
-        """Whether the sign is another than expected."""
+        """Whether the sign is wrong."""
         return self.factor < -SURE * self.std and (not self.sized or self.factor < -1.0 / GRAVITY_SLACK)
 
     @property
     def wrong_size(self) -> bool:
-        """Whether the size is another than expected."""
+        """Whether the size is wrong."""
         large = self.factor - GRAVITY_SLACK > SURE * self.std
         return self.sized and (large or (self.factor > 0.0 and 1.0 / GRAVITY_SLACK - self.factor > SURE * self.std))
 
     @property
     def right(self) -> bool:
-        """Whether it is as expected."""
+        """Whether sign and size are as expected."""
         return self.factor > SURE * self.std and not self.wrong_size
 
     @property
     def impossible(self) -> bool:
-        """Whether what is expected is excluded."""
+        """Whether the expected torque is excluded."""
         least = 1.0 / GRAVITY_SLACK if self.sized else 0.0
         return least - self.factor > SURE * self.std or (self.sized and self.factor - GRAVITY_SLACK > SURE * self.std)
 
 
 def mirrored(n: int, *joints: int) -> FloatArray:
-    """(n,) signs of an arm with these joints inverted in all their signals."""
+    """Return the signs (n,) of an arm with these joints inverted in all their signals."""
     signs = np.ones(n)
     signs[list(joints)] = -1.0
     return signs
 
 
 class GravityMotion:
-    """What a small motion of one joint tells of gravity.
+    """Gravity torque along a small motion of one joint.
 
     Parameters
     ----------
     joint : int
-        The one that moved.
+        The moving joint.
     places : Passes
-        Of `joint_check.torque_passes`.
+        From `joint_check.torque_passes`.
     gravity : callable
         Gravity torque of the description, (B, n) at positions (B, n).
     efforts : (n,) float64
-        Effort limits [N*m or N]; infinite where none is stated.
+        Effort limits [N*m or N]; infinite if unknown.
 
     Raises
     ------
     CommissioningError
-        There are too few places, or a joint has no position or command at some.
+        If there are too few places, or a joint has no position or command at some.
     """
 
     def __init__(self, joint: int, places: Passes, gravity: Gravity, efforts: FloatArray) -> None:
@@ -109,13 +106,13 @@ class GravityMotion:
         self._gravity, self._place = gravity, places.place
         self._q, self._level = places.half_sum[:, :n], places.half_sum[:, n : 2 * n]
         self._limit = np.where(np.isfinite(efforts), efforts, 0.0)
-        # of a torque in another unit friction is too, so it is not taken for more than a share of the limit
+        # limited to a share of the effort, since friction is as wrong as a torque in another unit
         self._friction = min(
             float(np.nan_to_num(np.abs(places.half_difference[:, n + joint].mean()))),
             _MAX_FRICTION * float(efforts[joint]),
         )
-        # fitted beside a change: the inertia, which is not known, and a curvature, for it is none of so short a path
-        # unless the path is longer than it is told to be
+        # fitted beside a change: the unknown inertia, and a curvature, which so short a path has only if its real
+        # length is larger
         bent = np.square(places.place - places.place.mean())
         beside = np.column_stack((np.ones_like(bent), places.half_sum[:, 2 * n], bent))
         try:
@@ -124,14 +121,10 @@ class GravityMotion:
             raise CommissioningError("the command has no values at some places") from error
 
     def terms(self, signs: FloatArray | None = None, scale: float = 1.0) -> list[Term]:
-        """Compare with the description, or with another arm.
+        """Compare with the description, or with an alternative arm.
 
-        Parameters
-        ----------
-        signs : (n,) float64, optional
-            -1 at joints that are inverted in all their signals, elsewhere 1.
-        scale : float
-            By how much further the joint really goes than its command and position say.
+        `signs` (n,) are -1 at joints that are inverted in all their signals, else 1.  `scale` is the ratio of the
+        joint's real motion to its command and position.
         """
         k, S = self.joint, np.ones(self.n) if signs is None else signs
         q = self._q.copy()
@@ -152,11 +145,11 @@ class GravityMotion:
         return terms
 
     def excludes(self, signs: FloatArray | None = None, scale: float = 1.0) -> bool:
-        """Whether it is sure that the arm is not the one with these `signs` and this `scale`; as of `terms`."""
+        """Whether the arm with these `signs` and this `scale` (as in `terms`) is excluded."""
         return any(term.impossible for term in self.terms(signs, scale))
 
     def _line(self, expected: FloatArray, level: FloatArray) -> tuple[float, float]:
-        """Slope of `level` (B,) over `expected` (B,), and its standard deviation."""
+        """Return the slope of `level` (B,) over `expected` (B,), and its standard deviation."""
         x, y = self._rest @ expected, self._rest @ level
         power = float(x @ x)
         if not power > 0.0:

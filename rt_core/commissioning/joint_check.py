@@ -1,16 +1,14 @@
-"""Signs, units and order of an arm's signals, from one small motion of each joint there and back.
+"""Checks of signs, units and order of an arm's signals, from one small motion of each joint out and back.
 
-- Position: the measured position of the joint that is commanded follows the command by a factor of 1, and no other
-  joint's moves.  The factor is that of a least-squares line over the command, as late as fits best.
-- Velocity: its integral over short windows is the change of the position, again by a factor of 1.
-- Torque: friction takes power.  Over a motion that ends where it began the work of gravity is zero and so is that of
-  inertia, so the integral of `tau*dq` is the work of friction and must be positive, whatever the arm and its load.
-  Half the difference of torque between the two ways (`hysteresis`) is the same statement place by place, with a scatter
-  to judge it by.
-- Size of the torque, against the effort limit.  Where the description has link parameters, `gravity_check` compares.
+- Position: the position of the commanded joint follows the command by a factor of 1, and no other joint moves.  The
+  factor is the slope over the command at the lag of best fit.
+- Velocity: its integral over short windows is the change of the position, by a factor of 1.
+- Torque: friction dissipates power.  Over a closed motion the work of gravity and inertia is zero, so the integral of
+  `tau*dq` is the work of friction and must be positive, whatever the arm and its load.  Half the difference of torque
+  between the two ways states the same place by place, with a scatter for its significance.
+- Size of the torque, against the effort limit.  `gravity_check` compares it with the description's links.
 
-Nothing is said that the data do not carry: a verdict needs a distance to the other verdict of several standard
-deviations, else it is "cannot_tell".
+A verdict must differ from the other one by several standard deviations, else it is "cannot_tell".
 """
 
 from __future__ import annotations
@@ -21,36 +19,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.commissioning._hysteresis import Passes, mean_with_std, passes, turning_time
-from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.findings import Finding, factor_text
+from rt_core.commissioning.findings import CommissioningError, Finding, factor_text
 from rt_core.types import FloatArray
 
-#: A factor is 1 within this, and another joint stands still below it.
+#: Tolerance of a factor of 1, and of the factor 0 of a resting joint.
 TOLERANCE = 0.1
-#: Standard deviations by which a verdict has to be away from the other.
+#: Least distance of a verdict from the other, in standard deviations.
 SURE = 5.0
-#: Delay between the channels of torque and position that is allowed for [s]: it would look like a little friction.
+#: Possible delay between the channels of torque and position [s]: it looks like a little friction.
 DELAY_S = 0.01
-#: Torque beyond this many times the effort limit is of another unit; below this share of it, too.
+#: Plausible peak torque, as multiples of the effort limit.
 MAX_EFFORT, MIN_EFFORT = 3.0, 1e-2
-#: A joint follows its command at most so late [s]; lags are tried in such steps.
+#: Largest lag of a joint behind its command [s], and step of the search.
 _MAX_LAG_S, _LAG_STEP_S = 0.3, 0.005
-#: Part of the path that is used: near its ends the joint stands.
+#: Part of the path in use, without the rest at its ends, and number of bins.
 _FIRST, _LAST, _BINS = 0.05, 0.95, 20
 _WINDOW_S = 0.05
 POSITION = "position follows the command"
 VELOCITY = "velocity is the change of position"
-_AT_END = 20  # samples from which the position at the end is taken
+_AT_END = 20  # samples of the position at the end
 
 
 @dataclass(frozen=True)
 class SmallMotion:
-    """What was recorded of a small motion there and back of one joint.
+    """Recording of a small motion of one joint out and back.
 
     Attributes
     ----------
     joint : int
-        The one that was commanded.
+        The commanded joint.
     t : (N,) float64
         Times [s].
     command : (N,) float64
@@ -72,7 +69,7 @@ class SmallMotion:
     tau: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no verdict can come from."""
+        """Raise CommissioningError for lengths that disagree, or no motion."""
         for name in ("command", "q", "dq", "tau"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.t):
@@ -82,9 +79,9 @@ class SmallMotion:
 
 
 def slope(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Slope of `y` (N, m) over `x` (N,) by least squares, and a bound of its standard deviation, both (m,).
+    """Return the slope of `y` (N, m) over `x` (N,) by least squares, and a bound of its standard deviation, both (m,).
 
-    The bound takes all residuals as fully correlated: lag and noise of a controlled joint are, over much of a motion.
+    The bound takes all residuals as fully correlated, as lag and noise of a controlled joint nearly are.
     """
     x = x - x.mean()
     y = y - y.mean(axis=0)
@@ -97,10 +94,9 @@ def slope(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _lagged_slope(t: FloatArray, command: FloatArray, q: FloatArray) -> tuple[float, float, float]:
-    """Slope of one position (N,) over its command, bound of its standard deviation, and the lag [s] that fits best.
+    """Return the slope of one position (N,) over its command, a bound of its standard deviation, and the best lag [s].
 
-    Following late is no fault here: without the lag it would count as irregularity, of a right and an inverted joint
-    alike.
+    A lag is not a fault: without it, late motion would count as irregularity, of a correct and an inverted joint alike.
     """
     good = np.isfinite(command) & np.isfinite(q)
     if good.sum() < _AT_END:
@@ -115,15 +111,10 @@ def _lagged_slope(t: FloatArray, command: FloatArray, q: FloatArray) -> tuple[fl
 
 
 def check_position(motion: SmallMotion, names: Sequence[str], ranges: FloatArray | None = None) -> Finding:
-    """Whether the measured position of the joint follows its command, and no other one does.
+    """Check that the measured position of the joint follows its command, and no other one does.
 
-    Parameters
-    ----------
-    motion : SmallMotion
-    names : sequence of str
-        Of the joints (n,).
-    ranges : (n,) float64, optional
-        Of the joints [rad or m]: others are compared in shares of theirs, so that metres stand beside radians.
+    `ranges` (n,) are those of the joints [rad or m]: other joints are compared by shares of their range, so that metres
+    and radians are comparable.
     """
     k, check = motion.joint, POSITION
     scale = np.ones(len(names)) if ranges is None or not np.isfinite(ranges).all() else ranges[k] / ranges
@@ -161,12 +152,12 @@ def check_position(motion: SmallMotion, names: Sequence[str], ranges: FloatArray
 
 
 def check_velocity(motion: SmallMotion, names: Sequence[str]) -> Finding | None:
-    """Whether the velocity is the derivative of the position; None without a velocity."""
+    """Check that the velocity is the derivative of the position; None without a velocity."""
     if motion.dq is None:
         return None
     k, check = motion.joint, VELOCITY
     good = np.isfinite(motion.q[:, k]) & np.isfinite(motion.dq[:, k])
-    # a joint without a velocity is no reason not to judge another
+    # joints without a velocity must not prevent the check of others
     t, q, dq = motion.t[good], motion.q[good, k], np.nan_to_num(motion.dq[good])
     if t.size < 3:
         return Finding(check, k, "cannot_tell", np.nan, np.nan, np.nan, "the velocity has no values")
@@ -198,14 +189,14 @@ def check_velocity(motion: SmallMotion, names: Sequence[str]) -> Finding | None:
 
 
 def torque_passes(motion: SmallMotion) -> Passes:
-    """Positions and torques of all joints, and the command's acceleration, (B, 2 n + 1), place by place of the path.
+    """Return positions and torques of all joints, and the command's acceleration, (B, 2 n + 1), place by place.
 
     A column without any value, of a joint that is not measured, stays NaN.
 
     Raises
     ------
     CommissioningError
-        The motion does not show both ways, or there is no torque.
+        If the motion does not have both ways, or there is no torque.
     """
     if motion.tau is None:
         raise CommissioningError("no torque is measured")
@@ -220,7 +211,7 @@ def torque_passes(motion: SmallMotion) -> Passes:
 
 
 def check_torque_sign(motion: SmallMotion, names: Sequence[str], unit: str = "N*m") -> Finding | None:
-    """Whether friction takes power: half the torque's difference between the ways, in the direction of motion.
+    """Check that friction dissipates power: half the torque's difference between the ways, along the motion.
 
     None without a torque; `unit` is that of the torque, for the text.
     """
@@ -255,7 +246,7 @@ def check_torque_sign(motion: SmallMotion, names: Sequence[str], unit: str = "N*
 
 
 def _delay_bound(motion: SmallMotion, both: Passes, k: int) -> float:
-    """Friction that a delay between torque and position would feign: the torque's change along the path, times that."""
+    """Return the apparent friction of a delay between torque and position, from the torque's change along the path."""
     n = motion.q.shape[1]
     q, level = both.half_sum[:, k], both.half_sum[:, n + k]
     steepness = abs(float(slope(q, level[:, None])[0][0]))
@@ -264,7 +255,7 @@ def _delay_bound(motion: SmallMotion, both: Passes, k: int) -> float:
 
 
 def check_torque_size(motion: SmallMotion, names: Sequence[str], effort: float, unit: str = "N*m") -> Finding | None:
-    """Whether the torque is of the size that its limit `effort` allows; None without a torque or a limit."""
+    """Check the size of the torque against its limit `effort`; None without a torque or a limit."""
     if motion.tau is None or not np.isfinite(effort):
         return None
     k, check = motion.joint, "torque is of a possible size"

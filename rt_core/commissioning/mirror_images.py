@@ -1,13 +1,13 @@
-"""Several joints that are inverted in all their signals at once: mirror images of the whole arm.
+"""Mirror images of an arm: several joints that are inverted in all their signals at once.
 
-A check of one joint excludes that it alone is inverted.  Together with others it may still be.  A planar arm whose zero
-hangs or stands straight has an even potential; with `S = -I` then
+A check of one joint excludes that it alone is inverted, but not that it is together with others.  A planar arm whose
+zero hangs or stands straight has an even potential; with `S = -I` then
 
     S g(S q) = -g(-q) = g(q),
 
-and an upright arm whose links are symmetric about a plane tells the same with all joints inverted that turn it out of
-the plane.  So each set of joints is tried, against all motions together: one joint's direction is told only if no set
-that it belongs to is left.
+and an upright arm whose links are symmetric about a plane has the same torque with all joints inverted that turn it out
+of the plane.  So each set of joints is compared with all motions: a joint's direction is determined only if every set
+with it is excluded.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from itertools import combinations
 
 from rt_core.commissioning.gravity_terms import GravityMotion, mirrored
 
-#: Joints up to which all sets of them are tried: there are `2^n`.
+#: Largest number of joints for which all `2^n` sets are tried.
 _MAX = 12
 
 
 def mirror_images(motions: Sequence[GravityMotion], joints: Collection[int]) -> dict[int, tuple[int, ...]]:
-    """Find joints that may be inverted, whatever the checks of single joints say.
+    """Find the joints whose direction is undetermined, with the smallest set that may be inverted together.
 
     Parameters
     ----------
     motions : sequence of GravityMotion
         Of all joints; one that the description does not explain excludes nothing.
     joints : collection of int
-        Those that are asked for.
+        Joints of interest.
 
     Returns
     -------
     dict
-        For each of these that is not told, the smallest set of joints with it that may be inverted together.  Of an
-        arm with more than twelve joints that is all of them.
+        For each of these that is undetermined, the smallest such set with it; for an arm with more than twelve joints,
+        all of them.
     """
     motions = [motion for motion in motions if not motion.excludes()]
     left, found = set(joints), dict[int, tuple[int, ...]]()

@@ -1,16 +1,14 @@
-"""Motions of commissioning: along a path and back, from rest to rest, as tables of positions."""
+"""Motions of commissioning along a path and back, from rest to rest, as tables of positions."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.types import FloatArray
 
 #: Largest speed of `ease` over the unit interval.
 EASE_PEAK = 1.875
-#: Largest acceleration of a ramp of `Sweep`, over its speed and its length.
-RAMP_PEAK = 1.5
 
 
 def ease(x: FloatArray) -> FloatArray:
@@ -20,9 +18,9 @@ def ease(x: FloatArray) -> FloatArray:
 
 
 def there_and_back(start: FloatArray, way: FloatArray, leg_s: float, dwell_s: float, rate_hz: float) -> FloatArray:
-    """Rows (N, n), `rate_hz` of them a second: from `start` (n,) by `way` (n,) and back, with a rest at the far end.
+    """Return rows (N, n) at `rate_hz`: from `start` (n,) by `way` (n,) and back, with a rest at the far end.
 
-    The acceleration is the same at the same place both ways, so its torque is too.
+    At the same place the acceleration, and so its torque, is the same both ways.
     """
     t = _times(2.0 * leg_s + dwell_s, rate_hz)
     share = ease(t / leg_s) - ease((t - leg_s - dwell_s) / leg_s)
@@ -30,7 +28,7 @@ def there_and_back(start: FloatArray, way: FloatArray, leg_s: float, dwell_s: fl
 
 
 class Sweep:
-    """Timing of a path that is passed at constant speed and, after a rest, back at the same speed.
+    """Timing of a path at constant speed and, after a rest, back at the same speed.
 
     Parameters
     ----------
@@ -40,7 +38,7 @@ class Sweep:
     Raises
     ------
     CommissioningError
-        A time that is not above 0.
+        If a time is not above 0.
     """
 
     def __init__(self, constant_s: float, ramp_s: float, dwell_s: float) -> None:
@@ -55,7 +53,7 @@ class Sweep:
 
     @property
     def duration_s(self) -> float:
-        """Time there and back."""
+        """Time out and back."""
         return 2.0 * self.leg_s + self.dwell_s
 
     @property
@@ -64,20 +62,20 @@ class Sweep:
         return self.constant_s + self.ramp_s
 
     def share(self, t: FloatArray) -> FloatArray:
-        """Share of the path that is behind at `t` (N,) [s]: 0 at both ends of the motion, 1 at the far end."""
+        """Return the share of the path at `t` (N,) [s]: 0 at both ends of the motion, 1 at the far end."""
         return np.asarray(self._leg(t) - self._leg(t - self.leg_s - self.dwell_s))
 
     def rows(self, start: FloatArray, end: FloatArray, rate_hz: float) -> FloatArray:
-        """Positions (N, n) from `start` (n,) to `end` (n,) and back, `rate_hz` of them a second."""
+        """Return positions (N, n) at `rate_hz` from `start` (n,) to `end` (n,) and back."""
         return np.asarray(start + self.share(_times(self.duration_s, rate_hz))[:, None] * (end - start))
 
     def windows(self, turn_s: float, margin_s: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the times of constant speed there and back, less a margin, of a turn whose rest is about `turn_s`.
+        """Return the times of constant speed out and back, less a margin, for a rest at the far end about `turn_s`.
 
         Raises
         ------
         CommissioningError
-            The margins leave nothing.
+            If the margins leave nothing.
         """
         if 2.0 * margin_s >= self.constant_s:
             raise CommissioningError(f"margins of {margin_s:g} s leave nothing of {self.constant_s:g} s")
@@ -86,7 +84,7 @@ class Sweep:
         return (turn_s - last, turn_s - first), (turn_s + first, turn_s + last)
 
     def _leg(self, t: FloatArray) -> FloatArray:
-        """Share of the path on the way there: the speed rises as `3 x^2 - 2 x^3`, stays, and falls alike."""
+        """Return the share of the path on the way out: the speed rises as `3 x^2 - 2 x^3`, stays, and falls alike."""
         first = np.clip(t / self.ramp_s, 0.0, 1.0)
         last = np.clip((t - self.ramp_s - self.constant_s) / self.ramp_s, 0.0, 1.0)
         middle = np.clip(t - self.ramp_s, 0.0, self.constant_s)
@@ -95,14 +93,15 @@ class Sweep:
 
 
 def _times(duration_s: float, rate_hz: float) -> FloatArray:
-    """Equidistant times that hold `duration_s`."""
+    """Return equidistant times over `duration_s`."""
     return np.arange(int(np.ceil(duration_s * rate_hz - 1e-6)) + 1) / rate_hz
 
 
 def aligned(t: FloatArray, q: FloatArray, way: float, leg_s: float, dwell_s: float) -> FloatArray:
-    """Command (N,) of a `there_and_back` less its start, laid over a recording `t` (N,), `q` (N, n) that ends with it.
+    """Return the command (N,) of a `there_and_back`, less its start, aligned with a recording `t` (N,), `q` (N, n).
 
-    For sources that do not tell their set positions: the rest at the far end is that of the joint that moves most.
+    For sources without set positions: the recording ends with the motion, and the rest at the far end is that of the
+    joint that moves most.
     """
     moved = np.abs(q - np.nanmedian(q[-_AT_END:], axis=0))
     most = moved[:, int(np.argmax(np.nan_to_num(np.nanmax(moved, axis=0))))]

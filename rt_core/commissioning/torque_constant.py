@@ -1,15 +1,15 @@
-"""Torque constants from a known payload, where only the motors' current is measured.
+"""Torque constants from a known payload, if only the motors' current is measured.
 
-The same motion there and back is made without and with the payload.  The half sum of current over both ways is free of
-friction (`hysteresis`), and its change is the payload's alone, its gravity and its inertia: with
-`tau = matrix' (Kt * i)`, motor by motor,
+The same motion out and back is made without and with the payload.  The half sum of current over both ways is free of
+friction, and its change is due to the payload's gravity and inertia alone: with `tau = matrix' (Kt * i)`, motor by
+motor,
 
     Kt_k * delta_i_k = g_k,     g = matrix'^-1 (torque of the payload at the joints),
 
-a line through all places of the path.  Gravity shows the motors that lift the payload, inertia those that only swing
-it, such as that of a vertical axis.  The line is fitted with a constant beside it, which takes up an offset that has
-drifted between the two motions.  The regressor `g` is known from geometry; the noise is in the current.  So `delta_i`
-is fitted over `g`, and the constant is the inverse of the slope.
+a line over all places of the path.  Gravity acts on the motors that lift the payload, inertia on those that only swing
+it, such as that of a vertical axis.  The line has a constant term for an offset that drifts between the two motions.
+The regressor `g` follows from geometry and the noise is in the current, so `delta_i` is fitted over `g`, and the torque
+constant is the inverse of the slope.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.commissioning._hysteresis import slope_std
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.inertia import inertial_vector, transform_inertial
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: A slope counts if it is this many standard deviations from zero; below that not even its sign is sure.
+#: Least significant slope, in standard deviations; below it not even the sign is certain.
 SURE = 5.0
 
 
 @dataclass(frozen=True)
 class TorqueConstant:
-    """Torque constant of one motor [N*m/A], or [N/A]; NaN where the payload does not show it.
+    """Torque constant of one motor [N*m/A], or [N/A]; NaN if undetermined.
 
     Attributes
     ----------
     value, std : float
-        With its sign; the standard deviation is that of noise, not of a payload other than was stated.
+        With its sign; the standard deviation is that of noise, without errors of the payload.
     determined : bool
     text : str
-        Why not, or how much of the payload's torque was seen.
+        The reason if undetermined, else the observed torque of the payload.
     """
 
     value: float
@@ -50,12 +50,12 @@ class TorqueConstant:
 
 
 def payload_parameters(model: RobotModel, mass: float, centre: Sequence[float]) -> FloatArray:
-    """(10,) parameters in the last link's frame of a point mass [kg] at `centre` (3,) [m] of the flange.
+    """Return the parameters (10,) in the last link's frame of a point mass [kg] at `centre` (3,) [m] of the flange.
 
     Raises
     ------
     CommissioningError
-        A mass that is not above 0.
+        If the mass is not above 0.
     """
     if not mass > 0.0:
         raise CommissioningError(f"the payload's mass must be above 0, not {mass:g} kg")
@@ -66,12 +66,9 @@ def payload_parameters(model: RobotModel, mass: float, centre: Sequence[float]) 
 def payload_torque(
     model: RobotModel, q: FloatArray, dq: FloatArray, ddq: FloatArray, mass: float, centre: Sequence[float]
 ) -> FloatArray:
-    """Torque (B, n) at the joints of a point mass [kg] at `centre` (3,) [m] of the flange, at states (B, n).
+    """Return the joint torque (B, n) of a point mass [kg] at `centre` (3,) [m] of the flange, at states (B, n).
 
-    Raises
-    ------
-    CommissioningError
-        As `payload_parameters`.
+    Raises as `payload_parameters`.
     """
     inertial = np.zeros((model.n, 10))
     inertial[-1] = payload_parameters(model, mass, centre)
@@ -81,7 +78,7 @@ def payload_torque(
 def torque_constants(
     matrix: FloatArray, change: Sequence[FloatArray], torque: Sequence[FloatArray]
 ) -> tuple[TorqueConstant, ...]:
-    """Torque constants of all motors.
+    """Estimate the torque constants of all motors.
 
     Parameters
     ----------
@@ -95,7 +92,7 @@ def torque_constants(
     Raises
     ------
     CommissioningError
-        There is no path, or shapes differ.
+        If there is no path, or shapes differ.
     """
     if not change or len(change) != len(torque) or any(i.shape != g.shape for i, g in zip(change, torque, strict=True)):
         raise CommissioningError("current and torque of the payload have to be given for the same places")

@@ -1,27 +1,27 @@
 """Inverse regression of an elastic joint: of the deflection on the torque, instead of the torque on the deflection.
 
-Errors of the torque leave the direct regression right and pull the stiffness of the inverse one away from zero; errors
-of the deflection (the encoders', the gear's own) leave the inverse one right and pull that of the direct one towards
-zero.  Which of the two there are the data do not tell, so truth lies between both (Frisch 1934).
+Errors of the torque leave the direct regression unbiased and bias the stiffness of the inverse one away from zero;
+errors of the deflection (of encoders or gear) leave the inverse one unbiased and bias that of the direct one towards
+zero.  The data do not show which errors dominate, so the truth lies between both (Frisch 1934).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rt_core.elastic.problem import Problem
+from rt_core.elastic.problem import JointProblem
 from rt_core.linear_algebra import lstsq
 from rt_core.types import BoolArray, FloatArray
 
 _ITERATIONS = 40
 _SETTLED = 1e-9
-_REACH = 3.0  # torques are turned into deflections up to so many times the largest that was seen
+_REACH = 3.0  # largest deflection of the inverted spring, as a multiple of the largest observed one
 _GRID = 2001
 _POLISH = 3
 
 
-def spring_share(problem: Problem, x: FloatArray, f: FloatArray, J: FloatArray, spread: FloatArray) -> float:
-    """Part of the spring's torque in it and what the fit leaves together (squared), beyond all other columns.
+def spring_share(problem: JointProblem, x: FloatArray, f: FloatArray, J: FloatArray, spread: FloatArray) -> float:
+    """Return the share of the spring in the sum of its torque and the residual (squared), beyond all other columns.
 
     `x` (p,) parameters, `f` (r, K) torques, `J` (r, p, K) their derivatives, `spread` (r,) rms residuals.
     """
@@ -34,11 +34,11 @@ def spring_share(problem: Problem, x: FloatArray, f: FloatArray, J: FloatArray, 
     return own / (own + left) if own + left > 0.0 else 0.0
 
 
-def inverse_regression(problem: Problem, x: FloatArray, free: BoolArray, spread: FloatArray) -> FloatArray:
-    """(p,) parameters that leave least of the deflection, by Gauss-Newton iterations from those of the direct fit.
+def inverse_regression(problem: JointProblem, x: FloatArray, free: BoolArray, spread: FloatArray) -> FloatArray:
+    """Return the parameters (p,) of least residual in the deflection, by Gauss-Newton from those of the direct fit.
 
-    Those that are not `free` (p,) stay, and so do velocity constants of friction.  All NaN where the spring's torque
-    does not rise with the deflection, or the iterations do not settle.
+    Parameters that are not `free` (p,) and velocity constants of friction stay fixed.  All NaN if the spring's torque
+    does not increase with the deflection, or the iterations do not converge.
     """
     nothing = np.full(x.size, np.nan)
     names = problem.names
@@ -72,10 +72,10 @@ def inverse_regression(problem: Problem, x: FloatArray, free: BoolArray, spread:
     return nothing
 
 
-def _deflection_of(problem: Problem, x: FloatArray, torque: FloatArray, largest: float) -> FloatArray | None:
-    """Deflections (r, K) at which the spring has the torque (r, K); None unless it rises over the range seen.
+def _deflection_of(problem: JointProblem, x: FloatArray, torque: FloatArray, largest: float) -> FloatArray | None:
+    """Return the deflections (r, K) of the spring at torques (r, K); None unless it is increasing over the data.
 
-    A torque that a spring which softens never reaches has the deflection of the largest that it does.
+    Torques beyond the maximum of a softening spring get the deflection of the maximum.
     """
     k1, k2 = problem.get(x, "k1"), problem.get(x, "k2")
     if min(k1, k1 + 3.0 * k2 * largest**2) <= 0.0:
@@ -93,7 +93,7 @@ def _deflection_of(problem: Problem, x: FloatArray, torque: FloatArray, largest:
 
 
 def _beyond(x: FloatArray, others: FloatArray) -> FloatArray:
-    """Return what of `x` (K,) the columns of `others` (K, m) do not explain."""
+    """Return the part of `x` (K,) outside the span of the columns of `others` (K, m)."""
     if others.shape[1] == 0:
         return x
     scale = np.linalg.norm(others, axis=0)

@@ -4,11 +4,11 @@ The motors' torque is that of the rigid links at the links' motion, and of rotor
 
     tau = Y_link(q, dq, ddq) phi_link + Ia*ddx + friction(x, dx) + offset
 
-with `x` the motors' positions on the joint side.  The springs do not appear: they are between the two motions.  Where
-`x = q` this is the rigid model, so a rotor's inertia can no longer be told from that of its link: it is a column of its
-own here, and undetermined where the motions hardly differ.
+with `x` the motors' positions on the joint side.  The springs do not appear: they are between the two motions.  For
+`x = q` this is the rigid model, in which some rotor inertias are combined with those of their links.  Here each rotor
+inertia is a column of its own, undetermined where the motions hardly differ.
 
-Friction of the links moves nearly as that of the motors does and is counted with it.
+Friction on the link side is nearly proportional to that of the motors and counts with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from rt_core.identification.least_squares import Solution, compress, solve
-from rt_core.identification.model_comparison import Paired, compare_residuals
+from rt_core.identification.model_comparison import PairedComparison, compare_residuals
 from rt_core.identification.preprocess import DataError, SignalPiece, Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows, standing_velocity
 from rt_core.identification.status import ParameterStatus, parameter_status
@@ -34,9 +34,9 @@ from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
 Motions = Literal["link", "motor", "both"]
-#: Share of the rows, at the end, that the models are compared on and not fitted to.
+#: Share of the rows, at the end, that are held out for the comparison of the models.
 HELD_OUT = 0.4
-#: Cut between the two parts, in periods of the cut-off frequency: the filters reach so far.
+#: Gap between the two parts, in periods of the cut-off frequency: the reach of the filters.
 _BETWEEN_PERIODS = 10.0
 
 
@@ -47,13 +47,13 @@ class ArmFit:
     Attributes
     ----------
     motions : {"link", "motor", "both"}
-        What the columns were computed from: all from the links' motion, all from the motors', or each from its own.
+        Motion of the columns: all of the links', all of the motors', or each its own.
     base : BaseParameters
     rows : Rows
     solution : Solution
     uncertainty : Uncertainty
     std : (p,) float64
-        Standard deviations, infinite where the data leave the parameter open.
+        Standard deviations, infinite for undetermined parameters.
     status : tuple of ParameterStatus
     metrics : Metrics
         Torque error on the rows that were fitted.
@@ -71,19 +71,19 @@ class ArmFit:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether elastic joints predict the torque better than rigid ones, on data that neither was fitted to.
+    """Comparison of elastic and rigid joints on held-out data.
 
-    `against` has the outcome beside the rigid model of either encoder: an encoder that is finer than the other is no
-    elasticity.  `elastic` is true where both say so.
+    `against` holds the comparison with the rigid model of either encoder, since a finer encoder is no elasticity.
+    `elastic` is whether the elastic model is better than both.
     """
 
     elastic: bool
-    against: Mapping[Motions, Paired]
+    against: Mapping[Motions, PairedComparison]
     held_out_s: float
 
     @property
     def reason(self) -> str:
-        """What decided it, in one sentence."""
+        """The decisive comparison, in one sentence."""
         failed = [(motions, paired) for motions, paired in self.against.items() if not paired.better]
         motions, paired = (failed or list(self.against.items()))[0]
         where = f"({motions} encoder), on {self.held_out_s:.0f} s held out"
@@ -91,7 +91,7 @@ class Comparison:
 
 
 def elastic_base(model: RobotModel) -> BaseParameters:
-    """Return base parameters of an arm whose motors move apart from its links: rotor inertias stand by themselves.
+    """Return base parameters of an arm whose motors and links move independently: each rotor inertia is one of them.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def elastic_base(model: RobotModel) -> BaseParameters:
 
 
 def sides(both: Signals, n: int) -> tuple[Signals, Signals]:
-    """Signals of links and motors, from signals (N, 2n) that were prepared together so that they stay in step."""
+    """Split signals (N, 2n) that were prepared together into those of links and motors."""
 
     def half(piece: SignalPiece, part: slice) -> SignalPiece:
         warm = None if piece.temperature is None else piece.temperature[:, part]
@@ -142,18 +142,18 @@ def sides(both: Signals, n: int) -> tuple[Signals, Signals]:
 
 
 def in_step(links: Signals, measured: Signals) -> Signals:
-    """Return motion of `measured` at the times of `links`, with their torque.
+    """Return the motion of `measured` at the times of `links`, with their torque.
 
-    Both are of one recording, the former with the velocity that was measured.  With it fewer samples repeat the one
-    before and are left out, so a stretch can be longer or begin elsewhere, but none of `links` is without it.
+    Both are of one recording, `measured` with the measured velocity.  With it fewer samples count as repeated, so its
+    stretches may be longer, but each stretch of `links` lies within one.
     """
 
     def at(piece: SignalPiece) -> SignalPiece:
         middle = 0.5 * (piece.t[0] + piece.t[-1])
-        whole = next(one for one in measured.pieces if one.t[0] <= middle <= one.t[-1])
-        q, dq, ddq = whole.q, whole.dq, whole.ddq
-        if not np.array_equal(whole.t, piece.t):
-            q, dq, ddq = (np.asarray(CubicSpline(whole.t, x)(piece.t)) for x in (q, dq, ddq))
+        longer = next(one for one in measured.pieces if one.t[0] <= middle <= one.t[-1])
+        q, dq, ddq = longer.q, longer.dq, longer.ddq
+        if not np.array_equal(longer.t, piece.t):
+            q, dq, ddq = (np.asarray(CubicSpline(longer.t, x)(piece.t)) for x in (q, dq, ddq))
         return replace(piece, q=q, dq=dq, ddq=ddq)
 
     return replace(links, pieces=tuple(map(at, links.pieces)), measured_velocity=True)
@@ -166,13 +166,12 @@ class ArmRows:
     ----------
     model : RobotModel
     links, motors : Signals
-        As `sides` gives them.
+        From `sides`.
     settings : SignalSettings
     start_s, stop_s : float
         Rows with `start_s <= t < stop_s` are used.
     measured : Signals or None
-        Of the links, with the velocity that was measured, at the times of `links`: of these the rigid model has its
-        motion, as it has where nothing is said of springs.
+        Of the links, with the measured velocity, at the times of `links`: the motion of the rigid model.
 
     Raises
     ------
@@ -206,11 +205,11 @@ class ArmRows:
         if rows["link"].t.size == 0:
             raise DataError(f"no rows between {start_s:g} s and {stop_s:g} s: the span lies outside the recording")
         of_link, of_motor = (built(self.bases["both"], signals) for signals in (links, motors))
-        # those of "link" may have another velocity, and what a joint has no row for is zero
+        # rows of "link" may have another velocity; a joint's rows that are not in use are zero
         use = rows["link"].use & rows["motor"].use & of_link.use & of_motor.use
         is_link = self.bases["both"].layout.is_link[None, :, None]
         rows["both"] = replace(of_link, Y=np.where(is_link, of_link.Y, of_motor.Y))
-        #: Rows for each choice of motions; torque and the rows in use are the same in all.
+        #: Rows for each choice of motions, with the same torque and rows in use.
         self.rows: dict[Motions, Rows] = {
             motions: replace(
                 r, Y=np.where(use.T[:, None, :], r.Y, 0.0), tau=np.where(use, r.tau, 0.0), use=use
@@ -245,7 +244,7 @@ class ArmRows:
             If there are too few rows.
         """
         t = self.rows["link"].t
-        cut = float(t[int((1.0 - HELD_OUT) * t.size)])  # of rows, for between recordings there is time without any
+        cut = float(t[int((1.0 - HELD_OUT) * t.size)])  # a share of rows, since recordings may have time between them
         after = cut + _BETWEEN_PERIODS / self.settings.cutoff_hz
         residuals: dict[Motions, FloatArray] = {}
         for motions, rows in self.rows.items():
@@ -260,7 +259,7 @@ class ArmRows:
 def _standing_together(
     model: RobotModel, links: Signals, motors: Signals, measured: Signals, settings: SignalSettings
 ) -> tuple[Signals, Signals, Signals]:
-    """Let all motions of a joint stand wherever one of them does, so that all leave out the same samples."""
+    """Set all motions of a joint to standstill wherever one of them is, so that all leave out the same samples."""
     limit = standing_velocity(model, settings)
     pieces: tuple[list[SignalPiece], ...] = ([], [], [])
     for together in zip(links.pieces, motors.pieces, measured.pieces, strict=True):

@@ -1,11 +1,10 @@
-"""How late the link encoders of an arm seem, from all of its joints together.
+"""Common lag of the link encoders of an arm, from all of its joints.
 
-A lag is in the difference of the encoders, as `lag*speed`, so that is what is regressed: on the torque (the spring's
-compliance), the speed of the link, its sign, and a zero for each recording.  That also tells the lag of a joint whose
-stiffness its loads do not tell.  What a joint's own viscous friction makes of it, `-N^2*b_in/k`, is in its value: it is
-an apparent lag, and of one sign wrong in all joints, so no interval of their mean holds the encoders' own, which is
-larger.  That mean is the random-effects mean of
-DerSimonian and Laird (1986) with the interval of Hartung and Knapp (2001), which rests on how much the joints differ.
+A lag appears in the difference of the encoders as `lag*speed`, so that difference is regressed on the torque (the
+spring's compliance), the speed of the link, its sign, and a zero for each recording.  This also determines the lag of a
+joint whose stiffness is undetermined.  The result is an apparent lag: the joint's viscous friction adds `-N^2*b_in/k`,
+of one sign in all joints, so that the encoders' own lag is larger than their mean.  The mean is the random-effects mean
+of DerSimonian and Laird (1986) with the interval of Hartung and Knapp (2001), from the scatter of the joints.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rt_core.linear_algebra import lstsq
 from rt_core.types import FloatArray, IntArray
 
 _QUANTILE = 0.975
-#: Lags are told to this share of themselves at best, and to a millionth of a nanosecond [s]: weights stay finite.
+#: Least standard deviation of a lag, as a share of the largest and in seconds, so that weights stay finite.
 _SHARPEST, _MIN_S = 1e-6, 1e-15
 
 
@@ -40,7 +39,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class CommonLag:
-    """Mean of the joints' apparent lags [s] with its 95 % interval, and by which standard deviation joints differ."""
+    """Mean of the joints' apparent lags [s] with its 95 % interval, and the standard deviation between joints."""
 
     value: float
     std: float
@@ -50,12 +49,12 @@ class CommonLag:
 
 
 def deflection_lag(records: Sequence[ElasticRows], *, cubic: bool) -> Lag:
-    """Apparent lag of one joint by the regression of its deflection on the motor's torque.
+    """Estimate the apparent lag of one joint by regression of its deflection on the motor's torque.
 
     Raises
     ------
     DataError
-        If the recordings do not belong together, or do not tell a lag.
+        If the recordings do not belong together, or do not determine a lag.
     """
     check_records(records)
     Y, shown, t = [], [], []
@@ -92,7 +91,7 @@ def deflection_lag(records: Sequence[ElasticRows], *, cubic: bool) -> Lag:
 
 
 def common_lag(lags: Sequence[Lag]) -> CommonLag | None:
-    """Pool the lags of the joints; None of fewer than two."""
+    """Pool the lags of the joints; None for fewer than two."""
     k = len(lags)
     if k < 2:
         return None

@@ -1,14 +1,14 @@
-"""Velocity constants of the motor's friction: the search for them, and what the data say about them.
+"""Search for the velocity constants of the motor's friction, and their intervals.
 
 `C1*tanh(dtheta_in/omega1)` and `C2*dtheta_in*exp(-|dtheta_in/omega_s|)` are linear in `C1` and `C2`.  So for each pair
-of constants on a grid everything else follows from one linear solve (variable projection, Golub and Pereyra 1973): what
-the other columns explain is taken off once, and two amplitudes are left.  Lag and zero of the deflection take part by
-their derivatives.  From the lowest places of a grid of all pairs a descent goes on to the least cost; from there each
-constant is moved away while the other follows.
+of constants on a grid everything else follows from one linear solve (variable projection, Golub and Pereyra 1973): the
+other columns are projected out once, and two amplitudes remain.  Lag and zero of the deflection take part by their
+derivatives.  A descent starts from the lowest points of a grid of all pairs; from the minimum each constant is moved
+away while the other is fitted.
 
-As good are those at which the cost is higher than the least by less than `kappa` times the quantile of chi-squared; the
-interval of a constant holds all of them, and that of any other parameter what it can be at any of them (its profile
-likelihood).  `kappa` is how much the correlation of the residual in time widens variances.
+The interval of a constant holds the values at which the cost exceeds the minimum by less than `kappa` times the
+quantile of chi-squared; the interval of any other parameter holds its values at all of them (profile likelihood).
+`kappa` is the factor by which the residual's correlation in time widens variances.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rt_core.elastic.problem import SHAPED, Problem
+from rt_core.elastic.problem import SHAPED, JointProblem
 from rt_core.identification.nonlinear.profile import SEEN
+from rt_core.statistics import CHI_SQUARED_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 
-_QUANTILE_95 = 3.841
-_POINTS, _CLOSE = 48, 24  # points along an axis of the whole, and of a closer look
+_POINTS, _CLOSE = 48, 24  # points along an axis of the whole grid, and of a refined one
 _MINIMA = 6
 _STEPS = 12
-_SMALL = 1e-4  # of a logarithm, to differentiate by
-_FIRST = 0.02  # first step of a walk, of the logarithm
+_SMALL = 1e-4  # step of numerical derivatives, in a logarithm
+_FIRST = 0.02  # first step of a walk, in the logarithm
 _MAX = 60
 _NEARLY = 1.0 + 1e-9
-_MIN = 1e-10  # of a column's length: less than this beyond the others is rounding
-_ALONE = 1e-8  # of a term's square: as much of it is taken to be beyond the other columns at the least
-_NOTHING = 1e-150  # the square of a term that is zero at all speeds seen
-_TOGETHER = 1e-4  # share of a term beside the other below which both are not solved for
-_ALIKE = 1e-6  # and beyond the other term: what is more alike is one term, and a cost made of rounding
+_MIN = 1e-10  # part of a column outside the span of the others that counts as rounding, as a share of its length
+_ALONE = 1e-8  # least part of a term outside the other columns, as a share of its square
+_NOTHING = 1e-150  # least square of a term, which may be zero at all observed speeds
+_TOGETHER = 1e-4  # share of a term outside the other below which only one of them is fitted
+_ALIKE = 1e-6  # least share of a term outside the other: below it the cost is rounding
 
 Axes = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Sums of squares (g, h), weighted, that are left at each pair of constants on `axes` [rad/s]."""
+    """Weighted residual sums of squares (g, h) at each pair of constants on `axes` [rad/s]."""
 
     axes: Axes
     cost: FloatArray
 
 
 @dataclass(frozen=True)
-class Profile:
-    """What the data say about the constants, and what that leaves of the other parameters.
+class ConstantProfile:
+    """Intervals of the constants and of the other parameters.
 
     Attributes
     ----------
     lower, upper : (p,) float64
         Interval (95 %) of each parameter over all constants that the data allow; NaN where there is none.
     why : mapping of str to str
-        Constants that the data leave open, and the reason.
+        Undetermined constants, and the reason.
     """
 
     lower: FloatArray
@@ -64,17 +64,17 @@ class Profile:
     why: Mapping[str, str]
 
 
-class Search:
-    """The search with lag and zero linearised at `x` (p,), where it has been done.
+class ConstantSearch:
+    """The search, with lag and zero linearised at `x` (p,).
 
-    `free` (p,) is what is fitted, `spread` (r,) the rms residual of the rows.  `found` (2,) are the constants of the
-    lowest cost, `least`.
+    `free` (p,) marks the fitted parameters, `spread` (r,) is the rms residual of the rows.  `found` (2,) are the
+    constants of the lowest cost `least`.
     """
 
-    def __init__(self, problem: Problem, x: FloatArray, free: BoolArray, spread: FloatArray, kappa: float) -> None:
+    def __init__(self, problem: JointProblem, x: FloatArray, free: BoolArray, spread: FloatArray, kappa: float) -> None:
         f, J, _ = problem.evaluate(x)
         self.problem, self.x = problem, x
-        self.limit = _QUANTILE_95 * kappa
+        self.limit = CHI_SQUARED_QUANTILE_95 * kappa
         self._weight = 1.0 / float(spread[0])  # the terms are in the motor's row, which is the first
         weight = 1.0 / spread[:, None]
         self._amplitudes = [problem.names.index(amplitude) for amplitude in SHAPED.values()]
@@ -104,7 +104,7 @@ class Search:
         self.found, self.least = self._search()
 
     def best(self) -> FloatArray:
-        """Parameters (p,) of the lowest cost; those that are not free stay."""
+        """Return the parameters (p,) of the lowest cost; those that are not free stay."""
         omegas = self.found
         values, _ = self._parameters((omegas[[0]], omegas[[1]]))
         x = self.x.copy()
@@ -114,8 +114,8 @@ class Search:
                 x[self.problem.names.index(name)] = omega
         return self.problem.within(x)
 
-    def profile(self) -> Profile:
-        """Tell what the data say about the constants, and what that leaves of each parameter."""
+    def profile(self) -> ConstantProfile:
+        """Return the intervals of the constants and of each parameter."""
         problem, names = self.problem, self.problem.names
         lower, upper = np.full(len(names), np.nan), np.full(len(names), np.nan)
         which = [*self._plain, *self._amplitudes]
@@ -139,26 +139,26 @@ class Search:
             ends = tuple(float(end([omegas[side] for omegas in good])) for end in (min, max))
             k = names.index(name)
             lower[k], upper[k] = ends
-            seen = self._without(side) - self.least > SEEN * self.limit / _QUANTILE_95
+            seen = self._without(side) - self.least > SEEN * self.limit / CHI_SQUARED_QUANTILE_95
             below, above = ends[0] <= self.box[0, side] * _NEARLY, ends[1] >= self.box[1, side] / _NEARLY
             reason = _open_reason(problem, name, below, above, seen, (ends[0], ends[1]))
             if reason is not None:
                 why[name] = reason
-        return Profile(lower, upper, why)
+        return ConstantProfile(lower, upper, why)
 
     # Costs and parameters on grids
 
     def _terms(self, side: int, axis: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Columns (K, g) of a term in the motor's rows at the constants of an axis, and their part (b, g) in the plain.
+        """Return the columns (K, g) of a term along an axis, and their parts (b, g) in the plain columns.
 
-        In all other rows they are zero.
+        They are those of the motor's rows; in all other rows they are zero.
         """
         name = list(SHAPED)[side]
         columns = np.stack([self.problem.shape(name, float(omega)) for omega in axis], axis=1) * self._weight
         return columns, self._on_motor.T @ columns
 
     def _products(self, axes: Axes) -> tuple[FloatArray, ...]:
-        """Products of the parts of both terms beyond the plain columns, with each other and the torque's."""
+        """Return the products of both terms, outside the plain columns, with each other and with the torque."""
         (c1, p1), (c2, p2) = (self._terms(side, axis) for side, axis in enumerate(axes))
         motor = self._rest[: self.problem.size]
         own1, own2 = _own(c1, p1), _own(c2, p2)
@@ -172,7 +172,7 @@ class Search:
         return Grid(axes, self._square - a * z1[:, None] - c * z2[None, :])
 
     def _parameters(self, axes: Axes) -> tuple[FloatArray, FloatArray]:
-        """Values and standard deviations (b + 2, g, h) of the plain parameters and both amplitudes at each pair."""
+        """Return values and standard deviations (b + 2, g, h) of plain parameters and both amplitudes at each pair."""
         own1, own2, both, z1, z2, p1, p2 = self._products(axes)
         a, c = _solved(own1, own2, both, z1, z2)
         determinant = own1[:, None] * own2[None, :] - both**2
@@ -188,12 +188,12 @@ class Search:
     # The search
 
     def _whole(self, side: int) -> FloatArray:
-        """Axis over all that is looked at, evenly in the logarithm; one point for a constant that is given."""
+        """Return the axis of the whole range, evenly in the logarithm; one point for a given constant."""
         low, high = self.box[:, side]
         return np.geomspace(low, high, _POINTS) if self.free[side] else np.array([low])
 
     def _search(self) -> tuple[FloatArray, float]:
-        """Constants (2,) of the lowest cost, and that."""
+        """Return the constants (2,) of the lowest cost, and that cost."""
         best, least = np.zeros(2), np.inf
         for i, j in _minima(self.whole.cost):
             omegas, cost = self._descend(np.array([self.whole.axes[0][i], self.whole.axes[1][j]]), self.free)
@@ -202,9 +202,9 @@ class Search:
         return best, least
 
     def _descend(self, omegas: FloatArray, move: BoolArray) -> tuple[FloatArray, float]:
-        """Constants (2,) of least cost from `omegas` (2,) on, of which those move that `move` (2,) says; and that cost.
+        """Descend from `omegas` (2,) over the constants `move` (2,); return the minimum and its cost.
 
-        Gauss-Newton steps of the logarithms, amplitudes along with them (Kaufman 1975).
+        Gauss-Newton steps of the logarithms and amplitudes (Kaufman 1975).
         """
         cost = self._cost(omegas)
         for _ in range(_STEPS if move.any() else 0):
@@ -224,7 +224,7 @@ class Search:
         return float(self._grid((omegas[[0]], omegas[[1]])).cost[0, 0])
 
     def _step(self, omegas: FloatArray, move: BoolArray) -> FloatArray:
-        """Step (2,) of the logarithms from `omegas` (2,)."""
+        """Return the step (2,) of the logarithms from `omegas` (2,)."""
         own1, own2, both, z1, z2, _, _ = self._products((omegas[[0]], omegas[[1]]))
         a, c = _solved(own1, own2, both, z1, z2)
         columns = []
@@ -245,9 +245,9 @@ class Search:
         return step
 
     def _walk(self, side: int, sign: float) -> list[tuple[FloatArray, float]]:
-        """Pairs (2,) with their costs, one constant held further and further from the best, the other at its best.
+        """Return pairs (2,) with their costs, one constant moving away from the best, the other fitted.
 
-        The walk ends where the cost is as high as the limit, or the range does.
+        The walk ends where the cost reaches the limit, or at the end of the range.
         """
         other = self.free & (np.arange(2) != side)
         end = float(self.box[1 if sign > 0.0 else 0, side])
@@ -270,7 +270,7 @@ class Search:
         return path
 
     def _at(self, side: int, value: float, near: FloatArray, other: BoolArray) -> tuple[FloatArray, float]:
-        """Pair with one constant at `value`, the other at its best, from near by or from where the grid is lowest."""
+        """Return the pair with one constant at `value` and the other fitted, from `near` or the lowest grid point."""
         start = near.copy()
         start[side] = value
         found = self._descend(start, other)
@@ -282,7 +282,7 @@ class Search:
         return found
 
     def _without(self, side: int) -> float:
-        """Lowest cost without the term of one constant."""
+        """Return the lowest cost without the term of one constant."""
         other, axis = 1 - side, self._whole(1 - side)
         whole, least = axis, np.inf
         for _ in range(4):
@@ -298,7 +298,7 @@ class Search:
 
 
 def _own(columns: FloatArray, plain: FloatArray) -> FloatArray:
-    """Squares (g,) of the parts of columns (K, g) that are beyond the plain ones, given their part (b, g) in these."""
+    """Return the squares (g,) of columns (K, g) outside the plain ones, given their parts (b, g) in these."""
     whole = (columns**2).sum(axis=0)
     return np.asarray(np.maximum(whole - (plain**2).sum(axis=0), np.maximum(_ALONE * whole, _NOTHING)))
 
@@ -306,10 +306,9 @@ def _own(columns: FloatArray, plain: FloatArray) -> FloatArray:
 def _solved(
     own1: FloatArray, own2: FloatArray, both: FloatArray, z1: FloatArray, z2: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Amplitudes (g, h) of both terms; where these are nearly the same, of the one that explains more.
+    """Return the amplitudes (g, h) of both terms; where they are nearly collinear, only of the one that explains more.
 
-    What two such terms explain together is the difference of large numbers: rounding can make a cost of it that is
-    lower than any.
+    The joint effect of two such terms is a difference of large numbers, and rounding could give it a spurious low cost.
     """
     square = own1[:, None] * own2[None, :]
     determinant = square - both**2
@@ -323,7 +322,7 @@ def _solved(
 
 
 def _minima(cost: FloatArray) -> list[tuple[int, int]]:
-    """Places of the lowest of the local minima of a grid (g, h)."""
+    """Return the indices of the lowest local minima of a grid (g, h)."""
     padded = np.pad(cost, 1, constant_values=np.inf)
     g, h = cost.shape
     around = [padded[1 + a : 1 + a + g, 1 + b : 1 + b + h] for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b]
@@ -333,9 +332,9 @@ def _minima(cost: FloatArray) -> list[tuple[int, int]]:
 
 
 def _open_reason(
-    problem: Problem, name: str, below: bool, above: bool, seen: bool, ends: tuple[float, float]
+    problem: JointProblem, name: str, below: bool, above: bool, seen: bool, ends: tuple[float, float]
 ) -> str | None:
-    """Why a constant is open, if so."""
+    """Return why a constant is undetermined, None if it is determined."""
     amplitude = SHAPED[name]
     speeds = f"the motor's speeds are {problem.slowest:.3g} to {problem.fastest:.3g} rad/s"
     if not seen:

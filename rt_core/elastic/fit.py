@@ -1,14 +1,12 @@
 """Least-squares fit of an elastic joint: spring, friction, lag of the link encoder, zero of the deflection.
 
-The rows are those of `rt_core.elastic.problem`, each weighted by the residual that it leaves.  A search over the
-lag with the rest eliminated gives the start, Gauss-Newton iterations the end, and the linearised rows of the last one
-the covariance.
-
-Columns differ by many orders of magnitude (`d^3` is about 1e-10 where `N*dtheta_in` is 1e3): ranks and
+The rows are those of `rt_core.elastic.problem`, each weighted by its rms residual.  A search over the lag with the rest
+eliminated gives the start, Gauss-Newton iterations the result, and the linearised rows of the last iteration the
+covariance.  Columns differ by many orders of magnitude (`d^3` is about 1e-10 where `N*dtheta_in` is 1e3), so ranks and
 collinearity are judged on columns of unit length.
 
-Friction with velocity constants begins where the fit without these terms ends; a grid over the constants with the rest
-eliminated comes before the iterations, which then have the constants too (`rt_core.elastic.constants`).
+Friction with velocity constants starts from the fit without these terms and a grid over the constants with the rest
+eliminated; the iterations then include the constants (`rt_core.elastic.constants`).
 """
 
 from __future__ import annotations
@@ -19,29 +17,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rt_core.elastic._inverse import inverse_regression, spring_share
-from rt_core.elastic.constants import Profile, Search
-from rt_core.elastic.problem import Problem, Terms
+from rt_core.elastic.constants import ConstantProfile, ConstantSearch
+from rt_core.elastic.problem import JointProblem, Terms
 from rt_core.elastic.rows import ElasticRows
 from rt_core.identification.least_squares import Solution, compress, solve
 from rt_core.identification.preprocess import DataError
 from rt_core.identification.rows import Rows
 from rt_core.identification.uncertainty import Uncertainty, estimate_covariance
 from rt_core.linear_algebra import lstsq
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 
-#: A column of which the others leave less than this share (of its square) says nothing of its own.
+#: A column is collinear if less than this share of its square is outside the span of the others.
 COLLINEAR = 1e-3
 _ITERATIONS = 60
 _SETTLED = 1e-9
 _ROWS_PER_PARAMETER = 3
 _SEARCHES = 3
-_FEW = 15  # iterations of a search: a constant that is open has no end to come to
-_QUANTILE_95 = 1.959964
+_FEW = 15  # iterations of a search: an undetermined constant does not converge
 
 
 @dataclass(frozen=True)
 class SpringFit:
-    """A fit and what it rests on.
+    """A fit with its rows, covariance and diagnostics.
 
     Attributes
     ----------
@@ -49,36 +47,34 @@ class SpringFit:
     names : tuple of str
         Of the p parameters.
     values, std : (p,) float64
-        `std` is infinite where the data leave a parameter free, and where it took no part.  It counts the velocity
-        constants of friction that are fitted.
+        `std` is infinite for undetermined and fixed parameters.  It includes the uncertainty of fitted velocity
+        constants of friction.
     free : (p,) bool
-        False for a lag that took no part because viscous friction looks the same; without any deflection also for
-        what only it could tell.
+        False for a lag that was held fixed because it is collinear with viscous friction; without any deflection also
+        for parameters that depend on it.
     apart : (p,) float64
-        Share of each column (squared, weighted) that the others do not explain; with velocity constants held, and
-        of cyclic friction also beyond an offset of the sensor, which would look alike over a small angle.
+        Share of each column (squared, weighted) outside the span of the others, with velocity constants held; of cyclic
+        friction also outside an offset of the sensor, which looks alike over a small angle.
     partners : tuple of tuple of str
-        For each parameter, those whose columns make up its own.
+        For each parameter, those with which it is collinear.
     rows : Rows
         Linearised rows: one "joint" for each of `terms.sides`.
     solution : Solution
     uncertainty : Uncertainty
     share : float
-        Of the spring's torque and what the fit leaves together, beyond all other columns, the part that is the
-        spring's (squared).
+        Share of the spring in the sum of its torque and the residual (squared), outside all other columns.
     inverse : (p,) float64
-        What the parameters would be if all that is left were an error of the deflection instead of the torque; NaN
-        where there is no such regression.
+        Parameters if the whole residual were an error of the deflection instead of the torque; NaN where there is no
+        such regression.
     measured, predicted : (K, r) float64
         Torques of the rows [N*m], joint side.
     deflection, difference : (K,) float64
-        With lag and zero compensated, the mean of the rows if each has a lag of its own, and as the encoders show it
-        [rad].
+        With lag and zero compensated (the mean of the rows if each has a lag of its own), and as measured [rad].
     settled : bool
     speeds : (float, float)
-        Slowest and fastest that the motor is in the rows, on its own side [rad/s].
-    profile : Profile or None
-        What the data say about the velocity constants of friction, where these are estimated.
+        Slowest and fastest motor speed in the rows, motor side [rad/s].
+    profile : ConstantProfile or None
+        Intervals of the velocity constants of friction, where these are estimated.
     """
 
     terms: Terms
@@ -99,16 +95,16 @@ class SpringFit:
     difference: FloatArray
     settled: bool
     speeds: tuple[float, float]
-    profile: Profile | None = None
+    profile: ConstantProfile | None = None
 
     @property
     def link(self) -> FloatArray:
-        """(K,) angle of the link as its encoder shows it [rad]."""
+        """(K,) measured angle of the link [rad]."""
         return np.asarray(self.rows.q[:, 0] - self.difference)
 
-    def value(self, name: str, otherwise: float = 0.0) -> float:
-        """Value of a parameter, `otherwise` if the fit does not have it."""
-        return float(self.values[self.names.index(name)]) if name in self.names else otherwise
+    def value(self, name: str) -> float:
+        """Return the value of a parameter, zero if the fit does not have it."""
+        return float(self.values[self.names.index(name)]) if name in self.names else 0.0
 
 
 def fit_spring(records: Sequence[ElasticRows], terms: Terms) -> SpringFit:
@@ -117,22 +113,22 @@ def fit_spring(records: Sequence[ElasticRows], terms: Terms) -> SpringFit:
     Raises
     ------
     DataError
-        If there are too few rows, or none of a sensor that `terms` asks for.
+        If there are too few rows, or none of a sensor that `terms` needs.
     """
     if terms.rows != "motor" and not records[0].has_sensor:
         raise DataError(f"rows {terms.rows!r} need the torque of a sensor behind the spring, and there is none")
-    problem = Problem(records, terms)
+    problem = JointProblem(records, terms)
     p = len(problem.names)
     if problem.size < _ROWS_PER_PARAMETER * p:
         raise DataError(f"{problem.size} rows for {p} parameters: record longer, or raise the cut-off")
     free = np.ones(p, dtype=bool)
     x = _without_constants(problem) if terms.friction == "full" and problem.deflects else problem.start()
     if not problem.deflects:
-        # what rounding leaves must not drive an iteration: the rows are linear in the rest
+        # a deflection of rounding must not drive the iterations: the rows are linear in the rest
         free = np.array([name == "k1" or name in terms.damping for name in problem.names])
         x = problem.at_rest()
     elif terms.lags:
-        # a lag that looks like viscous friction would wander: it stays at none, and is said to be undetermined
+        # a lag that is collinear with viscous friction would diverge: it stays zero, and is reported as undetermined
         _, J, _ = problem.evaluate(x)
         apart, _ = _apart(_held(problem, J), _spread(problem, x))
         for k in map(problem.names.index, terms.lags):
@@ -144,9 +140,9 @@ def fit_spring(records: Sequence[ElasticRows], terms: Terms) -> SpringFit:
     return _described(problem, x, free, solution, settled)
 
 
-def _without_constants(problem: Problem) -> FloatArray:
-    """Parameters (p,) of the fit with viscous friction, and none of what is beyond it."""
-    less = Problem(problem.records, replace(problem.terms, friction="viscous"))
+def _without_constants(problem: JointProblem) -> FloatArray:
+    """Return the parameters (p,) of the fit with viscous friction only."""
+    less = JointProblem(problem.records, replace(problem.terms, friction="viscous"))
     found, _, _ = _gauss_newton(less, less.start(), np.ones(len(less.names), dtype=bool))
     x = problem.at_rest()
     for name, value in zip(less.names, found, strict=True):
@@ -154,11 +150,11 @@ def _without_constants(problem: Problem) -> FloatArray:
     return x
 
 
-def _fit_constants(problem: Problem, x: FloatArray, free: BoolArray) -> SpringFit:
-    """Search for the constants and iterate, until both agree; then tell which of the constants the data determine."""
+def _fit_constants(problem: JointProblem, x: FloatArray, free: BoolArray) -> SpringFit:
+    """Search for the constants and iterate until both agree; then find which constants the data determine."""
     least = np.inf
     for _ in range(_SEARCHES):
-        trial = Search(problem, x, free, _spread(problem, x), 1.0).best()
+        trial = ConstantSearch(problem, x, free, _spread(problem, x), 1.0).best()
         trial, solution, settled = _gauss_newton(problem, trial, free, _FEW)
         cost = float(np.sum(np.log(_spread(problem, trial))))
         done = cost > least - 1e-6
@@ -169,18 +165,18 @@ def _fit_constants(problem: Problem, x: FloatArray, free: BoolArray) -> SpringFi
     solution, settled = found
     spread = _spread(problem, x)
     kappa = float(_described(problem, x, free, solution, settled).uncertainty.inflation[0])
-    said = Search(problem, x, free, spread, kappa).profile()
-    for name in said.why:  # what is open is held: the profile tells what that leaves of the others
+    profile = ConstantSearch(problem, x, free, spread, kappa).profile()
+    for name in profile.why:  # undetermined constants are held; the profile has the effect on the others
         free[problem.names.index(name)] = False
-    if said.why or not settled:
+    if profile.why or not settled:
         x, solution, settled = _gauss_newton(problem, x, free)
     fit = _described(problem, x, free, solution, settled)
-    wide = np.where(np.isfinite(said.upper), (said.upper - said.lower) / (2.0 * _QUANTILE_95), 0.0)
-    return replace(fit, std=np.maximum(fit.std, wide), profile=said)
+    wide = np.where(np.isfinite(profile.upper), (profile.upper - profile.lower) / (2.0 * NORMAL_QUANTILE_95), 0.0)
+    return replace(fit, std=np.maximum(fit.std, wide), profile=profile)
 
 
-def _held(problem: Problem, J: FloatArray) -> FloatArray:
-    """`J` (r, p, K) with the velocity constants of friction held."""
+def _held(problem: JointProblem, J: FloatArray) -> FloatArray:
+    """Return `J` (r, p, K) with the velocity constants of friction held."""
     if not problem.terms.constants:
         return J
     J = J.copy()
@@ -188,13 +184,13 @@ def _held(problem: Problem, J: FloatArray) -> FloatArray:
     return J
 
 
-def _rows(problem: Problem, J: FloatArray, tau: FloatArray) -> Rows:
-    """Linearised rows: `J` (r, p, K), `tau` (r, K)."""
+def _rows(problem: JointProblem, J: FloatArray, tau: FloatArray) -> Rows:
+    """Return linearised rows from `J` (r, p, K) and `tau` (r, K)."""
     r, K = tau.shape
     state = np.broadcast_to(problem.motor[:, None], (K, r))
     speed = np.broadcast_to(problem.speed[:, None], (K, r))
     t = np.concatenate([piece.t for piece in problem.pieces])
-    # a stretch that was left out parts a piece: correlation must not reach across it
+    # samples that were left out split a piece: correlation must not reach across them
     step = 1.5 / problem.records[0].rate_hz
     parted = np.concatenate(([0], np.cumsum((np.diff(t) > step) | (np.diff(problem.piece) != 0) | (np.diff(t) <= 0.0))))
     return Rows(
@@ -203,17 +199,17 @@ def _rows(problem: Problem, J: FloatArray, tau: FloatArray) -> Rows:
     )  # fmt: skip
 
 
-def _spread(problem: Problem, x: FloatArray) -> FloatArray:
-    """(r,) rms residual of each row."""
+def _spread(problem: JointProblem, x: FloatArray) -> FloatArray:
+    """Return the rms residual (r,) of each row."""
     f, _, _ = problem.evaluate(x)
     spread = np.sqrt(np.mean((problem.y - f) ** 2, axis=1))
     return np.asarray(np.maximum(spread, 1e-9 * max(float(np.abs(problem.y).max()), 1e-300)))
 
 
 def _gauss_newton(
-    problem: Problem, x: FloatArray, free: BoolArray, iterations: int = _ITERATIONS
+    problem: JointProblem, x: FloatArray, free: BoolArray, iterations: int = _ITERATIONS
 ) -> tuple[FloatArray, Solution, bool]:
-    """Iterate from `x` over the parameters that are `free`; the last solution, and whether it settled."""
+    """Iterate from `x` over the `free` parameters; return the last solution, and whether it converged."""
     use = np.ones((problem.size, len(problem.y)), dtype=bool)
     total = float(np.linalg.norm(problem.y))
     f, J, _ = problem.evaluate(x)
@@ -225,7 +221,7 @@ def _gauss_newton(
         step = np.zeros(x.size)
         step[free] = solution.theta - x[free]
         moved = float(np.linalg.norm(np.einsum("rpk,p->rk", J, step)))
-        weight = 1.0 / solution.weighted_with[:, None]  # the weights that made the step: it descends with them
+        weight = 1.0 / solution.weighted_with[:, None]  # the weights of the step, with which it descends
         cost = float(np.sum(((problem.y - f) * weight) ** 2))
         share = 1.0
         for _ in range(8):
@@ -242,7 +238,7 @@ def _gauss_newton(
 
 
 def _apart(J: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(p,) share of each column that the others do not explain; (p, p) what each other has in it, unit columns."""
+    """Return (p,) shares of unit columns outside the others, and (p, p) the coefficients of the others in each."""
     W = (J / spread[:, None, None]).transpose(0, 2, 1).reshape(-1, J.shape[1])
     scale = np.linalg.norm(W, axis=0)
     alive = scale > 0.0
@@ -261,13 +257,13 @@ def _apart(J: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
     return apart, made_of
 
 
-def _described(problem: Problem, x: FloatArray, free: BoolArray, solution: Solution, settled: bool) -> SpringFit:
+def _described(problem: JointProblem, x: FloatArray, free: BoolArray, solution: Solution, settled: bool) -> SpringFit:
     f, J, deflection = problem.evaluate(x)
     spread = _spread(problem, x)
     rows = _rows(problem, J[:, free], problem.y - f + np.einsum("rpk,p->rk", J[:, free], x[free]))
     if J[:, free].any(axis=(1, 2)).all():
         uncertainty = estimate_covariance(rows, solution, cross=True)
-    else:  # without any column there is nothing to be uncertain of
+    else:  # no columns, no uncertainty
         uncertainty = Uncertainty(np.zeros((rows.Y.shape[1],) * 2), np.ones(len(J)))
     std = np.full(x.size, np.inf)
     std[free] = np.where(solution.supported, uncertainty.std, np.inf)

@@ -1,10 +1,10 @@
-"""Hysteresis of an elastic joint: what the fitted spring and friction leave, told apart by the way the spring goes.
+"""Hysteresis of an elastic joint: the residual of spring and friction by the sign of the deflection's rate.
 
-A gear that gives way loses some of what it takes up: the torque lies higher while the deflection grows than while it
-falls.  No term of the model is that, but some may go with it: where the load swings about hanging, the deflection grows
-just while the joint goes one way, and Coulomb friction takes up the whole loop.  So half the width of the loop is what
-the residual has of the part of that sign that the model's own columns do not explain; where hardly any is left the data
-do not tell loop from friction.  Friction of the speed that the model lacks can look alike.
+An elastic gear dissipates energy: the torque is higher while the deflection grows than while it falls.  No term of the
+model describes this, but some may be correlated with it: where the load swings about its hanging position, the
+deflection grows exactly while the joint moves one way, and Coulomb friction absorbs the whole loop.  So the half-width
+of the loop is the regression of the residual on the part of that sign outside the model's columns; where hardly any
+such part is left, the data do not separate the loop from friction.  Unmodelled friction of the speed can look alike.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from rt_core.elastic.fit import SpringFit
 from rt_core.linear_algebra import lstsq
 from rt_core.types import FloatArray
 
-#: Rows whose deflection changes more slowly than this share of the rms rate say nothing of the way it goes.
+#: Rows with a slower deflection than this share of the rms rate are left out.
 _CLEAR = 0.1
-#: Of the mean square of the way's sign at least so much must be its own, beside the model's columns.
+#: Least mean square of the sign outside the model's columns.
 _OWN = 0.1
 _MIN = 20
 
 
 @dataclass(frozen=True)
 class Hysteresis:
-    """Half the width of the loop [N*m], joint side, and its standard deviation; negative if it goes round backwards."""
+    """Half-width of the loop [N*m], joint side, and its standard deviation; negative if the loop runs backwards."""
 
     half_width: float
     std: float
 
 
 def hysteresis(fit: SpringFit) -> tuple[Hysteresis | None, ...]:
-    """Tell the loop of each row of a fit (`terms.sides`).
+    """Return the loop of each row of a fit (`terms.sides`).
 
-    None where the data do not tell it: the deflection goes one way only, or hardly, or goes as the fit's columns do.
+    None where it is undetermined: the deflection hardly changes or only one way, or the sign of its rate is collinear
+    with the fit's columns.
     """
     rate = np.full(fit.deflection.size, np.nan)
     for number in np.unique(fit.rows.piece):
@@ -55,7 +56,7 @@ def hysteresis(fit: SpringFit) -> tuple[Hysteresis | None, ...]:
 
 
 def _loop(residual: FloatArray, way: FloatArray, columns: FloatArray, inflation: float) -> Hysteresis | None:
-    """Loop in a `residual` (K,) whose fit had `columns` (p, K), by the sign `way` (K,) of the deflection's rate."""
+    """Return the loop in a `residual` (K,) of a fit with `columns` (p, K); `way` (K,) is the sign of the rate."""
     others = np.vstack((np.ones(way.size), columns))
     others = (others / np.maximum(np.linalg.norm(others, axis=1), np.finfo(np.float64).tiny)[:, None]).T
     own = way - others @ lstsq(others, way, rcond=1e-9)

@@ -1,25 +1,24 @@
-"""Off-line stages of an elastic joint, and what the data say about each parameter.
+"""Identification of an elastic joint in stages, with a verdict on each parameter.
 
 Stages of Sun et al., each by least squares: `stiffness` (a) is the spring alone, from each row by itself and from
 the mean of both; `coulomb` (b) adds Coulomb friction; `viscous` (c) has Coulomb and viscous friction, both rows
 together; `full` adds friction that falls with speed on the motor's side (eq. 15, delta = 1) and cyclic friction on the
 link's (eq. 18).  Where only the motor's torque is known, every stage is a fit of the motor's row.
 
-A stage that leaves friction out gives a stiffness that differs from the true one by that friction, projected on the
-spring's columns, and an apparent lag that holds viscous friction.  It is there for comparison: at best doubtful.
+A stage without all friction has a stiffness that is biased by that friction, projected on the spring's columns, and an
+apparent lag that includes viscous friction.  It serves for comparison and is at best doubtful.
 
-What the data do not determine has no value:
+An undetermined parameter has no value:
 
-- A column that the others explain (up to `COLLINEAR` of its square) has nothing to tell it by: viscous and Coulomb
-  friction at one speed, `k1` and `k2` at one load, viscous friction and the lag of the encoders if the spring is
-  linear.
-- A parameter with a standard deviation that moves the torque by more than the noise is lost in it.
-- A velocity constant of friction at which the fit is as good at one end of its range as anywhere, or whose term does
-  not show, is open, and so is the torque that it shapes (`rt_core.elastic.constants`).
-- Errors of the deflection (the encoders', the gear's own) pull the stiffness towards zero.  How much is not known
-  without knowing them, but the inverse regression bounds it (`rt_core.elastic._inverse`).  All intervals span both
-  regressions.  Where these differ by more than 5 %, or the spring is less than `CERTAIN_SHARE` of what it and the
-  errors make together, all is doubtful; where it is less than `EXPLAINED_LIMIT`, it is undetermined.
+- A column in the span of the others (up to `COLLINEAR` of its square) is not identifiable: viscous and Coulomb friction
+  at one speed, `k1` and `k2` at one load, viscous friction and the lag of the encoders if the spring is linear.
+- A parameter is lost in noise if one standard deviation changes the torque by more than the residual.
+- A velocity constant of friction is undetermined if the fit is as good at one end of its range as anywhere, or if its
+  term is insignificant; so is the torque that it shapes (`rt_core.elastic.constants`).
+- Errors of the deflection (of encoders or gear) bias the stiffness towards zero.  The inverse regression bounds this
+  bias (`rt_core.elastic._inverse`), and all intervals span both regressions.  All parameters are doubtful where both
+  differ by more than 5 %, or where the spring is less than the share `CERTAIN_SHARE` of its sum with the errors, and
+  undetermined where it is less than `EXPLAINED_LIMIT`.
 """
 
 from __future__ import annotations
@@ -36,12 +35,13 @@ from rt_core.elastic.rows import MAX_LAG_S, MAX_ZERO, ElasticRows, check_records
 from rt_core.identification.identify import EXPLAINED_LIMIT
 from rt_core.identification.preprocess import DataError
 from rt_core.identification.status import ParameterStatus, parameter_status
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
 Stage = Literal["stiffness", "coulomb", "viscous", "full"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-Verdict = Literal["ok", "partly_determined", "doubtful", "not_determined"]
+ElasticVerdict = Literal["ok", "partly_determined", "doubtful", "not_determined"]
 
 UNITS = {
     "k1": "N*m/rad",
@@ -63,9 +63,9 @@ UNITS = {
 _FRICTION: Mapping[Stage, FrictionTerms] = {
     "stiffness": "none", "coulomb": "coulomb", "viscous": "viscous", "full": "full",
 }  # fmt: skip
-#: Friction that takes work out of the joint whatever the direction: it cannot be below zero.
+#: Dissipative friction, which cannot be negative.
 _DISSIPATES = ("b_in", "b_inD", "b_out", "b_outC")
-#: Velocity constants that are given, smallest and largest, motor side [rad/s].
+#: Range of given velocity constants, motor side [rad/s].
 CONSTANTS = (1e-6, 1e6)
 #: Fits of each stage where there is a torque sensor.
 _WITH_SENSOR: Mapping[Stage, tuple[RowChoice, ...]] = {
@@ -74,22 +74,21 @@ _WITH_SENSOR: Mapping[Stage, tuple[RowChoice, ...]] = {
     "viscous": ("both",),
     "full": ("both",),
 }
-#: Share of the spring below which all is called doubtful: an error of the deflection could move `k1` by more than 5 %.
-#: Beside a cubic term it can move it further than that share tells, so `k1` of both regressions counts as well.
+#: Share of the spring below which all is doubtful: an error of the deflection could change `k1` by more than 5 %.  With
+#: a cubic term it can change it by more, so the difference of `k1` between both regressions counts as well.
 CERTAIN_SHARE = 0.95
-_QUANTILE_95 = 1.959964
 _SIGNIFICANT = 3.0
-_SMALL_ANGLE = 1.5  # [rad] cyclic friction that was seen over less than this is told to lack angle
-_ONE = 0.05  # a spread below this share of the mean counts as one and the same speed or load
+_SMALL_ANGLE = 1.5  # [rad] range below which a reason on cyclic friction mentions the angle
+_ONE = 0.05  # a spread below this share of the mean counts as a single speed or load
 
 
 @dataclass(frozen=True)
 class ElasticParameter:
-    """A parameter, or why there is none.
+    """A parameter, or the reason why it is undetermined.
 
     `value` and `std` are those of the direct regression; `lower` lies 1.96 `std` below the lower of its value and that
-    of the inverse one, `upper` as much above the higher.  Where velocity constants of friction are fitted, both reach
-    as far as these let them, and those of the constants themselves are not symmetric.
+    of the inverse one, `upper` as much above the higher.  Where velocity constants of friction are fitted, both include
+    all constants that the data allow; those of the constants themselves are not symmetric.
     """
 
     name: str
@@ -112,17 +111,16 @@ class ElasticFit:
         Rows that were fitted.
     parameters : tuple of ElasticParameter
     verdict : {"ok", "partly_determined", "doubtful", "not_determined"}
-        Whether all is determined, only some, the stiffness only within wide bounds, or not at all.
+        All parameters are determined, only some, the stiffness only within wide bounds, or not even that.
     reasons : tuple of str
     metrics : Metrics
         Torque error, one "joint" for each of the rows.
     fit : SpringFit
-        The numbers.
     """
 
     rows: RowChoice
     parameters: tuple[ElasticParameter, ...]
-    verdict: Verdict
+    verdict: ElasticVerdict
     reasons: tuple[str, ...]
     metrics: Metrics
     fit: SpringFit
@@ -141,7 +139,7 @@ class ElasticJoint:
 
     @property
     def answer(self) -> ElasticFit:
-        """The fit that uses all rows."""
+        """Fit of all rows."""
         return self.fits[-1]
 
 
@@ -164,9 +162,9 @@ def identify_elastic_joint(
     cubic : bool
         The spring has `k2`.
     lag_s : float or None
-        How late the link encoder's channel is [s]; None to estimate it.
+        Lag of the link encoder's channel [s]; None to estimate it.
     zero : float or None
-        What is added to the deflection that the encoders show [rad]; None to estimate it, for each recording.
+        Offset that is added to the measured deflection [rad]; None to estimate it, for each recording.
     omega1, omega_s : float or None
         Velocity constants of stage `full`, motor side [rad/s]; None to estimate them.
 
@@ -197,7 +195,7 @@ def identify_elastic_joint(
 
 
 def judge(fit: SpringFit, records: Sequence[ElasticRows]) -> ElasticFit:
-    """Tell what of a fit is determined."""
+    """Judge a fit: find which parameters are determined, and whether they are reliable."""
     why = _open_reasons(fit, records)
     reasons: list[str] = []
     if why["k1"] is None:
@@ -221,7 +219,7 @@ def judge(fit: SpringFit, records: Sequence[ElasticRows]) -> ElasticFit:
         ]
     doubtful = bool(reasons)
     reasons += [f"{name}: {reason}" for name, reason in why.items() if reason is not None]
-    verdict: Verdict = "ok"
+    verdict: ElasticVerdict = "ok"
     if why["k1"] is not None:
         verdict = "not_determined"
     elif doubtful:
@@ -239,8 +237,8 @@ def judge(fit: SpringFit, records: Sequence[ElasticRows]) -> ElasticFit:
 
 
 def _parameters(fit: SpringFit, why: Mapping[str, str | None], doubtful: bool) -> tuple[ElasticParameter, ...]:
-    """Values and intervals of what is determined; the intervals span both regressions."""
-    half = _QUANTILE_95 * fit.std
+    """Return values and intervals of the determined parameters; the intervals span both regressions."""
+    half = NORMAL_QUANTILE_95 * fit.std
     inverse = _inverse(fit)
     lower, upper = np.minimum(fit.values, inverse) - half, np.maximum(fit.values, inverse) + half
     if fit.profile is not None:
@@ -262,7 +260,7 @@ def _parameters(fit: SpringFit, why: Mapping[str, str | None], doubtful: bool) -
 
 
 def _left_out(fit: SpringFit) -> list[str]:
-    """Why a fit without all of the friction is for comparison only."""
+    """Return the reasons why a fit without all friction is for comparison only."""
     if fit.terms.friction in ("viscous", "full"):
         return []
     what = "friction" if fit.terms.friction == "none" else "viscous friction"
@@ -279,7 +277,7 @@ def _left_out(fit: SpringFit) -> list[str]:
 
 
 def _open_reasons(fit: SpringFit, records: Sequence[ElasticRows]) -> dict[str, str | None]:
-    """Why each parameter is undetermined; None for those that are not."""
+    """Return why each parameter is undetermined; None for those that are not."""
     still, stiffness = _no_deflection(fit), _stiffness_fault(fit)
     by_noise = _by_noise(fit)
     why: dict[str, str | None] = {}
@@ -299,7 +297,7 @@ def _open_reasons(fit: SpringFit, records: Sequence[ElasticRows]) -> dict[str, s
 
 
 def _open_constant(fit: SpringFit, name: str) -> str | None:
-    """Why a velocity constant, or the torque that it shapes, is open, if so."""
+    """Return why a velocity constant, or the torque that it shapes, is undetermined; None if it is not."""
     for constant in () if fit.profile is None else fit.terms.constants:
         reason = None if fit.profile is None else fit.profile.why.get(constant)
         if reason is not None and name == constant:
@@ -310,22 +308,22 @@ def _open_constant(fit: SpringFit, name: str) -> str | None:
 
 
 def _little_angle(fit: SpringFit, name: str) -> str:
-    """Say so where the link hardly turns and the parameter is of cyclic friction."""
+    """Return an addition to the reason of cyclic friction where the link hardly turns."""
     turned = float(np.ptp(fit.link))
     return f"; the link turns through {turned:.3g} rad only" if name in ("A1", "A2") and turned < _SMALL_ANGLE else ""
 
 
 def _inverse(fit: SpringFit) -> FloatArray:
-    """(p,) parameters by the inverse regression, where there is one."""
+    """Return the parameters (p,) of the inverse regression, or of the direct one where there is none."""
     return np.where(np.isfinite(fit.inverse), fit.inverse, fit.values)
 
 
 def _by_noise(fit: SpringFit) -> tuple[ParameterStatus, ...]:
-    """Status of each parameter by its standard deviation; one that took no part is undetermined."""
+    """Return the status of each parameter by its standard deviation; one that was held fixed is undetermined."""
     out: list[ParameterStatus] = ["undetermined"] * len(fit.names)
     found = parameter_status(fit.rows, fit.solution, fit.std[fit.free])
     for k, status in zip(np.flatnonzero(fit.free), found, strict=True):
-        # of a constant that has ends, noise leaves no more open than its interval says
+        # a constant with a finite interval is not undetermined by noise
         out[k] = "weak" if fit.names[k] in fit.terms.constants and status != "determined" else status
     return tuple(out)
 
@@ -342,7 +340,7 @@ def _no_deflection(fit: SpringFit) -> str | None:
 
 
 def _stiffness_fault(fit: SpringFit) -> str | None:
-    """Why there is no stiffness in these data at all, if so."""
+    """Return why the stiffness is undetermined, None if it is not."""
     rms = _rms_deflection(fit)
     if fit.share < EXPLAINED_LIMIT:
         return (
@@ -364,14 +362,14 @@ def _stiffness_fault(fit: SpringFit) -> str | None:
 
 
 def _least_slope(fit: SpringFit) -> tuple[float, float]:
-    """Least stiffness over the range of deflections seen, and where [rad]; the slope is monotonous in their square."""
+    """Return the least stiffness over the observed deflections, and where [rad]; it is monotonic in their square."""
     low, high = float(fit.deflection.min()), float(fit.deflection.max())
     ends = (low, high, 0.0) if low < 0.0 < high else (low, high)
     return min((fit.value("k1") + 3.0 * fit.value("k2") * d**2, d) for d in ends)
 
 
 def _collinear(fit: SpringFit, k: int, records: Sequence[ElasticRows]) -> str | None:
-    """Why parameter `k` cannot be told from others, if so."""
+    """Return why parameter `k` is collinear with others, None if it is not."""
     name, others = fit.names[k], fit.partners[k]
     if fit.apart[k] >= COLLINEAR or name in fit.terms.constants:
         return None

@@ -6,9 +6,8 @@ Joint side, in the signs of `rt_core.elastic.rows`, with `s` the sign of the spe
     sensor   T_out                       = T_k(d) - b_out*dtheta_out - b_outC*s
     coupled  mean of both                = T_k(d)        (Sun et al., first stage)
 
-`both` has the first two, with `k1` and `k2` in common.  The link encoder's channel is taken to be late by `lag`
-against motor encoder and torques, and `zero` is added to the deflection that the encoders show.  All is linear but
-these two.
+`both` has the first two, with `k1` and `k2` in common.  The link encoder's channel is late by `lag` against motor
+encoder and torques, and `zero` is added to the measured deflection.  All parameters but these two are linear.
 
 With all friction (Sun et al., eqs. 15 and 18) there is on the right also
 
@@ -17,8 +16,8 @@ With all friction (Sun et al., eqs. 15 and 18) there is on the right also
 
 with `omega1` and `omega_s` on the motor side, which are not linear either.
 
-Without viscous friction in the model, an estimated lag takes it up: `lag - N^2*b_in/k` in the motor row,
-`lag + b_out/k` in the sensor row, with the stiffness `k`.  That is an apparent lag, and each row has its own.
+Without viscous friction in the model, an estimated lag absorbs it: `lag - N^2*b_in/k` in the motor row, `lag + b_out/k`
+in the sensor row, with the stiffness `k`.  That is an apparent lag, and each row has its own.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from rt_core.types import FloatArray
 RowChoice = Literal["motor", "sensor", "coupled", "both"]
 FrictionTerms = Literal["none", "coulomb", "viscous", "full"]
 
-_LAGS = 21  # tried by the search: what is left is smooth in the lag, and the iterations do the rest
-_ZERO_REACH = 10.0  # how far from the middle of the deflections their zero may lie, in widths of their range
+_LAGS = 21  # of the search: the residual is smooth in the lag, and the iterations refine it
+_ZERO_REACH = 10.0  # largest distance of the zero from the mean deflection, in widths of their range
 #: Velocity constants of the motor's friction, and the torques that they shape.
 SHAPED = {"omega1": "C1", "omega_s": "C2"}
 _FRICTION: dict[str, dict[FrictionTerms, tuple[str, ...]]] = {
@@ -46,28 +45,28 @@ _FRICTION: dict[str, dict[FrictionTerms, tuple[str, ...]]] = {
         "none": (), "coulomb": ("b_outC",), "viscous": ("b_out", "b_outC"), "full": ("b_out", "b_outC", "A1", "A2"),
     },
 }  # fmt: skip
-#: How far beyond the speeds seen a velocity constant is looked for: below, its term looks like Coulomb friction or is
-#: gone (to 1e-4); above, like viscous friction.
+#: Range of a velocity constant, as shares of the slowest and the fastest speed: below, its term equals Coulomb friction
+#: or is zero (to 1e-4); above, it looks like viscous friction.
 _BELOW = {"omega1": 0.217, "omega_s": 0.109}
 _ABOVE = 3.0
-#: Speeds of this quantile count as the slowest seen, unless they are below this share of the fastest.
+#: Quantile of the speeds that counts as the slowest, and its least share of the fastest.
 _SLOWEST, _SLOW_SHARE = 0.001, 0.001
-#: A deflection of this size (rms) [rad] is what rounding leaves.
+#: Rms deflection [rad] that is rounding.
 NO_DEFLECTION = 1e-11
-#: Beginning of the names of lags that hold viscous friction.
+#: Prefix of the names of lags that include viscous friction.
 APPARENT_LAG = "apparent_lag"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is fitted.
+    """Terms of a fit.
 
     Attributes
     ----------
     rows : {"motor", "sensor", "coupled", "both"}
     friction : {"none", "coulomb", "viscous", "full"}
-        "viscous" is Coulomb and viscous friction; "full" has also what falls with speed on the motor's side, and what
-        goes with the link's angle on the other.
+        "viscous" is Coulomb and viscous friction; "full" adds friction that falls with speed on the motor's side, and
+        friction that depends on the link's angle on the other.
     cubic : bool
         The spring has `k2`.
     lag_s, zero : float or None
@@ -108,7 +107,7 @@ class Terms:
 
     @property
     def lags(self) -> tuple[str, ...]:
-        """Names of the lags that are estimated: one, or without viscous friction one for each row."""
+        """Names of the estimated lags: one, or without viscous friction one for each row."""
         if self.lag_s is not None:
             return ()
         if self.friction in ("viscous", "full"):
@@ -116,12 +115,12 @@ class Terms:
         return (APPARENT_LAG,) if len(self.sides) == 1 else tuple(f"{APPARENT_LAG}_{side}" for side in self.sides)
 
     def names(self, records: int) -> tuple[str, ...]:
-        """Names of all parameters, with one zero for each of `records`."""
+        """Return the names of all parameters, with one zero for each of `records`."""
         zeros = () if self.zero is not None else tuple(f"zero_{i + 1}" for i in range(records))
         return (*self.spring, *self.damping, *self.constants, *self.lags, *(("zero",) if len(zeros) == 1 else zeros))
 
 
-class Problem:
+class JointProblem:
     """Rows of all recordings as functions of the parameters."""
 
     def __init__(self, records: Sequence[ElasticRows], terms: Terms) -> None:
@@ -154,7 +153,7 @@ class Problem:
 
     @property
     def lag_names(self) -> tuple[str, ...]:
-        """Name of the lag of each row, whether it is estimated or not."""
+        """Name of the lag of each row, estimated or not."""
         lags = self.terms.lags or ("lag",)
         return lags if len(lags) == len(self.terms.sides) else lags * len(self.terms.sides)
 
@@ -164,28 +163,28 @@ class Problem:
         return int(self.motor.size)
 
     def get(self, x: FloatArray, name: str, otherwise: float = 0.0) -> float:
-        """Value of a parameter in `x` (p,), `otherwise` if it is not one."""
+        """Return the value of a parameter in `x` (p,), `otherwise` if it is not one."""
         return float(x[self.names.index(name)]) if name in self.names else otherwise
 
     def box(self, constant: str) -> tuple[float, float]:
-        """Range [rad/s, motor side] in which a velocity constant is looked for."""
+        """Return the range of the search for a velocity constant [rad/s, motor side]."""
         return _BELOW[constant] * self.slowest, _ABOVE * self.fastest
 
     def constant(self, x: FloatArray, name: str) -> float:
-        """Velocity constant at `x` (p,), estimated or given [rad/s, motor side]."""
+        """Return the velocity constant at `x` (p,), estimated or given [rad/s, motor side]."""
         given = getattr(self.terms, name)
         return self.get(x, name) if given is None else float(given)
 
     def shape(self, name: str, omega: float) -> FloatArray:
-        """(K,) column of the torque that the velocity constant `name` shapes, at its value `omega`."""
+        """Return the column (K,) of the torque that the velocity constant `name` shapes, at its value `omega`."""
         N = abs(self.records[0].drive.gear_ratio)
         if name == "omega1":
-            # with the sign as it was filtered: a reversal must not tell tanh from Coulomb friction
+            # with the filtered sign: a reversal must not separate tanh from Coulomb friction
             return np.asarray(N * np.tanh(self.motor_speed / omega) * self.sign)
         return np.asarray(N**2 * self.speed * np.exp(-self.motor_speed / omega))
 
     def shape_slope(self, x: FloatArray, name: str) -> FloatArray:
-        """(K,) derivative of the motor's torque by the velocity constant `name`."""
+        """Return the derivative (K,) of the motor's torque by the velocity constant `name`."""
         N, omega = abs(self.records[0].drive.gear_ratio), self.constant(x, name)
         ratio = self.motor_speed / omega
         if name == "omega1":
@@ -194,13 +193,13 @@ class Problem:
         return np.asarray(self.get(x, "C2") * self.shape(name, omega) * ratio / omega)
 
     def zeros(self, x: FloatArray) -> FloatArray:
-        """(K,) zero of the deflection at each row."""
+        """Return the zero of the deflection (K,) at each row."""
         if self.terms.zero is not None:
             return np.full(self.size, self.terms.zero)
         return np.asarray(x[len(self.names) - len(self.records) :][self.record])
 
     def encoders(self, lag: float) -> tuple[FloatArray, FloatArray]:
-        """(K,) difference of the encoders and link speed when the link's channel is late by `lag`."""
+        """Return difference of the encoders and link speed, (K,) each, for a lag of the link's channel."""
         link = np.concatenate([piece.link(piece.t + lag) for piece in self.pieces])
         speed = np.concatenate([piece.link_speed(piece.t + lag) for piece in self.pieces])
         return self.motor - link, speed
@@ -212,7 +211,7 @@ class Problem:
         link: FloatArray | None = None,
         omegas: tuple[float, ...] = (),
     ) -> FloatArray:
-        """(r, s + d, K) columns of spring and friction; with all of it where the link's angle (K,) is given."""
+        """Return the columns (r, s + d, K) of spring and friction, in full if the link's angle (K,) is given."""
         N = self.records[0].drive.gear_ratio
         known = {
             ("motor", "b_in"): N**2 * self.speed,
@@ -234,11 +233,11 @@ class Problem:
         )
 
     def slope(self, x: FloatArray, deflection: FloatArray) -> FloatArray:
-        """Stiffness at the deflection, of its shape."""
+        """Return the stiffness at a deflection, of the same shape."""
         return self.get(x, "k1") + 3.0 * self.get(x, "k2") * deflection**2
 
     def evaluate(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Torques (r, K), their derivatives (r, p, K), and the deflection that each row has (r, K)."""
+        """Return torques (r, K), their derivatives (r, p, K), and the deflection of each row (r, K)."""
         zeros = self.zeros(x)
         omegas = tuple(self.constant(x, name) for name in SHAPED) if self.terms.friction == "full" else ()
         blocks, deflections = [], []
@@ -250,7 +249,7 @@ class Problem:
             difference, link_speed = shown[lag]
             deflection = difference + zeros
             slope = self.slope(x, deflection)
-            # what the lag makes of the link's speed in its viscous friction is too small to matter
+            # the effect of the lag on the link's viscous friction is negligible
             more = [
                 self.shape_slope(x, constant) if self.terms.sides[i] == "motor" else np.zeros(self.size)
                 for constant in self.terms.constants
@@ -267,7 +266,7 @@ class Problem:
         return f, columns, np.stack(deflections)
 
     def within(self, x: FloatArray) -> FloatArray:
-        """Parameters with lag, zero and velocity constants held where they can mean something."""
+        """Return the parameters with lag, zero and velocity constants clipped to their ranges."""
         x = x.copy()
         for name in self.terms.constants:
             k = self.names.index(name)
@@ -282,7 +281,7 @@ class Problem:
         return x
 
     def at_rest(self) -> FloatArray:
-        """Parameters of a joint without deflection: all zero but the zeros themselves."""
+        """Return the parameters of a joint without deflection: all zero but the zeros of the deflection."""
         x = np.zeros(len(self.names))
         for name in self.terms.constants:
             x[self.names.index(name)] = float(np.sqrt(np.prod(self.box(name))))
@@ -291,7 +290,7 @@ class Problem:
         return x
 
     def start(self) -> FloatArray:
-        """Parameters at the lag that leaves least; the zero is taken as an offset of torque at first."""
+        """Return the parameters at the lag of least residual; the zero is first fitted as an offset of torque."""
         terms = self.terms
         lags = np.linspace(-MAX_LAG_S, MAX_LAG_S, _LAGS) if terms.lag_s is None else np.array([terms.lag_s])
         constant = np.stack([self.record == i for i in range(len(self.records))]).astype(np.float64)

@@ -1,16 +1,16 @@
-"""Signals of an elastic joint, filtered, aligned and reduced to the rows of a regression.
+"""Rows of the regression of an elastic joint from its filtered and aligned signals.
 
-Both sides of the spring are referred to the joint.  With the motor angle `theta_in`, its torque `Km*Ia`, the gear
-ratio `N` (negative if the motor turns against the joint) and the link angle `theta_out`,
+Both sides of the spring are referred to the joint.  With the motor angle `theta_in`, its torque `Km*Ia`, the gear ratio
+`N` (negative if the motor turns against the joint) and the link angle `theta_out`,
 
     d = theta_in/N - theta_out        deflection: positive where the motor is ahead,
     T_k = k1*d + k2*d^3               torque of the spring on the link.
 
-Sun et al. define the deflection as `theta_out - theta_in/N`, yet print rows that hold for the sign above, which is the
-one used everywhere here.
+Sun et al. define the deflection as `theta_out - theta_in/N`, but print rows that hold for the sign above, which is used
+here.
 
-Every channel passes the same linear-phase filter, so the rows hold as the samples do.  Where the rotor's inertia is
-known, its torque is subtracted and all samples in motion count; without it only those at constant speed.
+Every channel passes the same linear-phase filter, so the equations hold for the rows as for the samples.  If the
+rotor's inertia is known, its torque is subtracted and all samples in motion count, otherwise those at constant speed.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from rt_core.identification.preprocess import DataError, SignalPiece, SignalSett
 from rt_core.identification.rows import row_filter
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: A lag is looked for up to this size [s]: more is no lag between channels of one bus.
+#: Largest lag [s]: more is impossible between channels of one bus.
 MAX_LAG_S = 0.02
-#: A zero of the deflection is believed up to this size [rad]: encoders of many turns that were never set alike.
+#: Largest zero of the deflection [rad]: multi-turn encoders that were never aligned.
 MAX_ZERO = 1e4
-#: Gear ratios and rotor inertias [kg*m^2] beyond these are slips of the pen.
+#: Plausible gear ratios, and largest plausible rotor inertia [kg*m^2].
 GEAR_RATIOS = (1e-3, 1e6)
 MAX_INERTIA = 1e4
-#: So are angles and torques [rad, N*m, joint side] above this size; torques below the other are none.
+#: Largest plausible angle and torque [rad, N*m, joint side]; smallest torque that is not zero.
 _MAX = 1e9
 _NO_TORQUE = 1e-9
 _NO_SPEED = 1e-9  # [rad/s]
-_SHARPEST = 1e-9  # a sign that is smoothed over less [rad/s] is a sign
-#: Share of the samples that are slower than what counts as the largest speed: a single wrong angle is none.
+_SHARPEST = 1e-9  # smoothing of the sign below this [rad/s] is none
+#: Quantile of the speed that counts as the largest, so that a single wrong angle does not.
 _TOP = 0.999
-#: A joint moves where it is faster than this share of its largest speed, if nothing else is said.
+#: Default speed from which a joint moves, as a share of its largest.
 MOVING_SHARE = 0.02
 #: Speed is constant where it changes by less than this share of the largest in one period of the cut-off.
 CONSTANT_SHARE = 0.02
-#: Samples so near to one that is left out, in periods of the cut-off, take no part: the filter has spread a reversal
-#: so far, and the cube of what it makes of the deflection is not what it makes of the cube.
+#: Samples within this many periods of the cut-off from one that is left out are left out as well: the filter spreads a
+#: reversal so far, and filtering does not commute with the cube of the deflection.
 _GUARD_PERIODS = 2.0
 _MIN_ROWS = 20
 
 
 @dataclass(frozen=True)
 class Drive:
-    """What is known of the drive.
+    """Parameters of the drive.
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class ElasticPiece:
     """Rows of a stretch without gaps, joint side.
 
     `t` (K,) [s]; `motor` (K,) `theta_in/N` [rad]; `speed` (K,) of it; `sign` (K,) of the speed; `motor_torque` (K,)
-    `N*Km*Ia` less the rotor's inertia torque [N*m]; `sensor_torque` (K,) or None.  `link` and `link_speed` give the
-    link's angle and speed at any times of the stretch, and a little beyond the rows.
+    `N*Km*Ia` less the rotor's inertia torque [N*m]; `sensor_torque` (K,) or None.  `link` and `link_speed` interpolate
+    the link's angle and speed over the stretch, a little beyond the rows.
     """
 
     t: FloatArray
@@ -96,8 +96,8 @@ class ElasticPiece:
 class ElasticRows:
     """Rows of one recording.
 
-    `rate_hz` is theirs, `band_hz` the frequency up to which all channels were kept, `min_velocity` the speed below
-    which there are none [rad/s].
+    `rate_hz` is their rate, `band_hz` the pass band of all channels, `min_velocity` the speed below which rows are left
+    out [rad/s].
     """
 
     drive: Drive
@@ -134,7 +134,7 @@ def elastic_rows(
     rate_hz: float | None = None,
     spans: Sequence[tuple[float, float]] = (),
 ) -> ElasticRows:
-    """Rows from the channels of one joint.
+    """Build rows from the channels of one joint.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def elastic_rows(
         `Km*Ia`, motor side [N*m].
     drive : Drive
     settings : SignalSettings
-        Cut-off, rate of the rows, and what is cut at the ends.
+        Cut-off, rate of the rows, and trim at the ends.
     sensor_torque : (N,) float64 or None
         Of the sensor between spring and link [N*m], where there is one.
     min_velocity : float or None
@@ -159,8 +159,8 @@ def elastic_rows(
     Raises
     ------
     DataError
-        If the channels do not fit together, hold numbers that no joint has, the joint does not move or has no torque,
-        or too few rows remain.
+        If the channels do not fit together or hold implausible numbers, the joint does not move or has no torque, or
+        too few rows remain.
     """
     N = drive.gear_ratio
     with np.errstate(over="ignore"):
@@ -204,9 +204,9 @@ def elastic_rows(
 
 
 def _check_size(angle: FloatArray, torque: FloatArray, use: BoolArray, sensor: bool) -> None:
-    """Raise `DataError` for angles and torques (N, 2), motor and link, that no joint has where in `use` (N,)."""
+    """Raise `DataError` for implausible angles and torques (N, 2), motor and link, among samples in `use` (N,)."""
     if use.size != len(angle) or not use.any():
-        return  # told when the signals are prepared
+        return  # `prepare` raises the error
     for values, unit, names in (
         (angle, "rad", ("motor angle / gear ratio", "link angle")),
         (torque, "N*m", ("motor torque * gear ratio", "sensor torque")),
@@ -238,19 +238,14 @@ def _reduce(
     speed = piece.dq[:, 0]
     sign = np.tanh(speed / smoothing) if smoothing > _SHARPEST else np.sign(speed)
     inertia = 0.0 if drive.rotor_inertia is None else drive.rotor_inertia * drive.gear_ratio**2
-    acceleration = central_difference(speed, 1.0 / rate)  # the low-pass at the cut-off is still to come
+    acceleration = central_difference(speed, 1.0 / rate)  # low-passed below
     inside = slice(half, piece.t.size - half)
     link = CubicSpline(piece.t[inside], low_pass(piece.q[:, 1])[inside])
+    motor_torque = low_pass(piece.tau[:, 0] - inertia * acceleration)[keep]
     return ElasticPiece(
-        piece.t[keep],
-        low_pass(piece.q[:, 0])[keep],
-        low_pass(speed)[keep],
-        low_pass(sign)[keep],
-        low_pass(piece.tau[:, 0] - inertia * acceleration)[keep],
-        low_pass(piece.tau[:, 1])[keep] if sensor else None,
-        link,
-        link.derivative(),
-    )
+        piece.t[keep], low_pass(piece.q[:, 0])[keep], low_pass(speed)[keep], low_pass(sign)[keep], motor_torque,
+        low_pass(piece.tau[:, 1])[keep] if sensor else None, link, link.derivative(),
+    )  # fmt: skip
 
 
 def check_records(records: Sequence[ElasticRows]) -> None:

@@ -1,9 +1,9 @@
-"""What of an arm with elastic joints only the difference of both encoders tells.
+"""Separability of rotor and link inertias of an arm with elastic joints.
 
-Where motor and link move alike, some rotor inertias cannot be told from their links (those of the first joints, as a
-rule): the rigid model has them in one parameter.  Apart they rest on the difference of the two accelerations.  If that
-is noise of the encoders, least squares still gives numbers, with small standard deviations, for noise tells columns
-apart as well as motion does; so these parameters are withheld unless the difference is that of a spring.
+Where motor and link move alike, some rotor inertias (usually those of the first joints) are not separable from those of
+their links: the rigid model combines them in one parameter.  Separated, they depend on the difference of the two
+accelerations.  If that is encoder noise, least squares still gives values with small standard deviations, since noise
+separates columns as motion does.  So these parameters are withheld unless the difference is that of a spring.
 """
 
 from __future__ import annotations
@@ -24,24 +24,19 @@ from rt_core.identification.rows import low_pass_taps
 from rt_core.identification.status import parameter_status
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_ARMATURE
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 
-_QUANTILE_95 = 1.959964
 _DEPENDS = 1e-9  # coefficients below this are rounding
 
-Apart = Literal["told", "doubtful", "open"]
+Separability = Literal["told", "doubtful", "open"]
 
 
 def rests_on_difference(rigid: BaseParameters, elastic: BaseParameters) -> BoolArray:
-    """Which parameters of `elastic` only the difference of a joint's two motions tells.
+    """Return a mask (n, p) of the parameters of `elastic` that depend on the difference of each joint's two motions.
 
-    Standard parameters that `rigid` maps to nothing have no torque while both sides move alike; what they are in
-    `elastic` is what the difference alone tells.
-
-    Returns
-    -------
-    (n, p) bool
-        By joint and parameter.
+    Standard parameters in the null space of `rigid` have no torque while both sides move alike; their image in
+    `elastic` depends on the difference alone.
     """
     n = elastic.layout.motor.shape[1]
     unseen = elastic.mapping @ null_space(rigid.mapping)
@@ -58,15 +53,9 @@ def rests_on_difference(rigid: BaseParameters, elastic: BaseParameters) -> BoolA
 def difference_noise(
     sides: tuple[Signals, Signals], disturbed: tuple[Signals, Signals], settings: SignalSettings
 ) -> FloatArray:
-    """Mean square (n,) of the encoders' noise in the difference of both accelerations, filtered as rows are.
+    """Return the mean square (n,) of the encoders' noise in the difference of both accelerations, filtered as rows.
 
-    Parameters
-    ----------
-    sides : tuple of Signals
-        Of links and motors.
-    disturbed : tuple of Signals
-        The same with as much noise again on either encoder.
-    settings : SignalSettings
+    `sides` are the signals of links and motors, `disturbed` the same with as much noise again on either encoder.
     """
     total, count = np.zeros(sides[0].pieces[0].ddq.shape[1]), 0
     taps = low_pass_taps(settings, sides[0].rate_hz)[:, None]
@@ -80,21 +69,10 @@ def difference_noise(
 
 
 def difference_share(fit: ArmFit, noise: FloatArray) -> FloatArray:
-    """Share of what tells each rotor from all other parameters that is motion, not noise of the encoders.
+    """Return the share (n,) of motion, not encoder noise, in the part of each rotor's column outside the others.
 
-    That is what the other columns leave of the rotor's, in mean square, whose inverse is the variance of its inertia.
-
-    Parameters
-    ----------
-    fit : ArmFit
-        With motions "both".
-    noise : (n,) float64
-        As `difference_noise` gives it.
-
-    Returns
-    -------
-    (n,) float64
-        From 0 to 1; 1 for joints without a rotor inertia in the model.
+    In mean square; the inverse of that part is the variance of the inertia.  From 0 to 1; 1 for joints without a rotor
+    inertia in the model.  `fit` has motions "both"; `noise` (n,) is from `difference_noise`.
     """
     Y, sigma, layout = fit.rows.Y, fit.solution.sigma, fit.base.layout
     power = np.zeros(len(fit.base))
@@ -117,17 +95,10 @@ def difference_share(fit: ArmFit, noise: FloatArray) -> FloatArray:
 
 
 def attenuated(fit: ArmFit, share: FloatArray) -> FloatArray:
-    """How much wider (p,) the standard deviations of `fit` are for the encoders' noise in what tells rotors apart.
+    """Return by how much (p,) encoder noise in the rotors' columns widens the standard deviations of `fit`.
 
-    Noise in its column makes an inertia too small, by `share`, and moves what goes with it.  An interval that is so
-    much wider reaches as far as the value without that.
-
-    Parameters
-    ----------
-    fit : ArmFit
-        With motions "both".
-    share : (n,) float64
-        As `difference_share` gives it.
+    Noise in its column makes an inertia too small, by `share` (n,) of `difference_share`, and biases correlated
+    parameters.  The wider interval reaches the value without this bias.  `fit` has motions "both".
     """
     layout, covariance = fit.base.layout, fit.uncertainty.covariance
     moved = np.zeros(len(fit.base))
@@ -136,37 +107,25 @@ def attenuated(fit: ArmFit, share: FloatArray) -> FloatArray:
         if covariance[k, k] > 0.0:
             own = (1.0 / s - 1.0) * float(fit.solution.theta[k])
             moved += np.abs(own * covariance[:, k] / covariance[k, k])
-    return moved / _QUANTILE_95
+    return moved / NORMAL_QUANTILE_95
 
 
 def widened(fit: ArmFit, share: FloatArray) -> ArmFit:
-    """Return the fit with standard deviations as wide as `attenuated` wants them, and statuses that follow from those.
+    """Return the fit with standard deviations widened by `attenuated`, and the statuses that follow.
 
-    They add up, and not their squares: an error to one side is no further noise.  It is a share of the inertia, and so
-    that of the far end of its interval counts.
-
-    Parameters
-    ----------
-    fit : ArmFit
-        With motions "both".
-    share : (n,) float64
-        As `difference_share` gives it.
+    Standard deviations are added, not their squares, since the bias has one sign.  It is a share of the inertia, so
+    the far end of its interval counts.  `fit` has motions "both"; `share` (n,) is from `difference_share`.
     """
     theta = fit.solution.theta
-    end = theta + np.copysign(_QUANTILE_95 * fit.uncertainty.std, theta)
+    end = theta + np.copysign(NORMAL_QUANTILE_95 * fit.uncertainty.std, theta)
     std = fit.std + attenuated(replace(fit, solution=replace(fit.solution, theta=end)), share)
     return replace(fit, std=std, status=parameter_status(fit.rows, fit.solution, std))
 
 
-def told_apart(share: FloatArray, spring: Sequence[bool]) -> tuple[Apart, ...]:
-    """Whether rotor and link of each joint can be told apart.
+def separabilities(share: FloatArray, spring: Sequence[bool]) -> tuple[Separability, ...]:
+    """Return whether rotor and link of each joint are separable.
 
-    Parameters
-    ----------
-    share : (n,) float64
-        As `difference_share` gives it.
-    spring : sequence of bool
-        Whether the joint's deflection follows its torque.
+    `share` (n,) is from `difference_share`; `spring` tells whether the joint's deflection follows its torque.
     """
     return tuple(
         "open" if not (seen and s >= EXPLAINED_LIMIT) else "told" if s >= CERTAIN_SHARE else "doubtful"
@@ -174,17 +133,10 @@ def told_apart(share: FloatArray, spring: Sequence[bool]) -> tuple[Apart, ...]:
     )
 
 
-def withhold(fit: ArmFit, rests: BoolArray, apart: Sequence[Apart]) -> ArmFit:
-    """Return the fit without the parameters that rest on differences that tell nothing.
+def withhold(fit: ArmFit, rests: BoolArray, apart: Sequence[Separability]) -> ArmFit:
+    """Return the fit without the parameters that depend on inseparable differences.
 
-    Parameters
-    ----------
-    fit : ArmFit
-        With motions "both".
-    rests : (n, p) bool
-        As `rests_on_difference` gives it.
-    apart : sequence of {"told", "doubtful", "open"}
-        As `told_apart` gives it.
+    `fit` has motions "both"; `rests` (n, p) is from `rests_on_difference`, `apart` from `separabilities`.
     """
     unknown, doubtful = (np.asarray(rests[[a == which for a in apart]].any(axis=0)) for which in ("open", "doubtful"))
     status = tuple(

@@ -1,9 +1,8 @@
 """Base regressor and prior torque along a motion in one pass over its samples, and the adjoint of both.
 
-Of the regressor only what can differ from zero is kept, joint by joint: `Y[row_start[j]:row_start[j + 1]]` are the
-columns `row_column` of joint `j`'s rows, one sample after the other, so that the information `W'W` is a sum of products
-of small dense matrices.  The prior torque comes from the same link columns.  Samples are padded to whole blocks: in the
-padding states repeat the first sample and columns are zero.
+Only columns of the regressor that can differ from zero are kept, joint by joint: `Y[row_start[j]:row_start[j + 1]]` are
+the columns `row_column` of joint `j`, so that the information `W'W` is a sum of products of small dense matrices.  The
+prior torque is from the same link columns.  Samples are padded to whole blocks, with the first state and zero columns.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from rt_core.model.regressor_adjoint import link_columns_adjoint
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: Friction whose sign a smooth stand-in replaces where one is asked for.
+#: Friction whose sign may be replaced by a smooth function.
 _SIGNED = (LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
-#: Columns of a row are multiplied with all before them in groups of so many: half of a symmetric product is enough.
+#: Size of the groups of columns in a product, of which only the lower half is computed.
 _GROUP = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Which columns are kept where, and what the torque is made of.
+    """Tables of the columns that are kept, and of the terms of the torque.
 
     Attributes
     ----------
     copies : (c, 2) int64
         Link columns that are kept: `(k * n + j) * 10 + element` and the row of `Y`.
     row_start, row_column : (n + 1,), (R,) int64
-        See the module's docstring.
+        See the module docstring.
     law, shape, motor : (E,), (E, 3), (E, n)
         Joint effects that are kept or known, as in `ParameterLayout`.
     theta : (E,) float64
@@ -70,14 +69,14 @@ class Columns:
     signed: BoolArray
 
     def smooth(self, width: float) -> None:
-        """Make signs that the model does not smooth itself `tanh(v/width)`, or signs again with zero."""
+        """Replace signs that the model does not smooth by `tanh(v/width)`; zero restores the signs."""
         self.shape[self.signed, 2] = width
 
     @classmethod
     def of(cls, model: RobotModel, layout: ParameterLayout) -> Columns:
-        """Tables for the columns of `layout`."""
+        """Return the tables for the columns of `layout`."""
         n = model.n
-        known = replace(model, armature=True, offset=True)  # what the robot has acts, parameter or not
+        known = replace(model, armature=True, offset=True)  # known rotors and offsets act, parameters or not
         every = standard_layout(known)
         phi = standard_parameters(known, every)
         keys: dict[tuple[int, tuple[float, ...], tuple[float, ...]], int] = {}
@@ -131,25 +130,13 @@ class Columns:
 
 @kernel
 def fill_columns(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    copies: IntArray,
-    law: IntArray,
-    shape: FloatArray,
-    motor: FloatArray,
-    theta: FloatArray,
-    row: IntArray,
-    states: FloatArray,
-    count: int,
-    Y: FloatArray,
-    load: FloatArray,
-    tau: FloatArray,
-) -> None:
-    """Columns `Y` (R, m), link torque `load` (n, m) and whole torque `tau` (n, m) at `states` (3, n, m).
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, copies: IntArray, law: IntArray, shape: FloatArray,
+    motor: FloatArray, theta: FloatArray, row: IntArray, states: FloatArray, count: int, Y: FloatArray,
+    load: FloatArray, tau: FloatArray,
+) -> None:  # fmt: skip
+    """Write columns `Y` (R, m), link torque `load` (n, m) and torque `tau` (n, m) at `states` (3, n, m).
 
-    `m` is a multiple of the block, of whose samples the first `count` are wanted.  With no rows in `Y` only the torque
-    is made.
+    `m` is a multiple of the block; only the first `count` samples count.  Without rows in `Y` only torque is computed.
     """
     n, m = tau.shape
     state = np.zeros((4, n, BLOCK))
@@ -204,7 +191,7 @@ def fill_columns(
 
 @kernel
 def gram(Y: FloatArray, row_start: IntArray, row_column: IntArray, scale: float, out: FloatArray) -> None:
-    """`scale * W'W` into `out` (p, p), both halves, of the columns `Y` (R, m)."""
+    """Write `scale * W'W` to `out` (p, p), both halves, from the columns `Y` (R, m)."""
     out[:] = 0.0
     for j in range(row_start.size - 1):
         first, last = row_start[j], row_start[j + 1]
@@ -224,25 +211,11 @@ def gram(Y: FloatArray, row_start: IntArray, row_column: IntArray, scale: float,
 
 @kernel
 def columns_adjoint(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    copies: IntArray,
-    law: IntArray,
-    shape: FloatArray,
-    motor: FloatArray,
-    theta: FloatArray,
-    row: IntArray,
-    states: FloatArray,
-    load: FloatArray,
-    Y_bar: FloatArray,
-    tau_bar: FloatArray,
-    states_bar: FloatArray,
-    motion: FloatArray,
-    screws: FloatArray,
-    screws_bar: FloatArray,
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, copies: IntArray, law: IntArray, shape: FloatArray,
+    motor: FloatArray, theta: FloatArray, row: IntArray, states: FloatArray, load: FloatArray, Y_bar: FloatArray,
+    tau_bar: FloatArray, states_bar: FloatArray, motion: FloatArray, screws: FloatArray, screws_bar: FloatArray,
     work: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Add to `states_bar` (3, n, m) the derivative of `sum(Y_bar * Y) + sum(tau_bar * tau)` by the states.
 
     Arguments as in `fill_columns`; the last four are scratch (`rt_core.model.regressor_adjoint.adjoint_work`).

@@ -1,9 +1,9 @@
-"""Extreme eigenvalues and determinant of a symmetric positive definite matrix, faster than all its eigenvalues.
+"""Extreme eigenvalues and determinant of a symmetric positive definite matrix, without its other eigenvalues.
 
-Householder's reduction to tridiagonal form, in one pass over the rest of the matrix a step: as soon as a row has taken
-the update of one reflection, its product with the vector of the next one is formed.  Then Laguerre's iteration from
-outside of the spectrum, which approaches the outermost root of a polynomial with real roots from one side only
-(Wilkinson 1965, section 7.47; sums of reciprocals from the pivots of the shifted matrix).
+Householder reduction to tridiagonal form, with one pass over the remaining matrix per step: each row is updated by one
+reflection and at once multiplied by the vector of the next.  Then Laguerre iteration from outside the spectrum, which
+approaches the outermost root of a polynomial with real roots from one side (Wilkinson 1965, section 7.47; sums of
+reciprocals from the pivots of the shifted matrix).
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 from rt_core.jit import jit, kernel
 from rt_core.types import FloatArray
 
-_MAX = 100  # iterations of Laguerre; each costs one pass over the tridiagonal matrix
+_MAX = 100  # Laguerre iterations, each a pass over the tridiagonal matrix
 _EPS = float(np.finfo(np.float64).eps)
 
 
 @kernel
 def tridiagonal(A: FloatArray, diagonal: FloatArray, square: FloatArray) -> None:
-    """Diagonal (p,) and squared subdiagonal (p - 1,) of a tridiagonal matrix with the eigenvalues of `A` (p, p).
+    """Write diagonal (p,) and squared subdiagonal (p - 1,) of a tridiagonal matrix similar to `A` (p, p).
 
-    Of the symmetric `A` the upper half counts, and is overwritten.
+    Only the upper half of the symmetric `A` is used, and overwritten.
     """
     p = A.shape[0]
-    v = np.zeros(p)  # vector of the reflection to be applied, and of the next one
+    v = np.zeros(p)  # vector of the pending reflection
     w = np.zeros(p)
     following = np.zeros(p)
     product = np.zeros(p)
     applied = False
     for k in range(p):
-        # Column k, after the reflection that is still to be applied.
+        # column k after the pending reflection
         column = A[k]
         if applied:
             vk, wk = v[k], w[k]
@@ -75,7 +75,7 @@ def tridiagonal(A: FloatArray, diagonal: FloatArray, square: FloatArray) -> None
                 total += row[j] * next_rest[j]
             for j in range(np.uint64(p - i)):
                 rest[j] += here * row[j]
-            product[i] += total - here * row[0]  # the diagonal has been counted twice
+            product[i] += total - here * row[0]  # the diagonal was counted twice
         for i in range(k + 1, p):
             product[i] *= beta
             dot += product[i] * following[i]
@@ -88,9 +88,9 @@ def tridiagonal(A: FloatArray, diagonal: FloatArray, square: FloatArray) -> None
 
 @jit
 def smallest_root(sign: float, diagonal: FloatArray, square: FloatArray, start: float) -> float:
-    """Smallest eigenvalue of `sign` times a tridiagonal matrix (`tridiagonal`); `start` is below all.
+    """Return the smallest eigenvalue of `sign` times a tridiagonal matrix (`tridiagonal`); `start` is below all.
 
-    Without rounding no step goes beyond it: one that does ends the iteration.
+    Only rounding lets a step pass the eigenvalue; such a step ends the iteration.
     """
     p = diagonal.size
     x = start
@@ -121,10 +121,10 @@ def smallest_root(sign: float, diagonal: FloatArray, square: FloatArray, start: 
 
 @jit
 def extremes(A: FloatArray) -> tuple[float, float, float]:
-    """Smallest and largest eigenvalue, and the logarithm of the determinant, of `A` (p, p), which is overwritten.
+    """Return smallest and largest eigenvalue and log determinant of `A` (p, p), which is overwritten.
 
-    `A` is positive semidefinite, and only its upper half counts.  The smallest is zero, and the logarithm minus
-    infinity, where rounding hides that it is above.
+    `A` is positive semidefinite; only its upper half is used.  If it is singular to rounding, the smallest eigenvalue
+    is zero and the logarithm minus infinity.
     """
     p = A.shape[0]
     diagonal, square = np.zeros(p), np.zeros(p)

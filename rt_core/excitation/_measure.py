@@ -6,11 +6,11 @@ With the eigenvalues `l_1 <= .. <= l_p` of the information `M`, of columns scale
     d_optimal     -sum(log l_i)                -M^-1
     e_optimal     -log l_1                     -v_1 v_1'/l_1
 
-The first and the last have a corner where eigenvalues cross, and good motions are near such corners.  Of order `k`,
+The first and the last are not smooth where eigenvalues cross, and good motions are near such points.  Of order `k`,
 
     condition     log( (sum l_i^k sum l_i^-k)^(1/2k) ),    e_optimal   log( (sum l_i^-k)^(1/k) )
 
-are smooth for all positive definite `M`, above the logarithm of the measure, and less than `log(p)/k` above it.
+are smooth for all positive definite `M`, and above the logarithm of the measure by less than `log(p)/k`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from rt_core.excitation._extremes import extremes
 from rt_core.excitation.settings import Objective
 from rt_core.types import FloatArray
 
-#: Eigenvalues of the information below this share of the largest are rounding.
+#: Smallest eigenvalue of the information, as a share of the largest, that is used.
 FLOOR = 1e-15
 
 
 def scaled_to_unit(information: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """`information` (p, p) of columns scaled to unit norm, and the square roots of its diagonal (p,); zeros stay."""
+    """Return `information` (p, p) of columns scaled to unit norm, and their norms (p,); zero columns stay."""
     length = np.sqrt(information.diagonal())
     length[length == 0.0] = 1.0
     return np.asarray(information / (length[:, None] * length)), length
 
 
 def measure(information: FloatArray, kind: Objective, scaled: bool) -> float:
-    """Value of measure `kind` of `information` (p, p); infinite if that is zero."""
+    """Return measure `kind` of `information` (p, p); infinite if that is zero."""
     if scaled:
         information = scaled_to_unit(information)[0]
     low, high, logarithm = extremes(information.copy())
@@ -47,7 +47,7 @@ def measure(information: FloatArray, kind: Objective, scaled: bool) -> float:
 
 
 def from_eigenvalues(eigenvalues: FloatArray, kind: Objective) -> float:
-    """Value of measure `kind` from ascending eigenvalues (p,); finite also where a direction is not determined."""
+    """Return measure `kind` from ascending eigenvalues (p,); finite even if a direction is not determined."""
     top = float(eigenvalues[-1])
     if not top > 0.0:
         return float("inf")
@@ -62,9 +62,9 @@ def from_eigenvalues(eigenvalues: FloatArray, kind: Objective) -> float:
 def measure_gradient(
     information: FloatArray, kind: Objective, scaled: bool, order: float | None = None
 ) -> tuple[float, FloatArray]:
-    """Measure `kind` of `information` (p, p), and its derivative (p, p), symmetric.
+    """Return measure `kind` of `information` (p, p) and its symmetric derivative (p, p).
 
-    With `order` the smooth form of the module's docstring, which for `condition` is a logarithm.
+    With `order` it is the smooth form of the module docstring, which for `condition` is a logarithm.
     """
     M, length = scaled_to_unit(information) if scaled else (information, np.ones(information.shape[0]))
     values, vectors = np.linalg.eigh(M)

@@ -1,4 +1,4 @@
-"""Where motors turn round: friction changes its sign there, and may peak between the samples of any fixed grid."""
+"""Reversals of motors, where friction changes its sign and may peak between the samples of a grid."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from rt_core.excitation.fourier import Basis, Motion, States
 from rt_core.types import BoolArray, FloatArray
 
-#: Distances from a reversal, in steps of the grid, at which it is looked at: each ninth part of a decade or so apart.
+#: Distances of samples from a reversal, in steps of the grid.
 DISTANCES = np.geomspace(1e-9, 1.0, 200)
-#: A velocity that comes no nearer to zero, without crossing it, than this share of its peak, passes no narrow peak of
-#: friction that a fine grid would not show.
+#: Share of its peak below which a velocity that does not cross zero counts as a near miss, with a narrow peak of
+#: friction.
 CLOSE = 0.01
 #: Halvings of a step of the grid, down to rounding.
 _HALVINGS = 60
 
 
 def turning(v: FloatArray) -> BoolArray:
-    """(N, m) bool: the sign of `v` (N, m), sampled over one whole period, changes before the next sample."""
+    """Return (N, m) whether the sign of `v` (N, m), sampled over one period, changes before the next sample."""
     return np.asarray((v > 0.0) != (np.roll(v, -1, axis=0) > 0.0))
 
 
@@ -30,7 +30,7 @@ def reversal_times(series: Motion, basis: Basis, directions: FloatArray) -> Floa
     ----------
     series : Motion
     basis : Basis
-        A grid of one period, fine enough that a velocity turns round once a step at most.
+        A grid of one period, with at most one reversal per step.
     directions : (m, n) float64
         Motor velocity by joint velocities, a row for each.
     """
@@ -43,7 +43,7 @@ def reversal_times(series: Motion, basis: Basis, directions: FloatArray) -> Floa
     missing = low & (size <= CLOSE * size.max(axis=0)) & ~crossing & ~np.roll(crossing, 1, axis=0)
 
     def halved(where: BoolArray, first: float, last: float, value: Callable[[States], FloatArray]) -> FloatArray:
-        """Zeros of `value` (N, n) @ directions between `first` and `last` steps from the samples in `where`."""
+        """Return zeros of `value` (N, n) @ directions between `first` and `last` steps from the samples in `where`."""
         samples, motors = np.nonzero(where)
         a, b = basis.times[samples] + first * step, basis.times[samples] + last * step
         if not a.size:
@@ -66,9 +66,9 @@ def reversal_times(series: Motion, basis: Basis, directions: FloatArray) -> Floa
 
 
 def reversal_states(states: States, directions: FloatArray, speed: float) -> States:
-    """`states` (N, n) of one period where a motor turns round, between samples: at `speed` this way and that.
+    """Return states at the reversals of motors between the samples `states` (N, n), at `speed` in both directions.
 
-    By straight lines between neighbouring samples: for a search, which has no time to look closer.
+    Interpolated linearly between neighbouring samples, which is fast enough for a search.
     """
     v = states[1] @ directions.T
     samples, motors = np.nonzero(turning(v))

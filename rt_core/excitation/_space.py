@@ -1,13 +1,12 @@
-"""The box that a search runs in: free coordinates of a Fourier series that starts and ends at rest.
+"""Search space: free coordinates of a Fourier series that starts and ends at rest, within a box.
 
-Per joint `2 H - 1` coordinates: the mean position, and `H - 1` each for the coefficients `a` and `b`,
-which the two conditions of rest leave free.  With the largest sensible amplitude `A_k` of harmonic `k`,
+A joint has `2 H - 1` coordinates: the mean position, and `H - 1` each for the coefficients `a` and `b` with the two
+conditions of rest.  With the largest sensible amplitude `A_k` of harmonic `k`,
 
     a_k = A_k y_k,  y = N u,  sum_k A_k y_k = 0        b_k = A_k y_k,  y = N' u',  sum_k k A_k y_k = 0
 
-so that every point of the box is a motion from rest to rest.  Where rest is not asked for, all `2 H + 1` are free.
-The more harmonics share a joint's limits, the smaller each must be: a coordinate of `u` or `u'` goes to
-`sqrt(2/(H - 1))`, and to 1 at most.
+so that every point of the box is a motion from rest to rest.  Without rest, all `2 H + 1` coefficients are free.
+Harmonics share a joint's limits: coordinates of `u` and `u'` range up to `sqrt(2/(H - 1))`, at most 1.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from rt_core.excitation.fourier import FourierSeries, rest_basis
 from rt_core.excitation.limits import Limits
 from rt_core.types import FloatArray
 
-#: The mean stays this share of half the allowed range from its middle at most: nearer to a limit nothing can move.
+#: Largest distance of the mean from the middle, as a share of half the allowed range.
 MEAN_SPREAD = 0.8
 
 
 class SearchSpace:
-    """Box `lower`, `upper` (d,) of coordinates, d = n (2H - 1), and the series at each of its points.
+    """Box `lower`, `upper` (d,) of coordinates, d = n (2H - 1), and the series at its points.
 
     Raises
     ------
     ExcitationError
-        For less than two harmonics: a single one cannot start and end at rest.
+        If there are fewer than two harmonics: a single one cannot start and end at rest.
     """
 
     def __init__(self, limits: Limits, f0_hz: float, harmonics: int, rest: bool = True) -> None:
@@ -54,7 +53,7 @@ class SearchSpace:
         self.lower = -self.upper
 
     def coefficients(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean (n,) and coefficients (2H, n), first `a`, then `b`, at the point `x` (d,)."""
+        """Return mean (n,) and coefficients (2H, n), first `a`, then `b`, at the point `x` (d,)."""
         rows = x.reshape(self._shape)
         free = self._a.shape[2]
         a = np.einsum("ihf,if->hi", self._a, rows[:, 1 : 1 + free])
@@ -62,12 +61,12 @@ class SearchSpace:
         return self.middle + rows[:, 0], np.vstack((a, b))
 
     def stacked(self, x: FloatArray) -> FloatArray:
-        """(n, 1 + 2H) mean and coefficients at the point `x` (d,), as `rt_core.excitation.fused` takes them."""
+        """Return mean and coefficients (n, 1 + 2H) at the point `x` (d,), for `rt_core.excitation.fused`."""
         q0, ab = self.coefficients(x)
         return np.ascontiguousarray(np.vstack((q0, ab)).T)
 
     def adjoint(self, C_bar: FloatArray) -> FloatArray:
-        """(d,) derivative by the point, of a function whose derivative by `stacked` (n, 1 + 2H) is given."""
+        """Return the derivative (d,) by the point, given that by `stacked` (n, 1 + 2H)."""
         harmonics = self._a.shape[1]
         rows = np.empty(self._shape)
         rows[:, 0] = C_bar[:, 0]
@@ -83,7 +82,7 @@ class SearchSpace:
         return FourierSeries(self.f0_hz, q0, ab[:h].T, ab[h:].T)
 
     def shrunk(self, x: FloatArray, share: FloatArray) -> FloatArray:
-        """Return the point `x` (d,) with the motion of each joint `share` (n,) times as large."""
+        """Return the point `x` (d,) with the motion of each joint scaled by `share` (n,)."""
         rows = x.reshape(self._shape).copy()
         rows[:, 1:] *= share[:, None]
         return rows.ravel()

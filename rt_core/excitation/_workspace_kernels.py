@@ -1,15 +1,14 @@
-"""Points of the arm along a motion, how they stand to regions and to one another, and the adjoint of that.
+"""Kernels for points of the arm along a motion, their relative violations of regions and clearances, and the adjoint.
 
-The fast form of `rt_core.excitation.workspace_regions.Places.shares`, by `place_shares_at` as a whole.  A derivative
-by a point acts like a force on it: what it gives for the joints is the torque that the force asks of them, summed up
-from the tip to the base.
+`workspace_shares_at` is the fast form of `rt_core.excitation.workspace_regions.WorkspaceLimits.shares`.  A derivative
+by a point acts like a force on it: the derivative by the joints is the torque of that force, summed from tip to base.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rt_core.excitation.workspace_regions import PARALLEL, SHORT, Places
+from rt_core.excitation.workspace_regions import PARALLEL, SHORT, WorkspaceLimits
 from rt_core.jit import jit, kernel
 from rt_core.model.regressor import BLOCK, sincos_block
 from rt_core.model.robot import RobotModel
@@ -19,10 +18,10 @@ _C, _S = 30 * BLOCK, 31 * BLOCK  # rows of `sincos_block`
 
 
 @kernel
-def place_points(
+def workspace_points(
     geometry: FloatArray, q: FloatArray, link: IntArray, local: FloatArray, frames: FloatArray, points: FloatArray
 ) -> None:
-    """Rotation (row-major) and origin of each link in `frames` (n, 12, m), and `points` (K, 3, m), at `q` (n, m).
+    """Write rotation (row-major) and origin of each link to `frames` (n, 12, m), and `points` (K, 3, m), at `q` (n, m).
 
     `m` is a multiple of the block; `link` (K,), `local` (K, 3).
     """
@@ -120,7 +119,7 @@ def points_adjoint(
 def closest(
     ax: float, ay: float, az: float, ux: float, uy: float, uz: float, vx: float, vy: float, vz: float
 ) -> tuple[float, float]:
-    """Shares `s` and `t` of the nearest points `a + s u` and `t v` of two segments, `a` from the second's start."""
+    """Return `s` and `t` of the nearest points `a + s u` and `t v` of two segments, `a` from the second's start."""
     uu, vv = ux * ux + uy * uy + uz * uz, vx * vx + vy * vy + vz * vz
     ua, va = ux * ax + uy * ay + uz * az, vx * ax + vy * ay + vz * az
     if uu <= SHORT and vv <= SHORT:
@@ -145,17 +144,17 @@ def closest(
 
 
 @jit
-def place_shares(
+def workspace_shares(
     points: FloatArray,
-    region_point: IntArray,
-    region_kind: IntArray,
-    region_shape: FloatArray,
-    pairs: IntArray,
-    reach: FloatArray,
+    regions: tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray],
     shares: FloatArray,
     nearest: FloatArray,
 ) -> None:
-    """`Places.shares` into `shares` (rows, m), and of each pair where it is nearest into `nearest` (P, 2, m)."""
+    """Write `WorkspaceLimits.shares` to `shares` (rows, m), and the nearest points of pairs to `nearest` (P, 2, m).
+
+    `regions` is `WorkspaceLimits.arrays`.
+    """
+    region_point, region_kind, region_shape, pairs, reach = regions
     m = points.shape[2]
     at = 0
     for r in range(region_point.size):
@@ -189,22 +188,19 @@ def place_shares(
 
 
 @jit
-def place_shares_adjoint(
+def workspace_shares_adjoint(
     points: FloatArray,
-    region_point: IntArray,
-    region_kind: IntArray,
-    region_shape: FloatArray,
-    pairs: IntArray,
-    reach: FloatArray,
+    regions: tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray],
     nearest: FloatArray,
     bar: FloatArray,
     force: FloatArray,
 ) -> None:
     """Add to `force` (K, 3, m) the derivative of `sum(bar * shares)` by the points; `bar` (rows, m).
 
-    The nearest points of two segments move along them as the segments move, which changes their distance only to
-    second order: the derivative is that at fixed shares of the segments.  Where two axes meet it is zero.
+    The nearest points move along their segments, which changes their distance only to second order: the derivative is
+    that at fixed shares of the segments.  It is zero where two axes meet.
     """
+    region_point, region_kind, region_shape, pairs, reach = regions
     m = points.shape[2]
     at = 0
     for r in range(region_point.size):
@@ -249,28 +245,29 @@ def place_shares_adjoint(
         at += 1
 
 
-def place_shares_at(places: Places, model: RobotModel, q: FloatArray) -> FloatArray:
-    """(rows, N) of `Places.shares` at joint positions `q` (N, n), N at least 1."""
+def workspace_shares_at(workspace: WorkspaceLimits, model: RobotModel, q: FloatArray) -> FloatArray:
+    """Return `WorkspaceLimits.shares` (rows, N) at joint positions `q` (N, n), N at least 1."""
     count, n = q.shape
     m = -(-count // BLOCK) * BLOCK
     padded = np.empty((n, m))
     padded[:, :count] = q.T
     padded[:, count:] = q[0][:, None]
-    points, shares = np.empty((places.link.size, 3, m)), np.empty((places.rows, m))
-    place_points(model.geometry, padded, places.link, places.local, np.empty((n, 12, m)), points)
-    place_shares(
-        points, places.region_point, places.region_kind, places.region_shape, places.pairs, places.reach, shares,
-        np.empty((places.reach.size, 2, m)),
-    )  # fmt: skip
+    points, shares = np.empty((workspace.link.size, 3, m)), np.empty((workspace.rows, m))
+    workspace_points(model.geometry, padded, workspace.link, workspace.local, np.empty((n, 12, m)), points)
+    workspace_shares(points, workspace.arrays, shares, np.empty((workspace.reach.size, 2, m)))
     return shares[:, :count]
 
 
 def always_touching(
-    places: Places, model: RobotModel, lower: FloatArray, upper: FloatArray, postures: int = 1000
+    workspace: WorkspaceLimits,
+    model: RobotModel,
+    lower: FloatArray,
+    upper: FloatArray,
+    postures: int = 1000,
 ) -> tuple[str, ...]:
-    """Pairs of bodies that are too near one another in all of so many random postures between `lower` and `upper`."""
-    if not places.pair_names:
+    """Return the pairs of bodies that are too near each other in all of `postures` random postures in the limits."""
+    if not workspace.pair_names:
         return ()
     q = np.random.default_rng(0).uniform(lower, upper, size=(postures, lower.size))
-    beyond = place_shares_at(places, model, q)[-len(places.pair_names) :]
-    return tuple(name for name, row in zip(places.pair_names, beyond, strict=True) if (row > 0.0).all())
+    beyond = workspace_shares_at(workspace, model, q)[-len(workspace.pair_names) :]
+    return tuple(name for name, row in zip(workspace.pair_names, beyond, strict=True) if (row > 0.0).all())

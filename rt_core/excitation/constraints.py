@@ -1,8 +1,8 @@
-"""How far a motion stays from its limits, or beyond: on the grid of a search, and exactly in the end.
+"""Limits of a motion: relative excess on the grid of a search, and margins over the whole period.
 
-Position, velocity and acceleration of a Fourier series are trigonometric polynomials; from samples on a grid the most
-they can reach between them is known (`Basis.overshoot`), and it is that which is compared with the limit.
-Torque and tip are no such polynomials.  Their extremes come from a fine grid that is refined where it comes near them.
+Position, velocity and acceleration of a Fourier series are trigonometric polynomials; a bound of their values between
+the samples of a grid is known (`Basis.overshoot`) and compared with the limit.  Torque and points of the arm are not:
+their extremes are from a fine grid, refined near the largest samples.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TypeAlias
 import numpy as np
 
 from rt_core.excitation._reversals import reversal_states, reversal_times
-from rt_core.excitation._workspace_kernels import always_touching, place_shares_at
+from rt_core.excitation._workspace_kernels import always_touching, workspace_shares_at
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import Basis, Motion, States
 from rt_core.excitation.limits import Limits, Quantity
 from rt_core.excitation.settings import SAME, ExcitationSettings
 from rt_core.excitation.unchecked import collision_gaps, coupled_motors, torque_gaps, unbounded_tip
-from rt_core.excitation.workspace_regions import Box, Places
+from rt_core.excitation.workspace_regions import Box, WorkspaceLimits
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_DECAYING_VISCOUS, LAW_LOAD, LAW_TANH
 from rt_core.model.parameters import standard_layout, standard_parameters
@@ -28,24 +28,24 @@ from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: Samples of the fine grid to a period of the highest harmonic.
+#: Samples of the fine grid per period of the highest harmonic.
 FINE = 400
-#: Where the fine grid is this share of the whole way to its extreme, or further, it is refined so many times.
+#: The fine grid is refined this many times where values are above this share of their range.
 NEAR = 0.9
 REFINED = 64
-#: What the search adds to the torque on its coarse grid, for peaks between its samples.
+#: Factor on the torque of a search, for peaks between the samples of its coarse grid.
 TORQUE_RESERVE = 1.02
-#: A velocity `v` counts as slow by `1/(1 + (v/limit)^8)` in a search, and by being below the limit in the end.
+#: A velocity `v` counts as slow by `1/(1 + (v/limit)^8)` in a search, and below the limit in the final check.
 SLOW_POWER = 8
-#: Speed that counts as slow where none is given, over the velocity limit.
+#: Default slow speed over the velocity limit.
 SLOW_SPEED = 0.1
-#: Samples that the torque or the tip is computed at together.
+#: Samples evaluated together.
 _TOGETHER = 6400
-#: Told between the parts of a check; what it raises ends the check.
+#: Called between the parts of a check; an exception ends the check.
 Heartbeat: TypeAlias = Callable[[], None]
-#: Friction that changes quickly where a motor turns round.
+#: Friction that changes quickly at a reversal of a motor.
 _TURNING = (LAW_COULOMB, LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS, LAW_LOAD)
-#: Speed [rad/s or m/s] at which a sign is one and breakaway friction is whole.
+#: Speed [rad/s or m/s] at which signs are one and breakaway friction is complete.
 _SLOW = 1e-9
 
 
@@ -61,15 +61,15 @@ class Margin:
         `lower`, `upper` (position), `velocity`, `acceleration`, `effort`, `slow time`, `inside`, `outside` (distance
         from the centre of a sphere), `distance` (of the axes of two bodies), or `frequency`.
     reached : float
-        The extreme that the motion reaches, in SI units: a bound for position, velocity and acceleration, the largest
-        of samples for effort and places.
+        Extreme of the motion in SI units: a bound for position, velocity and acceleration, the largest sample for
+        effort, regions and distances.
     allowed, limit : float
-        What it may reach, and the limit of which that is a share.
+        Largest allowed extreme, and the limit of which that is a share.
     share : float
-        What is left: as a share of half the allowed range for positions, of what is allowed for the others.  Negative
-        where the limit is violated.
+        Remaining share: of half the allowed range for positions, of the allowed value for others.  Negative if the
+        limit is violated.
     assumed : bool
-        The limit is a stand-in: the robot description states none.
+        The limit is assumed, because the robot description has none.
     """
 
     where: str
@@ -82,24 +82,24 @@ class Margin:
 
 
 class PriorTorque:
-    """Joint torque of the prior model: links, rotors, friction and offsets as far as they are known.
+    """Joint torque of the prior model: links, rotors, friction and offsets as far as known.
 
-    Friction that follows temperature is that of the reference temperature: a motion states none.
+    Friction that depends on temperature is that at the reference temperature.
 
     Attributes
     ----------
     turning : (m, n) float64
         Motor velocities by joint velocities, of all motors whose friction changes quickly at a reversal.
     peaked : bool
-        Some friction is greatest next to standstill, where a coarse grid does not show it.
+        Some friction peaks near standstill, between the samples of a coarse grid.
     slow : float
-        Speed [rad/s or m/s] at which it is about greatest.
+        Speed [rad/s or m/s] near that peak.
     """
 
     def __init__(self, model: RobotModel) -> None:
         if model.inertial is None:
             raise ExcitationError(f"robot '{model.name}' has no link parameters to know a torque from")
-        # What the robot is known to have acts, whether or not it is a parameter to be identified.
+        # known rotors and offsets act, whether or not they are to be identified
         self._model = replace(model.at_reference_temperature, armature=True, offset=True)
         layout = standard_layout(self._model)
         phi = standard_parameters(self._model, layout)
@@ -113,7 +113,7 @@ class PriorTorque:
         self._out: FloatArray | None = None
 
     def __call__(self, states: States) -> FloatArray:
-        """(N, n) torque [N*m] or [N] at `states`."""
+        """Return the torque (N, n) [N*m] or [N] at `states`."""
         links = inverse_dynamics(self._model.geometry, self._model.gravity, self._inertial, *states)
         if not self._phi.size:
             return links
@@ -125,7 +125,7 @@ class PriorTorque:
 
 
 class Constraints:
-    """Limits on a motion of `model`, and how a motion stands to them."""
+    """Limits of motions of `model`."""
 
     def __init__(self, model: RobotModel, limits: Limits, settings: ExcitationSettings) -> None:
         self.model = model
@@ -133,7 +133,7 @@ class Constraints:
         self.settings = settings
         limited = bool(np.isfinite(limits.effort).any())
         self.torque = PriorTorque(model) if limited and model.inertial is not None else None
-        self.places = Places.of(
+        self.workspace = WorkspaceLimits.of(
             model, settings.every_region, settings.bodies, settings.clearance_m, settings.pairs, settings.skip_pairs
         )
         given = settings.slow_velocity
@@ -143,7 +143,7 @@ class Constraints:
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """What is not looked at, in words."""
+        """What is not checked, in words."""
         found = []
         if self.torque is None:
             known = "its link parameters" if self.model.inertial is None else "an effort limit"
@@ -159,14 +159,14 @@ class Constraints:
         return tuple(found)
 
     def check_bodies(self) -> None:
-        """Refuse bodies that touch in every posture, before a search that would find nothing.
+        """Check, before a search, that no bodies touch in every posture.
 
         Raises
         ------
         ExcitationError
-            There are such; the message names them.
+            If some do; the message names them.
         """
-        touching = always_touching(self.places, self.model, self.limits.lower, self.limits.upper)
+        touching = always_touching(self.workspace, self.model, self.limits.lower, self.limits.upper)
         if touching:
             raise ExcitationError(
                 f"these bodies are nearer than they may be however the arm stands: {', '.join(touching)}: make them "
@@ -174,10 +174,10 @@ class Constraints:
             )
 
     def excess(self, states: States, overshoot: float) -> float:
-        """Sum of all relative excesses over the limits, zero if there is none, of `states` (N, n) on a period's grid.
+        """Return the sum of all relative excesses over the limits of `states` (N, n) on a grid of the period.
 
-        The positions' excess is relative to half the allowed range, that of the others to what is allowed;
-        `overshoot` is the grid's `Basis.overshoot`.
+        Excesses are relative to half the allowed range for positions, to the allowed value for others; `overshoot` is
+        the grid's `Basis.overshoot`.
         """
         q, dq, ddq = states
         limits = self.limits
@@ -192,8 +192,8 @@ class Constraints:
                 turns = reversal_states(states, self.torque.turning, self.torque.slow)
                 peak = np.maximum(peak, np.abs(self.torque(turns)).max(axis=0, initial=0.0))
             total += _positive(TORQUE_RESERVE * peak / limits.effort - 1.0)
-        if self.places.rows:
-            total += _positive(place_shares_at(self.places, self.model, q).max(axis=1))
+        if self.workspace.rows:
+            total += _positive(workspace_shares_at(self.workspace, self.model, q).max(axis=1))
         least = self.settings.slow_share
         if least:
             slow = (1.0 / (1.0 + (dq / self.slow_velocity) ** SLOW_POWER)).mean(axis=0)
@@ -201,9 +201,9 @@ class Constraints:
         return total
 
     def share_of_room(self, states: States, overshoot: float) -> FloatArray:
-        """(n,) largest factor by which each joint's motion about its mean keeps position, velocity and acceleration.
+        """Return the largest factor (n,) on each joint's motion about its mean within position, velocity, acceleration.
 
-        `states` of a whole period; zero where the mean itself is outside.
+        `states` are of a whole period; zero if the mean itself is outside.
         """
         q, dq, ddq = states
         limits = self.limits
@@ -220,21 +220,21 @@ class Constraints:
         )
         return np.asarray(np.maximum(room, 0.0))
 
-    def effort(self, series: Motion, beat: Heartbeat | None = None) -> FloatArray | None:
-        """(n,) largest torque [N*m] or [N] found over a period of `series`; None if none is known or limited."""
+    def effort(self, series: Motion, heartbeat: Heartbeat | None = None) -> FloatArray | None:
+        """Return the largest torque (n,) [N*m] or [N] over a period of `series`; None if none is known or limited."""
         if self.torque is None:
             return None
         basis = Basis.grid(FINE * series.harmonics, series.f0_hz, series.harmonics)
         turns = reversal_times(series, basis, self.torque.turning)
-        return _extreme(series, basis, _size_of(self.torque), turns, beat)
+        return _extreme(series, basis, _size_of(self.torque), turns, heartbeat)
 
     def keeps_effort(self, series: Motion) -> bool:
-        """Whether the torque that `effort` finds is allowed, or is not looked at."""
+        """Check that the torque of `effort` is allowed; True if it is not checked."""
         effort = self.effort(series)
         return effort is None or bool((effort <= self.limits.effort).all())
 
-    def margins(self, series: Motion, beat: Heartbeat | None = None) -> tuple[Margin, ...]:
-        """Return the distance from every limit over a whole period, by `Margin.reached`; `beat` is told on the way."""
+    def margins(self, series: Motion, heartbeat: Heartbeat | None = None) -> tuple[Margin, ...]:
+        """Return the margin to every limit over a whole period; `heartbeat` is called in between."""
         basis = Basis.grid(FINE * series.harmonics, series.f0_hz, series.harmonics)
         q, dq, ddq = series.sample(basis.times)
         limits, whole = self.limits, self.limits.whole
@@ -244,7 +244,7 @@ class Constraints:
         half = 0.5 * (limits.upper - limits.lower)
         rate = factor * np.abs(dq).max(axis=0) + added[1]
         change = factor * np.abs(ddq).max(axis=0) + added[2]
-        effort = self.effort(series, beat)
+        effort = self.effort(series, heartbeat)
         found = []
         for i, joint in enumerate(self.model.joints):
             guess = {name: bool(flags[i]) for name, flags in limits.assumed.items()}
@@ -264,8 +264,8 @@ class Constraints:
                 found.append(_margin(name, side, peak[i], allowed, whole[side][i], left, guess[side]))
         if self.settings.slow_share:
             found += self._slow(dq)
-        if self.places.rows:
-            found += self._placed(series, basis, beat)
+        if self.workspace.rows:
+            found += self._workspace_margins(series, basis, heartbeat)
         avoid = self.settings.f_avoid_hz
         if avoid is not None:
             top = series.harmonics * series.f0_hz
@@ -274,7 +274,7 @@ class Constraints:
         return tuple(found)
 
     def _slow(self, dq: FloatArray) -> list[Margin]:
-        """Share of time below the slow speed, by straight lines between samples."""
+        """Return the margins of the time below the slow speed, by linear interpolation between samples."""
         least = self.settings.slow_share
         found = []
         for joint, v, limit in zip(self.model.joints, dq.T, self.slow_velocity, strict=True):
@@ -286,19 +286,24 @@ class Constraints:
             found.append(_margin(joint.name, "slow time", share, least, least, share / least - 1.0))
         return found
 
-    def placed_order(self) -> list[tuple[str, str]]:
-        """Place and quantity of the margin that each row of the shares of places belongs to."""
+    def workspace_order(self) -> list[tuple[str, str]]:
+        """Return `where` and `quantity` of the margin of each row of `WorkspaceLimits.shares`."""
         found: list[tuple[str, str]] = []
         for region in self.settings.every_region:
             if isinstance(region, Box):
                 found += [(f"{region.name} {axis}", side) for side in ("lower", "upper") for axis in "xyz"]
             else:
                 found.append((region.name, region.side))
-        return found + [(name, "distance") for name in self.places.pair_names]
+        return found + [(name, "distance") for name in self.workspace.pair_names]
 
-    def _placed(self, series: Motion, basis: Basis, beat: Heartbeat | None) -> list[Margin]:
-        """Every row of the shares of places, in its own unit."""
-        beyond = _extreme(series, basis, lambda s: place_shares_at(self.places, self.model, s[0]).T, beat=beat)
+    def _workspace_margins(self, series: Motion, basis: Basis, heartbeat: Heartbeat | None) -> list[Margin]:
+        """Return the margins of regions and pairs of bodies, each in its own unit."""
+        beyond = _extreme(
+            series,
+            basis,
+            lambda s: workspace_shares_at(self.workspace, self.model, s[0]).T,
+            heartbeat=heartbeat,
+        )
         found, at = [], 0
         for region in self.settings.every_region:
             if isinstance(region, Box):
@@ -314,14 +319,14 @@ class Constraints:
                 reached = region.radius * (1.0 + (beyond[at] if region.side == "inside" else -beyond[at]))
                 found.append(_margin(region.name, region.side, reached, region.radius, region.radius, -beyond[at]))
                 at += 1
-        for name, reach in zip(self.places.pair_names, self.places.reach, strict=True):
+        for name, reach in zip(self.workspace.pair_names, self.workspace.reach, strict=True):
             found.append(_margin(name, "distance", reach * (1.0 - beyond[at]), reach, reach, -beyond[at]))
             at += 1
         return found
 
 
 def _between(q: FloatArray, overshoot: float) -> tuple[FloatArray, FloatArray]:
-    """Bounds (n,) from below and above of positions sampled as `q` (N, n)."""
+    """Return lower and upper bounds (n,) of positions sampled as `q` (N, n)."""
     low, high = q.min(axis=0), q.max(axis=0)
     middle, half = 0.5 * (low + high), 0.5 * overshoot * (high - low)
     return middle - half, middle + half
@@ -346,13 +351,13 @@ def _extreme(
     basis: Basis,
     function: Callable[[States], FloatArray],
     further: FloatArray | None = None,
-    beat: Heartbeat | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> FloatArray:
-    """Greatest values (m,) over a period of `function`, which makes (N, m) of states (N, n), `further` times too."""
+    """Return the maxima (m,) of `function`, states (N, n) to (N, m), over a period and at `further` times."""
 
     def values_at(times: FloatArray) -> FloatArray:
-        if beat is not None:
-            beat()
+        if heartbeat is not None:
+            heartbeat()
         return function(series.sample(times))
 
     values = np.concatenate([values_at(part) for part in _parts(basis.times)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from rt_core.excitation._space import SearchSpace
 from rt_core.excitation.constraints import Constraints, Heartbeat, Margin
-from rt_core.excitation.errors import ExcitationError, InfeasibleError
+from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import Basis, FourierSeries
 from rt_core.excitation.fused import FusedEvaluation
 from rt_core.excitation.gradient import Descent, GradientSearch
@@ -22,37 +22,37 @@ from rt_core.excitation.settings import ExcitationSettings
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
-from rt_core.optimise.run import Outcome, Progress
+from rt_core.optimise.run import SearchOutcome, SearchProgress
 from rt_core.optimise.settings import Budget, Settings
 from rt_core.types import FloatArray
 
 Swarm = Literal["pso", "pso_linear", "tcs_pso", "ga"]
 Optimiser = Literal[Swarm, "gradient"]
-#: Those that know nothing but the cost, and all.
+#: Optimisers that use only the cost, and all optimisers.
 SWARMS: tuple[Swarm, ...] = get_args(Swarm)
 OPTIMISERS: tuple[Optimiser, ...] = (*SWARMS, "gradient")
 
-#: Told after each iteration, with the index of the start; ends the design by returning False.
-Callback: TypeAlias = Callable[[int, Progress], bool | None]
+#: Called after each iteration with the index of the start; ends the design by returning False.
+Callback: TypeAlias = Callable[[int, SearchProgress], bool | None]
 
-#: Samples to a period of the highest harmonic for what is reported, more than the search uses.
+#: Samples per period of the highest harmonic for reported values, more than in the search.
 REPORTED = 100
-#: A motion that is beyond a limit in the end may be made smaller, to this share at the least.
+#: Smallest share to which a motion beyond a limit may be scaled in the end.
 MIN_SHRINK = 0.5
 _SHRINK = 0.98
-#: Share of a design that the first search counts for; the rest is that of the second, which most do not need.
+#: Share of the progress that is the first search; the rest is the second one, which is rarely needed.
 _FIRST_SEARCH = 0.7
-#: A search that ends beyond a limit is followed by another one from there, with a penalty so many times steeper.
+#: Factor on the penalty of the second search, which follows one that ended beyond a limit.
 STEEPER = 100.0
-#: Random motions within the limits of the joints, from which the size of the condition number is taken.
+#: Random motions within the limits of the joints for a typical condition number.
 _TYPICAL = 21
-#: Below a limit by this share after shrinking: the scaling itself rounds.
+#: Relative reserve when scaling to a limit, for rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class ExcitationDesign:
-    """A designed trajectory and what is known of it.
+    """Designed trajectory with its measure, spectrum and margins.
 
     Attributes
     ----------
@@ -61,21 +61,21 @@ class ExcitationDesign:
     settings : ExcitationSettings
     optimiser : str
     seed : int
-        Of the start that found it: `settings.starts` of one and this seed give the same design.
+        Of the start that found it: one start with this seed gives the same design.
     value : float
-        Measure of `settings.objective`, on a finer grid than that of the search.
+        Measure of `settings.objective`, on a finer grid than in the search.
     spectrum : Spectrum
         Condition numbers and singular values, on the same grid.
     parameters : tuple of str
         Base parameters that count, in the order of the regressor's columns.
     left_out : tuple of str
-        Those that no motion can be judged by (`rt_core.excitation.objective.Excitation`).
+        Base parameters that do not count (`rt_core.excitation.objective.Excitation`).
     weakest : tuple of WeakParameter
-        Those with the largest part in the direction that is determined least.
+        Parameters with the largest part in the direction that is determined least.
     margins : tuple of Margin
         Distance from each limit.
     unchecked : tuple of str
-        What was not looked at, in words.
+        What was not checked, in words.
     searches : tuple of Search
         One for each start.
     """
@@ -100,7 +100,7 @@ class ExcitationDesign:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Limits that the robot description does not state and stand-ins take the place of, in words."""
+        """Limits that are assumed because the robot description has none, in words."""
         found: dict[str, list[str]] = {}
         for margin in self.margins:
             if margin.assumed:
@@ -119,24 +119,32 @@ class ExcitationDesign:
 
     @property
     def condition_number(self) -> float:
-        """Of the stacked base regressor, columns scaled or not as the settings have it."""
+        """Condition number of the stacked base regressor, columns scaled as in the settings."""
         return self.spectrum.condition_number
 
 
+class InfeasibleError(ExcitationError):
+    """No trajectory within the limits was found; `design` is the best one, and must not be used."""
+
+    def __init__(self, message: str, design: ExcitationDesign) -> None:
+        super().__init__(message)
+        self.design = design
+
+
 class Designer:
-    """What all searches for one arm and one set of settings have in common.
+    """Objective, constraints and search space for one arm and one set of settings.
 
     Attributes
     ----------
     fused : FusedEvaluation
-        What the search evaluates.
+        Evaluation of a candidate.
     slope : float
-        Penalty for each unit of relative excess over a limit, summed over joints and quantities.
+        Penalty per unit of relative excess over a limit, summed over joints and quantities.
 
     Raises
     ------
     ExcitationError
-        If limits contradict each other, leave no motion or do not fit the arm, or if no sample grid is fine enough.
+        If limits contradict each other, leave no motion or do not fit the arm, or the sample grid is too coarse.
     """
 
     def __init__(self, model: RobotModel, settings: ExcitationSettings, known: FloatArray | None = None) -> None:
@@ -157,7 +165,7 @@ class Designer:
             )
 
     def costs(self, X: FloatArray, steeper: float = 1.0, pulse: EvaluationProgress | None = None) -> FloatArray:
-        """Objective and penalty, `steeper` times `slope` a unit, (m,) at the points `X` (m, d) of the search space."""
+        """Return objective plus penalty, `steeper` times `slope` per unit, (m,) at the points `X` (m, d)."""
         out = np.empty(X.shape[0])
         for i, x in enumerate(X):
             value, excess = self.fused.evaluate(self.space.stacked(x))
@@ -170,15 +178,15 @@ class Designer:
         self,
         optimiser: Optimiser,
         seed: int,
-        callback: Callable[[Progress], bool | None] | None = None,
+        callback: Callable[[SearchProgress], bool | None] | None = None,
         pulse: Pulse | None = None,
         pull: float | None = None,
     ) -> ExcitationDesign:
-        """Search from one start, and look closely at what it found; everything random comes from `seed`.
+        """Search from one start and check the result; all random numbers are from `seed`.
 
-        If that is beyond a limit by more than `within` can mend, a second search goes on from there with a steeper
-        penalty; `callback` then sees the iterations begin again, `pulse` goes on.  `pull` is c1 = c2 of a swarm, by
-        default 2, and 1.5 for `pso`: one of constant inertia weight does not contract with 2
+        If the result is beyond a limit by more than `within` can correct, a second search continues from it with a
+        steeper penalty; the iterations of `callback` then restart, `pulse` goes on.  `pull` is c1 = c2 of a swarm, by
+        default 2, and 1.5 for `pso`, which has a constant inertia weight and does not contract with 2
         (`rt_core.optimise.settings`).
 
         Raises
@@ -191,8 +199,8 @@ class Designer:
             return self._descend(seed, callback, pulse)
         start, evaluations = self._start(seed), 0
         for steeper, first, length in ((1.0, 0.0, _FIRST_SEARCH), (STEEPER, _FIRST_SEARCH, 1.0 - _FIRST_SEARCH)):
-            beat = None if pulse is None else EvaluationProgress(pulse, first, length, self.settings.iterations)
-            found = self._search(optimiser, seed, start, steeper, callback, beat, pull)
+            heartbeat = None if pulse is None else EvaluationProgress(pulse, first, length, self.settings.iterations)
+            found = self._search(optimiser, seed, start, steeper, callback, heartbeat, pull)
             evaluations += found.evaluations
             search = Search(seed, np.arange(found.history.size), found.history, evaluations, found.stopped)
             end = None if pulse is None else partial(pulse, first + length, float(found.history[-1]))
@@ -203,14 +211,14 @@ class Designer:
         return design
 
     def _descend(
-        self, seed: int, callback: Callable[[Progress], bool | None] | None, pulse: Pulse | None
+        self, seed: int, callback: Callable[[SearchProgress], bool | None] | None, pulse: Pulse | None
     ) -> ExcitationDesign:
-        """Search by derivatives; its history is of the same cost as that of the others."""
+        """Search by derivatives; the history has the same cost as that of the swarms."""
         settings = self.settings
         search = GradientSearch(self.excitation, self.constraints, self.space, self._grid, settings.iterations)
         start = self._start(seed)
         history = [float(self.costs(start[None])[0])]
-        best, told = start, 0.0
+        best, reached = start, 0.0
 
         def follow(x: FloatArray, _share: float) -> bool:
             nonlocal best
@@ -221,20 +229,22 @@ class Designer:
 
         def go_on() -> bool:
             at = len(history) - 1
-            state = Progress(at, max(search.planned, at), "gradient", history[-1], best.copy(), search.evaluations + at)
+            state = SearchProgress(
+                at, max(search.planned, at), "gradient", history[-1], best.copy(), search.evaluations + at
+            )
             return callback is None or callback(state) is not False
 
-        def beat(share: float) -> None:
-            nonlocal told
-            told = max(told, share)
+        def heartbeat(share: float) -> None:
+            nonlocal reached
+            reached = max(reached, share)
             if pulse is not None:
-                pulse(told, history[-1])
+                pulse(reached, history[-1])
 
-        found = search.search(start, follow, beat) if go_on() else Descent(start, 0, "cancelled")
+        found = search.search(start, follow, heartbeat) if go_on() else Descent(start, 0, "cancelled")
         evaluations = found.evaluations + len(history)
         record = Search(seed, np.arange(len(history)), np.array(history), evaluations, found.stopped)
         series = self.space.series(found.x)
-        end = partial(beat, 1.0)
+        end = partial(heartbeat, 1.0)
         design = self.judge(series, "gradient", record, end)
         return design if design.accepted else self.judge(self.within(series), "gradient", record, end)
 
@@ -244,13 +254,13 @@ class Designer:
         seed: int,
         start: FloatArray,
         steeper: float,
-        callback: Callable[[Progress], bool | None] | None,
+        callback: Callable[[SearchProgress], bool | None] | None,
         pulse: EvaluationProgress | None,
         pull: float | None,
-    ) -> Outcome:
+    ) -> SearchOutcome:
         settings = self.settings
 
-        def told(progress: Progress) -> bool | None:
+        def iterated(progress: SearchProgress) -> bool | None:
             if pulse is not None:
                 pulse.iteration()
             return None if callback is None else callback(progress)
@@ -264,15 +274,15 @@ class Designer:
             Budget(swarm_iterations=settings.iterations),
             seed=seed,
             x0=start,
-            callback=told,
+            callback=iterated,
         )
 
     def _slope(self) -> float:
-        """Penalty a unit of relative excess: what a motion that is larger by its own size can gain at most.
+        """Return the penalty per unit of relative excess: the largest gain of a motion twice as large.
 
-        That is a typical condition number; and 2 for the logarithm of each eigenvalue of the information, which goes
-        with the square of the motion.  A steeper penalty shuts the swarm into the first feasible place that it finds;
-        the little that is left beyond a limit in the end, `within` takes away.
+        It is a typical condition number, or 2 per logarithm of an eigenvalue of the information, which grows with the
+        square of the motion.  A steeper penalty would confine the swarm to the first feasible region; `within` corrects
+        a small remaining excess.
         """
         kind = self.settings.objective
         if kind != "condition":
@@ -283,14 +293,14 @@ class Designer:
         )
 
     def _start(self, seed: int) -> FloatArray:
-        """Draw a random motion (d,) that keeps the limits of position, velocity and acceleration."""
+        """Draw a random motion (d,) within the limits of position, velocity and acceleration."""
         space = self.space
         x = space.lower + (space.upper - space.lower) * np.random.default_rng([seed, 0xE]).random(space.lower.size)
         room = self.constraints.share_of_room(self._grid.evaluate(*space.coefficients(x)), self._grid.overshoot)
         return space.shrunk(x, np.minimum(room, 1.0))
 
     def within(self, series: FourierSeries) -> FourierSeries:
-        """Return `series` made just so much smaller that it keeps its limits, if that is possible, or as it is."""
+        """Return `series` scaled just as much as its limits require, or unchanged if that is not possible."""
         harmonics = series.harmonics
         fine = Basis.grid(REPORTED * harmonics, series.f0_hz, harmonics)
         room = self.constraints.share_of_room(fine.states(series), fine.overshoot)
@@ -307,9 +317,9 @@ class Designer:
         return series
 
     def judge(
-        self, series: FourierSeries, optimiser: Optimiser, search: Search, beat: Heartbeat | None = None
+        self, series: FourierSeries, optimiser: Optimiser, search: Search, heartbeat: Heartbeat | None = None
     ) -> ExcitationDesign:
-        """Singular values of `series`, which `search` found, and its margin from each limit, which tells `beat`."""
+        """Return the design of `series`, found by `search`; `heartbeat` is called in between."""
         grid = Basis.grid(REPORTED * series.harmonics, series.f0_hz, series.harmonics)
         states = grid.states(series)
         spectrum = self.excitation.spectrum(states)
@@ -323,14 +333,14 @@ class Designer:
             self.excitation.layout.names,
             self.excitation.left_out,
             self.excitation.weakest(spectrum),
-            self.constraints.margins(series, beat),
+            self.constraints.margins(series, heartbeat),
             self.constraints.unchecked,
             (search,),
         )
 
 
 def best_design(designs: Sequence[ExcitationDesign]) -> ExcitationDesign:
-    """Return the accepted design of the lowest measure, with the searches of all.
+    """Return the accepted design with the lowest measure, with the searches of all.
 
     Raises
     ------
@@ -364,9 +374,9 @@ def design_excitation(
 ) -> ExcitationDesign:
     """Design a trajectory that determines the base parameters of `model` well.
 
-    The objective and `Designer.slope` times the sum of all relative excesses over limits is minimised (HYP), from
-    `settings.starts` seeds.  What a search ends with is made smaller if it is beyond a limit by a little, and
-    judged on a fine grid; of those that keep every limit, the best is returned.
+    Each of `settings.starts` searches minimises the objective plus `Designer.slope` times the sum of all relative
+    excesses over limits (HYP).  Its result is scaled down if slightly beyond a limit, and checked on a fine grid; the
+    best one within all limits is returned.
 
     Parameters
     ----------
@@ -376,11 +386,10 @@ def design_excitation(
     seed : int
         Start `k` has the seed `seed + k`; the same seed gives the same design to the bit.
     callback : callable or None
-        Called after each iteration with the index of the start and the optimiser's `Progress`; ends the design by
-        returning False, and the best so far is what counts.
+        Called after each iteration with the index of the start and the optimiser's `SearchProgress`; returning False
+        ends the design with the best result so far.
     known : (p, p) float64 or None
-        Information a row that is there already (`rt_core.excitation.sequential`), in the order of the design's
-        parameters.
+        Information per row from earlier data (`rt_core.excitation.sequential`), in the order of its parameters.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Finite Fourier series of the joint positions (Swevers et al. 1997), at rest where a period begins and ends.
+"""Finite Fourier series of the joint positions (Swevers et al. 1997), at rest at both ends of a period.
 
     q_i(t)   = q0_i + sum_k [ a_ik/w_k sin(w_k t) - b_ik/w_k cos(w_k t) ],    w_k = 2 pi k f0,  k = 1..H
     dq_i(t)  = sum_k [ a_ik cos(w_k t) + b_ik sin(w_k t) ]
@@ -8,7 +8,7 @@
 
     sum_k a_ik = 0    and    sum_k k b_ik = 0    (HYP),
 
-two linear conditions a joint, which `rest_basis` solves once for all.
+two linear conditions per joint, solved by `rest_basis`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ States: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class FourierSeries:
-    """A periodic trajectory of `n` joints.
+    """Periodic trajectory of `n` joints.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class FourierSeries:
     q0 : (n,) float64
         Mean position [rad] or [m].
     a, b : (n, H) float64
-        Coefficients of the module docstring [rad/s] or [m/s].
+        Coefficients as in the module docstring [rad/s] or [m/s].
 
     Raises
     ------
     ExcitationError
-        If shapes disagree, a value is not finite, or `f0_hz` is not positive.
+        If shapes do not match, a value is not finite, or `f0_hz` is not positive.
     """
 
     f0_hz: float
@@ -52,7 +52,7 @@ class FourierSeries:
     b: FloatArray
 
     def __post_init__(self) -> None:
-        """Check the coefficients and keep copies of them."""
+        """Check and copy the coefficients."""
         q0, a, b = (np.array(value, dtype=np.float64) for value in (self.q0, self.a, self.b))
         if q0.ndim != 1 or a.ndim != 2 or a.shape != b.shape or a.shape[0] != q0.size or a.size == 0:
             raise ExcitationError(
@@ -82,50 +82,44 @@ class FourierSeries:
         return 1.0 / self.f0_hz
 
     def sample(self, t: float | FloatArray) -> States:
-        """Position, velocity and acceleration at `t` [s]: (n,) each for a scalar, (N, n) for an array (N,)."""
+        """Return position, velocity and acceleration at `t` [s]: (n,) each for a scalar, (N, n) for an array (N,)."""
         q, dq, ddq = Basis(np.atleast_1d(np.asarray(t, dtype=np.float64)), self.f0_hz, self.harmonics).states(self)
         return (q[0], dq[0], ddq[0]) if np.ndim(t) == 0 else (q, dq, ddq)
 
     def between(self, basis: Basis) -> tuple[float, FloatArray]:
-        """How far values between the samples of `basis` may be beyond them, as `Motion` has it."""
+        """Return bounds between the samples of `basis`, see `Motion.between`."""
         return basis.overshoot, np.zeros((3, self.n))
 
     def shrunk(self, share: float | FloatArray) -> FourierSeries:
-        """Return the same motion about the same mean, each joint `share` (n,) times as large; rest stays rest."""
+        """Return the motion scaled about its mean, each joint by `share` (n,); rest stays rest."""
         factor = np.broadcast_to(np.asarray(share, dtype=np.float64), (self.n,))[:, None]
         return replace(self, a=self.a * factor, b=self.b * factor)
 
     @property
     def plain(self) -> tuple[FloatArray, FloatArray]:
-        """Coefficients (n, H) of the sines and the cosines in `q = q0 + sum_k [ A_k sin(w_k t) + B_k cos(w_k t) ]`."""
+        """Coefficients (n, H) of sines and cosines in `q = q0 + sum_k [ A_k sin(w_k t) + B_k cos(w_k t) ]`."""
         w = 2.0 * np.pi * self.f0_hz * np.arange(1, self.harmonics + 1)
         return self.a / w, -self.b / w
 
     @classmethod
     def from_plain(cls, f0_hz: float, q0: FloatArray, sine: FloatArray, cosine: FloatArray) -> FourierSeries:
-        """Make a series from the coefficients that `plain` gives [rad] or [m].
-
-        Raises
-        ------
-        ExcitationError
-            As for the series itself.
-        """
+        """Return the series with the coefficients of `plain` [rad] or [m]; raises as the series itself."""
         sine, cosine = (np.array(value, dtype=np.float64) for value in (sine, cosine))
         w = 2.0 * np.pi * f0_hz * np.arange(1, sine.shape[-1] + 1) if sine.ndim else np.ones(1)
         return cls(f0_hz, q0, sine * w, -(cosine * w) + 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON, from which `from_dict` makes the same series to the bit."""
+        """Return plain numbers for JSON; `from_dict` restores the series to the bit."""
         return {"f0_hz": self.f0_hz, "q0": self.q0.tolist(), "a": self.a.tolist(), "b": self.b.tolist()}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> FourierSeries:
-        """Make a series from what `as_dict` gave; further keys are ignored.
+        """Return the series of `as_dict`; further keys are ignored.
 
         Raises
         ------
         ExcitationError
-            If a key is missing or its value is not of the right kind.
+            If a key is missing or its value has the wrong type.
         """
         for key in ("f0_hz", "q0", "a", "b"):
             if key not in plain:
@@ -139,9 +133,9 @@ class FourierSeries:
 
 
 class Motion(Protocol):
-    """What the limits of a motion are checked on, over its period `1/f0_hz`.
+    """Motion of period `1/f0_hz` whose limits can be checked.
 
-    `harmonics` times `f0_hz` is the highest frequency that matters, by which samples are laid.
+    `harmonics` times `f0_hz` is its highest relevant frequency, which determines the sampling.
     """
 
     @property
@@ -150,21 +144,21 @@ class Motion(Protocol):
 
     @property
     def harmonics(self) -> int:
-        """Number of harmonics, or what stands for it."""
+        """Number of harmonics, or an equivalent."""
 
     def sample(self, t: FloatArray) -> States:
-        """Position, velocity and acceleration (N, n) each, at `t` (N,) [s]."""
+        """Return position, velocity and acceleration (N, n) each, at `t` (N,) [s]."""
 
     def between(self, basis: Basis) -> tuple[float, FloatArray]:
-        """How far values between the samples of `basis`, a grid of the period, may be beyond them.
+        """Return bounds of the values between the samples of `basis`, a grid of the period.
 
-        As a factor, of half the distance between the largest and the smallest for positions; and what is to be added,
-        (3, n) of position, velocity and acceleration.
+        A factor on the samples (for positions, on half their range), and an addition (3, n) to position, velocity and
+        acceleration.
         """
 
 
 class Basis:
-    """Sines and cosines at `times` (N,), so that the states of many series cost three products of matrices."""
+    """Sines and cosines at `times` (N,): the states of a series are three products of matrices."""
 
     def __init__(self, times: FloatArray, f0_hz: float, harmonics: int) -> None:
         self.times = times
@@ -173,24 +167,24 @@ class Basis:
 
     @cached_property
     def _parts(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(N, 2H) each, for positions, velocities and accelerations; where only the times count they are not made."""
+        """(N, 2H) each, for positions, velocities and accelerations; computed on first use."""
         each = np.arange(1, self.harmonics + 1)
         w = 2.0 * np.pi * self.f0_hz * each
-        # The phase within the period first: late times lose no digits in the sine.
+        # the phase within the period first, so that late times lose no digits in the sine
         phase = 2.0 * np.pi * np.remainder(self.times * self.f0_hz, 1.0)[:, None] * each
         sine, cosine = np.sin(phase), np.cos(phase)
         return np.hstack((sine / w, -cosine / w)), np.hstack((cosine, sine)), np.hstack((-sine * w, cosine * w))
 
     @classmethod
     def grid(cls, count: int, f0_hz: float, harmonics: int) -> Basis:
-        """`count` equidistant times in one period, half a step from its ends.
+        """Return `count` equidistant times in one period, half a step from its ends.
 
-        There no joint stands still by construction, where the sign of its velocity would be that of rounding.
+        At the ends joints stand still, and the sign of their velocity would be that of rounding.
         """
         return cls((np.arange(count, dtype=np.float64) + 0.5) / np.float64(count * f0_hz), f0_hz, harmonics)
 
     def stacked(self, count: int) -> FloatArray:
-        """(3, 1 + 2H, count) what each coefficient, mean first, adds to `q`, `dq`, `ddq`; the first time fills up."""
+        """Return (3, 1 + 2H, count): what each coefficient, mean first, adds to `q`, `dq`, `ddq`, padded."""
         found = np.empty((3, 1 + 2 * self.harmonics, count))
         size = self.times.size
         for s, part in enumerate(self._parts):
@@ -200,20 +194,20 @@ class Basis:
         return found
 
     def states(self, series: FourierSeries) -> States:
-        """`q, dq, ddq` (N, n) of `series`, which has this basis' frequency and harmonics."""
+        """Return `q, dq, ddq` (N, n) of `series`, which has this basis' frequency and harmonics."""
         return self.evaluate(series.q0, np.hstack((series.a, series.b)).T)
 
     def evaluate(self, q0: FloatArray, ab: FloatArray) -> States:
-        """`q, dq, ddq` (N, n) of the mean `q0` (n,) and the coefficients `ab` (2H, n), first `a`, then `b`."""
+        """Return `q, dq, ddq` (N, n) of the mean `q0` (n,) and the coefficients `ab` (2H, n), first `a`, then `b`."""
         position, velocity, acceleration = self._parts
         return q0 + position @ ab, velocity @ ab, acceleration @ ab
 
     @cached_property
     def overshoot(self) -> float:
-        """Most that a polynomial of these harmonics can exceed its samples by, as a factor.
+        """Largest ratio of a polynomial of these harmonics to its samples, on a grid of one whole period.
 
-        Between `N` equidistant samples of a period a trigonometric polynomial of degree `H < N/2` stays below
-        `1/cos(pi H/N)` of its largest sample (Ehlich and Zeller 1964).  For grids of one whole period only.
+        Between `N` equidistant samples a trigonometric polynomial of degree `H < N/2` stays below `1/cos(pi H/N)` of
+        its largest sample (Ehlich and Zeller 1964).
         """
         if 2 * self.harmonics >= self.times.size:
             raise ExcitationError(
@@ -224,9 +218,9 @@ class Basis:
 
 
 def rest_basis(weights: FloatArray) -> FloatArray:
-    """Orthonormal columns (H, H - 1) that span all `y` with `weights @ y = 0`; `weights` (H,), positive.
+    """Return orthonormal columns (H, H - 1) that span all `y` with `weights @ y = 0`; `weights` (H,) positive.
 
-    Columns 2 to H of the Householder reflection that turns `weights` onto the first axis.
+    They are columns 2 to H of the Householder reflection that maps `weights` onto the first axis.
     """
     v = weights / np.linalg.norm(weights)
     v[0] += 1.0

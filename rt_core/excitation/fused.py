@@ -1,23 +1,29 @@
-"""Objective and all limits of a Fourier series in few passes over its samples, and their derivatives by the adjoint.
+"""Objective and all limits of a Fourier series in few passes over its samples, with derivatives by the adjoint.
 
-It gives the numbers that `rt_core.excitation.objective` and `rt_core.excitation.constraints` define clearly and slowly,
-some ten times sooner, and the derivatives of all of them by all coefficients at the cost of a few evaluations.
+It is some ten times faster than the reference code in `rt_core.excitation.objective` and
+`rt_core.excitation.constraints`; derivatives by all coefficients cost a few evaluations.
 
-Coefficients are `C` (n, 1 + 2H): mean position, then `a`, then `b`.  The shares of the limits, positive where beyond,
-are (rows, N): for each joint eight (position below, above; velocity, acceleration, torque, each up and down), then the
-rows of `rt_core.excitation.workspace_regions.Places`.  The share of time at low speed has one number a joint.
+Coefficients are `C` (n, 1 + 2H): mean position, then `a`, then `b`.  Shares of the limits, positive if beyond, are
+(rows, N): eight for each joint (position below, above; velocity, acceleration, torque, each up and down), then those of
+`rt_core.excitation.workspace_regions.WorkspaceLimits`.  The share of time at low speed is one number per joint.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from rt_core.excitation._columns import Columns, columns_adjoint, fill_columns, gram
 from rt_core.excitation._measure import measure, measure_gradient
 from rt_core.excitation._reversals import reversal_states
-from rt_core.excitation._workspace_kernels import place_points, place_shares, place_shares_adjoint, points_adjoint
+from rt_core.excitation._workspace_kernels import (
+    points_adjoint,
+    workspace_points,
+    workspace_shares,
+    workspace_shares_adjoint,
+)
 from rt_core.excitation.constraints import SLOW_POWER, TORQUE_RESERVE, Constraints
 from rt_core.excitation.fourier import Basis
 from rt_core.excitation.objective import Excitation
@@ -28,11 +34,13 @@ from rt_core.types import FloatArray
 
 #: Rows of a joint among the shares.
 JOINT_ROWS = 8
+#: Lower, upper, velocity, acceleration, effort (n,) each.
+JointLimits: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @kernel
 def series_states(basis: FloatArray, C: FloatArray, states: FloatArray) -> None:
-    """`states` (3, n, m) of coefficients `C` (n, h) on `basis` (3, h, m)."""
+    """Write `states` (3, n, m) of coefficients `C` (n, h) on `basis` (3, h, m)."""
     n, h = C.shape
     m = states.shape[2]
     for s in range(3):
@@ -48,7 +56,7 @@ def series_states(basis: FloatArray, C: FloatArray, states: FloatArray) -> None:
 
 @kernel
 def series_adjoint(basis: FloatArray, states_bar: FloatArray, C_bar: FloatArray) -> None:
-    """`C_bar` (n, h): derivative of `sum(states_bar * states)` by the coefficients."""
+    """Write `C_bar` (n, h), the derivative of `sum(states_bar * states)` by the coefficients."""
     n, h = C_bar.shape
     m = states_bar.shape[2]
     for i in range(n):
@@ -63,18 +71,10 @@ def series_adjoint(basis: FloatArray, states_bar: FloatArray, C_bar: FloatArray)
 
 @jit
 def joint_excess(
-    states: FloatArray,
-    tau: FloatArray,
-    count: int,
-    lower: FloatArray,
-    upper: FloatArray,
-    velocity: FloatArray,
-    acceleration: FloatArray,
-    effort: FloatArray,
-    overshoot: float,
-    reserve: float,
+    states: FloatArray, tau: FloatArray, count: int, limits: JointLimits, overshoot: float, reserve: float
 ) -> float:
-    """Sum of the relative excesses of all joints, as `Constraints.excess` has it; no torque with an empty `tau`."""
+    """Return the sum of the relative excesses of all joints, as `Constraints.excess`; no torque if `tau` is empty."""
+    lower, upper, velocity, acceleration, effort = limits
     total = 0.0
     for i in range(lower.size):
         low = high = states[0, i, 0]
@@ -96,24 +96,16 @@ def joint_excess(
 
 @jit
 def joint_shares(
-    states: FloatArray,
-    tau: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    velocity: FloatArray,
-    acceleration: FloatArray,
-    effort: FloatArray,
-    overshoot: float,
-    reserve: float,
-    shares: FloatArray,
+    states: FloatArray, tau: FloatArray, limits: JointLimits, overshoot: float, reserve: float, shares: FloatArray
 ) -> None:
-    """Eight rows a joint into `shares` (8 n, m)."""
+    """Write eight rows per joint to `shares` (8 n, m)."""
+    lower, upper, velocity, acceleration, effort = limits
     n, m = states.shape[1], states.shape[2]
     for i in range(n):
         half = 0.5 * (upper[i] - lower[i])
         at = 8 * i
         for t in range(m):
-            # With samples this far inside, what lies between them is inside.
+            # with samples this far inside, values between them are inside
             shares[at, t] = (lower[i] - states[0, i, t]) / half + (overshoot - 1.0)
             shares[at + 1, t] = (states[0, i, t] - upper[i]) / half + (overshoot - 1.0)
             v = overshoot * states[1, i, t] / velocity[i]
@@ -126,18 +118,10 @@ def joint_shares(
 
 @jit
 def joint_shares_adjoint(
-    bar: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    velocity: FloatArray,
-    acceleration: FloatArray,
-    effort: FloatArray,
-    overshoot: float,
-    reserve: float,
-    states_bar: FloatArray,
-    tau_bar: FloatArray,
+    bar: FloatArray, limits: JointLimits, overshoot: float, reserve: float, states_bar: FloatArray, tau_bar: FloatArray
 ) -> None:
     """Add the derivative of `sum(bar * shares)` to `states_bar` (3, n, m) and `tau_bar` (n, m)."""
+    lower, upper, velocity, acceleration, effort = limits
     n, m = tau_bar.shape
     for i in range(n):
         half = 0.5 * (upper[i] - lower[i])
@@ -151,7 +135,7 @@ def joint_shares_adjoint(
 
 @dataclass(eq=False)
 class Forward:
-    """What an evaluation leaves for the derivatives: overwritten by the next one.
+    """Results of an evaluation, overwritten by the next one.
 
     Attributes
     ----------
@@ -177,8 +161,8 @@ class FusedEvaluation:
     grid : Basis
         Of one whole period.
     smoothing : float
-        Velocity [rad/s or m/s] of `tanh(v/smoothing)` in place of signs that the model does not smooth itself; zero
-        keeps them, and then they count as constant in derivatives.
+        Velocity [rad/s or m/s] of `tanh(v/smoothing)` instead of signs that the model does not smooth; with zero signs
+        are kept, and constant in derivatives.
     """
 
     def __init__(self, excitation: Excitation, constraints: Constraints, grid: Basis, smoothing: float = 0.0) -> None:
@@ -203,11 +187,9 @@ class FusedEvaluation:
         effort = limits.effort if self._torque else np.full(n, np.inf)
         self._limits = (limits.lower, limits.upper, limits.velocity, limits.acceleration, effort)
         self._scale = 1.0 / (n * self.count)
-        places = constraints.places
-        self._regions = (
-            places.region_point, places.region_kind, places.region_shape, places.pairs, places.reach
-        )  # fmt: skip
-        self.rows = JOINT_ROWS * n + places.rows
+        workspace = constraints.workspace
+        self._regions = workspace.arrays
+        self.rows = JOINT_ROWS * n + workspace.rows
         rows = c.row_column.size
         self._states = np.zeros((3, n, m))
         self._Y, self._Y_bar = np.zeros((rows, m)), np.zeros((rows, m))
@@ -215,30 +197,33 @@ class FusedEvaluation:
         self._states_bar = np.zeros((3, n, m))
         self._shares = np.zeros((self.rows, m))
         self._frames, self._wrench = np.zeros((n, 12, m)), np.zeros((n, 6, m))
-        self._points, self._force = np.zeros((places.link.size, 3, m)), np.zeros((places.link.size, 3, m))
-        self._nearest = np.zeros((places.reach.size, 2, m))
+        self._points, self._force = (
+            np.zeros((workspace.link.size, 3, m)),
+            np.zeros((workspace.link.size, 3, m)),
+        )
+        self._nearest = np.zeros((workspace.reach.size, 2, m))
         self._gram = np.zeros((c.count, c.count))
         self._work: tuple[FloatArray, ...] | None = None
 
     def evaluate(self, C: FloatArray) -> tuple[float, float]:
-        """Measure of the objective, and sum of all relative excesses over limits, of coefficients `C` (n, 1 + 2H)."""
+        """Return the measure and the sum of all relative excesses over limits of coefficients `C` (n, 1 + 2H)."""
         self._run(C)
         excitation = self.excitation
         value = measure(self.information(), excitation.kind, excitation.scaled)
         return value, self._excess()
 
     def information(self) -> FloatArray:
-        """(p, p) information a row of the motion that was last evaluated, with what is known already."""
+        """Return the information per row (p, p) of the last motion evaluated, known information included."""
         gram(self._Y, self.columns.row_start, self.columns.row_column, self._scale, self._gram)
         if self.excitation.known is not None:
             self._gram += self.excitation.known
         return self._gram
 
     def forward(self, C: FloatArray) -> Forward:
-        """Information and shares of the limits of coefficients `C` (n, 1 + 2H)."""
+        """Return information and shares of the limits of coefficients `C` (n, 1 + 2H)."""
         self._run(C)
         joint_shares(
-            self._states, self._tau, *self._limits, self.overshoot, TORQUE_RESERVE,
+            self._states, self._tau, self._limits, self.overshoot, TORQUE_RESERVE,
             self._shares[: JOINT_ROWS * self._tau.shape[0]],
         )  # fmt: skip
         if self._points.size:
@@ -248,10 +233,10 @@ class FusedEvaluation:
     def adjoint(
         self, information_bar: FloatArray | None, shares_bar: FloatArray | None, slow_bar: FloatArray | None
     ) -> FloatArray:
-        """(n, 1 + 2H) derivative by the coefficients that `forward` was last given.
+        """Return the derivative (n, 1 + 2H) of a function by the coefficients of the last `forward`.
 
-        Of a function whose derivatives by the information (p, p), symmetric, the shares (rows, N) and the shares of
-        time at low speed (n,) are given; None where they are zero.
+        Given are its derivatives by the information (p, p), symmetric, the shares (rows, N) and the shares of time at
+        low speed (n,); None for zero.
         """
         n, m = self._tau.shape
         bar, tau_bar = self._states_bar, self._tau_bar
@@ -260,12 +245,14 @@ class FusedEvaluation:
         if shares_bar is not None:
             padded = np.zeros((self.rows, m))
             padded[:, : self.count] = shares_bar
-            joint_shares_adjoint(padded[: JOINT_ROWS * n], *self._limits, self.overshoot, TORQUE_RESERVE, bar, tau_bar)
+            joint_shares_adjoint(padded[: JOINT_ROWS * n], self._limits, self.overshoot, TORQUE_RESERVE, bar, tau_bar)
             if self._points.size:
                 self._force[:] = 0.0
-                place_shares_adjoint(self._points, *self._regions, self._nearest, padded[JOINT_ROWS * n :], self._force)
-                geometry, places = self._tables[0], self.constraints.places
-                points_adjoint(geometry, self._frames, places.link, self._points, self._force, self._wrench, bar[0])
+                workspace_shares_adjoint(
+                    self._points, self._regions, self._nearest, padded[JOINT_ROWS * n :], self._force
+                )
+                geometry, workspace = self._tables[0], self.constraints.workspace
+                points_adjoint(geometry, self._frames, workspace.link, self._points, self._force, self._wrench, bar[0])
         if slow_bar is not None:
             width = self.constraints.slow_velocity
             x = self._states[1, :, : self.count] / width[:, None]
@@ -291,7 +278,7 @@ class FusedEvaluation:
         return out
 
     def value_and_gradient(self, C: FloatArray, order: float | None = None) -> tuple[float, FloatArray]:
-        """Measure of the objective, smooth of an `order` if given, and its derivative by `C` (n, 1 + 2H)."""
+        """Return the measure, smooth of `order` if given, and its derivative by `C` (n, 1 + 2H)."""
         excitation = self.excitation
         value, bar = measure_gradient(self.forward(C).information, excitation.kind, excitation.scaled, order)
         return value, self.adjoint(bar, None, None)
@@ -301,9 +288,16 @@ class FusedEvaluation:
         fill_columns(*self._tables, self._states, self.count, self._Y, self._load, self._tau)
 
     def _place(self) -> None:
-        geometry, places = self._tables[0], self.constraints.places
-        place_points(geometry, self._states[0], places.link, places.local, self._frames, self._points)
-        place_shares(self._points, *self._regions, self._shares[JOINT_ROWS * self._tau.shape[0] :], self._nearest)
+        geometry, workspace = self._tables[0], self.constraints.workspace
+        workspace_points(
+            geometry,
+            self._states[0],
+            workspace.link,
+            workspace.local,
+            self._frames,
+            self._points,
+        )
+        workspace_shares(self._points, self._regions, self._shares[JOINT_ROWS * self._tau.shape[0] :], self._nearest)
 
     def _slow(self) -> FloatArray:
         if not self.constraints.settings.slow_share:
@@ -313,7 +307,7 @@ class FusedEvaluation:
 
     def _excess(self) -> float:
         tau = self._tau if self._torque else self._tau[:, :0]
-        total = joint_excess(self._states, tau, self.count, *self._limits, self.overshoot, TORQUE_RESERVE)
+        total = joint_excess(self._states, tau, self.count, self._limits, self.overshoot, TORQUE_RESERVE)
         torque = self.constraints.torque
         if torque is not None and torque.peaked:
             q, dq, ddq = self._states[:, :, : self.count].transpose(0, 2, 1)
@@ -338,7 +332,7 @@ class FusedEvaluation:
         return total
 
     def _torque_at(self, states: tuple[FloatArray, FloatArray, FloatArray]) -> FloatArray:
-        """(n, N) torque at `states` (N, n)."""
+        """Return the torque (n, N) at `states` (N, n)."""
         count, n = states[0].shape
         m = -(-max(count, 1) // BLOCK) * BLOCK
         padded = np.zeros((3, n, m))

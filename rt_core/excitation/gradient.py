@@ -1,10 +1,10 @@
-"""Search by derivatives: a smooth measure within limits, by an augmented Lagrangian and L-BFGS.
+"""Search by derivatives: smooth measure within limits, by an augmented Lagrangian and L-BFGS.
 
-Every sample of every limit is an inequality `g <= 0` with a multiplier of its own (Powell, Hestenes, Rockafellar;
-Nocedal and Wright 2006, section 17.4), and the adjoint gives the derivative of them all together with that of the
-measure (`rt_core.excitation.fused`).  Measures with corners are smooth ones whose order doubles from stage to stage
-(`rt_core.excitation._measure`).  What the grid of the search does not see of torque and places, the check of the whole
-period does: a limit that it finds broken is tightened by that much, and the last stage repeated.
+Every sample of every limit is an inequality `g <= 0` with its own multiplier (Powell, Hestenes, Rockafellar; Nocedal
+and Wright 2006, section 17.4); the adjoint gives the derivative of all of them together with that of the measure
+(`rt_core.excitation.fused`).  Non-smooth measures are replaced by smooth ones whose order doubles from stage to stage
+(`rt_core.excitation._measure`).  A limit that the check of the whole period finds violated between the samples of the
+search is tightened by that amount, and the last stage repeated.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from rt_core.excitation.objective import Excitation
 from rt_core.optimise.run import Stopped
 from rt_core.types import FloatArray
 
-#: Stage by stage the order of the smooth measure, and the velocity of the smooth stand-in of a sign, over the least
-#: velocity limit of any joint: a sign has no slope that would show where it changes.
+#: Order of the smooth measure by stage, and the velocity that smooths a sign, over the lowest velocity limit of all
+#: joints: a sign itself has no slope.
 STAGES = (
     (2.0, 0.3), (4.0, 0.2), (8.0, 0.1), (16.0, 0.05), (32.0, 0.03), (64.0, 0.02), (128.0, 0.01), (128.0, 0.01)
 )  # fmt: skip
 #: Penalty of a squared excess in the first stage, and its growth from stage to stage.
 PENALTY, GROWTH = 0.3, 3.0
-#: Relative distance from each limit that the search keeps: multipliers converge from both sides.
+#: Relative distance from each limit in the search, because multipliers converge from both sides.
 SLACK = 2e-3
-#: Most repetitions of the last stage with limits tightened, and how much more than what was found they give way.
+#: Maximum repetitions of the last stage with tightened limits, and the factor on the violation found.
 REPEATS, FURTHER = 6, 1.2
-#: Steps that L-BFGS remembers.
+#: Steps in the memory of L-BFGS.
 _MEMORY = 20
 
-#: Told after each iteration, with the point and the share of the search that is done; ends it by returning False.
+#: Called after each iteration with the point and the share of the search done; ends it by returning False.
 Follow = Callable[[FloatArray, float], bool]
-#: Told after each evaluation with the share of the search that is done.
+#: Called after each evaluation with the share of the search done.
 Heartbeat = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """What a search by derivatives ended with: the point (d,), its evaluations with derivatives, and why it ended."""
+    """Result of a search by derivatives: the point (d,), its evaluations with derivatives, and why it ended."""
 
     x: FloatArray
     evaluations: int
@@ -55,14 +55,14 @@ class Descent:
 
 
 class GradientSearch:
-    """Search by derivatives in `space`; `iterations` are those of L-BFGS, shared out over the stages.
+    """Search by derivatives in `space`; `iterations` of L-BFGS are divided among the stages.
 
     Attributes
     ----------
     planned : int
-        Iterations at the most, unless a limit has to be tightened.
+        Maximum iterations, unless a limit has to be tightened.
     evaluations : int
-        With derivatives, of the present search.
+        Of the present search, with derivatives.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class GradientSearch:
     def lagrangian(
         self, x: FloatArray, order: float, penalty: float, multipliers: FloatArray, reserve: FloatArray
     ) -> tuple[float, FloatArray, FloatArray]:
-        """Augmented Lagrangian at `x` (d,), its derivative (d,), and the multipliers that follow from it (m,).
+        """Return the augmented Lagrangian at `x` (d,), its derivative (d,) and the updated multipliers (m,).
 
-        `multipliers` and `reserve`, what each limit is tightened by, are (rows * N + n,): shares of the limits, and of
+        `multipliers` and `reserve`, by which limits are tightened, are (rows * N + n,): shares of the limits, and of
         the time at low speed.
         """
         fused = self.fused
         excitation, least = fused.excitation, self.constraints.settings.slow_share
         found = fused.forward(self.space.stacked(x))
         value, bar = measure_gradient(found.information, excitation.kind, excitation.scaled, order)
-        if excitation.kind == "d_optimal":  # the mean, of the size of a single logarithm as the others are
+        if excitation.kind == "d_optimal":  # the mean has the size of the other measures
             value, bar = value / bar.shape[0], bar / bar.shape[0]
         slow = 1.0 - found.slow / least if least else np.full(found.slow.size, -1.0)
         shares = np.concatenate((found.shares.ravel(), slow)) + reserve
@@ -99,7 +99,7 @@ class GradientSearch:
         gradient = fused.adjoint(bar, rows, by_slow)
         return value, self.space.adjoint(gradient), active
 
-    def search(self, start: FloatArray, follow: Follow | None = None, beat: Heartbeat | None = None) -> Descent:
+    def search(self, start: FloatArray, follow: Follow | None = None, heartbeat: Heartbeat | None = None) -> Descent:
         """Search from the point `start` (d,)."""
         x, stopped = start.copy(), False
         n, count = self.constraints.limits.n, self.fused.count
@@ -115,8 +115,8 @@ class GradientSearch:
             def function(at: FloatArray) -> tuple[float, FloatArray]:
                 self.evaluations += 1
                 value, gradient, _ = self.lagrangian(at, order, penalty, multipliers, reserve)
-                if beat is not None:
-                    beat(min(1.0, done / self.planned))
+                if heartbeat is not None:
+                    heartbeat(min(1.0, done / self.planned))
                 return value, gradient
 
             def iterated(intermediate_result: OptimizeResult) -> None:
@@ -145,7 +145,7 @@ class GradientSearch:
             penalty *= GROWTH
         for _ in range(REPEATS):
             beyond = self._beyond(
-                self.space.series(x), None if beat is None else partial(beat, min(1.0, done / self.planned))
+                self.space.series(x), None if heartbeat is None else partial(heartbeat, min(1.0, done / self.planned))
             )
             if not (beyond > 0.0).any():
                 return Descent(x, self.evaluations, "iterations")
@@ -155,10 +155,10 @@ class GradientSearch:
                 return Descent(x, self.evaluations, "cancelled")
         return Descent(x, self.evaluations, "iterations")
 
-    def _beyond(self, series: FourierSeries, beat: Callable[[], None] | None) -> FloatArray:
-        """(rows + n,) what the check of the whole period finds broken, in the order of the shares; zero if kept."""
+    def _beyond(self, series: FourierSeries, heartbeat: Callable[[], None] | None) -> FloatArray:
+        """Return the violations (rows + n,) by the check of the whole period, in the order of the shares."""
         found: dict[tuple[str, str], float] = {}
-        for margin in self.constraints.margins(series, beat):
+        for margin in self.constraints.margins(series, heartbeat):
             found[margin.where, margin.quantity] = _excess(margin)
         model = self.constraints.model
         joint = [
@@ -166,7 +166,7 @@ class GradientSearch:
                                                          *(2 * ["acceleration"]), *(2 * ["effort"]))]
             for one in model.joints
         ]  # fmt: skip
-        placed = self.constraints.placed_order()
+        placed = self.constraints.workspace_order()
         assert len(joint) * JOINT_ROWS + len(placed) == self.fused.rows
         slow = [found.get((one.name, "slow time"), 0.0) for one in model.joints]
         return np.array([*np.ravel(joint), *(found[key] for key in placed), *slow])

@@ -1,12 +1,19 @@
-"""How many harmonics: as many as the condition number asks for (DYN chooses from 3 to 5 by watching it)."""
+"""Choose the number of harmonics by the condition number, as DYN does from 3 to 5."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rt_core.excitation.design import Callback, ExcitationDesign, Optimiser, best_design, design_excitation
-from rt_core.excitation.errors import ExcitationError, InfeasibleError
+from rt_core.excitation.design import (
+    Callback,
+    ExcitationDesign,
+    InfeasibleError,
+    Optimiser,
+    best_design,
+    design_excitation,
+)
+from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.settings import ExcitationSettings
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
@@ -14,7 +21,7 @@ from rt_core.types import FloatArray
 
 @dataclass(frozen=True)
 class Tried:
-    """A number of harmonics that was tried: the best design's measure and condition number, none if it has none."""
+    """Measure and condition number of the best design with a number of harmonics; None without a design."""
 
     harmonics: int
     value: float | None
@@ -23,7 +30,7 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class HarmonicChoice:
-    """The design of the lowest condition number, and what was tried."""
+    """Design with the lowest condition number, and all numbers tried."""
 
     design: ExcitationDesign
     tried: tuple[Tried, ...]
@@ -38,12 +45,12 @@ def choose_harmonics(
     callback: Callback | None = None,
     known: FloatArray | None = None,
 ) -> HarmonicChoice:
-    """Design with each number of harmonics, and take the design of the lowest condition number.
+    """Design with each number of harmonics and return the design with the lowest condition number.
 
     Parameters
     ----------
     choices : sequence of int
-        Numbers of harmonics in place of `settings.harmonics`.
+        Numbers of harmonics, instead of `settings.harmonics`.
     others
         As for `rt_core.excitation.design.design_excitation`.
 
@@ -52,11 +59,11 @@ def choose_harmonics(
     InfeasibleError
         If no number gives a trajectory within the limits.
     ExcitationError
-        If there is nothing to choose from, or the settings do not allow one of the numbers.
+        If `choices` is empty or not distinct, or the settings do not allow one of the numbers.
     """
     if not choices or len(set(choices)) < len(choices):
         raise ExcitationError(f"harmonics to choose from must be different numbers, not {list(choices)}")
-    asked = [replace(settings, harmonics=harmonics) for harmonics in choices]  # refuses before the first search
+    asked = [replace(settings, harmonics=harmonics) for harmonics in choices]  # checked before the first search
     tried, designs, refused = [], [], []
     for one in asked:
         try:
@@ -68,5 +75,5 @@ def choose_harmonics(
         designs.append(design)
         tried.append(Tried(one.harmonics, design.value, design.condition_number))
     if not designs:
-        best_design(refused)  # says what is beyond
+        best_design(refused)  # raises
     return HarmonicChoice(min(designs, key=lambda design: design.condition_number), tuple(tried))

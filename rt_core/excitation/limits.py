@@ -1,4 +1,4 @@
-"""Limits of an arm's joints that an excitation keeps to."""
+"""Joint limits of an excitation."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from rt_core.types import BoolArray, FloatArray
 
 Quantity = Literal["position", "velocity", "acceleration", "effort"]
 
-#: Stand-ins for limits that a robot description leaves open, by kind of joint: half a range, and a speed.
+#: Assumed limits where the robot description has none, by kind of joint: half a range, and a speed.
 ASSUMED_REACH = {"revolute": np.pi / 2, "prismatic": 0.3}
 ASSUMED_VELOCITY = {"revolute": 2.0, "prismatic": 0.5}
-#: Acceleration limit over velocity limit [1/s], where none is given.
+#: Acceleration limit over velocity limit [1/s] if none is given.
 ASSUMED_ACCELERATION = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What the motion of each joint may use, and of what: arrays (n,).
+    """Limits of each joint, and the share of them that the motion may use.
 
     Attributes
     ----------
     lower, upper, velocity, acceleration, effort : (n,) float64
-        The share of the limits that the motion may use; `effort` is infinite where it is unknown.
+        Usable share of the limits; `effort` is infinite where unknown.
     whole : dict of (n,) float64
         The limits themselves, by `lower`, `upper`, `velocity`, `acceleration`, `effort`.
     assumed : dict of (n,) bool
-        By quantity: the robot description states no limit, and a stand-in takes its place.
+        By quantity: the limit is assumed, because the robot description has none.
     """
 
     lower: FloatArray
@@ -50,12 +50,12 @@ class Limits:
 
     @classmethod
     def of(cls, model: RobotModel, settings: ExcitationSettings) -> Limits:
-        """Limits of `model`, and the share of them that `settings` allow.
+        """Return the limits of `model` and the share of them that `settings` allow.
 
         Raises
         ------
         ExcitationError
-            If a limit leaves a joint nothing, or there is not one acceleration for each joint.
+            If a limit leaves no motion, or the number of accelerations is wrong.
         """
         n = model.n
         kinds = [joint.kind for joint in model.joints]

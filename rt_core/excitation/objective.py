@@ -1,15 +1,15 @@
-"""How well a motion determines the base parameters: measures of the stacked base regressor `W` along it.
+"""Measures of how well a motion determines the base parameters, by the stacked base regressor `W` along it.
 
-`W` has a row for each joint and sample and a column for each base parameter, friction and the other joint effects
-among them.  With `M = W'W / rows`, the information a row, or its correlation form if the columns are scaled to unit
-norm, the measures, all to be minimised, are
+`W` has a row for each joint and sample and a column for each base parameter, those of joint effects such as friction
+included.  With the information per row `M = W'W / rows`, or its correlation form if columns are scaled to unit norm,
+the measures, all to be minimised, are
 
     condition     sqrt(lambda_max(M) / lambda_min(M)) = cond(W)      (HYP, DYN)
     d_optimal     -log det M
     e_optimal     -log lambda_min(M)
 
-The search takes them from the eigenvalues of `M`, which squares the condition number: above about 1e7 it cannot tell
-motions apart.  What is reported comes from the singular values of `W` itself.
+The search uses the eigenvalues of `M`, which squares the condition number: above about 1e7 it cannot distinguish
+motions.  Reported values are from the singular values of `W` itself.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: Singular values below this share of the largest leave a direction undetermined.
+#: Share of the largest singular value below which a direction is undetermined.
 RANK_TOLERANCE = 1e-9
-#: A parameter whose standard deviation is larger than this many times what it were alone is determined poorly: its
-#: column differs from a combination of the others by a thousandth of its length, less than noise or friction does.
+#: Inflation of the standard deviation above which a parameter is poorly determined: its column differs from a
+#: combination of the others by a thousandth of its length, less than the effect of noise.
 MAX_INFLATION = 1e3
-#: Relative errors of an information matrix that count as rounding.
+#: Relative asymmetry or negativity of an information matrix that counts as rounding.
 SYMMETRIC = 1e-9
 Determination = Literal["good", "poor", "undetermined"]
-#: Friction terms that show only around their velocity constant.
+#: Friction terms that are visible only near their velocity constant.
 _SHAPED = (LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS)
 
 
 @dataclass(frozen=True)
 class WeakParameter:
-    """A parameter in the direction that a motion determines least.
+    """Parameter in the direction that a motion determines least.
 
     Attributes
     ----------
     name, expression : str
-        Leading standard parameter, and the whole base parameter.
+        Leading standard parameter, and the base parameter.
     share : float
-        Square of its component in the right singular vector of the smallest singular value; all add up to one.
+        Squared component in the right singular vector of the smallest singular value; all sum to one.
     inflation : float
-        Its standard deviation over what it were if no other parameter had to be estimated; 1 is best.
+        Standard deviation over the one without other unknown parameters; 1 is best.
     """
 
     name: str
@@ -68,16 +68,16 @@ class WeakParameter:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """What the singular values of the stacked regressor say.
+    """Singular values of the stacked regressor and what follows from them.
 
     Attributes
     ----------
     singular_values : (p,) float64
-        Descending, of `W / sqrt(rows)` with its columns scaled or not, as the measure has it.
+        Descending, of `W / sqrt(rows)` with columns scaled as in the measure.
     right : (p, p) float64
         Right singular vectors in rows.
     condition_number : float
-        Of `W` with columns as the measure has them; infinite where a direction is not determined.
+        Of `W` with columns scaled as in the measure; infinite if a direction is not determined.
     condition_scaled, condition_unscaled : float
         Of `W` with columns of unit norm, and as they are.
     inflation : (p,) float64
@@ -93,9 +93,9 @@ class Spectrum:
 
     @property
     def determination(self) -> Determination:
-        """`undetermined` where a direction is open, `poor` where an inflation is above `MAX_INFLATION`, else `good`.
+        """`undetermined` if a direction is, `poor` if an inflation is above `MAX_INFLATION`, else `good`.
 
-        Scaling and units have no part in it.
+        It does not depend on scaling or units.
         """
         if not np.isfinite(self.condition_scaled):
             return "undetermined"
@@ -103,7 +103,7 @@ class Spectrum:
 
 
 class Excitation:
-    """The measure `kind` of motions of `model`.
+    """Measure `kind` of motions of `model`.
 
     Parameters
     ----------
@@ -114,18 +114,17 @@ class Excitation:
     base : BaseParameters or None
         Of `model`; computed if None.
     columns : {"all", "rigid"}
-        `rigid` for the links' inertial parameters alone: the base parameters of the arm without rotors, friction and
-        offsets.
+        `rigid` for the base parameters of the arm without rotors, friction and offsets.
     known : (p, p) float64 or None
-        Information a row that is there already: added to `W'W / rows` before columns are scaled.
+        Information per row from earlier data, added to `W'W / rows` before columns are scaled.
 
     Attributes
     ----------
     layout : ParameterLayout
         Columns of the base regressor that count.
     left_out : tuple of str
-        Base parameters that do not: friction whose velocity constant is unknown or below the speed at which a joint
-        counts as standing, and friction by load where the link parameters are unknown.
+        Other base parameters: friction whose velocity constant is unknown or below the standstill velocity, and
+        load-dependent friction if the link parameters are unknown.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class Excitation:
         return dict(zip(self.base.names, self.base.expressions, strict=True))
 
     def regressor(self, states: States) -> FloatArray:
-        """(n, p, N) columns of `W` by joints at `states` (N, n); overwritten by the next call of as many samples."""
+        """Return the columns of `W` by joint, (n, p, N), at `states` (N, n); overwritten by the next call."""
         model = self.model
         shape = (model.n, len(self.layout), states[0].shape[0])
         if self._out is None or self._out.shape != shape:
@@ -174,7 +173,7 @@ class Excitation:
         return regressor_columns(model, self.layout, *states, out=self._out, load=load)
 
     def information(self, states: States) -> FloatArray:
-        """(p, p) information a row `W'W / (n N)`, of columns with a root-mean-square of one if they are scaled."""
+        """Return the information per row `W'W / (n N)` (p, p), of scaled columns if the measure has them."""
         Y = self.regressor(states)
         gram = np.zeros((Y.shape[1], Y.shape[1]))
         for row in Y:
@@ -185,17 +184,17 @@ class Excitation:
         return scaled_to_unit(gram)[0] if self.scaled else gram
 
     def value(self, states: States) -> float:
-        """Return the measure at `states` (N, n); finite also where a direction is not determined."""
+        """Return the measure at `states` (N, n); finite even if a direction is not determined."""
         eigenvalues = np.linalg.eigvalsh(self.information(states))
         return from_eigenvalues(np.asarray(eigenvalues, dtype=np.float64), self.kind)
 
     def spectrum(self, states: States) -> Spectrum:
-        """Singular values of `W` along `states` (N, n), and what follows from them."""
+        """Return the singular values of `W` along `states` (N, n), and what follows from them."""
         Y = self.regressor(states)
         W = Y.transpose(0, 2, 1).reshape(-1, Y.shape[1]) / np.sqrt(Y.shape[0] * Y.shape[2])
         if self.known is not None:
             W = np.vstack((W, square_root(self.known)))
-        # From the triangular factor: it has the same singular values, and few rows.
+        # the triangular factor has the same singular values and fewer rows
         R = np.atleast_2d(la.qr(W, mode="r", check_finite=False)[0][: W.shape[1]])
         length = np.linalg.norm(R, axis=0)
         unit = R / np.where(length > 0.0, length, 1.0)
@@ -220,12 +219,12 @@ class Excitation:
 
 
 def checked_information(known: FloatArray, size: int) -> FloatArray:
-    """Copy of an information matrix (size, size).
+    """Return a copy of an information matrix (size, size).
 
     Raises
     ------
     ExcitationError
-        If it is of another shape, not finite, not symmetric or not positive semidefinite.
+        If it has another shape or is not finite, symmetric and positive semidefinite.
     """
     known = np.array(known, dtype=np.float64)
     if known.shape != (size, size):
@@ -244,11 +243,11 @@ def checked_information(known: FloatArray, size: int) -> FloatArray:
 
 
 def square_root(information: FloatArray) -> FloatArray:
-    """(p, p) matrix `R` with `R'R` of a positive semidefinite `information` (p, p)."""
+    """Return `R` (p, p) with `R'R` the positive semidefinite `information` (p, p)."""
     values, vectors = la.eigh(information, check_finite=False)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 
 
 def _condition(values: FloatArray) -> float:
-    """Condition number from descending singular values."""
+    """Return the condition number from descending singular values."""
     return float(values[0] / values[-1]) if values[-1] > RANK_TOLERANCE * values[0] else float("inf")

@@ -1,11 +1,11 @@
-"""Steps and pulses on top of a Fourier series (DYN's outlook): a motion of another kind, under the same checks.
+"""Steps and pulses added to a Fourier series (DYN's outlook), under the same checks.
 
 A step of height `h` in `T` seconds is `h s(u)`, `u = (t - start)/T`, with
 
     s(u) = 35 u^4 - 84 u^5 + 70 u^6 - 20 u^7        s' = 140 u^3 (1 - u)^3        s'' = 420 u^2 (1 - u)^2 (1 - 2 u)
 
-before it 0 and after it 1: velocity, acceleration and jerk are continuous and vanish at both its ends.  A pulse is a
-step and, some time later, the same step back.
+and 0 before, 1 after: velocity, acceleration and jerk are continuous and vanish at both ends.  A pulse is a step and,
+some time later, the same step back.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from rt_core.types import FloatArray
 
 #: Largest second, third and fourth derivative of `s`.
 _CURVES = (7.514, 52.5, 840.0)
-#: Samples to a period of the highest frequency for the measure.
+#: Samples per period of the highest frequency for the measure.
 _REPORTED = 100
-#: The series is made smaller in steps of so much, to this share at the least, to make room.
+#: Factor by which the series is scaled repeatedly to make room, and smallest share.
 _SHRINK, MIN_SHARE = 0.98, 0.3
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of one joint.
+    """Step of one joint.
 
     Attributes
     ----------
     joint : int
         From 0.
     start_s, rise_s : float
-        When it begins, and how long it takes.
+        Start and duration [s].
     height : float
-        [rad] or [m], with its sign.
+        [rad] or [m], signed.
     """
 
     joint: int
@@ -65,7 +65,7 @@ class SteppedMotion:
     Raises
     ------
     ExcitationError
-        If a step is of no joint, takes no time, or does not lie within the period.
+        If the joint of a step does not exist, or it has no duration or is not within the period.
     """
 
     series: FourierSeries
@@ -95,12 +95,12 @@ class SteppedMotion:
 
     @property
     def harmonics(self) -> int:
-        """Harmonics of the series, or what the fastest step takes for a period, whichever is more."""
+        """Harmonics of the series, or the equivalent of the fastest step if larger."""
         fastest = min((step.rise_s for step in self.steps), default=self.series.period_s)
         return max(self.series.harmonics, math.ceil(1.0 / (fastest * self.f0_hz)))
 
     def sample(self, t: FloatArray) -> States:
-        """Position, velocity and acceleration (N, n) each, at `t` (N,) [s] of the period."""
+        """Return position, velocity and acceleration (N, n) each, at `t` (N,) [s] of the period."""
         t = np.atleast_1d(np.asarray(t, dtype=np.float64))
         q, dq, ddq = (x.copy() for x in self.series.sample(t))
         for step in self.steps:
@@ -112,7 +112,7 @@ class SteppedMotion:
         return q, dq, ddq
 
     def between(self, basis: Basis) -> tuple[float, FloatArray]:
-        """Bound what lies between samples: a function leaves its chord by an eighth of `f'' h^2` at most."""
+        """Return bounds between samples: a function leaves its chord by at most an eighth of `f'' h^2`."""
         w = 2.0 * np.pi * self.f0_hz * np.arange(1, self.series.harmonics + 1)
         size = np.hypot(self.series.a, self.series.b)
         curve = np.array([(size * w ** (k + 1)).sum(axis=1) for k in range(3)])
@@ -121,20 +121,20 @@ class SteppedMotion:
                 curve[k, step.joint] += _CURVES[k] * abs(step.height) / step.rise_s ** (k + 2)
         h = 1.0 / (basis.times.size * self.f0_hz)
         added = 0.125 * h * h * curve
-        # The samples begin half a step from the ends, and a motion that does not return has no sample beyond them.
+        # samples begin half a step from the ends, and a motion that does not return has none beyond them
         ends = self.sample(np.array([0.0, self.series.period_s]))
         for k, (end, inner) in enumerate(zip(ends, self.sample(basis.times), strict=True)):
             added[k] += np.maximum(np.maximum(end - inner.max(axis=0), inner.min(axis=0) - end).max(axis=0), 0.0)
         return 1.0, added
 
     def smaller(self, share: float) -> SteppedMotion:
-        """Return the same steps on a series `share` times as large about its mean."""
+        """Return the same steps on the series scaled by `share` about its mean."""
         return replace(self, series=self.series.shrunk(share))
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedMotion:
-    """A motion with steps and what is known of it, as `rt_core.excitation.design.ExcitationDesign` has it."""
+    """Motion with steps, its measure, spectrum and margins, as in `rt_core.excitation.design.ExcitationDesign`."""
 
     motion: SteppedMotion
     value: float
@@ -153,7 +153,7 @@ class CheckedMotion:
 
 
 def check(designer: Designer, motion: SteppedMotion) -> CheckedMotion:
-    """Look at all limits and the measure of `motion` over its period, as `designer` does for a series."""
+    """Check all limits and the measure of `motion` over its period, as `designer` does for a series."""
     if motion.series.n != designer.model.n:
         raise ExcitationError(f"the motion has {motion.series.n} joints, the robot {designer.model.n}")
     grid = Basis.grid(_REPORTED * motion.harmonics, motion.f0_hz, motion.harmonics)
@@ -165,12 +165,12 @@ def check(designer: Designer, motion: SteppedMotion) -> CheckedMotion:
 
 
 def add_steps(designer: Designer, series: FourierSeries, steps: Sequence[Step]) -> CheckedMotion:
-    """Add `steps` to `series`, which is made smaller about its mean until all limits are kept.
+    """Add `steps` to `series`, which is scaled about its mean until all limits are kept.
 
     Raises
     ------
     ExcitationError
-        If a step is wrong, or a series of `MIN_SHARE` of its size still leaves no room for the steps.
+        If a step is wrong, or does not fit even with a series of `MIN_SHARE` of its size.
     """
     whole = SteppedMotion(series, tuple(steps))
     share = 1.0

@@ -1,9 +1,8 @@
-"""Design after what is known already: excite what earlier data left open.
+"""Design in addition to earlier data: excite what they left undetermined.
 
-Earlier rows `W_0` of the regression, each divided by its noise as the new ones will be, leave the information
-`W_0'W_0 = R'R`; `R` is the triangle of a QR factorisation or of the online estimator.  A new motion of `rows` rows adds
-its own, and the objective is the measure of the sum.  It is taken a row of the new motion, as
-`rt_core.excitation.objective.Excitation` has it.
+Earlier rows `W_0` of the regression, divided by the noise, have the information `W_0'W_0 = R'R`, with `R` the triangle
+of a QR factorisation or of the online estimator.  A new motion of `rows` rows adds its own, and the objective is the
+measure of the sum per row of the new motion (`rt_core.excitation.objective.Excitation`).
 """
 
 from __future__ import annotations
@@ -25,27 +24,26 @@ def known_information(
     information: FloatArray | None = None,
     root: FloatArray | None = None,
 ) -> FloatArray:
-    """(p, p) information a row for `design_excitation(..., known=...)`.
+    """Return the information per row (p, p) for `design_excitation(..., known=...)`.
 
     Parameters
     ----------
     parameters : sequence of str
         Those of the design: `Designer.excitation.layout.names`.
     names : sequence of str
-        Base parameters that something is known of, in the order of `information` or `root`.  Those that the design
-        does not count are left out, which says that their values are known; of those that it counts and that are not
-        among `names`, nothing is known.
+        Base parameters with earlier information, in the order of `information` or `root`.  Those that the design does
+        not count are left out, i.e. taken as known; those of the design that are not among `names` are unknown.
     rows : int
-        Rows of the new motion: samples that will be recorded, times joints.
+        Rows of the new motion: samples to be recorded, times joints.
     information : (k, k) float64
         `W_0'W_0`.
     root : (m, k) float64
-        Any `R` with `R'R = W_0'W_0`, in place of it.
+        Any `R` with `R'R = W_0'W_0`, instead of it.
 
     Raises
     ------
     ExcitationError
-        If the shapes disagree, not one of `information` and `root` is given, or it is no information.
+        If shapes do not match, not exactly one of `information` and `root` is given, or it is no information matrix.
     """
     if (information is None) == (root is None):
         raise ExcitationError("give either the information or its root")

@@ -1,4 +1,4 @@
-"""What a design of excitation is asked for."""
+"""Settings of an excitation design."""
 
 from __future__ import annotations
 
@@ -13,59 +13,57 @@ Objective = Literal["condition", "d_optimal", "e_optimal"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 Columns = Literal["all", "rigid"]
 COLUMNS: tuple[Columns, ...] = get_args(Columns)
-#: Frequencies that differ by less, relatively, are the same: three times 0.1 is not quite 0.3.
+#: Relative difference below which frequencies are the same: three times 0.1 is not quite 0.3.
 SAME = 1e-9
-#: Base frequencies [Hz] that a design is for, both ends included: a period of 10 ms to nearly three hours.
+#: Range of the base frequency [Hz], both ends included: a period of 10 ms to nearly three hours.
 MIN_F0_HZ, MAX_F0_HZ = 1e-4, 100.0
 
 
 @dataclass(frozen=True)
 class ExcitationSettings:
-    """Series, objective, limits and effort of a design.
+    """Series, objective, limits and search effort of a design.
 
     Attributes
     ----------
     objective : {"condition", "d_optimal", "e_optimal"}
-        Least condition number of the stacked base regressor `W` (HYP, DYN); least `-log det` or greatest smallest
-        eigenvalue of the information `W'W` a row.
+        Minimise the condition number of the stacked base regressor `W` (HYP, DYN) or `-log det` of the information
+        `W'W` per row, or maximise its smallest eigenvalue.
     scaled : bool
-        Columns of `W` have unit norm (of a root-mean-square of one a row) first: then units and sizes of the
-        parameters do not matter, and neither does how much torque the motion causes.
+        Scale the columns of `W` to a root-mean-square of one first: units and sizes of the parameters, and the torque
+        of the motion, then do not matter.
     columns : {"all", "rigid"}
-        Base parameters that count: those of links, friction, rotors and offsets, or the inertial parameters of the
-        links alone.
+        Base parameters that count: those of links, friction, rotors and offsets, or of the links alone.
     rest : bool
-        The motion begins and ends a period at rest, with zero acceleration (HYP).
+        Begin and end a period at rest, with zero acceleration (HYP).
     f0_hz, harmonics : float, int
         Base frequency, 1e-4 to 100 Hz, whose inverse is the period, and number of harmonics.
     f_avoid_hz : float or None
-        No harmonic may be above, such as the lowest resonance of the arm (DYN).
+        Upper limit of the harmonics, such as the lowest resonance of the arm (DYN).
     samples : int or None
-        Of the grid the search evaluates a period on; 20 to a period of the highest harmonic if None.
+        Samples per period in the search; 20 per period of the highest harmonic if None.
     position_fraction, velocity_fraction, acceleration_fraction, effort_fraction : float
         Share of each joint's limits that the motion may use; of the position range about its middle.
     acceleration : tuple of float or None
-        Limit for each joint [rad/s^2] or [m/s^2]; if None five times the velocity limit a second.
+        Limit for each joint [rad/s^2] or [m/s^2]; if None five times the velocity limit per second.
     workspace : tuple of (low, high) for x, y, z, or None
-        Box in the base frame [m] that the tip must stay in.
+        Box in the base frame [m] for the tip.
     regions : tuple of Box and Sphere
-        More of that kind, for any point of the arm (`rt_core.excitation.workspace_regions`).
+        Further regions, for any point of the arm (`rt_core.excitation.workspace_regions`).
     bodies : tuple of Capsule
         Parts of the arm and its surroundings that must not touch.
     clearance_m : float
-        That they must be apart [m].
+        Minimum distance of bodies [m].
     pairs : tuple of pairs of names, or None
-        Bodies that are compared; if None all that are not on the same or neighbouring links.
+        Bodies to compare; if None all that are not on the same or neighbouring links.
     skip_pairs : tuple of pairs of names
-        Bodies that are not compared: shapes that overlap at their joints however the arm stands.
+        Bodies not to compare, such as shapes that overlap at their joint in every posture.
     slow_share : float
-        Least share of time that each joint moves below `slow_velocity`, so that friction shows that depends on speed
-        there (the Stribeck region); zero for any.
+        Minimum share of time below `slow_velocity` for each joint, to show friction in the Stribeck region.
     slow_velocity : tuple of float or None
         Of each joint [rad/s] or [m/s]; if None a tenth of the velocity limit.
     penalty : float or None
-        Added to the objective for each unit of relative excess over a limit, summed over joints and quantities (HYP:
-        `f = cond + rho`).  If None as `rt_core.excitation.design.Designer.slope` has it.
+        Added to the objective per unit of relative excess over a limit, summed over joints and quantities (HYP:
+        `f = cond + rho`).  If None, see `rt_core.excitation.design.Designer.slope`.
     starts, particles, iterations : int
         Independent searches, size of the swarm or population, and iterations of each (HYP: 70 and 200).
     """
@@ -97,7 +95,7 @@ class ExcitationSettings:
     iterations: int = 200
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range, and a highest harmonic above what is to be avoided."""
+        """Check the ranges, and that no harmonic is above `f_avoid_hz`; raise `ExcitationError`."""
         if self.objective not in OBJECTIVES:
             raise ExcitationError(f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}")
         if self.columns not in COLUMNS:
@@ -130,7 +128,7 @@ class ExcitationSettings:
         for value in self.slow_velocity or ():
             if not (value > 0.0 and math.isfinite(value)):
                 raise ExcitationError(f"slow_velocity must be finite and above 0, not {value}")
-        _ = self.every_region  # raises what is wrong with it
+        _ = self.every_region  # raises if the workspace is wrong
 
     @property
     def every_region(self) -> tuple[Region, ...]:
@@ -142,5 +140,5 @@ class ExcitationSettings:
 
     @property
     def grid(self) -> int:
-        """Samples a period during the search."""
+        """Samples per period in the search."""
         return 20 * self.harmonics if self.samples is None else self.samples

@@ -1,4 +1,4 @@
-"""What a check of a motion against limits cannot see, in words: what the description of the robot leaves out."""
+"""What the check of a motion does not cover, in words, because the robot description does not have it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray
 
-#: Names of a list that are said; the rest is counted.
+#: Maximum number of names in a list; the rest is counted.
 _NAMED = 6
 
 
 def torque_gaps(model: RobotModel) -> tuple[str, ...]:
-    """Tell what the torque of a model leaves out: of links and joints that have nothing but zeros."""
+    """Return what the torque of a model leaves out: links and joints with only zeros."""
     if model.inertial is None:
         return ("torque: the robot description does not give its link parameters",)
     found = []
@@ -40,7 +40,7 @@ def torque_gaps(model: RobotModel) -> tuple[str, ...]:
 
 
 def coupled_motors(model: RobotModel) -> tuple[str, ...]:
-    """Say that limits are judged at the joints, where motors turn with more than their own joint."""
+    """Return a note that limits of coupled motors are checked at the joints."""
     coupled = ((model.coupling != 0.0) & ~np.eye(model.n, dtype=bool)).any(axis=1)
     if not coupled.any():
         return ()
@@ -48,7 +48,7 @@ def coupled_motors(model: RobotModel) -> tuple[str, ...]:
 
 
 def unbounded_tip(model: RobotModel, regions: Sequence[Region]) -> tuple[str, ...]:
-    """Say it if no region holds the tip, or another point of the last link."""
+    """Return a note if no region bounds the tip or another point of the last link."""
     for region in regions:
         if region.link in (None, model.n - 1) and (isinstance(region, Box) or region.side == "inside"):
             return ()
@@ -56,7 +56,7 @@ def unbounded_tip(model: RobotModel, regions: Sequence[Region]) -> tuple[str, ..
 
 
 def collision_gaps(model: RobotModel, settings: ExcitationSettings) -> tuple[str, ...]:
-    """Links that no body covers, and pairs of bodies that are not compared."""
+    """Return the links without a body, and the pairs of bodies that are not compared."""
     bodies = settings.bodies
     chosen = compared_pairs(bodies, settings.pairs, settings.skip_pairs)
     if not chosen:
@@ -84,7 +84,7 @@ def collision_gaps(model: RobotModel, settings: ExcitationSettings) -> tuple[str
 
 
 def _known_effects(model: RobotModel) -> tuple[BoolArray, BoolArray]:
-    """(n,) each: whether friction, and rotor inertia, of a joint are known as anything but zero."""
+    """Return (n,) each whether friction, and rotor inertia, of a joint are known and not zero."""
     whole = replace(model, armature=True, offset=True)
     layout = standard_layout(whole)
     known = layout.take(np.flatnonzero(standard_parameters(whole, layout)))

@@ -1,9 +1,8 @@
 """Capsules that cover the collision shapes of a URDF.
 
-A sphere and a cylinder are capsules, or nearly: the cylinder's caps are round.  A box is covered by the capsule along
-its longest edge whose radius is half the diagonal of its cross-section.  A mesh is covered as the box that bounds it,
-which whoever reads the mesh's file has to give.  All of them cover the shape: distances come out too small, never too
-large.
+A sphere is a capsule, and a cylinder one with round caps.  A box is covered by the capsule along its longest edge whose
+radius is half the diagonal of its cross-section.  A mesh is covered as its bounding box, which the caller provides.
+Capsules enclose the shapes, so that distances are too small rather than too large.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from rt_core.excitation.workspace_regions import Capsule
 from rt_core.model.urdf import UrdfError, link_placements, rotation_from_rpy
 from rt_core.types import FloatArray
 
-#: From the name of a mesh's file to the low and the high corner (3,) of the mesh, in its own units.
+#: Returns the low and high corner (3,) of the mesh with this file name, in its own units.
 Bounds: TypeAlias = Callable[[str], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
 class UrdfCapsules:
-    """Capsules of an arm and what stands around it, and what they do not tell.
+    """Capsules of an arm and its surroundings, and what they do not cover.
 
     Attributes
     ----------
     capsules : tuple of Capsule
     unread : tuple of str
-        Meshes that none covers because nothing is known of their size.
+        Meshes of unknown size, which are not covered.
     moving : tuple of str
-        Links that move on joints off the chain, such as fingers: they are covered in their zero position only.
+        Links that move on joints off the chain, such as fingers, covered in their zero position only.
     """
 
     capsules: tuple[Capsule, ...]
@@ -44,19 +43,19 @@ class UrdfCapsules:
 def capsules_from_urdf(
     text: str, *, base_link: str | None = None, tip_link: str | None = None, bounds: Bounds | None = None
 ) -> UrdfCapsules:
-    """Cover each `<collision>` with a capsule: of the arm between two links, of its base, and of all that stands still.
+    """Cover each `<collision>` of the arm between two links, of its base and of fixed surroundings with a capsule.
 
     Parameters
     ----------
     text, base_link, tip_link
-        As for `rt_core.model.urdf.chain_from_urdf`; links count alike.
+        As for `rt_core.model.urdf.chain_from_urdf`, with the same numbers of links.
     bounds : callable or None
         See `Bounds`; without it meshes are listed as unread.
 
     Raises
     ------
     UrdfError
-        If the URDF is not of an arm, or a shape is not one of box, cylinder, sphere and mesh, or has no size.
+        If the URDF is not of an arm, or a shape is not a box, cylinder, sphere or mesh, or has no size.
     """
     placed = link_placements(text, base_link=base_link, tip_link=tip_link)
     found: list[Capsule] = []
@@ -89,7 +88,7 @@ def capsules_from_urdf(
 
 
 def _capsule(shape: ET.Element, where: str, bounds: Bounds | None) -> tuple[FloatArray, FloatArray, float]:
-    """Half axis (3,), centre (3,) and radius of the capsule that covers a shape, in the shape's frame."""
+    """Return half axis (3,), centre (3,) and radius of the capsule that covers a shape, in the shape's frame."""
     if shape.tag == "sphere":
         (radius,) = _numbers(shape, "radius", where, 1, None)
         return np.zeros(3), np.zeros(3), _positive(radius, "radius", where)

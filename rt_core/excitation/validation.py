@@ -1,12 +1,12 @@
-"""A second trajectory to validate on: of the same kind, with the same checks, and different enough from the first.
+"""Design a second trajectory for validation, with the same checks and different enough from the first.
 
-How different two periodic motions are is measured by their correlation: with `x` and `y` the joint positions about
-their means, each divided by half of the joint's range,
+The difference of two periodic motions is measured by their correlation: with `x` and `y` the joint positions about
+their means, divided by half of each joint's range,
 
     rho(s) = sum_i mean(x_i(t) y_i(t + s)) / sqrt( sum_i mean(x_i^2) sum_i mean(y_i^2) )
 
-and the difference is `1 - max |rho|` over all shifts `s`, also with `y` backwards in time: 0 for the same motion
-whenever it begins, larger or smaller, mirrored or reversed, and 1 for motions that have nothing in common.
+and the difference is `1 - max |rho|` over all shifts `s`, also with `y` reversed in time: 0 for the same motion,
+shifted, scaled, mirrored or reversed, and 1 for uncorrelated motions.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rt_core.excitation.settings import SAME, ExcitationSettings
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: Shifts to a period of the highest harmonic at which the correlation is looked at.
+#: Shifts per period of the highest harmonic at which the correlation is evaluated.
 _SHIFTS = 64
-#: Seeds of validation trajectories begin this far from that of the first.
+#: Offset of the seeds of validation trajectories from that of the first.
 APART = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """A trajectory to validate on, and how different it is from the first."""
+    """Validation trajectory, and its difference from the first."""
 
     design: ExcitationDesign
     difference: float
 
 
 def difference(first: FourierSeries, second: FourierSeries, size: FloatArray) -> float:
-    """Difference of two series of the same period, from 0 to 1, as the module's docstring has it; `size` (n,).
+    """Return the difference of two series of the same period, 0 to 1, as in the module docstring; `size` (n,).
 
     Raises
     ------
@@ -73,18 +73,18 @@ def design_validation(
     tries: int = 10,
     pulse: Pulse | None = None,
 ) -> Validation:
-    """Design a trajectory to validate on, with searches of their own from the seeds `seed`, `seed + 1`, ...
+    """Design a trajectory for validation, by searches from the seeds `seed`, `seed + 1`, ...
 
     Parameters
     ----------
     settings : ExcitationSettings
         Of the second; its period must be that of the first.
     least : float
-        Difference that is asked for: the first design with as much is taken.
+        Minimum difference; the first design that has it is returned.
     tries : int
-        Searches at the most; one that finds no trajectory within the limits counts as one.
+        Maximum number of searches, those without a trajectory within the limits included.
     pulse : callable or None
-        Told how far all of them are; what it raises ends the design.
+        Called with the progress of all of them; an exception ends the design.
 
     Raises
     ------
@@ -102,8 +102,8 @@ def design_validation(
     designer = Designer(model, settings)
     most, designs = 0.0, []
     for k in range(tries):
-        told = None if pulse is None else partial(_share_of_tries, pulse, k, tries)
-        design = designer.design(optimiser, seed + k, pulse=told)
+        report = None if pulse is None else partial(_share_of_tries, pulse, k, tries)
+        design = designer.design(optimiser, seed + k, pulse=report)
         designs.append(design)
         if not design.accepted:
             continue
@@ -113,7 +113,7 @@ def design_validation(
         most = max(most, found)
     within = sum(design.accepted for design in designs)
     if not within:
-        best_design(designs)  # says which limit stands in the way
+        best_design(designs)  # raises with the violated limit
     raise ExcitationError(
         f"none of {within} trajectories within the limits, of {tries} searches, differs from the first by {least:g}, "
         f"the best by {most:.3g}: ask for less, or allow more tries"
@@ -125,7 +125,7 @@ def _share_of_tries(pulse: Pulse, done: int, tries: int, share: float, cost: flo
 
 
 def _phasors(series: FourierSeries, size: FloatArray, count: int) -> NDArray[np.complex128]:
-    """(n, count) complex amplitudes of the positions over `size`, so that `q - q0 = Re sum_k c_k exp(j w_k t)`."""
+    """Return complex amplitudes `c` (n, count) of the positions over `size`: `q - q0 = Re sum_k c_k exp(j w_k t)`."""
     sine, cosine = series.plain
     found = np.zeros((series.n, count), dtype=np.complex128)
     found[:, : series.harmonics] = (cosine - 1j * sine) / size[:, None]

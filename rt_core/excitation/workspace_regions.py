@@ -1,8 +1,8 @@
-"""Where points of the arm may be, and which parts of it must stay apart: what is asked for, and its slow clear check.
+"""Workspace regions for points of the arm and clearances between bodies, with a reference implementation of the check.
 
-A point is fixed to a link, `links[i]` being moved by joint `i`, or to the base (-1).  Regions bound one point each.
-Capsules, the points within `radius` of a segment (a sphere where its ends coincide), cover links; two of them
-must be `clearance_m` apart.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
+A point is fixed to a link, link `i` being moved by joint `i`, or to the base (-1).  Regions bound one point each.
+Capsules, the points within `radius` of a segment (a sphere if its ends coincide), cover links; two of them must be
+`clearance_m` apart.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Point: TypeAlias = tuple[float, float, float]
 PARALLEL = 1e-12
 #: Squared length [m^2] below which a segment is a point.
 SHORT = 1e-18
-#: Pairs of capsules that a design can look at in reasonable time.
+#: Maximum number of pairs of capsules, for the time of a design.
 MAX_PAIRS = 1000
 
 
@@ -34,7 +34,7 @@ def _check_point(what: str, point: Sequence[float]) -> None:
 
 @dataclass(frozen=True)
 class Box:
-    """A point of the arm must stay in a box of the base frame.
+    """Box of the base frame in which a point of the arm must stay.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Box:
     name: str = "tip"
 
     def __post_init__(self) -> None:
-        """Refuse what is no box."""
+        """Check the corners and the point; raise `ExcitationError`."""
         for axis, low, high in zip("xyz", self.low, self.high, strict=True):
             if not (low < high and math.isfinite(low) and math.isfinite(high)):
                 raise ExcitationError(f"workspace {axis} of {self.name}: {low:g} to {high:g} m is no range")
@@ -65,7 +65,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Sphere:
-    """A point of the arm must stay in a sphere of the base frame, or out of it.
+    """Sphere of the base frame in which, or out of which, a point of the arm must stay.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Sphere:
     name: str = "tip"
 
     def __post_init__(self) -> None:
-        """Refuse what is no sphere."""
+        """Check centre, radius, side and point; raise `ExcitationError`."""
         _check_point(f"the centre of sphere '{self.name}'", self.centre)
         if not (self.radius > 0.0 and math.isfinite(self.radius)):
             raise ExcitationError(f"sphere '{self.name}': radius {self.radius:g} m must be finite and above 0")
@@ -101,19 +101,19 @@ Region: TypeAlias = Box | Sphere
 
 @dataclass(frozen=True)
 class Capsule:
-    """A part of the arm, or of what stands around it.
+    """Part of the arm or of its surroundings.
 
     Attributes
     ----------
     name : str
     link : int
-        Link that it is fixed to, from 0; -1 for the base and what stands still.
+        Link that it is fixed to, from 0; -1 for the base and fixed surroundings.
     start, end : (x, y, z)
         Ends of its axis in the link's frame [m]; the same for a sphere.
     radius : float
         [m].
     base : bool
-        Of link -1: it is the base that carries the arm, which link 0 cannot but be near, and not something around it.
+        Of link -1: it is part of the base, which is always near link 0, and not of the surroundings.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Capsule:
     base: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no capsule."""
+        """Check link, ends and radius; raise `ExcitationError`."""
         if self.base and self.link != -1:
             raise ExcitationError(f"capsule '{self.name}': base is for what stands still, on link -1")
         for what, point in (("start", self.start), ("end", self.end)):
@@ -134,7 +134,7 @@ class Capsule:
 
 
 def neighbours(one: Capsule, other: Capsule) -> bool:
-    """Whether a joint lies between the two, so that they are always near one another: not with what is no base."""
+    """Check whether two bodies are connected by a joint, so that they are always near each other."""
     links = sorted((one.link, other.link))
     carried = one.base or other.base or links[0] >= 0
     return links[1] - links[0] == 1 and carried
@@ -143,12 +143,12 @@ def neighbours(one: Capsule, other: Capsule) -> bool:
 def compared_pairs(
     bodies: Sequence[Capsule], pairs: Sequence[tuple[str, str]] | None, skip_pairs: Sequence[tuple[str, str]] = ()
 ) -> list[tuple[Capsule, Capsule]]:
-    """Pairs of bodies to compare: those named, or all on different links that are no neighbours; without `skip_pairs`.
+    """Return the pairs of bodies to compare: those named, or all that are not neighbours; without `skip_pairs`.
 
     Raises
     ------
     ExcitationError
-        If a body does not exist, or two of a pair are on the same link.
+        If a body does not exist, or both of a pair are on the same link.
     """
     by_name = {body.name: body for body in bodies}
     for name in (name for pair in (*(pairs or ()), *skip_pairs) for name in pair):
@@ -171,20 +171,20 @@ def compared_pairs(
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Points, regions and pairs of capsules as arrays.
+class WorkspaceLimits:
+    """Regions and pairs of capsules as arrays.
 
     Attributes
     ----------
     link, local : (K,), (K, 3)
-        Points: their links (-1 for the base) and where they are in the link's frame.
+        Points: their links (-1 for the base) and positions in the link's frame.
     region_point, region_kind : (r,)
-        Point of each region; 0 for a box, 1 for inside of a sphere, -1 for outside of it.
+        Point of each region; 0 for a box, 1 for inside a sphere, -1 for outside.
     region_shape : (r, 6)
         Low and high corner, or centre and radius.
     region_names : tuple of str
     pairs : (P, 4) int64
-        Start and end of the one axis, start and end of the other, as points.
+        Points at start and end of one axis, and of the other.
     reach : (P,) float64
         Sum of both radii and the clearance [m].
     pair_names : tuple of str
@@ -202,8 +202,13 @@ class Places:
 
     @property
     def rows(self) -> int:
-        """Number of shares at each sample: six of a box, one of a sphere, one of a pair."""
+        """Number of shares per sample: six for a box, one for a sphere, one for a pair."""
         return int(np.where(self.region_kind == 0, 6, 1).sum()) + len(self.pair_names)
+
+    @property
+    def arrays(self) -> tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray]:
+        """Arrays of regions and pairs, for the kernels."""
+        return self.region_point, self.region_kind, self.region_shape, self.pairs, self.reach
 
     @classmethod
     def of(
@@ -214,13 +219,13 @@ class Places:
         clearance_m: float = 0.0,
         pairs: Sequence[tuple[str, str]] | None = None,
         skip_pairs: Sequence[tuple[str, str]] = (),
-    ) -> Places:
-        """Arrays of what is asked for; of the bodies those pairs that `compared_pairs` has.
+    ) -> WorkspaceLimits:
+        """Return the arrays for `regions`, and for the pairs of `bodies` by `compared_pairs`.
 
         Raises
         ------
         ExcitationError
-            If a link or a body does not exist, two bodies have one name, or the pairs are too many.
+            If a link or body does not exist, a name is used twice, or there are too many pairs.
         """
         links: list[int] = []
         local: list[Sequence[float]] = []
@@ -278,7 +283,7 @@ class Places:
         )
 
     def positions(self, model: RobotModel, q: FloatArray) -> FloatArray:
-        """(K, N, 3) of all points in the base frame [m] at joint positions `q` (N, n)."""
+        """Return all points (K, N, 3) in the base frame [m] at joint positions `q` (N, n)."""
         found = np.empty((self.link.size, q.shape[0], 3))
         for k, (link, local) in enumerate(zip(self.link, self.local, strict=True)):
             point = np.broadcast_to(local, (q.shape[0], 3))
@@ -291,9 +296,9 @@ class Places:
         return found
 
     def shares(self, model: RobotModel, q: FloatArray) -> FloatArray:
-        """(rows, N) of what is beyond, at joint positions `q` (N, n): above zero where a region or a pair is violated.
+        """Return relative violations (rows, N) at joint positions `q` (N, n), positive if violated.
 
-        Relative to half a box's edge, a sphere's radius, and what two axes must be apart.
+        They are relative to half a box's edge, a sphere's radius, and the required distance of two axes.
         """
         points = self.positions(model, q)
         found: list[FloatArray] = []
@@ -310,9 +315,9 @@ class Places:
 
 
 def segment_distance(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray) -> FloatArray:
-    """(N,) distance of the segments from `a` to `b` and from `c` to `d`, (N, 3) each.
+    """Return the distance (N,) of the segments from `a` to `b` and from `c` to `d`, (N, 3) each.
 
-    The least of the distances of each end from the other segment, and of the two lines where they meet inside both.
+    The smallest distance of each end from the other segment, and of both lines if their nearest points are inside.
     """
 
     def to_segment(p: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:

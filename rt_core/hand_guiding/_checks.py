@@ -1,152 +1,104 @@
-"""What zero-force control checks: whether a sample can be used, and whether guiding may go on after it."""
+"""Checks of zero-force control: whether a sample is usable, and whether guiding may continue after it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rt_core.hand_guiding.rows import (
-    ABSURD,
-    APART,
-    BEYOND,
-    DISAGREEING,
-    DISAGREEMENT,
-    DT,
-    FIRST,
-    FROZEN,
-    FROZEN_AFTER,
-    FROZEN_TIME,
-    GOOD,
-    HAS_DQ,
-    HAS_TAU,
-    JUMP,
-    JUMPED,
-    LIMITED,
-    LOWER,
-    MARGIN,
-    MEASURED,
-    NOT_FOLLOWED,
-    OUT,
-    RESIDUAL,
-    RESIDUAL_FILTER,
-    RESIDUAL_TIME,
-    S_DQ,
-    S_Q,
-    S_TAU,
-    SHORT_TIME,
-    SINCE,
-    SPEED,
-    THRESHOLD,
-    TOO_FAST,
-    TORQUE,
-    UNEXPLAINED,
-    UNFOLLOWED_TIME,
-    UNUSABLE,
-    UPPER,
-    Q,
-    V,
-)
+from rt_core.hand_guiding import rows as c
 from rt_core.jit import jit
 from rt_core.types import FloatArray
 
-#: Memory of the comparison of velocity with position [s], and how late a measured velocity may be [s].
+#: Memory of the comparison of velocity with position [s], and largest delay of a measured velocity [s].
 COMPARED_S, LATE_S = 0.1, 0.01
-#: Time for which a drive may give another torque than it was told [s].
+#: Time for which the torque of a drive may differ from its command [s].
 UNFOLLOWED_S = 0.02
-#: Times the torque limit: no drive gives so much.
+#: Largest plausible torque of a drive, in torque limits.
 ABSURD_TORQUE = 10.0
 
 
 @jit
 def usable(sample: FloatArray, scalars: FloatArray, limits: FloatArray, state: FloatArray, finding: FloatArray) -> int:
-    """Return what forbids to use a sample, `GOOD` if nothing does; changes nothing but `finding`."""
-    has_dq, has_tau, first = scalars[HAS_DQ] != 0.0, scalars[HAS_TAU] != 0.0, scalars[FIRST] != 0.0
-    frozen = has_tau and not first and scalars[FROZEN_TIME] + scalars[SINCE] > scalars[FROZEN_AFTER]
+    """Return why a sample is unusable, `GOOD` if it is not; only `finding` is changed."""
+    has_dq, has_tau, first = scalars[c.HAS_DQ] != 0.0, scalars[c.HAS_TAU] != 0.0, scalars[c.FIRST] != 0.0
+    frozen = has_tau and not first and scalars[c.FROZEN_TIME] + scalars[c.SINCE] > scalars[c.FROZEN_AFTER]
     for i in range(sample.shape[1]):
         finding[0] = i
-        finite = np.isfinite(sample[S_Q, i])
-        finite = finite and (not has_dq or np.isfinite(sample[S_DQ, i]))
-        finite = finite and (not has_tau or np.isfinite(sample[S_TAU, i]))
+        finite = np.isfinite(sample[c.S_Q, i])
+        finite = finite and (not has_dq or np.isfinite(sample[c.S_DQ, i]))
+        finite = finite and (not has_tau or np.isfinite(sample[c.S_TAU, i]))
         if not finite:
-            return UNUSABLE
-        absurd = has_dq and abs(sample[S_DQ, i]) > limits[JUMP, i]
-        absurd = absurd or (has_tau and abs(sample[S_TAU, i]) > ABSURD_TORQUE * limits[TORQUE, i])
+            return c.UNUSABLE
+        absurd = has_dq and abs(sample[c.S_DQ, i]) > limits[c.JUMP, i]
+        absurd = absurd or (has_tau and abs(sample[c.S_TAU, i]) > ABSURD_TORQUE * limits[c.TORQUE, i])
         if absurd:
-            return ABSURD
-        if not first and abs(sample[S_Q, i] - state[Q, i]) > limits[JUMP, i] * scalars[SINCE]:
-            return JUMPED
-        frozen = frozen and sample[S_TAU, i] == state[MEASURED, i]
-    return FROZEN if frozen else GOOD
+            return c.ABSURD
+        if not first and abs(sample[c.S_Q, i] - state[c.Q, i]) > limits[c.JUMP, i] * scalars[c.SINCE]:
+            return c.JUMPED
+        frozen = frozen and sample[c.S_TAU, i] == state[c.MEASURED, i]
+    return c.FROZEN if frozen else c.GOOD
 
 
 @jit
 def judge_residual(
-    limits: FloatArray,
-    scalars: FloatArray,
-    mass: FloatArray,
-    bias: FloatArray,
-    position: FloatArray,
-    friction: FloatArray,
-    slack: FloatArray,
-    applied: FloatArray,
-    change: FloatArray,
-    state: FloatArray,
-) -> None:
-    """Torque from outside, by the model: filtered, so that no acceleration is needed, and how long it is too large.
+    limits: FloatArray, scalars: FloatArray, mass: FloatArray, bias: FloatArray, position: FloatArray,
+    friction: FloatArray, slack: FloatArray, applied: FloatArray, change: FloatArray, state: FloatArray,
+) -> None:  # fmt: skip
+    """Update the filtered external torque by the model, and how long it has been too large.
 
-    The first sample tells it only where torque is measured.
-    `residual = M dv/dt + bias + position + friction - applied` behind a low-pass is the momentum observer.
+    `residual = M dv/dt + bias + position + friction - applied` behind a low-pass is the momentum observer, which needs
+    no acceleration.  The first sample is used only if torque is measured.
     """
     n = bias.shape[0]
-    dt = scalars[DT]
-    gain = 1.0 if scalars[FIRST] != 0.0 else dt / (scalars[RESIDUAL_FILTER] + dt)
+    dt = scalars[c.DT]
+    gain = 1.0 if scalars[c.FIRST] != 0.0 else dt / (scalars[c.RESIDUAL_FILTER] + dt)
     for i in range(n):
         inertia = 0.0
         for j in range(n):
             inertia += mass[i, j] * change[j]
-        before = state[RESIDUAL, i]
+        before = state[c.RESIDUAL, i]
         now = inertia / dt + bias[i] + position[i] + friction[i] - applied[i]
-        if scalars[FIRST] != 0.0 and scalars[HAS_TAU] == 0.0:
+        if scalars[c.FIRST] != 0.0 and scalars[c.HAS_TAU] == 0.0:
             now = 0.0
-        state[RESIDUAL, i] += gain * (now - before)
-        state[THRESHOLD, i] = limits[MARGIN, i] + slack[i]
-        if abs(state[RESIDUAL, i]) <= state[THRESHOLD, i]:
-            state[RESIDUAL_TIME, i] = max(0.0, state[RESIDUAL_TIME, i] - 2.0 * dt)
-        elif before * state[RESIDUAL, i] < 0.0:
-            state[RESIDUAL_TIME, i] = 0.0
+        state[c.RESIDUAL, i] += gain * (now - before)
+        state[c.THRESHOLD, i] = limits[c.MARGIN, i] + slack[i]
+        if abs(state[c.RESIDUAL, i]) <= state[c.THRESHOLD, i]:
+            state[c.RESIDUAL_TIME, i] = max(0.0, state[c.RESIDUAL_TIME, i] - 2.0 * dt)
+        elif before * state[c.RESIDUAL, i] < 0.0:
+            state[c.RESIDUAL_TIME, i] = 0.0
         else:
-            state[RESIDUAL_TIME, i] += dt
+            state[c.RESIDUAL_TIME, i] += dt
 
 
 @jit
 def judge(limits: FloatArray, state: FloatArray, residual_time: float, limited_time: float, finding: FloatArray) -> int:
-    """Return the most dangerous thing that forbids to go on guiding after a cycle, `GOOD` if there is none."""
+    """Return the most dangerous finding that forbids guiding after a cycle, `GOOD` if there is none."""
     n = state.shape[1]
     for i in range(n):
-        if state[UNFOLLOWED_TIME, i] >= UNFOLLOWED_S:
-            finding[0], finding[1], finding[2] = i, state[MEASURED, i], state[OUT, i]
-            return NOT_FOLLOWED
+        if state[c.UNFOLLOWED_TIME, i] >= UNFOLLOWED_S:
+            finding[0], finding[1], finding[2] = i, state[c.MEASURED, i], state[c.OUT, i]
+            return c.NOT_FOLLOWED
     for i in range(n):
-        if abs(state[APART, i]) > limits[DISAGREEMENT, i] + LATE_S * abs(state[V, i]):
-            finding[0], finding[1], finding[2] = i, state[V, i], state[V, i] - state[APART, i] / COMPARED_S
-            return DISAGREEING
+        if abs(state[c.APART, i]) > limits[c.DISAGREEMENT, i] + LATE_S * abs(state[c.V, i]):
+            finding[0], finding[1], finding[2] = i, state[c.V, i], state[c.V, i] - state[c.APART, i] / COMPARED_S
+            return c.DISAGREEING
     worst = 1.0
     for i in range(n):
-        v = abs(state[V, i])
-        if v > worst * limits[SPEED, i]:
-            worst = v / limits[SPEED, i]
-            finding[0], finding[1], finding[2] = i, v, limits[SPEED, i]
+        v = abs(state[c.V, i])
+        if v > worst * limits[c.SPEED, i]:
+            worst = v / limits[c.SPEED, i]
+            finding[0], finding[1], finding[2] = i, v, limits[c.SPEED, i]
     if worst > 1.0:
-        return TOO_FAST
+        return c.TOO_FAST
     for i in range(n):
-        q = state[Q, i]
-        if q < limits[LOWER, i] or q > limits[UPPER, i]:
+        q = state[c.Q, i]
+        if q < limits[c.LOWER, i] or q > limits[c.UPPER, i]:
             finding[0], finding[1] = i, q
-            finding[2] = limits[LOWER, i] if q < limits[LOWER, i] else limits[UPPER, i]
-            return BEYOND
-        if state[RESIDUAL_TIME, i] >= residual_time:
-            finding[0], finding[1], finding[2] = i, state[RESIDUAL, i], state[THRESHOLD, i]
-            return UNEXPLAINED
-        if state[SHORT_TIME, i] >= limited_time:
-            finding[0], finding[1], finding[2] = i, state[OUT, i], limits[TORQUE, i]
-            return LIMITED
-    return GOOD
+            finding[2] = limits[c.LOWER, i] if q < limits[c.LOWER, i] else limits[c.UPPER, i]
+            return c.BEYOND
+        if state[c.RESIDUAL_TIME, i] >= residual_time:
+            finding[0], finding[1], finding[2] = i, state[c.RESIDUAL, i], state[c.THRESHOLD, i]
+            return c.UNEXPLAINED
+        if state[c.SHORT_TIME, i] >= limited_time:
+            finding[0], finding[1], finding[2] = i, state[c.OUT, i], limits[c.TORQUE, i]
+            return c.LIMITED
+    return c.GOOD

@@ -7,20 +7,20 @@ import numpy as np
 from rt_core.hand_guiding import rows as c
 from rt_core.hand_guiding._checks import COMPARED_S
 from rt_core.hand_guiding._settings import ZeroForceSettings
-from rt_core.hand_guiding.model import C_DRY, COORDINATE_WIDTH, GuidingModel
+from rt_core.hand_guiding.model import GuidingModel
 from rt_core.types import FloatArray
 
-_JUMP = 3.0  # times a joint's velocity limit: no joint gets so fast
+_JUMP = 3.0  # largest plausible velocity, in velocity limits
 _WALL_TORQUE = 0.5  # of the torque limit, by the wall's spring at the position limit
 _WALL_HZ = 8.0  # largest natural frequency of the smallest inertia on that spring
-_DISAGREEMENT = 3.0  # times the standstill velocity: by how much measured velocity and position may disagree
+_DISAGREEMENT = 3.0  # largest difference of measured velocity and position, in standstill velocities
 _HOLD_TORQUE = 0.5  # of the torque limit, by the spring of the hold
-_DELAYED_DAMPING = 0.8  # damping times delay over inertia; from 1.0 without, 1.4 with a delay, it oscillates
-_OBSERVER_LAG = 0.18  # of the time of its bandwidth: what the velocity observer adds to the delay of a damper
+_DELAYED_DAMPING = 0.8  # damping times delay over inertia; it oscillates from 1.0 without, 1.4 with a delay
+_OBSERVER_LAG = 0.18  # delay that the velocity observer adds to a damper, over the inverse of its bandwidth
 
 
 def limits_of(model: GuidingModel, s: ZeroForceSettings, period_s: float) -> FloatArray:
-    """Return limits and gains (LIMIT_ROWS, n); `ValueError` where a joint has none, or damping comes too late."""
+    """Return limits and gains (LIMIT_ROWS, n); raise `ValueError` if one is missing or damping has too much delay."""
     joints, n = model.model.joints, model.n
     rows = np.zeros((c.LIMIT_ROWS, n))
     rows[c.LOWER], rows[c.UPPER] = [j.lower for j in joints], [j.upper for j in joints]
@@ -63,7 +63,7 @@ def limits_of(model: GuidingModel, s: ZeroForceSettings, period_s: float) -> Flo
     rows[c.TORQUE_RATE] = rows[c.TORQUE] / s.torque_rise_s
     rows[c.HOLD_REACH] = _HOLD_TORQUE * rows[c.TORQUE] / rows[c.HOLD_SPRING]
     kept = 1.0 - s.compensated_share
-    margin = kept * model.coordinates[:, C_DRY] @ np.abs(model.coordinates[:, COORDINATE_WIDTH:])
+    margin = kept * model.coordinates[:, c.C_DRY] @ np.abs(model.coordinates[:, c.COORDINATE_WIDTH :])
     rows[c.MARGIN] = np.maximum(margin, s.residual_floor * rows[c.TORQUE])
     rows[c.JUMP] = _JUMP * np.where(np.isfinite(velocity), velocity, rows[c.SPEED] / s.speed_share)
     rows[c.DISAGREEMENT] = _DISAGREEMENT * model.model.standstill_velocity * COMPARED_S

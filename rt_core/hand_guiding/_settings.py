@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Largest share of the model's friction that is ever compensated, whatever is asked for: the rest is what stops the
-#: arm, and the room for friction that has become less than the model's.
+#: Largest share of the model's friction that is ever compensated: the rest stops the arm, and allows for friction that
+#: is lower than the model's.
 MAX_SHARE = 0.85
 #: Longest delay from a measurement to its torque that the torque history covers [cycles].
 MAX_DELAY = 3
@@ -15,14 +15,14 @@ MAX_DELAY = 3
 
 @dataclass(frozen=True)
 class ZeroForceSettings:
-    """How an arm is guided.  Torque is in N*m or N, by the kind of each joint.
+    """Settings of hand guiding.  Torque is in N*m or N, by the kind of each joint.
 
     Attributes
     ----------
     friction_share : float
-        Share of the model's friction that is compensated, 0 to 1; what exceeds `MAX_SHARE` is not given.
+        Share of the model's friction that is compensated, 0 to 1; limited to `MAX_SHARE`.
     damping_time_s : float
-        Damping, as the time in which it alone slows the smallest inertia of a joint to 1/e [s].
+        Damping, as the time in which it slows the smallest inertia of a joint to 1/e [s].
     speed_share : float
         Speed limit as a share of each joint's velocity limit.
     speed_limit : tuple of float or None
@@ -34,23 +34,23 @@ class ZeroForceSettings:
     torque_limit : tuple of float or None
         Torque limit of each joint, in place of `torque_share`; needed where a joint has no effort limit.
     torque_rise_s : float
-        Time that torque takes at least from zero to its limit [s].
+        Minimum time of the torque from zero to its limit [s].
     limited_s : float
-        A hold is requested where a joint's torque stays short of what it should be for this long [s].
+        A hold is requested if a joint's torque is limited for this long [s].
     wall_share : float
-        Share of a joint's range, at either end, in which a spring and a damper push back.
+        Share of a joint's range, at either end, with a spring and a damper.
     ramp_s : float
-        Time from hold to guiding, and from guiding to hold when asked to stop [s].
+        Time from hold to guiding, and from guiding to hold on request [s].
     alarm_ramp_s : float
         Time from guiding to hold after an alarm [s].
     hold_hz : float
         Natural frequency of the hold.
     residual_time_s : float
-        A residual above the friction margin for this long means that the model is not valid [s].
+        Time above the friction margin from which the residual shows that the model is not valid [s].
     takeover_residual_s : float
-        The same while the arm is taken over, when nobody should push it [s].
+        The same while the arm is taken over and must not be pushed [s].
     takeover_watch_s : float
-        How long after the ramp this lasts [s]: an arm that moves by itself does so now.
+        Time after the ramp during which this applies [s]: an arm that moves by itself does so then.
     residual_filter_s : float
         Time constant of the torque residual [s].
     residual_floor : float
@@ -58,8 +58,8 @@ class ZeroForceSettings:
     missing_s : float
         A hold is requested after this time without a usable sample [s].
     frozen_s : float
-        A measured torque that stays the same to the bit in all joints for longer than this is none [s]; infinite for
-        drives whose torque has no noise.
+        Time for which measured torque may be constant to the bit in all joints [s]; infinite for drives whose torque
+        has no noise.
     delay_cycles : int
         Whole cycles from a sample until its torque begins to act.
     observer_hz : float
@@ -90,7 +90,7 @@ class ZeroForceSettings:
     observer_hz: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Check the ranges; raise `ValueError`."""
         for name in (
             "damping_time_s",
             "torque_rise_s",
@@ -111,7 +111,7 @@ class ZeroForceSettings:
         self._check("wall_share", 0.0 < self.wall_share < 0.5, "a share above 0 and below 0.5")
         self._check("residual_floor", 0.0 <= self.residual_floor < 1.0, "a share from 0 to below 1")
         self._check("frozen_s", self.frozen_s > 0.0, "positive")
-        # What delay leaves of them is the controller's to see: it knows the period.
+        # the controller checks what the delay allows: it has the period
         self._check("braking_time_s", 0.004 <= self.braking_time_s <= 1.0, "from 0.004 to 1")
         self._check("hold_hz", 0.1 <= self.hold_hz <= 10.0, "from 0.1 to 10")
         self._check("delay_cycles", self.delay_cycles in range(MAX_DELAY + 1), f"0 to {MAX_DELAY}")
@@ -126,5 +126,5 @@ class ZeroForceSettings:
 
     @property
     def compensated_share(self) -> float:
-        """Share of the friction that is compensated indeed."""
+        """Share of the friction that is actually compensated."""
         return min(self.friction_share, MAX_SHARE)

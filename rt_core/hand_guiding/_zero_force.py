@@ -1,15 +1,15 @@
-r"""Zero-force control: an arm in torque mode that hovers, and that a hand can guide.
+r"""Zero-force control: an arm in torque mode that hovers and can be guided by hand.
 
-Torque is gravity, Coriolis and centrifugal torque and part of the friction of an identified model, with damping, soft
-walls and limits (`rt_core.hand_guiding._cycle`).  The controller is fed with samples, one a cycle, and knows no clock:
-time is the samples' own.  Zhang et al. (hyper-redundant manipulators, IWLS-TCS), section 4.4.
+The torque compensates gravity, Coriolis and centrifugal torque and part of the friction of an identified model, with
+damping, soft walls and limits (`rt_core.hand_guiding._cycle`).  The controller takes one sample per cycle; time is that
+of the samples.  Zhang et al. (hyper-redundant manipulators, IWLS-TCS), section 4.4.
 
     waiting -> ramping -> guiding -> ramping -> hold_requested -> ended
                                  \-> alarm ----/
 
-When a hold is requested the arm is held by torque, as long as samples come, until the caller has closed the brakes or
-made the drives hold their positions, and says so by `end`.  Every sample is judged, in every state: a hold that turns
-out to be none loosens, first to the model's torque, then to no torque.
+When a hold is requested, torque holds the arm as long as samples come, until the caller has closed the brakes or made
+the drives hold their positions, and calls `end`.  Every sample is checked in every state: a hold that fails is
+loosened, first to the model's torque, then to no torque.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ from rt_core.hand_guiding.model import GuidingModel
 from rt_core.types import BoolArray, FloatArray
 
 _SOFT_SPEED = 0.7  # share of the speed limit from which braking begins
-_SHORT = 0.02  # of the torque limit: what a torque may lack without counting as short
-_MIN_STEP = 0.1  # of the period: samples closer than this are one and the same
-_UNFOLLOWED = 0.1  # of the torque limit: a drive whose torque is further from what it was told does something else
-
-_RUNAWAY = 2.0  # times the speed limit: a hold that is faster is none
+_SHORT = 0.02  # of the torque limit: largest difference from the wanted torque that does not count as limited
+_MIN_STEP = 0.1  # of the period: samples closer than this are the same
+_UNFOLLOWED = 0.1  # of the torque limit: largest difference of a drive's torque from its command
+_RUNAWAY = 2.0  # times the speed limit: a hold that is faster has failed
 
 _UNUSABLE = {
     c.UNUSABLE: "no finite sample",
@@ -45,7 +44,7 @@ _UNUSABLE = {
 
 
 class Sample(Protocol):
-    """What a cycle needs of `drivers.frame.JointFrame`."""
+    """Fields of `drivers.frame.JointFrame` that a cycle needs."""
 
     t_bus_ns: int
     q: FloatArray | None
@@ -55,15 +54,15 @@ class Sample(Protocol):
 
 
 class GuidingState(StrEnum):
-    """Where a session stands."""
+    """State of a session."""
 
     WAITING = "waiting"
     """For the first sample, without torque."""
     RAMPING = "ramping"
-    """From the hold to guiding, or back because it was asked for."""
+    """From the hold to guiding, or back on request."""
     GUIDING = "guiding"
     ALARM = "alarm"
-    """On the way to the hold because something is wrong."""
+    """To the hold, after a fault."""
     HOLD_REQUESTED = "hold_requested"
     """Brakes or drives should hold the arm now."""
     ENDED = "ended"
@@ -71,29 +70,29 @@ class GuidingState(StrEnum):
 
 @dataclass(frozen=True)
 class ZeroForceStatus:
-    """How a session stands; arrays are (n,).
+    """Status of a session; arrays are (n,).
 
     Attributes
     ----------
     state : GuidingState
     reason : str
-        Why the state is not `guiding`; empty where nothing needs saying.
+        Why the state is not `guiding`; may be empty.
     later : tuple of str
-        What was found after that, each thing once.
+        Later findings, each once.
     joint : str or None
-        Joint that an alarm is about.
+        Joint of an alarm.
     value, limit : float
-        What an alarm found, and what is allowed; NaN without one.
+        Value that raised an alarm, and its limit; NaN without one.
     share : float
         0 while holding, 1 while guiding.
     velocity : float64
-        Velocity that the controller goes by [rad/s or m/s].
+        Velocity used by the controller [rad/s or m/s].
     torque, residual : float64
-        Torque of the last cycle, and torque from outside that the model sees [N*m or N].
+        Torque of the last cycle, and external torque by the model [N*m or N].
     margin : float64
-        Residual from which the model counts as not valid, if it lasts: while a joint stands, what friction hides too.
+        Lasting residual from which the model counts as not valid; larger while a joint stands, by its friction.
     residual_time_s : float64
-        How long the residual has been above it [s].
+        Time for which the residual has been above it [s].
     """
 
     state: GuidingState
@@ -111,20 +110,20 @@ class ZeroForceStatus:
 
 
 class ZeroForceController:
-    """Torque for each sample of an arm that is guided by hand; made, it is compiled, and the first cycle is not late.
+    """Controller of an arm that is guided by hand; the constructor compiles its kernels.
 
     Parameters
     ----------
     model : GuidingModel
     settings : ZeroForceSettings, optional
     period_s : float, optional
-        Time between samples [s]: what a cycle without a sample counts as.
+        Time between samples [s].
 
     Raises
     ------
     ValueError
-        A list of the wrong length, a joint without a torque, speed or position limit, a period that is too long, or
-        damping that is too strong for the delay.
+        If a list has the wrong length, a joint has no torque, speed or position limit, the period is too long, or
+        damping too strong for the delay.
     """
 
     def __init__(self, model: GuidingModel, settings: ZeroForceSettings | None = None, period_s: float = 1e-3) -> None:
@@ -157,18 +156,18 @@ class ZeroForceController:
         self._share, self._before, self._down_s = 0.0, 1.0, 0.0
         self._last_ns: int | None = None
         self._missing_s = 0.0
-        self._doubted = False  # of a series of samples: one said something that cannot be
+        self._implausible = False  # one of a series of samples was impossible
         self._velocity_trusted = True
         self._warm_up()
 
     @property
     def state(self) -> GuidingState:
-        """Where the session stands."""
+        """State of the session."""
         return self._state_name
 
     @property
     def status(self) -> ZeroForceStatus:
-        """How the session stands after the last cycle."""
+        """Status after the last cycle."""
         state = self._state
         return ZeroForceStatus(
             self._state_name,
@@ -187,14 +186,14 @@ class ZeroForceController:
 
     @property
     def holds(self) -> bool:
-        """Whether torque has held the arm in its place up to now, so that its position is one to be held by others.
+        """Whether torque has held the arm in place, so that its position can be taken over by brakes or drives.
 
-        Not where positions jump, or come with values that are old or cannot be: nobody knows then how old they are.
+        False if positions jump, or come with old or impossible values: their age is then unknown.
         """
-        return self._grip == c.HOLD and not (self._refused or self._doubted) and self._last_ns is not None
+        return self._grip == c.HOLD and not (self._refused or self._implausible) and self._last_ns is not None
 
     def stop(self, reason: str = "stopped", *, at_once: bool = False) -> None:
-        """Go from guiding to the hold: slowly, or `at_once` as after an alarm."""
+        """Go from guiding to the hold, slowly or, if `at_once`, as after an alarm."""
         if self._state_name is GuidingState.WAITING:
             self._leave(GuidingState.HOLD_REQUESTED, "stop", reason)
         elif self._state_name in (GuidingState.RAMPING, GuidingState.GUIDING):
@@ -204,37 +203,37 @@ class ZeroForceController:
                 self._down_s = min(self._down_s, self.settings.alarm_ramp_s)
 
     def end(self) -> None:
-        """Give no torque any more: something else holds the arm."""
+        """End the session without torque: something else holds the arm."""
         self._state_name = GuidingState.ENDED
         self._state[c.OUT] = 0.0
 
     def step(self, sample: Sample | None) -> FloatArray:
-        """Return the joint torque (n,) [N*m or N] for the next cycle; None stands for a sample that did not come.
+        """Return the joint torque (n,) [N*m or N] for the next cycle; `sample` is None if it is missing.
 
-        Before the first sample it is zero, and stays so if that cannot be used or anything is wrong with it: the drives
-        may be in torque mode from the time when the state is `ramping`.
+        The torque is zero before the first sample, and stays so if that one is unusable or shows a fault.  Drives may
+        be in torque mode as soon as the state is `ramping`.
 
         Raises
         ------
         ValueError
-            A channel of the wrong length.
+            If a channel has the wrong length.
         """
         if self._state_name is GuidingState.ENDED or self._refused:
             return np.zeros(self.model.n)
         if sample is None or not self._take(sample):
             return self._miss("no sample")
         s, scalars, first = self.settings, self._scalars, self._last_ns is None
-        if first and self._missing_s > 0.0:  # its torque would be a step from the zero that was given up to now
+        if first and self._missing_s > 0.0:  # torque would step from zero
             self._leave(GuidingState.HOLD_REQUESTED, "missing", "samples before the first usable one were none")
             return self._torque()
         since = self.period_s if self._last_ns is None else 1e-9 * (sample.t_bus_ns - self._last_ns)
-        if since < 0.0 and self._missing_s >= s.missing_s:  # a clock that was set back: go on from its time
+        if since < 0.0 and self._missing_s >= s.missing_s:  # the clock was set back: continue with its time
             since = self._missing_s + self.period_s
         elif since <= _MIN_STEP * self.period_s:
-            return self._miss("samples whose time does not go on", doubted=True)
+            return self._miss("samples whose time does not go on", implausible=True)
         late = since > s.missing_s
         scalars[c.SINCE], scalars[c.DT] = since, min(since, s.missing_s)
-        # Late may mean a clock that was set: torque then gets the time of one cycle.
+        # a late sample may be due to a set clock: torque then gets the time of one cycle
         scalars[c.STEP] = self.period_s if late else max(since - self._missing_s, 0.0)
         scalars[c.FIRST], scalars[c.LATE], scalars[c.GRIP] = float(first), float(late), self._grip
         scalars[c.GUIDING_SHARE], scalars[c.BEFORE_SHARE] = self._share, self._before
@@ -245,9 +244,9 @@ class ZeroForceController:
         )  # fmt: skip
         if found != c.GOOD:
             where = "" if found == c.FROZEN else f"{m.model.joints[int(self._finding[0])].name}: "
-            return self._miss(where + _UNUSABLE[found], doubted=found != c.UNUSABLE, jumped=found == c.JUMPED)
+            return self._miss(where + _UNUSABLE[found], implausible=found != c.UNUSABLE, jumped=found == c.JUMPED)
         self._last_ns, self._missing_s = sample.t_bus_ns, 0.0
-        self._doubted &= self._state_name is GuidingState.HOLD_REQUESTED
+        self._implausible &= self._state_name is GuidingState.HOLD_REQUESTED
         if late:
             self._leave(GuidingState.ALARM, "late", f"no sample for {1e3 * since:.3g} ms")
         if not first:
@@ -256,7 +255,7 @@ class ZeroForceController:
         return self._torque()
 
     def _warm_up(self) -> None:
-        """Compile, or read from the cache, on copies."""
+        """Compile the kernels, or load them from the cache, on copies of the state."""
         m, state, finding = self.model, self._state.copy(), self._finding.copy()
         scalars = self._scalars.copy()
         scalars[[c.SINCE, c.DT, c.STEP, c.FIRST]] = self.period_s, self.period_s, self.period_s, 1.0
@@ -272,7 +271,7 @@ class ZeroForceController:
         return out
 
     def _take(self, sample: Sample) -> bool:
-        """Copy the channels; says whether the sample can be used."""
+        """Copy the channels; return whether the sample is usable."""
         if sample.q is None or (sample.valid is not None and not sample.valid.all()):
             return False
         scalars, n = self._scalars, self.model.n
@@ -285,9 +284,9 @@ class ZeroForceController:
                 self._sample[row] = values
         return True
 
-    def _miss(self, why: str, doubted: bool = False, jumped: bool = False) -> FloatArray:
-        """Count a cycle without a usable sample: what depends on velocity fades, then a hold is requested."""
-        self._doubted |= doubted
+    def _miss(self, why: str, implausible: bool = False, jumped: bool = False) -> FloatArray:
+        """Count a cycle without a usable sample: fade velocity-dependent torque, then request a hold."""
+        self._implausible |= implausible
         missing = self.settings.missing_s
         before = 1.0 - self._missing_s / missing
         self._missing_s += self.period_s
@@ -297,13 +296,13 @@ class ZeroForceController:
         self._wanted[:] = 0.0 if self._grip == c.NOTHING else model + (0.0 if over else left / before) * (out - model)
         put(self._limits, self._state, self._wanted, self.period_s)
         if over:
-            if jumped:  # where the arm is, nobody knows any more
+            if jumped:  # the position of the arm is unknown
                 self._grip = max(self._grip, c.WEIGHT)
             self._leave(GuidingState.HOLD_REQUESTED, "missing", f"{why} for {1e3 * self._missing_s:.3g} ms")
         return self._torque()
 
     def _ramp(self, dt: float) -> None:
-        """Move the shares of guiding and of the torque before by one cycle."""
+        """Advance the shares of guiding and of the initial torque by one cycle."""
         if self._down_s > 0.0:
             self._share = max(0.0, self._share - dt / self._down_s)
             self._before = max(0.0, self._before - dt / self._down_s)
@@ -319,7 +318,7 @@ class ZeroForceController:
                 self._state_name, self._reason = GuidingState.GUIDING, ""
 
     def _leave(self, state: GuidingState, kind: str, reason: str) -> bool:
-        """Go on towards the hold, never back; says whether `reason` is the first, which stays beside all others."""
+        """Go towards the hold, never back; return whether `reason` is the first one, which is kept."""
         first = self._state_name not in (GuidingState.ALARM, GuidingState.HOLD_REQUESTED)
         if first:
             self._kind, self._reason = kind, reason
@@ -335,9 +334,9 @@ class ZeroForceController:
         return first
 
     def _judge(self, first: bool) -> None:
-        """Judge a cycle; the first sample at once, while the drives still hold the arm."""
+        """Check a cycle; the first one at once, while the drives still hold the arm."""
         s = self.settings
-        if self._grip == c.NOTHING:  # nothing can be let go any more
+        if self._grip == c.NOTHING:
             return
         taking_over = self._phase < 1.0 or self._watched_s < s.takeover_watch_s
         residual_s, limited_s = s.takeover_residual_s if taking_over else s.residual_time_s, s.limited_s
@@ -357,7 +356,7 @@ class ZeroForceController:
             self._joint, self._value, self._limit = (int(self._finding[0]), *map(float, self._finding[1:]))
         if lost:
             self._grip = c.NOTHING
-        if found == c.DISAGREEING:  # from now on velocity is that of the positions
+        if found == c.DISAGREEING:  # use the velocity of the positions from now on
             self._velocity_trusted = False
             self._state[[c.V, c.ACCELERATION, c.APART]] = 0.0
 

@@ -1,12 +1,12 @@
-"""An identified model as the arrays that the controller's kernel takes.
+"""Identified model as arrays for the kernel of the controller.
 
-Gravity, Coriolis torque and the mass matrix are linear in the inertial parameters.  A set of standard parameters that
-has the identified base parameters therefore gives the right ones, even if its links are no possible bodies.
+Gravity, Coriolis torque and the mass matrix are linear in the inertial parameters.  Any standard parameters with the
+identified base parameters give the right ones, even if the links are not physical bodies.
 
-Friction that opposes motion is compensated by a lower bound of it that is linear in speed, `dry + slope*|w|`, per
-coordinate `w` on which friction acts: the joints' velocities, or a motor's where the transmission couples it.
-What depends on position alone (offset, cyclic terms) is no loss, and is compensated in full.  Friction that follows
-temperature is that of one temperature, at which a session starts; `friction_left` tells what becomes of it at another.
+Friction that opposes motion is compensated by a lower bound that is linear in speed, `dry + slope*|w|`, for each
+coordinate `w` on which friction acts: a joint's velocity, or a motor's where the transmission is coupled.  Torque that
+depends on position alone (offset, cyclic terms) dissipates nothing and is compensated in full.  Friction that depends
+on temperature is that of the start of a session; `friction_left` compares it with another temperature.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.hand_guiding.rows import COORDINATE_WIDTH, E_COORDINATE, E_LAW, E_SHAPE, E_VALUE, EFFECT_WIDTH
 from rt_core.model.base import BaseParameters
 from rt_core.model.forward import equations_of_motion
 from rt_core.model.friction import (
@@ -32,13 +33,6 @@ from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-# Columns of the effects (C, EFFECT_WIDTH + n): law, shape (3), value, coordinate or -1; then the motor's weights.
-E_LAW, E_SHAPE, E_VALUE, E_COORDINATE = 0, 1, 4, 5
-EFFECT_WIDTH = 6
-# Columns of the coordinates (K, COORDINATE_WIDTH + n); then the weights.
-C_DRY, C_SLOPE, C_BREAKAWAY, C_DEADBAND, C_RISE = range(5)
-COORDINATE_WIDTH = 5
-
 #: Deadband of the friction compensation, and the further rise to its full value, over the standstill velocity.
 DEADBAND, RISE = 1.0, 3.0
 _AT_TEMPERATURE = {warm: law for law, warm in FOLLOWING.items()}
@@ -49,7 +43,7 @@ _CHECKED_SPEEDS = 40
 
 @dataclass(frozen=True)
 class GuidingModel:
-    """What zero-force control needs to know of an arm.
+    """Arrays of an arm for zero-force control.
 
     Attributes
     ----------
@@ -61,10 +55,9 @@ class GuidingModel:
     effects : (C, EFFECT_WIDTH + n) float64
         Friction and offset terms of the model.
     coordinates : (K, COORDINATE_WIDTH + n) float64
-        Where friction acts: lower bound, breakaway torque, deadband and rise, weights of the joint velocities.
+        Coordinates of friction: lower bound, breakaway torque, deadband and rise, weights of the joint velocities.
     inertia : (n,) float64
-        A diagonal that no mass matrix of the arm falls below: `M(q) - diag(inertia)` is positive semidefinite in the
-        postures looked at.
+        Diagonal lower bound of the mass matrix: `M(q) - diag(inertia)` is positive semidefinite in sampled postures.
     """
 
     model: RobotModel
@@ -88,15 +81,15 @@ class GuidingModel:
         standard: FloatArray | None = None,
         temperature: FloatArray | None = None,
     ) -> GuidingModel:
-        """Take base parameters `theta` (p,), or the full `standard` parameters (P,) where a method gave them.
+        """Build from base parameters `theta` (p,), or from the full `standard` parameters (P,) if given.
 
-        `temperature` (n,) [degC] is needed where friction follows it.
+        `temperature` (n,) [degC] is needed if friction depends on it.
 
         Raises
         ------
         ValueError
-            Parameters that are not finite or of the wrong number, or whose mass matrix is not positive definite in
-            some posture; a temperature that is needed and not known.
+            If parameters are not finite, of the wrong number, or give a mass matrix that is not positive definite in
+            some posture; or if a needed temperature is unknown.
         """
         layout = base.standard
         phi = base.phi(theta) if standard is None else np.asarray(standard, dtype=np.float64)
@@ -125,7 +118,7 @@ class GuidingModel:
 
 
 def _effects(layout: ParameterLayout, phi: FloatArray, warmth: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
-    """Friction and offset terms (C, EFFECT_WIDTH + n) at `warmth` (n,) kelvin above the reference, and their motors."""
+    """Return friction and offset terms (C, EFFECT_WIDTH + n) at `warmth` (n,) [K] above reference, and their motors."""
     rows: list[FloatArray] = []
     weights: list[FloatArray] = []
     for c in np.flatnonzero((layout.law != LAW_LINK) & (layout.law != LAW_ARMATURE)):
@@ -144,10 +137,10 @@ def _effects(layout: ParameterLayout, phi: FloatArray, warmth: FloatArray) -> tu
 def friction_left(
     model: RobotModel, base: BaseParameters, theta: FloatArray, started: FloatArray, present: FloatArray
 ) -> float:
-    """Friction at temperatures `present` (n,) [degC] over the lower bound that is compensated since `started` (n,).
+    """Return friction at temperatures `present` (n,) [degC] over the bound compensated since those at `started` (n,).
 
-    The least of all coordinates and speeds, of base parameters `theta` (p,).  Where it is not above the share that is
-    compensated, compensation drives the arm.
+    The minimum over all coordinates and speeds, for base parameters `theta` (p,).  Unless it is above the compensated
+    share, compensation drives the arm.
     """
     phi, least = base.phi(theta), np.inf
     before, weights = _effects(base.standard, phi, started - REFERENCE_TEMPERATURE)
@@ -169,7 +162,7 @@ def _top_speed(model: RobotModel, weights: FloatArray) -> float:
 
 
 def _coordinate(model: RobotModel, effects: FloatArray, index: int, weights: FloatArray) -> FloatArray:
-    """Lower bound and breakaway of the friction on one coordinate; its velocity is of the order of its main joint's."""
+    """Return the row of one coordinate: lower bound and breakaway of its friction, deadband, rise, weights."""
     standstill = float(model.standstill_velocity[int(np.argmax(np.abs(weights)))])
     top = _top_speed(model, weights)
     own = effects[effects[:, E_COORDINATE] == index]
@@ -181,7 +174,7 @@ def _coordinate(model: RobotModel, effects: FloatArray, index: int, weights: Flo
 
 
 def _friction(effects: FloatArray, velocity: FloatArray) -> FloatArray:
-    """Friction of the given terms at velocities (N,), without what the load adds."""
+    """Return the friction of `effects` at velocities (N,), without load-dependent terms."""
     total = np.zeros_like(velocity)
     for row in effects:
         law, (constant, exponent, smoothing) = int(row[E_LAW]), row[E_SHAPE : E_SHAPE + 3]
@@ -193,9 +186,9 @@ def _friction(effects: FloatArray, velocity: FloatArray) -> FloatArray:
 
 
 def _lower_bound(speed: FloatArray, friction: FloatArray, effects: FloatArray) -> tuple[float, float]:
-    """`dry` and `slope` with `dry + slope*speed <= friction` everywhere, neither negative, as large as can be.
+    """Return `dry` and `slope`, not negative, with `dry + slope*speed <= friction` everywhere.
 
-    Of all such lines it is the highest at a tenth of the top speed, which is where an arm is guided.
+    Of all such lines it is the highest at a tenth of the top speed, a typical speed of guiding.
     """
     at = 0.1 * speed[-1]
     viscous = float(effects[effects[:, E_LAW] == LAW_VISCOUS, E_VALUE].sum())
@@ -210,14 +203,14 @@ def _lower_bound(speed: FloatArray, friction: FloatArray, effects: FloatArray) -
 
 
 def postures(model: RobotModel, count: int = _POSTURES) -> FloatArray:
-    """(count, n) random positions within the joints' limits."""
+    """Return random positions (count, n) within the joints' limits."""
     lower = np.array([j.lower if np.isfinite(j.lower) else -np.pi for j in model.joints])
     upper = np.array([j.upper if np.isfinite(j.upper) else np.pi for j in model.joints])
     return np.random.default_rng(0).uniform(lower, upper, (count, model.n))
 
 
 def _smallest_inertia(model: RobotModel, inertial: FloatArray, rotor: FloatArray) -> FloatArray:
-    """(n,) see `GuidingModel.inertia`; the shares are those of the least inertia that each joint meets alone."""
+    """Return `GuidingModel.inertia` (n,), in proportion to the smallest inertia of each joint moving alone."""
     q = postures(model)
     mass, _ = equations_of_motion(model.geometry, model.gravity, inertial, q, np.zeros_like(q))
     mass = mass + rotor

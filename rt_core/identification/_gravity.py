@@ -1,8 +1,8 @@
-"""Whether another mounting direction would explain the torque better.
+"""Check of the mounting direction: compare the configured gravity with other directions.
 
-Torque is linear in the gravity vector, so the regressor for any direction is a combination of four:
-without gravity and with unit gravity along each axis.  They are built once, for all standard
-parameters; then every candidate direction is one small least-squares problem.
+Torque is linear in the gravity vector, so the regressor for any direction is a combination of four: without gravity and
+with unit gravity along each axis.  They are built once, for all standard parameters; then every candidate direction is
+one small least-squares problem.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rt_core.model.parameters import ParameterLayout, standard_layout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: A candidate must bring the error below this share of the configured direction's to be believed.
+#: A candidate counts only if its error is below this share of the configured direction's.
 BELIEVABLE = 0.93
 _STANDARD_GRAVITY = 9.81
 _ROW_LIMIT = 600  # rows used for the comparison; more do not change it
@@ -40,9 +40,9 @@ class GravityCheck:
     best : (3,) float64
         The best candidate [m/s^2]; the configured vector if none is better.
     suspicious : bool
-        True if the best candidate is believable and not the configured one.
+        Whether the best candidate is clearly better than the configured one.
     sensitive : bool
-        False if the data fit about equally well with every candidate.
+        False if every candidate fits about equally well.
     acts : bool
         False if the configured gravity has no effect on any joint of this arm in these postures.
     """
@@ -74,8 +74,8 @@ def check_gravity(
 ) -> GravityCheck:
     """Compare the configured gravity with 26 directions of the same (or standard) strength and none.
 
-    Joints are weighed by `sigma` (n,), what the fit with the configured gravity leaves unexplained there:
-    the joint that sees gravity best must not drown in the errors of the others.
+    Each joint is weighted by `sigma` (n,), its residual standard deviation with the configured gravity, so that the
+    errors of other joints do not hide the joint that gravity acts on most.
     """
     layout = standard_layout(model)
     everything = _all_columns(layout)

@@ -1,8 +1,8 @@
-"""Whether a fit makes physical sense, and whether the torque is on the same clock as the motion.
+"""Physical plausibility of a fit, and the delay of the torque against the motion.
 
-A fit with a small residual can still be wrong: a torque channel with its sign turned gives negative
-friction and a mass matrix that is not positive definite, a torque that is late gives wrong inertias.
-Both show without any knowledge of the robot beyond its kinematics.
+A fit with a small residual can still be wrong: an inverted torque channel gives negative friction and a mass matrix
+that is not positive definite, and a late torque gives wrong inertias.  Both show without any knowledge of the robot
+beyond its kinematics.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from rt_core.types import FloatArray
 SIGNIFICANT = 5.0
 #: Trial shifts of the torque against the motion [s].
 SHIFTS_S = (-0.1, -0.05, -0.02, -0.01, -0.005, -0.002, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-#: A shift must bring the weighted residual below this share of the unshifted one to be believed.
+#: A shift counts only if its weighted residual is below this share of the unshifted one.
 BELIEVABLE = 0.93
-_UNKNOWN = 1e12  # variance of a parameter that nothing is known of, in that of the least known one
-_POSTURES = 40  # postures of the recording at which the mass matrix is looked at
+_UNKNOWN = 1e12  # variance of an undetermined parameter, as a multiple of the largest known variance
+_POSTURES = 40  # postures of the recording at which the mass matrix is evaluated
 
 
 @dataclass(frozen=True)
 class Plausibility:
-    """What was found; empty tuples and zero where all is well.
+    """Result of the checks; empty tuples and zero where nothing is wrong.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Plausibility:
     mass_z : float
         Smallest eigenvalue of the scaled mass matrix over its standard deviation, at the worst posture.
     delay_s : float
-        By how much the torque seems to be late [s]; 0 if no shift explains it distinctly better.
+        Apparent delay of the torque [s]; 0 if no shift fits clearly better.
     delay_ratio : float
         Weighted residual with that shift over the one without.
     """
@@ -64,7 +64,7 @@ def check_plausibility(
     covariance: FloatArray,
     sigma: FloatArray,
 ) -> Plausibility:
-    """Check a fit `theta` (p,) with `covariance` (p, p) on its rows; `sigma` (n,) weighs the joints."""
+    """Check a fit `theta` (p,) with `covariance` (p, p) on its rows; `sigma` (n,) weights the joints."""
     layout = base.layout
     covariance = _bounded(covariance)
     std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
@@ -85,7 +85,7 @@ def check_plausibility(
 
 
 def _bounded(covariance: FloatArray) -> FloatArray:
-    """Covariance with a very large variance instead of an infinite one."""
+    """Return the covariance with a very large variance in place of an infinite one."""
     known = np.isfinite(np.diag(covariance))
     largest = float(np.diag(covariance)[known].max(initial=1.0))
     out = np.where(np.outer(known, known), covariance, 0.0)
@@ -96,7 +96,7 @@ def _bounded(covariance: FloatArray) -> FloatArray:
 def _mass_matrix_z(
     model: RobotModel, base: BaseParameters, rows: Rows, theta: FloatArray, covariance: FloatArray
 ) -> float:
-    """Smallest eigenvalue of the mass matrix in units of its standard deviation, over postures of the recording."""
+    """Return the least eigenvalue of the mass matrix over its standard deviation, among postures of the recording."""
     inertial = np.flatnonzero(np.isin(base.layout.law, (LAW_LINK, LAW_ARMATURE)))
     layout = base.layout.take(inertial)
     theta, covariance = theta[inertial], covariance[np.ix_(inertial, inertial)]
@@ -125,7 +125,7 @@ def _mass_matrix_z(
 def _delay(
     model: RobotModel, rows: Rows, signals: Signals, settings: SignalSettings, sigma: FloatArray
 ) -> tuple[float, float]:
-    """Find the shift of the torque [s] that explains it distinctly better than none, and the residual's ratio."""
+    """Find the shift of the torque [s] that fits clearly better than none, and the ratio of the residuals."""
     rate = signals.rate_hz
     factor = max(1, round(rate / rows.rate_hz))
     taps = row_filter(settings, rate, factor)
@@ -143,7 +143,7 @@ def _delay(
         usable[inside[~fits]] = False
         moving = np.abs(piece.row_velocity) >= standing
         for k, shift in enumerate(shifts):
-            late = np.roll(piece.tau, -shift, axis=0)  # what rolls over the ends is not in use
+            late = np.roll(piece.tau, -shift, axis=0)  # samples that roll over the ends are not in use
             filtered = signal.oaconvolve(moving * late, taps[:, None], mode="same", axes=0)
             shifted[k, inside[fits]] = filtered[centres[fits]]
     A = np.concatenate([rows.Y[j][:, usable[:, j]].T / sigma[j] for j in range(n)])

@@ -1,13 +1,13 @@
-"""Essential parameters: leave out what the data do not support (Khalil and Dombre 2002, section 12.5).
+"""Essential parameters: drop parameters that the data do not support (Khalil and Dombre 2002, section 12.5).
 
 Backward elimination.  Khalil and Gautier drop the parameter with the largest relative standard deviation, one at a
-time, and stop by a bound on how much the error may grow; here both steps are statistical tests that know the residuals'
-correlation in time, because they use the covariance `Cov` of the full fit (`rt_core.identification.uncertainty`):
+time, and stop by a bound on the growth of the error.  Here both steps are statistical tests.  They use the covariance
+`Cov` of the full fit (`rt_core.identification.uncertainty`), which includes the residuals' correlation in time:
 
-- a parameter may go only while its own interval, in the full and in the reduced model, holds the value it would be
+- a parameter may be dropped only while its interval, in the full and in the reduced model, holds the value it would be
   fixed at;
-- all parameters dropped, together, must pass a Wald test in the full model: `d' Cov_dd^-1 d / k` is
-  F-distributed with k and the effective number of residuals' degrees of freedom.
+- all dropped parameters together must pass a Wald test in the full model: `d' Cov_dd^-1 d / k` is F-distributed with k
+  and the effective number of residuals' degrees of freedom.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class EssentialFit:
     ----------
     kept : (p,) bool
     dropped : (d,) int64
-        The others, in the order in which they went; first those without data.
+        The others in the order of their elimination; first those without data.
     solution : Solution
-        Fit of the parameters kept, the others at the prior; all of it in the base parameters of the full model.
+        Fit of the parameters kept, the others at the prior, in the base parameters of the full model.
     covariance : (p, p) float64
-        Of the reduced fit; zero for what was dropped.  It takes the choice of parameters as given.
+        Of the reduced fit, given the choice of parameters; zero for dropped ones.
     p_value : float
-        Of the joint test that all tested parameters dropped equal the prior; 1 if none was.
+        Of the joint test that all dropped parameters equal the prior; 1 if none was tested.
     torque_cost : (n,) float64
-        By what share each joint's residual standard deviation grew.
+        Relative growth of each joint's residual standard deviation.
     """
 
     kept: BoolArray
@@ -76,9 +76,9 @@ def essential_parameters(
     level : float
         Level of the tests.
     prior : (p,) float64, optional
-        Values at which parameters are fixed when they are dropped; zero if there is none.
+        Values of dropped parameters; zero by default.
     keep : (p,) bool, optional
-        Parameters that are not to be dropped: those of which the data say nothing may be large.
+        Parameters that must not be dropped, such as undetermined ones, which may be large.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _std(covariance: FloatArray) -> FloatArray:
 
 
 def _independent(R: FloatArray) -> tuple[BoolArray, list[int]]:
-    """Columns of `R` (p, p) that are independent of each other, and the rest."""
+    """Return a mask of independent columns of `R` (p, p), and the indices of the rest."""
     scale = np.linalg.norm(R, axis=0)
     triangle, order = la.qr(R / np.where(scale > 0.0, scale, 1.0), mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(triangle))
@@ -157,7 +157,7 @@ def _independent(R: FloatArray) -> tuple[BoolArray, list[int]]:
 
 
 def _restricted(R: FloatArray, z: FloatArray, noise: FloatArray, kept: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Fit of the columns `kept` alone, and its covariance; zero elsewhere."""
+    """Fit the columns `kept` alone; return the parameters and their covariance, zero elsewhere."""
     Q, S = la.qr(R[:, kept], mode="economic", check_finite=False)
     inverse = la.solve_triangular(S, Q.T, check_finite=False)
     offset, covariance = np.zeros(kept.size), np.zeros((kept.size, kept.size))
@@ -167,7 +167,7 @@ def _restricted(R: FloatArray, z: FloatArray, noise: FloatArray, kept: BoolArray
 
 
 def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int], freedom: float) -> float:
-    """p-value of the hypothesis that all `members` of `offset` are zero."""
+    """Return the p-value of the hypothesis that all `members` of `offset` are zero."""
     d = offset[members]
     block = covariance[np.ix_(members, members)]
     scale = np.sqrt(np.maximum(np.diag(block), np.finfo(np.float64).tiny))
@@ -177,15 +177,11 @@ def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int]
 
 
 def _solution(triangles: Sequence[JointTriangle], full: Solution, kept: BoolArray, start: FloatArray) -> Solution:
-    """Solution of the columns `kept`, in the base parameters of the full model."""
+    """Solve for the columns `kept`; return the solution in the base parameters of the full model."""
     number = np.cumsum(kept) - 1
     parts = [
-        JointTriangle(
-            number[t.columns[kept[t.columns]]],
-            t.R[:, kept[t.columns]],
-            t.z - t.R @ start[t.columns],
-            t.rest,
-            t.count,
+        replace(
+            t, columns=number[t.columns[kept[t.columns]]], R=t.R[:, kept[t.columns]], z=t.z - t.R @ start[t.columns]
         )
         for t in triangles
     ]

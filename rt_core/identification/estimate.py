@@ -1,13 +1,13 @@
-"""One call for every batch estimator: filtered signals in, parameters with their covariance out.
+"""One interface to all batch estimators: filtered signals in, parameters with their covariance out.
 
-The torque is linear in everything but the velocity constants of friction.  Where the model has such constants
-they are searched for first; then the linear method that was asked for does the rest:
+The torque is linear in everything but the velocity constants of friction.  Where the model has such constants, a search
+finds them first; then the chosen linear method does the rest:
 
     ols wls iwls tls iv        least squares with ever fewer assumptions about the noise
     physical                   every link a possible body, drawn towards a prior
     pso pso_linear tcs_pso ga lm pso_lm
-                               wls, and how the search is done: over the constants alone (separable), or over all
-                               standard parameters at once (full), as Jing et al. 2025 do
+                               wls, with this optimiser over the constants alone (separable), or over all standard
+                               parameters at once (full), as Jing et al. 2025 do
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ LINEAR: tuple[LinearMethod, ...] = get_args(LinearMethod)
 SEARCHES: tuple[Name, ...] = get_args(Name)
 METHODS: tuple[Method, ...] = (*LINEAR, *SEARCHES)
 
-# Columns that noise of position and velocity leaves alone, away from reversals.
+# Columns that noise of position and velocity does not affect, away from reversals.
 _EXACT = (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
-_MIN_SIGMA = 1e-9  # of the largest: a joint without rows is left without any error
+_MIN_SIGMA = 1e-9  # of the largest: a joint without rows has no residual
 _LOAD_ROUNDS = 8
 _LOAD_TOLERANCE = 1e-4  # change of a parameter in its standard deviations
-_INSTRUMENT_BAND = 0.5  # cut-off of the states that instruments are built from, in that of the regressor
+_INSTRUMENT_BAND = 0.5  # cut-off of the states of the instruments, as a share of the regressor's
 
 
 @dataclass(frozen=True)
 class EstimatorOptions:
-    """What to estimate with.
+    """Choice of the estimator.
 
     Attributes
     ----------
     method : str
         One of `METHODS`.
     formulation : {"separable", "full"}
-        What a search runs over.
+        Unknowns of a search: the constants, or all standard parameters and the constants.
     loss : {"bisquare", "huber"} or None
-        How `iwls` treats outliers; None: it weighs joints only.
+        Loss of `iwls` for outliers; None weights joints only.
     constants : {"search", "given"}
-        Whether the velocity constants of friction are searched for, or taken from the model.
+        Whether the velocity constants of friction are searched for or taken from the model.
     essential : bool
-        Drop what the data do not support (`ols`, `wls`, `iwls` and the searches).
+        Drop parameters that the data do not support (`ols`, `wls`, `iwls` and the searches).
     seed, starts : int
         Of the search.
     bounds : mapping or None
         Ranges of the search, by parameter name.
     prior : RobotModel or None
-        Of `physical`, if not the model itself.
+        Of `physical`; None for the model itself.
     weight : float or None
-        Of the prior; None: chosen from the data.
+        Of the prior; None to choose it from the data.
     """
 
     method: Method = "wls"
@@ -95,7 +95,7 @@ class EstimatorOptions:
     weight: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+        """Raise `DataError` for options that contradict each other."""
         if self.method not in METHODS:
             raise DataError(f"unknown method {self.method!r}; known: {', '.join(METHODS)}")
         if self.formulation == "full" and self.method not in SEARCHES:
@@ -112,7 +112,7 @@ class EstimatorOptions:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Parameters and how well they are known.
+    """Estimated parameters and their uncertainty.
 
     Attributes
     ----------
@@ -123,18 +123,18 @@ class Estimate:
     solution : Solution
     uncertainty : Uncertainty
     std : (p,) float64
-        Standard deviations, infinite where the data leave a parameter open.
+        Standard deviations, infinite for undetermined parameters.
     constants : tuple of ConstantEstimate
-        Velocity constants of friction; empty where none were searched for.
+        Velocity constants of friction; empty without a search.
     search : NonlinearFit or None
     consistent : ConsistentFit or None
         The full set of standard parameters, of `physical`.
     dropped : (p,) bool
-        Held at zero, because the data do not support them.
+        Parameters held at zero because the data do not support them.
     weights : (K, n) float64 or None
-        What `iwls` counted each row with.
+        Final weights of the rows, of `iwls`.
     free : Estimate or None
-        What the same data give without the constraints of `consistent`.
+        Estimate from the same data without the constraints of `consistent`.
     full : Estimate or None
         The fit from which parameters were dropped.
     settled : bool
@@ -179,9 +179,9 @@ def estimate(
     Parameters
     ----------
     disturbed : Signals or None
-        The same recording with as much noise again on its position; `tls` needs it.
+        The same recording with as much noise again added to its position (`disturb`); `tls` needs it.
     callback : callable or None
-        Told of the progress of a search; ends it by returning False.
+        Receives the progress of a search; ends it by returning False.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def estimate(
 
 
 def disturb(x: FloatArray, seed: int = 0) -> FloatArray:
-    """Return channels `x` (N, n) with as much noise of their sensor again: what `tls` compares with."""
+    """Return channels `x` (N, n) with as much noise of their sensor again, which `tls` compares with."""
     valid = np.isfinite(x).all(axis=1)
     out = x.copy()
     out[valid] += encoder_noise(x[valid], np.random.default_rng(seed))
@@ -211,7 +211,7 @@ def disturb(x: FloatArray, seed: int = 0) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Job:
-    """Everything that stays the same while load and parameters are brought to agree."""
+    """Arguments of one estimation, which stay the same while load and parameters are iterated."""
 
     model: RobotModel
     base: BaseParameters
@@ -224,7 +224,7 @@ class _Job:
     callback: Callback | None
 
     def settle_load(self, found: Estimate) -> Estimate:
-        """Repeat until the load that friction depends on is that of the estimate."""
+        """Repeat until the load that friction depends on agrees with the estimate."""
         for _ in range(_LOAD_ROUNDS):
             previous = found.theta
             found = self.run(previous)
@@ -295,7 +295,7 @@ class _Job:
         consistent: ConsistentFit | None = None
         free: Estimate | None = None
         if options.method in ("tls", "iv"):
-            # Where noise decides the sign of a velocity, friction is not what any of the two takes it for.
+            # Both methods misjudge friction where noise decides the sign of the velocity.
             rows = self.rows(model, base, self.signals, load_theta, slow=False)
         if options.method == "iwls" and options.loss is not None:
             robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
@@ -304,9 +304,9 @@ class _Job:
         elif options.method == "tls":
             if self.disturbed is None:
                 raise DataError("tls compares with a recording to which noise was added: give one")
-            # A sample that is masked in one of the two only would pass for noise.
-            whole = replace(self, settings=replace(self.settings, min_velocity=None))
-            plain, other = (whole.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
+            # Without a mask: a sample that is masked in one of the two alone would pass for noise.
+            unmasked = replace(self, settings=replace(self.settings, min_velocity=None))
+            plain, other = (unmasked.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
             use = rows.use & other.use
             exact = np.isin(base.layout.law, _EXACT)
             rows = replace(rows, use=use)
@@ -348,7 +348,7 @@ class _Job:
 
 
 def _opened(found: Estimate) -> Estimate:
-    """Make the variance infinite of what the data leave open, in the covariance as in the standard deviations."""
+    """Set the variance of undetermined parameters to infinity, in the covariance and the standard deviations."""
     open_ = ~(found.solution.supported & np.isfinite(found.std))
     covariance = found.uncertainty.covariance.copy()
     covariance[open_] = 0.0
@@ -359,7 +359,7 @@ def _opened(found: Estimate) -> Estimate:
 
 
 def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
-    """Widen a covariance that takes the friction constants as known by as much as it grew in the search's own fit."""
+    """Widen a covariance that takes the friction constants as known, by their effect in the search's own fit."""
     p = len(found.base)
     fixed = estimate_covariance(fit.rows, fit.solution).std
     free = np.sqrt(np.diag(fit.covariance)[:p])
@@ -374,7 +374,7 @@ def _widened(found: Estimate, fit: NonlinearFit) -> Estimate:
 
 
 def _essential(found: Estimate) -> Estimate:
-    """Drop what is known to be small; what nothing is known of stays, and is called that."""
+    """Drop parameters that are known to be small; undetermined ones stay undetermined."""
     rows, solution = found.rows, found.solution
     status = parameter_status(rows, solution, found.std)
     known = np.isfinite(found.std)
@@ -410,7 +410,7 @@ def _essential(found: Estimate) -> Estimate:
     whole[np.ix_(known, known)] = reduced.covariance
     root = np.zeros((known.size, reduced.solution.inverse_root.shape[1]))
     root[index] = reduced.solution.inverse_root
-    # conditions and support are those of the full fit: a smaller model does not make the motion richer
+    # condition numbers and support stay those of the full fit: a smaller model does not make the motion richer
     sigma = solution.sigma * reduced.solution.sigma / spread
     smaller = replace(solution, theta=theta, sigma=sigma, inverse_root=root, leverage=reduced.solution.leverage)
     found = replace(
@@ -421,8 +421,7 @@ def _essential(found: Estimate) -> Estimate:
 
 
 def _spread(triangles: Sequence[JointTriangle], solution: Solution) -> FloatArray:
-    """(n,) standard deviations of the residuals that `solution` leaves in `triangles`."""
+    """Return the residual standard deviations (n,) of `solution` in `triangles`."""
     pairs = zip(triangles, solution.leverage, strict=True)
     spread = np.sqrt([t.residual_sum(solution.theta) / max(t.count - h, 1.0) for t, h in pairs])
-    # a joint without rows is left without any error
     return np.asarray(np.maximum(spread, _MIN_SIGMA * max(float(spread.max()), _MIN_SIGMA)))

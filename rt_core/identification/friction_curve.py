@@ -1,17 +1,14 @@
-"""The fitted friction of one joint against its velocity, with its uncertainty and the data it came from.
+"""Fitted friction of one joint over its velocity, with its uncertainty and the data points.
 
 The curve holds the terms of the friction law that depend on velocity, and the torque offset, without which friction
-could not differ between the directions.  Friction that depends on position (cyclic) or on load is not in it.
+could not differ between the directions.  It leaves out friction that depends on position (cyclic) or on load.
 
-A data point is the curve at the row's velocity plus the row's residual: the torque less everything that the model
-explains otherwise ("component-plus-residual plot", Larsen and McCleary 1972).  In rows that no filter has passed this
-is the measured torque less all other columns.  In filtered rows it also undoes what the filter makes of a step in
-friction, so that a point lies off the curve by its residual and by nothing else.
+A data point is the curve at the row's velocity plus the row's residual ("component-plus-residual plot", Larsen and
+McCleary 1972): the torque less everything that other columns explain.  In filtered rows this also removes the effect of
+the filter on a step in friction, so that a point lies off the curve by its residual alone.
 
-Friction that follows temperature has a curve for each temperature; a data point is that of its own row.
-
-Where a motor turns with several joints, its friction shows at each of them: the curve is what a joint feels while the
-others stand still.
+Friction that follows temperature has a curve for each temperature; a data point is at its own.  Where a motor turns
+with several joints, its friction acts on each of them: the curve is that of one joint while the others rest.
 """
 
 from __future__ import annotations
@@ -35,10 +32,10 @@ from rt_core.model.friction import (
 )
 from rt_core.model.parameters import ParameterLayout, friction_constants
 from rt_core.model.robot import RobotModel
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _SIDE_POINTS = 120  # of the curve, in each direction
-_QUANTILE_95 = 1.959964
 _STEP = 1e-4  # in the logarithm of a velocity constant
 
 
@@ -50,12 +47,11 @@ class FrictionCurve:
     ----------
     joint : int
     coupled : bool
-        A motor that also turns with another joint takes part.
+        Whether a motor that also turns with another joint takes part.
     velocity, torque : (K,) float64
         Data points: the rows in use.
     grid, fitted, lower, upper : (G,) float64
-        The curve and its 95 % band, ascending in velocity, within the velocities seen; one NaN where the joint
-        stands.
+        The curve and its 95 % band, ascending in velocity, within the observed velocities; one NaN at standstill.
     temperature : float or None
         Of the curve [degC], where friction follows it.
     temperatures : (K,) float64 or None
@@ -76,7 +72,7 @@ class FrictionCurve:
 
 @jit
 def _effects(law: IntArray, shape: FloatArray, weight: FloatArray, velocity: FloatArray, out: FloatArray) -> None:
-    """Torque per unit of each column at a joint that moves alone: `out` (V, c)."""
+    """Compute the torque per unit of each column at a joint that moves alone, into `out` (V, c)."""
     for t in range(velocity.shape[0]):
         for c in range(law.shape[0]):
             if law[c] == LAW_OFFSET:
@@ -87,7 +83,7 @@ def _effects(law: IntArray, shape: FloatArray, weight: FloatArray, velocity: Flo
 
 
 def _grid(velocity: FloatArray, standstill: float) -> FloatArray:
-    """Velocities for the curve: both directions as far as they were seen, closer together near standstill."""
+    """Return the velocities of the curve: the observed range of both directions, denser near standstill."""
     spread = np.linspace(0.0, 1.0, _SIDE_POINTS) ** 2
     sides: list[FloatArray] = []
     for sign in (-1.0, 1.0):
@@ -103,7 +99,7 @@ def _grid(velocity: FloatArray, standstill: float) -> FloatArray:
 
 
 def _shaped(model: RobotModel, layout: ParameterLayout, constant: str) -> BoolArray:
-    """(P,) columns that the named velocity constant shapes."""
+    """Return a mask (P,) of the columns that the named velocity constant shapes."""
     field, joint = friction_constants(model)[constant]
     codes = next(codes for _, known, codes in model.friction.constants if known == field)
     return np.asarray(np.isin(layout.law, codes) & (layout.joint == joint) & ~layout.is_link)
@@ -120,15 +116,14 @@ def friction_curve(
     constants: Sequence[str] = (),
     temperature: float | None = None,
 ) -> FrictionCurve | None:
-    """Friction of `joint` by base parameters `theta` (p,), fitted to `rows`.
+    """Return the friction curve of `joint` for base parameters `theta` (p,), fitted to `rows`.
 
     Parameters
     ----------
     covariance : (p, p) or (p + m, p + m) float64
         Of the base parameters, and of the logarithms of `constants`.
     supported : (p,) bool
-        False for parameters that the data leave free.
-    joint : int
+        False for undetermined parameters.
     constants : sequence of str
         Names (m,) of the velocity constants whose uncertainty counts; the others are taken as known.
     temperature : float or None
@@ -137,8 +132,8 @@ def friction_curve(
     Returns
     -------
     FrictionCurve or None
-        None if the joint has no friction that depends on velocity, if it never moved, or if the data leave one of
-        the parameters of its friction free: then there is no curve to show.
+        None if the joint has no friction that depends on velocity, never moved, or has an undetermined parameter of
+        friction.
     """
     layout = base.layout
     elsewhere = (LAW_LINK, LAW_ARMATURE, LAW_LOAD, *CYCLIC)
@@ -168,7 +163,7 @@ def friction_curve(
 
     shape = layout.shape[columns]
     at_rows = effects(velocity, shape, seen)
-    active = at_rows.any(axis=0)  # a term that an unknown velocity constant switches off asks nothing of the data
+    active = at_rows.any(axis=0)  # not the terms that an unknown velocity constant switches off
     if not supported[columns[active]].all():
         return None
     residual = rows.tau[use, joint] - rows.Y[joint][:, use].T @ theta
@@ -189,7 +184,7 @@ def friction_curve(
             gradient.append(slope[:, None])
     index, J = np.concatenate(moved), np.hstack(gradient)
     variance = np.einsum("gc,cd,gd->g", J, covariance[np.ix_(index, index)], J)
-    half = _QUANTILE_95 * np.sqrt(np.maximum(variance, 0.0))
+    half = NORMAL_QUANTILE_95 * np.sqrt(np.maximum(variance, 0.0))
     gap = np.isnan(grid)
     fitted[gap] = half[gap] = np.nan
     coupled = bool((np.count_nonzero(layout.motor[columns], axis=1) > 1).any())

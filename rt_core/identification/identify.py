@@ -1,8 +1,7 @@
-"""A recording in, a model with a verdict out.
+"""Identification of an arm: prepared signals in, a model with a verdict out.
 
-What is reported follows what the data support: a parameter that they do not determine is named and
-has no value, and a fit that leaves the torque unexplained is called that, with the evidence, instead
-of being reported as parameters.
+A parameter that the data do not determine is reported without a value, and a fit that does not explain the torque is
+reported as such, with the evidence.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ CONDITION_LIMIT = 50.0
 EXPLAINED_LIMIT = 0.3
 #: ... and the whole arm when the relative torque error is at most this.
 RELATIVE_ERROR_LIMIT = 0.3
-_NAMED = 8  # parameters that a reason names
+_NAMED = 8  # parameters listed in a reason
 #: Below this share of information from the data a consistent parameter counts as coming from the prior.
 DATA_SHARE_LIMIT = 0.5
 #: A consistent fit may leave this many times the residual of free parameters.
@@ -51,10 +50,10 @@ DOUBTFUL_ERROR = 0.15
 
 @dataclass(frozen=True)
 class Identification:
-    """A fitted model and what is known about it.
+    """A fitted model with its verdict.
 
-    `status` is per base parameter, `reasons` explains the verdict in sentences; the rest is in `estimate`.
-    `impossible_temperatures` were told but cannot be, and were left out.
+    `status` is per base parameter, `reasons` explains the verdict in sentences; the numbers are in `estimate`.
+    `impossible_temperatures` counts reported temperatures that were left out because no joint can have them.
     """
 
     options: EstimatorOptions
@@ -69,7 +68,7 @@ class Identification:
 
     @property
     def model(self) -> RobotModel:
-        """The arm, with the friction constants that were found."""
+        """Model of the arm, with the friction constants that were found."""
         return self.estimate.model
 
     @property
@@ -79,12 +78,12 @@ class Identification:
 
     @property
     def rows(self) -> Rows:
-        """What was fitted."""
+        """Rows that were fitted."""
         return self.estimate.rows
 
     @property
     def solution(self) -> Solution:
-        """The estimate's numbers."""
+        """Solution of the estimate."""
         return self.estimate.solution
 
     @property
@@ -94,7 +93,7 @@ class Identification:
 
     @property
     def std(self) -> FloatArray:
-        """(p,) standard deviations, infinite where the data leave the parameter open."""
+        """(p,) standard deviations, infinite for undetermined parameters."""
         return self.estimate.std
 
     @property
@@ -104,7 +103,7 @@ class Identification:
 
     @property
     def temperatures(self) -> TemperatureRange | None:
-        """Temperatures at which the friction of each joint was seen; None if the model does not follow them."""
+        """Range of temperatures in the fit, for each joint; None if the model does not follow them."""
         return temperatures_of(self.model, self.rows)
 
 
@@ -121,7 +120,7 @@ def identify(
     disturbed: Signals | None = None,
     callback: Callback | None = None,
 ) -> Identification:
-    """Fit `model` to the rows with `start_s <= t < stop_s`, with `options` or by `method` as it is.
+    """Fit `model` to the rows with `start_s <= t < stop_s`, with `options` or by `method` with default options.
 
     `disturbed` and `callback` as in `estimate`.
 
@@ -137,11 +136,11 @@ def identify(
     result = _judged(options, found, signals, settings, start_s, stop_s)
     if found.full is None:
         return result
-    # dropping parameters must not make good what is wrong with the fit that they were dropped from
+    # dropping parameters must not improve the verdict on the full fit
     full = _judged(options, found.full, signals, settings, start_s, stop_s)
     if _SEVERITY.index(full.verdict) <= _SEVERITY.index(result.verdict):
         return result
-    return replace(result, status=_doubted(result.status, full.verdict), verdict=full.verdict, reasons=full.reasons)
+    return replace(result, status=_downgraded(result.status, full.verdict), verdict=full.verdict, reasons=full.reasons)
 
 
 def _judged(
@@ -152,7 +151,7 @@ def _judged(
     start_s: float,
     stop_s: float,
 ) -> Identification:
-    """Score an estimate on its own data, and judge it."""
+    """Score an estimate on its own data and judge it."""
     model, base, rows, solution = found.model, found.base, found.rows, found.solution
     status = parameter_status(rows, solution, found.std)
     cold = unseen(base.layout, temperatures_of(model, rows))
@@ -161,7 +160,7 @@ def _judged(
         share = found.consistent.data_share
         status = tuple("prior" if x < DATA_SHARE_LIMIT else s for s, x in zip(status, share, strict=True))
     if found.full is not None:
-        # fewer parameters do not make the motion richer: what it left open stays open
+        # fewer parameters do not make the motion richer: undetermined ones stay undetermined
         before = parameter_status(rows, found.full.solution, found.full.std)
         status = tuple("undetermined" if b == "undetermined" else s for s, b in zip(status, before, strict=True))
     status = tuple("dropped" if gone else s for s, gone in zip(status, found.dropped, strict=True))
@@ -169,7 +168,7 @@ def _judged(
     scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
     use = scored.use if found.weights is None else scored.use & (found.weights >= OUTLYING_WEIGHT)
     metrics = torque_metrics(scored.tau, scored.predict(solution.theta), use)
-    # Whether torque and motion belong together shows in free parameters: possible ones cannot come out impossible.
+    # Wrong signs and channels show in free parameters only: physical ones cannot come out impossible.
     basis = found if found.free is None else found.free
     free = metrics if found.free is None else torque_metrics(scored.tau, scored.predict(basis.theta), use)
     gravity = check_gravity(model, signals, settings, start_s, stop_s, solution.sigma)
@@ -178,13 +177,13 @@ def _judged(
     )
     verdict, reasons = judge(found, signals, status, metrics, free, gravity, plausibility)
     return Identification(
-        options, found, _doubted(status, verdict), metrics, gravity, plausibility, verdict, reasons,
+        options, found, _downgraded(status, verdict), metrics, gravity, plausibility, verdict, reasons,
         signals.impossible_temperatures,
     )  # fmt: skip
 
 
-def _doubted(status: tuple[ParameterStatus, ...], verdict: Verdict) -> tuple[ParameterStatus, ...]:
-    """Nothing is called determined by a doubtful fit."""
+def _downgraded(status: tuple[ParameterStatus, ...], verdict: Verdict) -> tuple[ParameterStatus, ...]:
+    """Replace "determined" by "doubtful" where the verdict is doubtful."""
     return tuple("doubtful" if s == "determined" and verdict == "doubtful" else s for s in status)
 
 
@@ -199,8 +198,8 @@ def judge(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on a fit, with reasons.
 
-    `metrics` are those of the fit, `free` those of the same data without the constraints of a consistent one: whether
-    the torque is that of this arm at all shows there.
+    `metrics` are those of the fit, `free` those of a fit without the constraints of a consistent one, which shows
+    whether the torque belongs to this arm at all.
     """
     model, rows, solution, search = found.model, found.rows, found.solution, found.search
     reasons: list[str] = []

@@ -1,9 +1,9 @@
-"""Instrumental variables: torque parameters that noise in the measured states does not bias.
+"""Instrumental variables: torque parameters without bias from noise in the measured states.
 
 Noise in position enters the regressor through velocity and acceleration, and pulls least squares towards zero; in
-closed loop it also reaches the torque.  Instruments `Z` are regressors of the same motion whose noise has nothing to do
-with that of `Y` and `tau`: built from a simulation of the fitted model (IDIM-IV, Janot, Vandanjon and Gautier 2014),
-from the set-points that the drive followed, or from narrowly low-passed states.  With per-joint weights `s_j`,
+closed loop it also reaches the torque.  Instruments `Z` are regressors of the same motion with noise independent of
+that of `Y` and `tau`: from a simulation of the fitted model (IDIM-IV, Janot, Vandanjon and Gautier 2014), from the
+set-points of the drive, or from narrowly low-passed states.  With per-joint weights `s_j`,
 
     theta = (sum_j Z_j' Y_j / s_j^2)^-1 sum_j Z_j' tau_j / s_j^2.
 
@@ -29,10 +29,10 @@ from rt_core.identification.preprocess import Signals, SignalSettings, central_d
 from rt_core.linear_algebra import singular_values, svd
 from rt_core.types import BoolArray, FloatArray
 
-#: Instruments whose squared correlation with a direction of the regressor, over what chance gives, is below this are
-#: too weak for it (Staiger and Stock 1997).
+#: First-stage F statistic of a direction of the regressor below which the instruments are too weak for it (Staiger and
+#: Stock 1997).
 MIN_F = 10.0
-#: A parameter with more than this share of itself, columns scaled to unit length, in directions left free has no value.
+#: A parameter with more than this share, columns scaled to unit length, in free directions is undetermined.
 FREE_SHARE = 0.1
 _TOLERANCE = 1e-6
 _LIMIT = 5
@@ -45,7 +45,7 @@ class InstrumentalSolution:
     Attributes
     ----------
     solution : Solution
-        `supported` is False too where the instruments are too weak; `inverse_root` is that of the projected regressor.
+        `supported` is also False where the instruments are too weak; `inverse_root` is of the projected regressor.
     projection : (p, p) float64
         `Z_j` projected is `projection.T @ Z_j`: the part of the regressor that the instruments explain.
     correlation : (r,) float64
@@ -62,10 +62,10 @@ class InstrumentalSolution:
 
 
 def smoothed(signals: Signals, cutoff_hz: float, settings: SignalSettings) -> Signals:
-    """Signals whose states keep only what is below `cutoff_hz`, to build instruments from when nothing better exists.
+    """Return signals with states low-passed at `cutoff_hz`, for instruments when nothing better exists.
 
     The noise they share with the regressor falls with the fifth power of the cut-off in acceleration.  Choose it above
-    the motion's own frequencies.
+    the frequencies of the motion.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def smoothed(signals: Signals, cutoff_hz: float, settings: SignalSettings) -> Si
 def solve_instrumental(
     Y: FloatArray, tau: FloatArray, use: BoolArray, Z: FloatArray, prior: FloatArray | None = None
 ) -> InstrumentalSolution:
-    """Instrumental-variable estimate of the base parameters.
+    """Estimate the base parameters by instrumental variables.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def solve_instrumental(
     ------
     ValueError
         If shapes disagree, there are fewer rows than parameters, a row in use is not finite, a joint's torque is
-        constant, or the instruments have nothing to do with the regressor.
+        constant, or the instruments do not correlate with the regressor.
     """
     if Z.shape != Y.shape:
         raise ValueError(f"instruments of shape {Z.shape} for a regressor of shape {Y.shape}")
@@ -128,7 +128,7 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
     p = stack.p // 2
     triangle = stack.reduced(sigma)
     Rz, cross, z = triangle[:p, :p], triangle[:p, p : 2 * p], triangle[:p, 2 * p]
-    # An orthonormal basis of the span of Z alone: columns without data, or that repeat others, are no instruments.
+    # An orthonormal basis of the span of Z: columns without data or that depend on others are no instruments.
     scale = np.linalg.norm(Rz, axis=0)
     U, values, Vt = svd(Rz / np.where(scale > 0.0, scale, 1.0))
     spanned = values > RANK_TOLERANCE * max(values[0], np.finfo(np.float64).tiny)
@@ -147,7 +147,7 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
         raise ValueError("the instruments do not correlate with the regressor: check that both belong to one motion")
     inverse_root = basis @ right[strong].T / correlation[strong]
     step = inverse_root @ (left[:, strong].T @ (U.T @ z))
-    # Directions that are free: those without data, and those without strong instruments.
+    # Free directions: those without data, and those without strong instruments.
     known = basis @ right[strong].T @ right[strong] @ (size[kept, None] * axes[kept] * safe)
     free = safe[:, None] * (np.eye(p) - known) / safe
     supported = (np.linalg.norm(free, axis=1) < FREE_SHARE) & (length > 0.0)
@@ -158,16 +158,9 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
     leverage *= strong.sum() / max(float(leverage.sum()), 1.0)
     spread = stack.spread(np.concatenate((np.zeros(p), step)), leverage)
     raw = singular_values(weighted)
+    condition, scaled = (float(x[0] / x[-1]) if x[-1] > 0.0 else float("inf") for x in (raw, size))
     solution = Solution(
-        theta,
-        spread,
-        sigma,
-        inverse_root,
-        np.asarray(supported),
-        int(strong.sum()),
-        float(raw[0] / raw[-1]) if raw[-1] > 0.0 else float("inf"),
-        float(size[0] / size[-1]) if size[-1] > 0.0 else float("inf"),
-        leverage,
+        theta, spread, sigma, inverse_root, np.asarray(supported), int(strong.sum()), condition, scaled, leverage,
         iteration,
-    )
+    )  # fmt: skip
     return InstrumentalSolution(solution, inverse @ cross, correlation)

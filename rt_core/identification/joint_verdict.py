@@ -1,4 +1,4 @@
-"""How well a recording determines each joint, from the status of its parameters and the torque explained.
+"""Verdict on each joint, from the status of its parameters and the share of its torque that is explained.
 
 A base parameter counts for the joint or link of its leading standard parameter.
 """
@@ -19,11 +19,11 @@ from rt_core.validation import Metrics
 
 JointWord = Literal["well determined", "weak", "undetermined", "not explained"]
 
-#: A joint whose parameters are called well determined has at least this share of its torque's variance explained.
+#: Least explained share of the torque's variance of a well determined joint.
 WELL_EXPLAINED = 0.9
 #: Share of a joint's parameters that decides between "well determined" and "weak", and "weak" and "undetermined".
 _HALF = 0.5
-_NAMED = 3  # parameters that a reason names
+_NAMED = 3  # parameters listed in a reason
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class JointVerdict:
     Attributes
     ----------
     word : str
-        "well determined": no parameter is left open, at least half have a value that is known well, and the torque is
-        explained to 90 %.  "weak": something of that is missing.  "undetermined": half of the parameters or more are
-        left open, or none is known well.  "not explained": the model does not account for this joint's torque.
+        "well determined": no parameter is undetermined, at least half are determined, and the torque is explained to
+        90 %.  "weak": one of these fails.  "undetermined": half of the parameters or more are undetermined, or none
+        is determined.  "not explained": the model does not account for this joint's torque.
     counts : dict of str to int
-        Parameters of each status that occurs.
+        Number of parameters by status.
     reason : str
-        What decided it, in one short sentence.
+        One short sentence.
     """
 
     word: JointWord
@@ -48,7 +48,7 @@ class JointVerdict:
 
 
 def verdicts_of(fit: Identification) -> tuple[JointVerdict, ...]:
-    """Verdict on each joint of an identification."""
+    """Return the verdict on each joint of an identification."""
     return joint_verdicts(
         fit.base.layout,
         fit.status,
@@ -66,7 +66,7 @@ def joint_verdicts(
     accepted: bool = True,
     negative_coulomb: Sequence[int] = (),
 ) -> tuple[JointVerdict, ...]:
-    """Verdict on each joint of a fit.
+    """Return the verdict on each joint of a fit.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def joint_verdicts(
 def _judge(
     metrics: Metrics, j: int, status: Mapping[str, str], accepted: bool, wrong_sign: bool
 ) -> tuple[JointWord, str]:
-    """Word and reason for joint `j`, whose parameters have `status` by name."""
+    """Return word and reason for joint `j`, whose parameters have `status` by name."""
     explained = float(metrics.explained[j])
     if metrics.count[j] == 0:
         return "not explained", "it has no rows: it never moves fast enough"

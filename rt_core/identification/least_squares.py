@@ -1,9 +1,8 @@
 """Least squares with per-joint weights: OLS, WLS and IWLS from data compressed once.
 
-Weights that are constant per joint commute with a QR factorisation.  So each joint's rows
-`[Y_j tau_j]`, without the columns that are zero for that joint, are compressed to one small triangle
-in a single pass over memory; every solve, residual norm and covariance after that works on the
-triangles alone.  The rows may come in chunks: what is kept does not grow with them.
+Weights that are constant per joint commute with a QR factorisation.  So each joint's rows `[Y_j tau_j]`, without the
+columns that are zero for that joint, are compressed to one small triangle in a single pass over memory; every solve,
+residual norm and covariance after that uses the triangles alone.  The rows may come in chunks, with constant memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ METHODS: tuple[Method, ...] = ("ols", "wls", "iwls")
 
 #: Scaled singular values below this share of the largest belong to directions without data.
 RANK_TOLERANCE = 1e-9
-_SAFE_CONDITION = 1e-6  # above this reciprocal condition number a triangle is solved without looking at its rank
+_SAFE_CONDITION = 1e-6  # above this reciprocal condition number a triangle is solved without a rank decision
 _IWLS_TOLERANCE = 1e-8
 _IWLS_LIMIT = 100
 _CHUNK = 1024  # rows reduced at once: a block stays in the second-level cache
@@ -34,10 +33,10 @@ _PANEL = 16
 
 @dataclass(frozen=True)
 class JointTriangle:
-    """One joint's rows `[Y tau]` reduced to a triangle: same normal equations, few rows.
+    """One joint's rows `[Y tau]` reduced to a triangle with the same normal equations.
 
-    `columns` (c,) are the base parameters that touch this joint, `R` (c, c), `z` (c,); `rest` is the
-    squared norm of the torque outside the span of the columns, `count` the number of rows.
+    `columns` (c,) are the base parameters that touch this joint, `R` (c, c), `z` (c,); `rest` is the squared norm of
+    the torque outside the span of the columns, `count` the number of rows.
     """
 
     columns: IntArray
@@ -47,7 +46,7 @@ class JointTriangle:
     count: int
 
     def residual_sum(self, theta: FloatArray) -> float:
-        """Sum of squared residuals of base parameters `theta` (p,)."""
+        """Return the sum of squared residuals of base parameters `theta` (p,)."""
         e = self.z - self.R @ theta[self.columns]
         return float(e @ e) + self.rest
 
@@ -88,7 +87,7 @@ def _gather(
 
 
 class _JointAccumulator:
-    """The triangle of one joint so far, and the rows that wait to be reduced into it."""
+    """The triangle of one joint, and the rows not yet reduced into it."""
 
     def __init__(self, p: int) -> None:
         self.touched = np.zeros(p, dtype=bool)
@@ -116,7 +115,7 @@ class _JointAccumulator:
                 self._reduce()
 
     def _widen(self) -> None:
-        """Make room for columns that were zero until now."""
+        """Add columns that were zero until now."""
         columns = np.flatnonzero(self.touched)
         place = np.append(np.searchsorted(columns, self.columns), columns.size)
         R = np.zeros((columns.size + 1, columns.size + 1), order="F")
@@ -127,7 +126,7 @@ class _JointAccumulator:
 
     def _reduce(self) -> None:
         self.block[:, self.waiting :] = 0.0
-        # LAPACK's QR of a triangle above a full block; it may use the block as its workspace
+        # LAPACK's QR of a triangle above a full block, which may be overwritten
         self.R, _, _, _ = lapack.dtpqrt(
             0, min(_PANEL, self.R.shape[0]), self.R, self.block.T, overwrite_a=1, overwrite_b=1
         )
@@ -171,7 +170,7 @@ class Compressor:
             joint.add(Y[j], tau[:, j], use[:, j], root[j])
 
     def triangles(self) -> tuple[JointTriangle, ...]:
-        """Triangles of all rows so far; more may be added afterwards.
+        """Return the triangles of all rows so far; more may be added afterwards.
 
         Raises
         ------
@@ -197,7 +196,7 @@ def compress_joint(Y: FloatArray, tau: FloatArray) -> JointTriangle:
 def compress(
     Y: FloatArray, tau: FloatArray, use: BoolArray, weights: FloatArray | None = None
 ) -> tuple[JointTriangle, ...]:
-    """Triangles of all joints from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n), weighted or not.
+    """Compress `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n), weighted or not, to one triangle a joint.
 
     Raises
     ------
@@ -224,12 +223,12 @@ class Solution:
     inverse_root : (p, r) float64
         `F` with `F @ F.T` the pseudo-inverse of the weighted normal matrix.
     supported : (p,) bool
-        False where the data leave a parameter free.
+        False for undetermined parameters.
     rank : int
     condition_number, scaled_condition_number : float
         Of the weighted stacked regressor, as it is and with columns of unit length.
     leverage : (n,) float64
-        Number of parameters that each joint's rows pay for; they sum to the rank.
+        Degrees of freedom of the fit in each joint's rows; they sum to the rank.
     iterations : int
     """
 
@@ -246,7 +245,7 @@ class Solution:
 
 
 class Stack:
-    """The triangles of all joints on top of each other, ready to be weighted and solved again and again.
+    """The stacked triangles of all joints, to be weighted and solved repeatedly.
 
     `rows` (m, p + 1) holds `[R_j z_j]` with `z_j` counted from the prior; the first row of joint `j` is `first[j]`.
     """
@@ -266,25 +265,25 @@ class Stack:
             at += t.R.shape[0]
 
     def reduced(self, sigma: FloatArray) -> FloatArray:
-        """Triangle (p + 1, p + 1) of all rows, each joint's divided by its `sigma` (n,)."""
+        """Return the triangle (p + 1, p + 1) of all rows, each joint's divided by its `sigma` (n,)."""
         weighted = np.array(self.rows, order="F")
         weighted[: self.used] /= sigma[self.joint, None]
         qr, _, _, _ = lapack.dgeqrf(weighted, lwork=64 * (self.p + 1), overwrite_a=1)
         return np.asarray(np.triu(qr[: self.p + 1]))
 
     def per_joint(self, x: FloatArray) -> FloatArray:
-        """(n,) sums of `x` (m,) over each joint's rows."""
+        """Return the sums (n,) of `x` (m,) over each joint's rows."""
         return np.asarray(np.bincount(self.joint, weights=x, minlength=self.count.size), dtype=np.float64)
 
     def spread(self, step: FloatArray, leverage: FloatArray) -> FloatArray:
-        """(n,) residual standard deviations at `prior + step`."""
+        """Return the residual standard deviations (n,) at `prior + step`."""
         e = self.rows[: self.used, self.p] - self.rows[: self.used, : self.p] @ step
         out = np.sqrt((self.per_joint(e * e) + self.rest) / np.maximum(self.count - leverage, 1.0))
-        # A joint that is fitted without any error would get infinite weight.
+        # A joint without any residual would get infinite weight.
         return np.asarray(np.maximum(out, 1e-9 * max(float(out.max()), 1e-12)))
 
     def quick(self, sigma: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """Step from the prior and residual spread, from one triangular solve; None if rank may be missing."""
+        """Return step from the prior and residual spread by one triangular solve; None if the rank may be deficient."""
         triangle = self.reduced(sigma)
         R = triangle[: self.p, : self.p]
         scale = np.sqrt(np.einsum("ij,ij->j", R, R))
@@ -299,7 +298,7 @@ class Stack:
         return step, self.spread(step, leverage)
 
     def decomposed(self, sigma: FloatArray, iterations: int) -> Solution:
-        """Solve by singular values, with all that is to be known about the solution."""
+        """Solve by singular values, with rank, support, condition numbers and leverage."""
         p = self.p
         triangle = self.reduced(sigma)
         R, z = triangle[:p, :p], triangle[:p, p]
@@ -314,24 +313,18 @@ class Stack:
         raw = singular_values(R)
         shares = self.rows[: self.used, :p] @ inverse_root
         leverage = self.per_joint(np.einsum("ij,ij->i", shares, shares)) / sigma**2
+        conditions = _condition_numbers(raw, values, int((scale > 0.0).sum()))
         return Solution(
-            self.prior + step,
-            self.spread(step, leverage),
-            sigma,
-            inverse_root,
-            np.asarray(supported),
-            rank,
-            *_condition_numbers(raw, values, int((scale > 0.0).sum())),
-            leverage,
-            iterations,
-        )
+            self.prior + step, self.spread(step, leverage), sigma, inverse_root, np.asarray(supported), rank,
+            *conditions, leverage, iterations,
+        )  # fmt: skip
 
 
-_ROUNDING = 1e-14  # a singular value below this share of the largest is none
+_ROUNDING = 1e-14  # a singular value below this share of the largest is zero
 
 
 def _condition_numbers(raw: FloatArray, scaled: FloatArray, alive: int) -> tuple[float, float]:
-    """Condition numbers from singular values, of the `alive` columns that are not zero altogether."""
+    """Return both condition numbers from singular values, over the `alive` nonzero columns."""
 
     def ratio(values: FloatArray, rounding: float) -> float:
         least = float(values[alive - 1]) if alive else 0.0
@@ -351,10 +344,9 @@ def solve(
 ) -> Solution:
     """Estimate `p` base parameters.
 
-    `ols` gives every joint the same weight.  `wls` weighs each joint's rows by the residual standard
-    deviation that OLS leaves there (Zhang et al. 2025).  `iwls` repeats that until no parameter changes by more
-    than `tolerance` times the largest one, at most `limit` times.
-    Directions that the data do not excite keep the value of `prior` (p,), zero if there is none.
+    `ols` gives every joint the same weight.  `wls` divides each joint's rows by its residual standard deviation under
+    OLS (Zhang et al. 2025).  `iwls` repeats that until no parameter changes by more than `tolerance` times the largest
+    one, at most `limit` times.  Directions without excitation keep the value of `prior` (p,), zero by default.
 
     Raises
     ------
@@ -392,7 +384,7 @@ def check_row_count(triangles: Sequence[JointTriangle], p: int) -> None:
 
 
 def check_torque(tau: FloatArray, use: BoolArray) -> None:
-    """Raise ValueError where a joint's torque (K, n) in use is one and the same number in all rows."""
+    """Raise ValueError if a joint's torque (K, n) in use is constant."""
     for j in range(tau.shape[1]):
         used = tau[use[:, j], j]
         if used.size > 1 and np.isfinite(used).all() and np.ptp(used) <= 1e-12 * np.abs(used).max():

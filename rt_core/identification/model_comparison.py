@@ -1,9 +1,9 @@
-"""Which of two models predicts the same data better, beyond chance: a paired comparison of their residuals.
+"""Paired comparison of the residuals of two models on the same data.
 
-Squared residuals of one motion are correlated in time, so they are averaged over blocks much longer than the filters,
-and the blocks' differences are compared with their own scatter, which is taken for larger by what correlation with the
-next block is left.  A joint counts in units of the present model's mean squared residual, so that large joints do not
-drown small ones.
+Squared residuals of one motion are correlated in time, so they are averaged over blocks much longer than the filters.
+The differences of the blocks are compared with their own scatter, widened by the remaining correlation with the next
+block.  A joint counts in units of the present model's mean squared residual, so that large joints do not hide small
+ones.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from rt_core.types import BoolArray, FloatArray
 BLOCK_S = 1.0
 MIN_BLOCKS = 8
 CONFIDENCE = 0.95  # one-sided
-WORSE_LIMIT = 1.1  # a joint whose rms error grows by more than this is reason enough to keep the present model
+WORSE_LIMIT = 1.1  # growth of a joint's rms error above which the present model is kept
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Outcome of a comparison.
+class PairedComparison:
+    """Result of a comparison.
 
     Attributes
     ----------
     better : bool
-        The candidate is better beyond chance, and clearly worse at no joint.
+        Whether the candidate is significantly better, and clearly worse at no joint.
     gain : float
-        Mean drop of the squared residual over the joints, as a share of the present model's; below 0: worse.
+        Mean drop of the squared residual over the joints, as a share of the present model's; negative if worse.
     z : float
-        That gain over its standard error, to be judged by Student's distribution with one degree of freedom less
-        than there are blocks; NaN with fewer than `MIN_BLOCKS` blocks.
+        That gain over its standard error, Student-distributed with one degree of freedom less than there are blocks;
+        NaN with fewer than `MIN_BLOCKS` blocks.
     ratio : (n,) float64
         Rms residual of the candidate over the present model's; NaN for a joint without samples.
     reason : str
@@ -48,7 +48,7 @@ class Paired:
 
 def compare_residuals(
     t: FloatArray, candidate: FloatArray, present: FloatArray, use: BoolArray, block_s: float = BLOCK_S
-) -> Paired:
+) -> PairedComparison:
     """Compare two models' residuals on the same rows.
 
     Parameters
@@ -58,7 +58,7 @@ def compare_residuals(
     candidate, present : (N, n) float64
         Measured minus predicted torque.
     use : (N, n) bool
-        Which of them count.
+        Rows in use.
     block_s : float
         Length of a block [s].
     """
@@ -70,31 +70,32 @@ def compare_residuals(
     floor = np.finfo(np.float64).tiny
     drop = np.where(use, present**2 - candidate**2, 0.0)[:, seen] / np.maximum(power[seen], floor)
     number = np.floor((t - t[0]) / block_s).astype(np.int64) if t.size else np.zeros(0, np.int64)
-    _, block = np.unique(number[use.any(axis=1)], return_inverse=True)  # blocks without a row that counts are none
+    _, block = np.unique(number[use.any(axis=1)], return_inverse=True)  # blocks without a row in use do not count
     sums = np.zeros((int(block[-1]) + 1 if block.size else 0, int(seen.sum())))
     rows = np.zeros_like(sums)
     np.add.at(sums, block, drop[use.any(axis=1)])
     np.add.at(rows, block, use[use.any(axis=1)][:, seen])
-    # each joint's blocks weigh by their rows, and each joint the same
+    # a joint's blocks are weighted by their rows, all joints equally
     values = (sums / np.maximum(rows.mean(axis=0), floor)).mean(axis=1) if sums.size else np.zeros(0)
     gain = float(values.mean()) if values.size else 0.0
     if values.size < MIN_BLOCKS:
-        return Paired(False, gain, float("nan"), ratio, f"only {values.size * block_s:g} s of motion to compare on; "
-                      f"at least {MIN_BLOCKS * block_s:g} s are needed")  # fmt: skip
+        length, least = values.size * block_s, MIN_BLOCKS * block_s
+        reason = f"only {length:g} s of motion to compare on; at least {least:g} s are needed"
+        return PairedComparison(False, gain, float("nan"), ratio, reason)
     error = _standard_error(values)
     z = gain / error if error > 0.0 else np.inf * gain if gain else 0.0
     worse = np.flatnonzero(ratio > WORSE_LIMIT)
     share = f"squared error {100 * abs(gain):.1f} % {'lower' if gain >= 0 else 'higher'}, z = {z:.1f}"
     if not (gain > 0.0 and z > stdtrit(values.size - 1, CONFIDENCE)):
-        return Paired(False, gain, z, ratio, f"not better beyond chance: {share}")
+        return PairedComparison(False, gain, z, ratio, f"not better beyond chance: {share}")
     if worse.size:
         joints = ", ".join(f"{j + 1} ({ratio[j]:.2f} times)" for j in worse)
-        return Paired(False, gain, z, ratio, f"better on the whole ({share}), but worse at joint {joints}")
-    return Paired(True, gain, z, ratio, f"better: {share}")
+        return PairedComparison(False, gain, z, ratio, f"better on the whole ({share}), but worse at joint {joints}")
+    return PairedComparison(True, gain, z, ratio, f"better: {share}")
 
 
 def _standard_error(values: FloatArray) -> float:
-    """Return the standard error of the mean of a series, with its correlation from one value to the next."""
+    """Return the standard error of the mean of a series with first-order correlation."""
     rest = values - values.mean()
     power = float(rest @ rest)
     if power == 0.0:

@@ -1,13 +1,13 @@
-"""Mass, centre of mass and inertia of a payload from what it changes.
+"""Mass, centre of mass and inertia of a payload from its effect on the parameters.
 
 A rigid payload adds its ten parameters, moved from the flange frame to the last link's, to those of that link.  So
-the base parameters change by `B phi`, with `B = mapping[:, last link] T`.  Known are the base parameters without
-payload, with their covariance `C`, and rows `R theta = z` with it, of unit noise.  Then
+the base parameters change by `B phi`, with `B = mapping[:, last link] T`.  Given the base parameters without payload
+and their covariance `C`, and rows `R theta = z` with it, of unit noise,
 
     z - R theta_before = R B phi + e,    Cov e = I + R C R'
 
-and `phi` follows by generalised least squares.  The payload that is reported is a real body: the same rows, with its
-pseudo-inertia positive definite, and a weak pull towards a lump of the same mass where the data leave it open.
+and `phi` follows by generalised least squares.  The reported payload is a real body: the same rows, with a positive
+definite pseudo-inertia and a weak prior, a lump of the same mass, for undetermined directions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import scipy.linalg as la
 
 from rt_core.identification.least_squares import JointTriangle
 from rt_core.identification.physical.coordinates import Reference
-from rt_core.identification.physical.fit import weighted_rows
+from rt_core.identification.physical.fit import weighted_rows, whitening
 from rt_core.identification.physical.newton import descend
 from rt_core.identification.physical.prior import Blocks, ConsistencyError
-from rt_core.identification.physical.whitening import whitening
 from rt_core.linear_algebra import svd
 from rt_core.model.base import BaseParameters, payload_columns
 from rt_core.model.inertia import inertial_vector, mass_com_inertia
@@ -33,9 +32,9 @@ from rt_core.types import FloatArray
 
 PayloadStatus = Literal["determined", "weak", "undetermined"]
 
-#: The mass must be this many standard deviations above zero for there to be a payload at all.
+#: A payload is present if its mass is this many standard deviations above zero.
 PRESENT = 3.0
-#: A value is determined when its standard deviation is at most this share of it, weak when of its natural size.
+#: A value is determined if its standard deviation is at most this share of it, weak if of its natural size.
 RELATIVE_STD_LIMIT = 0.3
 #: Length that turns a mass into the natural size of moments [m].
 NATURAL_LENGTH = 0.1
@@ -52,21 +51,21 @@ class Payload:
     Attributes
     ----------
     estimate : (10,) float64
-        Unconstrained estimate; unbiased, but need not be a real body.  Zero in directions without data.
+        Unconstrained estimate: unbiased, but not necessarily a real body.  Zero in directions without data.
     covariance : (10, 10) float64
         Of `estimate`, with the uncertainty of the arm without payload.
     std : (10,) float64
-        Its standard deviations, infinite where the data leave a parameter open.
+        Its standard deviations, infinite for undetermined parameters.
     status : (10,) tuple
-        Whether each parameter is determined, weak (small, and known to be small) or undetermined.
+        Whether each parameter is determined, weak (known to be small) or undetermined.
     present : bool
         Whether the mass is significantly positive.
     phi : (10,) float64 or None
         The nearest real body in the metric of the data; None without payload.
     phi_covariance : (10, 10) float64 or None
-        Posterior covariance of `phi`; what the data leave open is as wide as the weak prior.
+        Posterior covariance of `phi`; that of the prior in undetermined directions.
     scatter : float
-        Rms of what `estimate` leaves of the change, relative to the noise; about 1 if all is well.
+        Rms of the residuals of `estimate` relative to the noise; about 1 for a good fit.
     """
 
     estimate: FloatArray
@@ -80,7 +79,7 @@ class Payload:
 
     @property
     def mass_com_inertia(self) -> tuple[float, FloatArray, FloatArray]:
-        """Mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg*m^2], axes of the flange.
+        """Mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg*m^2], in axes of the flange.
 
         Raises
         ------
@@ -103,12 +102,12 @@ def payload_from_rows(
     inflation: float = 1.0,
     refit_effects: bool = False,
 ) -> Payload:
-    """Payload from the parameters of the arm without it and the compressed rows of a recording with it.
+    """Estimate a payload from the parameters of the arm without it and the compressed rows of a recording with it.
 
     Parameters
     ----------
     theta_before, covariance_before : (p,), (p, p) arrays
-        Of the arm without payload; of `fit_consistent` where its recording left parameters open.
+        Of the arm without payload; of `fit_consistent` if its recording left parameters undetermined.
     triangles, sigma, inflation
         Of the recording with payload, as in `fit_consistent`.
     refit_effects : bool
@@ -138,9 +137,9 @@ def payload_from_change(
     *,
     refit_effects: bool = False,
 ) -> Payload:
-    """Payload from two estimates of the base parameters, such as the online ones before and after it is attached.
+    """Estimate a payload from two independent estimates of the base parameters, without and with it.
 
-    The two must be independent: an estimator that carries information over has to forget it at the event.
+    An online estimator must forget its information at the event for the two to be independent.
 
     Raises
     ------
@@ -186,7 +185,7 @@ def _estimate(
     kept = values > _RANK * max(float(values[0]), 1e-300)
     root = (Vt[kept].T / values[kept]) / safe[:, None]
     estimate, spread = root @ (U[:, kept].T @ b), root @ root.T
-    # a parameter is open if a direction without data has a part in it
+    # a parameter is undetermined if a direction without data has a part in it
     reached = (Vt[kept] ** 2).sum(axis=0) > 1.0 - 1e-8
     std = np.where(reached & (scale > 0.0), np.sqrt(np.diag(spread)), np.inf)
     present = bool(estimate[0] > PRESENT * std[0])
@@ -199,14 +198,14 @@ def _estimate(
 
 
 def _solved(noise: FloatArray, x: FloatArray) -> FloatArray:
-    """`x` in units of the noise whose covariance has the lower Cholesky factor `noise`."""
+    """Return `x` in units of the noise whose covariance has the lower Cholesky factor `noise`."""
     return np.asarray(la.solve_triangular(noise, x, lower=True, check_finite=False))
 
 
 def _scatter(noise: FloatArray, columns: FloatArray, effects: FloatArray, left: FloatArray) -> float:
-    """Rms, in units of the noise, of what a payload of `columns` leaves; what `effects` explain is left out."""
-    whole = _solved(noise, np.column_stack((columns, effects, left)))
-    fitted, left = whole[:, :-1], whole[:, -1]
+    """Return the rms of the residuals `left` of `columns` and `effects`, in units of the noise."""
+    white = _solved(noise, np.column_stack((columns, effects, left)))
+    fitted, left = white[:, :-1], white[:, -1]
     if effects.shape[1]:
         Q = la.orth(fitted[:, columns.shape[1] :])
         left = left - Q @ (Q.T @ left)
@@ -226,7 +225,7 @@ def _status(estimate: FloatArray, std: FloatArray) -> tuple[PayloadStatus, ...]:
 
 
 def _body(A: FloatArray, b: FloatArray, mass: float, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Real body (10,) nearest in the metric of the rows, and its posterior covariance (10, 10)."""
+    """Return the real body (10,) nearest in the metric of the rows, and its posterior covariance (10, 10)."""
     radius = (3.0 * mass / (4.0 * np.pi * LUMP_DENSITY)) ** (1.0 / 3.0)
     lump = inertial_vector(mass, centre, 0.4 * mass * radius**2 * np.eye(3))
     none = np.zeros(0)

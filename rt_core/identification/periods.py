@@ -1,6 +1,6 @@
-"""Averages over the periods of a motion that was repeated (Swevers et al. 1997, section III).
+"""Averages over the periods of a periodic motion (Swevers et al. 1997, section III).
 
-Whatever is the same in each period stays, noise that is not falls with the root of their number.
+Noise that differs between periods falls with the square root of their number.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from rt_core.identification.preprocess import DataError
 from rt_core.types import FloatArray
 
-#: Positions a period apart that differ by less than this share of the joint's way are of a motion that repeats.
+#: The motion repeats where positions a period apart differ by less than this share of the joint's range.
 _SAME = 0.02
-#: A period is so near to a whole number of samples; more is another period than that of the motion.
+#: Largest distance of the period from a whole number of samples.
 _WHOLE = 0.3
-#: From the first period to the last the motion may shift by so many samples, or by this share of a period.
+#: Largest shift of the motion from the first period to the last, in samples and as a share of a period.
 _SHIFT, _SHIFT_SHARE = 1.0, 1e-3
 
 
@@ -32,7 +32,7 @@ class AveragedPeriods:
     channels : dict of (T, n) float64
         Means over the periods, sample by sample.
     first : int
-        Sample of the recording with which the first of them begins.
+        First sample of the first period in the recording.
     """
 
     t: FloatArray
@@ -43,10 +43,10 @@ class AveragedPeriods:
 def average_periods(
     t: FloatArray, channels: Mapping[str, FloatArray], period_s: float, *, position: str = "q"
 ) -> AveragedPeriods:
-    """Average what was recorded of a motion with the period `period_s` over all whole periods that repeat.
+    """Average a recording of a motion with the period `period_s` over all whole periods.
 
-    The longest stretch is taken in which positions are the same a period later; an approach before and rest after it
-    are left out.
+    Takes the longest stretch in which positions repeat a period later; an approach before it and rest after it are left
+    out.
 
     Parameters
     ----------
@@ -55,15 +55,15 @@ def average_periods(
     channels : mapping of (N, n) float64
         `position` among them; all finite.
     period_s : float
-        A whole number of samples, nearly: clocks differ by some millionths, and times are rounded.
+        Nearly a whole number of samples: clocks differ by some millionths, and times are rounded.
     position : str
-        Channel that tells where the motion repeats.
+        Channel in which the repetition is detected.
 
     Raises
     ------
     DataError
-        Samples are missing or not finite, the period is no whole number of them, there are no two whole periods, or
-        they shift against one another.
+        If samples are missing or not finite, the period is not a whole number of them, there are fewer than two whole
+        periods, or they shift against one another.
     """
     between = np.diff(t)
     middle = float(np.median(between))
@@ -88,7 +88,7 @@ def average_periods(
         raise DataError(
             f"no two periods of {period_s:g} s follow on one another: the motion does not repeat, or differently"
         )
-    first += (last - first + count - periods * count) // 2  # both ends may be of approach and rest, to the tolerance
+    first += (last - first + count - periods * count) // 2  # approach and rest may match, within the tolerance
     cut = {
         name: values[first : first + periods * count].reshape(periods, count, -1) for name, values in channels.items()
     }
@@ -104,13 +104,13 @@ def average_periods(
 
 
 def _shift(q: FloatArray) -> float:
-    """By how many samples the last period (of the first axis) is later than the first, from the slope of both."""
+    """Return the delay of the last period (first axis) against the first, in samples, from the slope of both."""
     slope = np.gradient(0.5 * (q[0] + q[-1]), axis=0)
     return float(-(slope * (q[-1] - q[0])).sum() / (slope * slope).sum())
 
 
 def _moving(q: FloatArray, count: int, way: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """(N - count,) whether some joint moves within the period that begins with a sample: rest repeats, too."""
+    """Return a mask (N - count,) of samples that begin a period with motion, since rest repeats as well."""
     lowest, highest = q.copy(), q.copy()
     width = 1
     while width < count:  # of the window behind each sample, doubled until it is a period long
@@ -122,7 +122,7 @@ def _moving(q: FloatArray, count: int, way: FloatArray) -> np.ndarray[tuple[int]
 
 
 def _longest(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[int, int]:
-    """First of the longest stretch of flags that are set, and the one behind its last."""
+    """Return begin and end (exclusive) of the longest stretch of set flags."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
     if not edges.size:
         return 0, 0

@@ -1,17 +1,15 @@
-"""From recorded channels to uniform, zero-phase filtered signals.
+"""Uniform, zero-phase filtered signals from recorded channels.
 
-1. Samples marked invalid are left out, samples that repeat the previous one in every channel are
-   dropped (a logger that ran ahead of the robot), and the recording is cut where samples are missing
-   for longer than a filter can bridge.
-2. Each piece is interpolated to a uniform grid at the nominal rate.
-3. Position and, where it was measured, velocity pass a zero-phase Butterworth filter well above the
-   cut-off: friction turns over where the joint does, not where a slow filter says so.
-4. Velocity is the measured one or the central difference of position.  Acceleration is the central
-   difference of velocity, low-passed at the cut-off: differencing amplifies noise, and noise in the
-   regressor biases the parameters towards zero.
+1. Drop invalid samples and samples that repeat the previous one in every channel (a logger faster than the robot), and
+   cut the recording where samples are missing for longer than a filter can bridge.
+2. Interpolate each piece to a uniform grid at the nominal rate.
+3. Filter position and measured velocity with a zero-phase Butterworth low-pass well above the cut-off, so that the sign
+   of friction changes where the joint reverses.
+4. Take velocity as measured, or as the central difference of position.  Acceleration is the central difference of
+   velocity, low-passed at the cut-off: differences amplify noise, which biases the parameters towards zero.
 
-Torque is left as it is here: it and the regressor pass the low-pass at the cut-off together, when the
-rows are built (`rt_core.identification.rows`).
+Torque stays unfiltered here: it passes the low-pass at the cut-off together with the regressor
+(`rt_core.identification.rows`).
 """
 
 from __future__ import annotations
@@ -26,42 +24,41 @@ from scipy.interpolate import CubicSpline
 from rt_core.model.temperature import HOLD_S, possible_of
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: Position and velocity are kept up to this many times the cut-off frequency.
+#: Pass band of position and velocity, as a multiple of the cut-off frequency.
 STATE_BAND = 4.0
-#: A measured velocity is kept further: nothing amplifies its noise, and friction turns over within milliseconds.
+#: Pass band of a measured velocity: nothing amplifies its noise, and friction changes sign within milliseconds.
 MEASURED_BAND = 10.0
-#: A piece shorter than this many periods of the cut-off frequency is not used.
+#: Shortest usable piece, in periods of the cut-off frequency.
 _MIN_PERIODS = 4.0
-#: Missing samples are bridged up to this many periods of the cut-off frequency.
+#: Longest gap that is bridged, in periods of the cut-off frequency.
 _BRIDGE_PERIODS = 0.25
-#: Samples further apart than this many steps have lost some between them, whatever their count says: well above what
-#: jitter of the time stamps makes of one step.
+#: Samples further apart than this many steps have lost some between them, whatever their cycle numbers; well above the
+#: jitter of time stamps.
 GAP_STEPS = 2.75
-#: Samples this many periods of the cut-off from a lost one take no part: what happens meanwhile is not in the data,
-#: and the filters of the state spread the error of the bridge so far.
+#: Samples this many periods of the cut-off from a lost one are left out: the filters spread the error of the bridge.
 _GUARD_PERIODS = 1.0
-#: And so many times the length of the loss after it: an arm that was without set positions has to catch up, with
-#: accelerations far above its motion's, and takes longer the more it missed.
+#: So are samples within this many times the length of the loss after it: an arm that missed set positions catches up
+#: with accelerations far above those of its motion, for longer the more it missed.
 SETTLING = 10.0
-#: Share of the samples that may be left out for gaps in time stamps alone; beyond it short ones are bridged after all.
+#: Share of the samples that may be left out for gaps in time stamps alone; beyond it short ones are bridged.
 MAX_LOST = 0.3
 
 
 class DataError(ValueError):
-    """The data cannot be used for what was asked; the message says why and what to do."""
+    """Data that cannot be used; the message states the reason and a remedy."""
 
 
 @dataclass(frozen=True)
 class SignalSettings:
-    """How signals are prepared; frequencies in Hz, times in s.
+    """Settings of the filters; frequencies in Hz, times in s.
 
     Attributes
     ----------
     cutoff_hz : float
         Cut-off of the zero-phase low-pass on both sides of the regression, and on acceleration.
     rate_hz : float or None
-        Rate of the rows of the regression, reached by filtering and decimating both of its sides;
-        None for five times the cut-off.  Never above the recording's rate.
+        Rate of the rows of the regression, by decimation of both sides; None for five times the cut-off.  At most the
+        recording's rate.
     filter_order : int
         Order of the Butterworth filter (it runs forwards and backwards).
     trim_s : float or None
@@ -91,8 +88,8 @@ class SignalSettings:
 class SignalPiece:
     """A stretch without long gaps, on a uniform grid.
 
-    `t` (N,) [s]; `q, dq, ddq` (N, n) filtered, `tau` (N, n) as measured; `bridged` (N,) is true too near to a lost
-    sample for rows to take part, None means nowhere; `temperature` (N, n) [degC] of the joints, None if not known.
+    `t` (N,) [s]; `q, dq, ddq` (N, n) filtered, `tau` (N, n) as measured; `bridged` (N,) marks samples near a lost one,
+    which rows leave out, None if there are none; `temperature` (N, n) [degC] of the joints, None if unknown.
     """
 
     t: FloatArray
@@ -105,13 +102,13 @@ class SignalPiece:
 
     @property
     def row_velocity(self) -> FloatArray:
-        """(N, n) `dq` for rows, which leave out joints at rest: zero where samples are bridged."""
+        """(N, n) `dq`, zero where samples are bridged: rows leave out joints at rest."""
         return self.dq if self.bridged is None else np.where(self.bridged[:, None], 0.0, self.dq)
 
 
 @dataclass(frozen=True)
 class Signals:
-    """Uniform filtered signals and what was done to get them."""
+    """Uniform filtered signals, with counts of the samples that were left out."""
 
     pieces: tuple[SignalPiece, ...]
     rate_hz: float
@@ -126,7 +123,7 @@ class Signals:
     spans: tuple[tuple[float, float], ...] = ()  # first and last time of each recording, where several were joined
 
     def inside(self, t: FloatArray, trim: float) -> BoolArray:
-        """(N,) which of the times `t` (N,) [s] are left after cutting `trim` [s] at both ends of each recording."""
+        """Return a mask (N,) of the times `t` (N,) [s] that remain after trimming both ends of each recording [s]."""
         left = np.zeros(t.shape, dtype=np.bool_)
         for first, last in self.spans or ((self.t_first, self.t_last),):
             left |= (t >= first + trim) & (t <= last - trim)
@@ -134,7 +131,7 @@ class Signals:
 
 
 def nominal_rate(t: FloatArray) -> float:
-    """Nominal rate [Hz] of time stamps `t` [s]: from the median step, rounded if within 0.1 % of a round number."""
+    """Return the rate [Hz] of time stamps `t` [s]: from the median step, rounded if within 0.1 % of a round number."""
     rate = 1.0 / float(np.median(np.diff(t)))
     for digits in (-2, -1, 0):
         near = round(rate, digits)
@@ -144,7 +141,7 @@ def nominal_rate(t: FloatArray) -> float:
 
 
 def zero_phase(x: FloatArray, cutoff_hz: float, rate_hz: float, order: int) -> FloatArray:
-    """Forward-backward Butterworth low-pass of `x` (N, ...) along its first axis."""
+    """Apply a forward-backward Butterworth low-pass to `x` (N, ...) along its first axis."""
     if cutoff_hz >= 0.5 * rate_hz:
         raise DataError(
             f"cut-off {cutoff_hz:g} Hz is not below half the sample rate ({0.5 * rate_hz:g} Hz): choose a lower cut-off"
@@ -155,7 +152,7 @@ def zero_phase(x: FloatArray, cutoff_hz: float, rate_hz: float, order: int) -> F
 
 
 def central_difference(x: FloatArray, step: float) -> FloatArray:
-    """Central difference along the first axis (one-sided at the two ends)."""
+    """Return the central difference along the first axis (one-sided at the ends)."""
     return np.asarray(np.gradient(x, step, axis=0))
 
 
@@ -194,7 +191,7 @@ def prepare(
     noise: FloatArray | None = None,
     spans: Sequence[tuple[float, float]] = (),
 ) -> Signals:
-    """Uniform filtered signals of a recording.
+    """Return the uniform filtered signals of a recording.
 
     Parameters
     ----------
@@ -207,13 +204,12 @@ def prepare(
     rate_hz : float or None
         Nominal rate; None to take it from the time stamps.
     seq : (N,) int64 or None
-        The source's count of its cycles: a jump means lost samples, too few perhaps to be seen in the time stamps.
+        Cycle numbers of the source: a jump means lost samples, which time stamps may not show.
     temperature : (N, n) float64 or None
-        Of the joints [degC], NaN where it was not told: it is interpolated where values are at most `HOLD_S` apart.
-        Of samples that are not `valid`, and where it cannot be (`rt_core.model.temperature.possible`), it counts as
-        not told.
+        Of the joints [degC], NaN where not reported; interpolated where values are at most `HOLD_S` apart.  Values of
+        samples that are not `valid`, and impossible ones (`rt_core.model.temperature.possible`), are left out.
     noise : (N, n) float64 or None
-        Added to the positions once samples that repeat the one before have been left out, to see what noise does.
+        Added to the positions after repeated samples have been dropped, to measure the effect of noise.
     spans : sequence of (float, float)
         First and last time [s] of each recording, where several were joined.
 
@@ -248,7 +244,7 @@ def prepare(
     t, q, tau = t[fresh], q[fresh] if noise is None else (q + noise[use])[fresh], tau[fresh]
     dq = None if dq is None else dq[fresh]
     warm = None if warm is None else warm[fresh]
-    repeats = np.diff(np.cumsum(~fresh)[fresh])  # a sample that repeats the one before is none that was lost
+    repeats = np.diff(np.cumsum(~fresh)[fresh])  # a repeated sample is not a lost one
     jumps = np.diff(number[fresh]) - repeats > 1
     if t.size < 16:
         raise DataError("every sample repeats the one before: the recording holds no motion and no torque signal")
@@ -277,49 +273,40 @@ def prepare(
             f"{bridge * 1e3:.3g} ms: the recording is too short or too fragmented for this cut-off"
         )
     return Signals(
-        tuple(pieces),
-        rate,
-        float(t[0]),
-        float(t[-1]),
-        int((~fresh).sum()),
-        invalid,
-        int(cuts.size),
-        unused,
-        dq is not None,
-        impossible,
-        _used(t, spans),
-    )
+        tuple(pieces), rate, float(t[0]), float(t[-1]), int((~fresh).sum()), invalid, int(cuts.size), unused,
+        dq is not None, impossible, _used(t, spans),
+    )  # fmt: skip
 
 
 def _used(t: FloatArray, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """First and last of the times `t` (N,) within each of `spans` that has any."""
+    """Return the first and last of the times `t` (N,) within each of `spans` that has any."""
     edges = [(int(np.searchsorted(t, a)), int(np.searchsorted(t, b, side="right"))) for a, b in spans]
     return tuple((float(t[a]), float(t[b - 1])) for a, b in edges if b > a)
 
 
 def _without_gaps(t: FloatArray, temperature: FloatArray) -> tuple[FloatArray, int]:
-    """Temperatures (N, n) at all samples, from those that were told, and how many of these cannot be.
+    """Interpolate reported temperatures to all samples (N, n), and count impossible ones.
 
-    `DataError` where none was told for too long.
+    Raises `DataError` where none was reported for too long.
     """
     out, impossible = np.empty(temperature.shape), 0
     for j in range(temperature.shape[1]):
-        said = np.flatnonzero(~np.isnan(temperature[:, j]))
-        if not said.size:
+        reported = np.flatnonzero(~np.isnan(temperature[:, j]))
+        if not reported.size:
             raise DataError(f"channel temperature, joint {j + 1}: there is no value at all")
-        good = possible_of(t[said], temperature[said, j])
+        good = possible_of(t[reported], temperature[reported, j])
         impossible += int(np.count_nonzero(~good))
-        known = said[good]
+        known = reported[good]
         if not known.size:
             raise DataError(
-                f"channel temperature, joint {j + 1}: no value that can be, the first is {temperature[said[0], j]:g} "
-                "degC: check its unit in the mapping, and the sensor"
+                f"channel temperature, joint {j + 1}: no value that can be, the first is "
+                f"{temperature[reported[0], j]:g} degC: check its unit in the mapping, and the sensor"
             )
-        told = t[known]
-        after = np.searchsorted(told, t)
-        earlier, later = told[np.maximum(after - 1, 0)], told[np.minimum(after, told.size - 1)]
-        # between two values how far they are apart, at the ends how far the sample is from the one there is
-        apart = np.where(after == 0, later - t, np.where(after == told.size, t - earlier, later - earlier))
+        times = t[known]
+        after = np.searchsorted(times, t)
+        earlier, later = times[np.maximum(after - 1, 0)], times[np.minimum(after, times.size - 1)]
+        # the distance of two neighbouring values, at the ends that of the sample from the nearest one
+        apart = np.where(after == 0, later - t, np.where(after == times.size, t - earlier, later - earlier))
         apart[later == t] = 0.0
         worst = int(np.argmax(apart))
         if apart[worst] > HOLD_S:
@@ -327,12 +314,12 @@ def _without_gaps(t: FloatArray, temperature: FloatArray) -> tuple[FloatArray, i
                 f"channel temperature, joint {j + 1}: at {t[worst]:.6g} s there has been no value for more than "
                 f"{HOLD_S:g} s, and friction that follows temperature needs it: cut the recording"
             )
-        out[:, j] = np.interp(t, told, temperature[known, j])
+        out[:, j] = np.interp(t, times, temperature[known, j])
     return out, impossible
 
 
 def _worst(t: FloatArray, lost: BoolArray, guard: float) -> BoolArray:
-    """Of the steps (N - 1,) that `lost` samples, the longest: as many as may be left out with `guard` [s] around."""
+    """Return the longest of the steps `lost` (N - 1,), as many as may be left out with `guard` [s] around them."""
     shortest = 0.0
     steps = np.diff(t)
     while lost.any():

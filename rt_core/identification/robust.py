@@ -1,14 +1,13 @@
-"""Iteratively weighted least squares in which outlying rows lose weight (M-estimation).
+"""Robust least squares by iterative reweighting of outlying rows (M-estimation).
 
-Standardised residuals give weights, the weights a new solution, until the parameters stand still (Zhang et al. 2025;
-their weight function is not printed, Huber's and Tukey's bisquare are our reading).  On top of each joint's own scale,
-1.4826 times the median absolute residual, which outliers hardly move.
+Standardised residuals give weights, the weights a new solution, until the parameters converge (Zhang et al. 2025; their
+weight function is not printed, Huber's and Tukey's bisquare are our reading).  The scale of each joint is 1.4826 times
+the median absolute residual, which outliers hardly affect.
 
-Weights of single rows do not commute with a QR factorisation, but they need not be in it at every step: each one is
-`theta += A^-1 sum_j Y_j' psi(r_j / s_j) / s_j` with `A = sum_j Y_j' W_j Y_j / s_j^2` (Huber 1981, section 7.8), where
-the weights `W` in `A` may be old ones.  With present weights that is a step of plain reweighting, so the data are
-factored anew only when the steps stop shrinking fast, and it ends where reweighting ends.  A step costs two passes over
-the rows; beyond the rows a few numbers a row are held, never another regressor.
+Weights of single rows do not commute with a QR factorisation, but old weights suffice in it: each step is
+`theta += A^-1 sum_j Y_j' psi(r_j / s_j) / s_j` with `A = sum_j Y_j' W_j Y_j / s_j^2` (Huber 1981, section 7.8).  With
+present weights `W` this is plain reweighting, so the data are factored anew only when the steps stop shrinking fast,
+and both end at the same point.  A step costs two passes over the rows, and memory for a few numbers a row.
 """
 
 from __future__ import annotations
@@ -20,19 +19,18 @@ import numpy as np
 
 from rt_core.identification.least_squares import Solution, Stack, check_row_count, check_torque, compress
 from rt_core.jit import kernel
+from rt_core.statistics import NORMAL_MAD
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 Loss = Literal["bisquare", "huber"]
-#: Where residuals begin to lose weight, in standard deviations: 95 % efficiency when there are no outliers.
+#: Residual, in standard deviations, from which rows lose weight: 95 % efficiency without outliers.
 TUNING: dict[Loss, float] = {"bisquare": 4.685, "huber": 1.345}
-#: The median absolute value of a normal variable is this share of its standard deviation.
-NORMAL_MAD = 0.674490
-#: A row with less weight than this counts as an outlier.
+#: Weight below which a row counts as an outlier.
 OUTLYING_WEIGHT = 0.25
 _TOLERANCE = 1e-5
 _LIMIT = 200
-_ROUGH = 0.1  # the convex loss only has to lead to the right basin ...
-_ROUGH_LIMIT = 20  # ... and its scales, medians of the moment, may go round in circles
+_ROUGH = 0.1  # the convex loss only has to reach the right basin ...
+_ROUGH_LIMIT = 20  # ... and its scales, which follow the residuals, may oscillate
 _REFACTOR_SCALE = 0.1  # a new factorisation pays when a scale has changed by this share ...
 _REFACTOR_STEP = 0.3  # ... or a step is still this share of the last one
 _MIN_SLOPE = 0.3
@@ -40,14 +38,13 @@ _MIN_SLOPE = 0.3
 
 @dataclass(frozen=True)
 class RobustSolution:
-    """M-estimate, and the weights it ended with.
+    """M-estimate and its final weights.
 
     Attributes
     ----------
     solution : Solution
         `sigma` and `weighted_with` are the robust scales; `inverse_root` belongs to `sum_j m_j Y_j' Y_j / s_j^2` with
-        `m_j` the mean of psi's derivative, so that the covariance is
-        `estimate_covariance(rows, solution, weights=weights)`.
+        `m_j` the mean of psi's derivative; the covariance is `estimate_covariance(rows, solution, weights=weights)`.
     weights : (K, n) float64
         Between 0 and 1; zero for rows not in use.
     outlying : (n,) float64
@@ -62,7 +59,7 @@ class RobustSolution:
 
 
 def weight(u: FloatArray, loss: Loss) -> FloatArray:
-    """Weight `psi(u) / u` of standardised residuals."""
+    """Return the weight `psi(u) / u` of standardised residuals."""
     x = np.abs(u) / TUNING[loss]
     if loss == "huber":
         return 1.0 / np.maximum(x, 1.0)
@@ -79,7 +76,7 @@ def slope(u: FloatArray, loss: Loss) -> FloatArray:
 
 @kernel
 def _residual(Y: FloatArray, tau: FloatArray, columns: IntArray, theta: FloatArray, out: FloatArray) -> None:
-    """`out` (K,) = `tau` (K,) - `Y` (p, K)' `theta`, over the columns that touch the joint."""
+    """Compute `out` (K,) = `tau` (K,) - `Y` (p, K)' `theta` over the columns that touch the joint."""
     out[:] = tau
     for c in range(columns.size):
         source = Y[columns[c]]
@@ -90,7 +87,7 @@ def _residual(Y: FloatArray, tau: FloatArray, columns: IntArray, theta: FloatArr
 
 @kernel
 def _gradient(Y: FloatArray, psi: FloatArray, columns: IntArray, factor: float, out: FloatArray) -> None:
-    """`out` (p,) += `factor` * `Y` (p, K) `psi` (K,)."""
+    """Add `factor` * `Y` (p, K) `psi` (K,) to `out` (p,)."""
     for c in range(columns.size):
         source = Y[columns[c]]
         total = 0.0
@@ -111,8 +108,8 @@ def solve_robust(
 ) -> RobustSolution:
     """M-estimate of the base parameters from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
-    Starts from OLS, goes on with Huber's convex loss and the scales of the moment, and ends with the loss asked for and
-    these scales held, when no combination of parameters moves by more than `tolerance` of its standard deviation.
+    Starts from OLS, continues with Huber's convex loss and scales that follow the residuals, and ends with `loss` and
+    fixed scales, when no combination of parameters moves by more than `tolerance` of its standard deviation.
 
     Raises
     ------
@@ -146,7 +143,7 @@ def solve_robust(
         update_residual()
     scale = robust_scale(residual, used, factor.leverage)
     factored_with, last = np.zeros(n), np.inf
-    stage: Loss | None = None  # the first one, in which scales follow
+    stage: Loss | None = None  # None: Huber's loss, and scales that follow the residuals
     converged = False
     iteration = 1
     for iteration in range(2, limit + 2):
@@ -180,7 +177,7 @@ def solve_robust(
 
 
 def robust_scale(residual: FloatArray, use: BoolArray, leverage: FloatArray) -> FloatArray:
-    """Scales (n,) of residuals (n, K) in use (n, K), as standard deviations of a normal distribution."""
+    """Return the scales (n,) of residuals (n, K) in use (n, K), as standard deviations of a normal distribution."""
     out = np.zeros(residual.shape[0])
     for j in range(out.size):
         used = np.abs(residual[j, use[j]])

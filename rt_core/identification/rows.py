@@ -1,15 +1,13 @@
 """Rows of the regression `tau = Y theta`, filtered and decimated alike on both sides.
 
-The model holds at every instant, so any linear filter may be applied to `tau` and to every column of
-`Y` together without changing the parameters ("parallel filtering", Gautier 1997).  Here it is the
-anti-aliasing filter of the decimation.  `Y` is built in cache, sixteen samples at a time, and only
-its filtered, decimated rows are ever stored.
+The model holds at every instant, so any linear filter may be applied to `tau` and to every column of `Y` together
+without changing the parameters ("parallel filtering", Gautier 1997).  Here it is the low-pass at the cut-off and the
+anti-aliasing filter of the decimation.  `Y` is built in cache, sixteen samples at a time, and only its filtered,
+decimated rows are stored.
 
-Samples at which a joint stands are set to zero in that joint's row before the filter, again on both
-sides: friction at rest is not a function of velocity, and it must not leak into rows nearby.  So are all joints
-near a lost sample.  A joint
-that passes through zero does not stand; its friction is that of the model.  `min_velocity` chooses
-among the filtered rows instead, by the velocity in their middle.
+Samples of a joint at standstill, and samples near a lost one, are set to zero on both sides before the filter: friction
+at rest is not a function of velocity and must not leak into rows nearby.  A joint that passes through zero velocity is
+not at standstill.  `min_velocity` selects filtered rows instead, by the velocity in their middle.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Pass band of the decimation, as a share of the new Nyquist frequency.
 PASS_BAND = 0.8
-#: Share of `RobotModel.standstill_velocity` below which a joint stands: several times the velocity that ordinary
-#: sensors show at rest within the band of the state, and passed within milliseconds at a reversal.
+#: Share of `RobotModel.standstill_velocity` below which a joint is at standstill: several times the noise of ordinary
+#: velocity sensors, and passed within milliseconds at a reversal.
 STANDING_SHARE = 0.2
 _HALF_PERIODS = 10  # half length of the decimation filter, in new sample periods
 _KAISER_BETA = 7.0
 _IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
-_MIN_SPEED = np.finfo(np.float64).tiny  # so that zero always means standing
-_MIN_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint did not stand
+_MIN_SPEED = np.finfo(np.float64).tiny  # so that zero is always standstill
+_MIN_SHARE = 0.5  # least filter weight of moving samples in a row
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,9 @@ class Rows:
     use : (K, n) bool
         False where a joint's row is left out because the joint hardly moves.
     piece : (K,) int64
-        Which stretch without gaps the row belongs to.
+        Number of the stretch without gaps.
     rate_hz, band_hz : float
-        Rate of the rows, and the frequency up to which both sides were kept.
+        Rate of the rows, and pass band of both sides.
     temperature : (K, n) float64 or None
         Of the joints [degC], where friction follows it.
     """
@@ -77,26 +75,18 @@ class Rows:
         """Select the rows with `start <= t < stop`."""
         keep = (self.t >= start) & (self.t < stop)
         return Rows(
-            self.t[keep],
-            self.Y[:, :, keep],
-            self.q[keep],
-            self.dq[keep],
-            self.ddq[keep],
-            self.tau[keep],
-            self.use[keep],
-            self.piece[keep],
-            self.rate_hz,
-            self.band_hz,
+            self.t[keep], self.Y[:, :, keep], self.q[keep], self.dq[keep], self.ddq[keep], self.tau[keep],
+            self.use[keep], self.piece[keep], self.rate_hz, self.band_hz,
             None if self.temperature is None else self.temperature[keep],
-        )
+        )  # fmt: skip
 
     def predict(self, theta: FloatArray) -> FloatArray:
-        """(K, n) torque of base parameters `theta` (p,)."""
+        """Return the torque (K, n) of base parameters `theta` (p,)."""
         return np.asarray(np.einsum("npk,p->kn", self.Y, theta))
 
 
 def standing_velocity(model: RobotModel, settings: SignalSettings) -> FloatArray:
-    """(n,) speed below which samples are zeroed before the filter [rad/s or m/s]; never above `min_velocity`.
+    """Return the speed (n,) below which samples are zeroed before the filter [rad/s or m/s], at most `min_velocity`.
 
     Raises
     ------
@@ -114,7 +104,7 @@ def _threshold(model: RobotModel, settings: SignalSettings) -> FloatArray:
 
 
 def low_pass_taps(settings: SignalSettings, rate_hz: float) -> FloatArray:
-    """Impulse response of the zero-phase Butterworth low-pass at the cut-off: symmetric, odd length, unit gain."""
+    """Return the impulse response of the zero-phase low-pass at the cut-off: symmetric, odd length, unit gain."""
     if settings.cutoff_hz >= 0.45 * rate_hz:
         return np.ones(1)
     half = int(np.ceil(_IMPULSE_PERIODS * rate_hz / settings.cutoff_hz))
@@ -125,9 +115,9 @@ def low_pass_taps(settings: SignalSettings, rate_hz: float) -> FloatArray:
 
 
 def row_filter(settings: SignalSettings, rate_hz: float, factor: int) -> FloatArray:
-    """Taps that both sides of the regression pass before every `factor`-th sample is kept.
+    """Return the taps of the filter before decimation by `factor`.
 
-    The low-pass at the cut-off, and an anti-aliasing filter where that does not suffice.
+    The low-pass at the cut-off, with an anti-aliasing filter where that does not suffice.
     """
     taps = low_pass_taps(settings, rate_hz)
     if factor == 1 or settings.cutoff_hz <= PASS_BAND * 0.5 * rate_hz / factor:
@@ -161,9 +151,9 @@ def decimated_rows(
     """Build filtered base regressor and torque at the samples `centres` (K,), ascending.
 
     `q, dq, ddq, load, warmth, tau` (N, n); `load`, and `warmth` of the joints above the reference temperature, have no
-    rows if no column asks for them; `taps` of odd length; the support of every centre must lie within the samples.
+    rows if no column needs them; `taps` of odd length; the support of every centre must lie within the samples.
     Row `j` averages only the samples with `|dq_j| >= standing[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share`
-    (K, n), the weight of the samples that took part, start at zero.
+    (K, n), the filter weight of these samples, start at zero.
     """
     count, n = q.shape
     columns = law.shape[0]
@@ -238,7 +228,7 @@ def _piece_rows(
     standing: FloatArray,
     theta: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """`Y` (K, n, p), filtered torque (K, n), and which rows to use (K, n), of one piece."""
+    """Return `Y` (K, n, p), filtered torque (K, n) and the rows in use (K, n) of one piece."""
     layout = base.layout
     Y = np.zeros((centres.size, model.n, len(layout)))
     tau = np.zeros((centres.size, model.n))
@@ -272,12 +262,11 @@ def build_rows(
     load_theta: FloatArray | None = None,
     slow: bool = True,
 ) -> Rows:
-    """Decimated rows of the whole recording.
+    """Return the decimated rows of the whole recording.
 
-    Load-dependent friction takes the load from base parameters `load_theta` (p,), or for a first
-    approximation from the measured torque.  With `slow` false, all samples below `min_velocity` are zeroed
-    before the filter, as those of a standing joint are: rows to score a prediction on, which says nothing of
-    slower motion.
+    Load-dependent friction takes the load from base parameters `load_theta` (p,), or as a first approximation from the
+    measured torque.  With `slow` false, all samples below `min_velocity` are zeroed before the filter: rows to score a
+    prediction on, which is not meant for slower motion.
 
     Raises
     ------
@@ -317,15 +306,6 @@ def build_rows(
     rate = signals.rate_hz / factor
     band = min(settings.cutoff_hz, PASS_BAND * 0.5 * rate) if factor > 1 else settings.cutoff_hz
     return Rows(
-        np.concatenate(times),
-        np.ascontiguousarray(np.concatenate(blocks).transpose(1, 2, 0)),
-        q,
-        dq,
-        ddq,
-        tau,
-        np.concatenate(used),
-        np.concatenate(numbers),
-        rate,
-        band,
-        np.concatenate(warm) if warm else None,
-    )
+        np.concatenate(times), np.ascontiguousarray(np.concatenate(blocks).transpose(1, 2, 0)), q, dq, ddq, tau,
+        np.concatenate(used), np.concatenate(numbers), rate, band, np.concatenate(warm) if warm else None,
+    )  # fmt: skip

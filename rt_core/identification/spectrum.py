@@ -1,7 +1,7 @@
-"""Power spectral density of signals with holes.
+"""Power spectral density of signals with gaps.
 
-Welch's method (1967): Hann windows that overlap by half, here only within runs of rows that are all in use and belong
-to one piece, so that no window spans a gap.
+Welch's method (1967): Hann windows that overlap by half, only within runs of consecutive rows in use of one piece, so
+that no window spans a gap.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 _MAX = 512  # rows in a window
 _MIN = 16
-_MIN_SHARE = 0.3  # of the rows in use that the windows must reach
+_MIN_SHARE = 0.3  # of the rows in use that the windows must cover
 
 
 def runs(use: BoolArray, piece: IntArray) -> list[slice]:
-    """Stretches of consecutive rows of one piece with `use` (K,) True; `piece` (K,)."""
+    """Return the runs of consecutive rows of one piece with `use` (K,) True; `piece` (K,)."""
     edge = np.flatnonzero(np.diff(use.astype(np.int64)) | np.diff(piece)) + 1
     bounds = [0, *edge.tolist(), use.size]
     return [slice(a, b) for a, b in itertools.pairwise(bounds) if b > a and use[a]]
 
 
 def power_spectrum(x: FloatArray, use: BoolArray, piece: IntArray, rate_hz: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided density of `x` (K,) over the rows in use.
+    """Return the one-sided density of `x` (K,) over the rows in use.
 
-    The window is the longest, up to 512 rows, that runs of that length or more leave room for in 30 % of the rows.
+    The window is the longest, up to 512 rows, for which runs of that length or more hold 30 % of the rows.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def power_spectrum(x: FloatArray, use: BoolArray, piece: IntArray, rate_hz: floa
         if length < width:
             continue
         count = 1 + (int(length) - width) // (width // 2)
-        # the mean stays: a constant error must show, at low frequencies
+        # without detrending: a constant error must show at low frequencies
         frequency, density = signal.welch(x[stretch], rate_hz, "hann", width, width // 2, detrend=False)
         total += count * density
         windows += count

@@ -1,4 +1,4 @@
-"""How well data determine a parameter, in a word."""
+"""Status of a parameter: whether the data determine it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from rt_core.identification.least_squares import Solution
 from rt_core.types import FloatArray
 
-if TYPE_CHECKING:  # the online estimator takes only the limits from here
+if TYPE_CHECKING:  # the online estimator needs only the limits
     from rt_core.identification.rows import Rows
 
 ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful", "dropped", "prior"]
 
-#: A value is called determined when its standard deviation is at most this share of it.
+#: Largest standard deviation of a determined value, as a share of it.
 RELATIVE_STD_LIMIT = 0.3
-#: One standard deviation may move the torque by this much of the residual noise, else "undetermined".
+#: Largest effect of one standard deviation on the torque, as a share of the residual noise, unless "undetermined".
 TORQUE_EFFECT_LIMIT = 1.0
 
 
 def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[ParameterStatus, ...]:
-    """How well the data determine each parameter.
+    """Return the status of each parameter.
 
-    "determined": the standard deviation is at most 30 % of the value.  "undetermined": it is more,
-    and one standard deviation would change the torque by more than the residual noise, so that the
-    number says nothing.  "weak": in between; the parameter is small and known to be small.
+    "determined": the standard deviation is at most 30 % of the value.  "undetermined": it is more, and one standard
+    deviation changes the torque by more than the residual noise.  "weak": in between; the parameter is known to be
+    small.
     """
     p = std.size
     power = np.zeros(p)

@@ -1,4 +1,4 @@
-"""Which temperatures a fit is based on, and whether a model is asked beyond them."""
+"""Temperatures that a fit is based on, and rows at other temperatures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rt_core.types import BoolArray, FloatArray
 
 
 def _used(model: RobotModel, rows: Rows) -> BoolArray:
-    """(N, n) whether a row in use tells of each motor's friction: that of any joint which it turns."""
+    """Return a mask (N, n) of rows in use for each motor's friction: those of any joint that it turns."""
     return np.asarray(rows.use @ (model.coupling != 0.0).T)
 
 
@@ -27,13 +27,13 @@ def temperatures_of(model: RobotModel, rows: Rows) -> TemperatureRange | None:
 
 
 def unseen(layout: ParameterLayout, seen: TemperatureRange | None) -> BoolArray:
-    """(p,) columns of `layout` that follow the temperature of a joint whose temperature hardly changed."""
+    """Return a mask (p,) of columns that follow the temperature of a joint whose temperature hardly changed."""
     narrow = np.ones(layout.motor.shape[1], dtype=bool) if seen is None else seen.narrow
     return np.asarray(layout.follows_temperature & narrow[layout.joint])
 
 
 def narrow_reasons(model: RobotModel, layout: ParameterLayout, seen: TemperatureRange | None) -> tuple[str, ...]:
-    """Say of which joints the temperature changed too little, one sentence each."""
+    """Return a sentence for each joint whose temperature changed too little."""
     if seen is None or not layout.has_temperature:
         return ()
     return tuple(
@@ -45,7 +45,7 @@ def narrow_reasons(model: RobotModel, layout: ParameterLayout, seen: Temperature
 
 
 def share_outside(model: RobotModel, fitted: TemperatureRange, rows: Rows) -> FloatArray:
-    """(n,) share of each joint's rows in use at temperatures outside those of the fit."""
+    """Return the share (n,) of each joint's rows in use at temperatures outside those of the fit."""
     if rows.temperature is None:
         return np.zeros(rows.use.shape[1])
     use = _used(model, rows)
@@ -54,7 +54,7 @@ def share_outside(model: RobotModel, fitted: TemperatureRange, rows: Rows) -> Fl
 
 
 def outside_reasons(model: RobotModel, fitted: TemperatureRange, rows: Rows) -> tuple[str, ...]:
-    """Say of which joints `rows` hold temperatures outside those of the fit, one sentence each."""
+    """Return a sentence for each joint with rows at temperatures outside those of the fit."""
     seen, share = temperatures_of(model, rows), share_outside(model, fitted, rows)
     return tuple(
         fitted.reason(joint.name, j, f"{seen.lower[j]:.1f} to {seen.upper[j]:.1f}")

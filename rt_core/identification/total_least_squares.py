@@ -7,13 +7,13 @@ estimate is the direction in which data and noise differ least,
     (M - mu N) (theta, -1)' = 0,   M = sum_j [Y_j tau_j]' [Y_j tau_j] / s_j^2,   mu the smallest such number
 
 (generalised total least squares, Van Huffel and Vandewalle 1989); one common factor of the noise need not be known.
-Where the torque's noise is unknown, `mu` is 1 and the normal equations are solved less the noise in them: what the
-model leaves out then does not pass for noise in the regressor.  Columns without noise, such as an offset, have zeros in
-`C_j` and stay exact: mixed LS-TLS.  A covariance that knows the rows' structure and filtering takes the place of a
-structured perturbation row by row, and is as consistent.
+Where the torque's noise is unknown, `mu` is 1 and the noise is subtracted from the normal equations: torque that is not
+modelled then does not pass for noise in the regressor.  Columns without noise, such as an offset, have zeros in `C_j`
+and stay exact: mixed LS-TLS.  A covariance with the structure and filtering of the rows replaces a structured
+perturbation row by row, and is as consistent.
 
-What makes plain TLS blow up on poor data is a direction that noise alone would explain.  Here such directions are
-found, left at the prior (truncated TLS, Fierro et al. 1997), and their parameters marked as not supported.
+Plain TLS diverges on poor data along directions that noise alone explains.  Here such directions are left at the prior
+(truncated TLS, Fierro et al. 1997), and their parameters are marked as not supported.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import scipy.linalg as la
 from scipy import signal
 
 from rt_core.identification.least_squares import Solution, Stack, check_row_count, check_torque, compress
+from rt_core.statistics import NORMAL_MAD
 from rt_core.types import BoolArray, FloatArray
 
-#: A direction whose power is below this many times the noise in it holds no information.
+#: Least power of a direction with information, as a multiple of the noise in it.
 MIN_POWER = 4.0
-#: A parameter with more than this share of itself, columns scaled to unit length, in directions left free has no value.
+#: A parameter with more than this share, columns scaled to unit length, in free directions is undetermined.
 FREE_SHARE = 0.1
-_SMOOTHED = 51  # samples; the path between an encoder's counts
+_SMOOTHED = 51  # samples of the smoothing window between an encoder's counts
 _TOLERANCE = 1e-6
 _LIMIT = 5
 
@@ -45,9 +46,9 @@ class TotalSolution:
     solution : Solution
         `inverse_root` is that of the normal matrix less the noise in it.
     noise_factor : float
-        `mu`: by how much the noise in the data exceeds what was given; 1 by definition without `torque_std`.
+        `mu`: ratio of the noise in the data to the given noise; 1 without `torque_std`.
     power_ratio : float
-        Signal to noise, as powers, of the worst direction that was kept; infinite without noise in the regressor.
+        Signal-to-noise power ratio of the worst direction that was kept; infinite without noise in the regressor.
     """
 
     solution: Solution
@@ -58,7 +59,7 @@ class TotalSolution:
 def white_noise_level(x: FloatArray) -> FloatArray:
     """Estimate the standard deviations (n,) of white noise on smooth channels `x` (N, n) [unit of x].
 
-    From third differences, which cancel motion and amplify noise by sqrt(20); their median, so that jumps do not count.
+    Uses third differences, which cancel motion and amplify noise by sqrt(20), and their median, which ignores jumps.
 
     Raises
     ------
@@ -67,18 +68,18 @@ def white_noise_level(x: FloatArray) -> FloatArray:
     """
     if x.shape[0] < 16:
         raise ValueError(f"only {x.shape[0]} samples: too few to tell noise from motion")
-    return np.asarray(np.median(np.abs(np.diff(x, n=3, axis=0)), axis=0) / 0.674490 / np.sqrt(20.0))
+    return np.asarray(np.median(np.abs(np.diff(x, n=3, axis=0)), axis=0) / NORMAL_MAD / np.sqrt(20.0))
 
 
 def quantum(x: FloatArray) -> float:
-    """Step of the grid that the samples `x` (N,) lie on; zero if there is none that is coarser than their noise."""
+    """Return the step of the grid of the samples `x` (N,); zero if there is none coarser than their noise."""
     steps = np.abs(np.diff(x))
     moving = steps[steps > 0.0]
     if moving.size == 0:
         return 0.0
     least = float(moving.min())
     if np.median(np.abs(np.diff(x, n=3))) > 8.0 * least:
-        return 0.0  # noise of many steps: it is white whatever the grid
+        return 0.0  # noise of many steps is white whatever the grid
     rounding = 64.0 * np.finfo(np.float64).eps * float(np.abs(x).max())
     counts = np.round(moving / least)
     on_grid = np.abs(moving - counts * least) <= rounding * (1.0 + counts)
@@ -86,11 +87,11 @@ def quantum(x: FloatArray) -> float:
 
 
 def encoder_noise(x: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw noise (N, n) such as that on channels `x` (N, n): what to add to a recording to see what its noise does.
+    """Draw noise (N, n) like that on channels `x` (N, n), to measure its effect on a recording.
 
-    White noise of the channel's own level; where an encoder's counts show, the error that counting makes along the
-    same motion from another start.  While the counts pass fast that error lies above the pass band, and white noise
-    of the same size would be far too much.
+    White noise of the channel's own level; where an encoder's counts show, the quantisation error along the same motion
+    with another offset.  In fast motion that error lies above the pass band, and white noise of the same size would be
+    far too much.
 
     Raises
     ------
@@ -110,18 +111,18 @@ def encoder_noise(x: FloatArray, rng: np.random.Generator) -> FloatArray:
 def noise_covariance(
     Y: FloatArray, disturbed: FloatArray, use: BoolArray, exact: BoolArray | None = None
 ) -> FloatArray:
-    """Covariance (n, p, p) of the noise in a regressor row of each joint.
+    """Return the covariance (n, p, p) of the noise in a regressor row of each joint.
 
     Parameters
     ----------
     Y, disturbed : (n, p, K) float64
         Regressor rows of the recording, and of the same recording with as much noise again added to its position (and
-        velocity) by `encoder_noise`, prepared in the same way, and both without `min_velocity`: samples that are masked
-        in one alone would pass for noise.
+        velocity) by `encoder_noise`, prepared in the same way.  Both without `min_velocity`: samples that are masked in
+        one alone would pass for noise.
     use : (K, n) bool
         Rows in use of both.
     exact : (p,) bool, optional
-        Columns to treat as free of noise, such as those of Coulomb friction.
+        Columns without noise, such as those of Coulomb friction.
 
     Raises
     ------
@@ -148,9 +149,9 @@ def solve_total(
     torque_std: FloatArray | None = None,
     prior: FloatArray | None = None,
 ) -> TotalSolution:
-    """Total least squares from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
+    """Solve by total least squares from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
-    Joints are weighted by their residuals' standard deviation, noise of the regressor included, repeatedly.
+    Joints are weighted iteratively by their residual standard deviation, noise of the regressor included.
 
     Parameters
     ----------
@@ -158,9 +159,9 @@ def solve_total(
         Covariance of the noise in each joint's regressor rows (`noise_covariance`).
     torque_std : (n,) float64, optional
         Standard deviation of the torque noise in the rows [N*m]; with it the noise may be off by one common factor.
-        Without, `noise` is taken as it is, and whatever the fit leaves as torque noise.
+        Without it, `noise` is taken as given and the residual as torque noise.
     prior : (p,) float64, optional
-        Value of directions without data; zero if there is none.
+        Value of directions without data; zero by default.
 
     Raises
     ------
@@ -182,7 +183,7 @@ def solve_total(
     bordered = np.zeros((n, p + 1, p + 1))
     bordered[:, :p, :p] = noise
     bordered[:, p, p] = 0.0 if torque_std is None else torque_std**2
-    shift = np.eye(p + 1)  # rows are counted from the prior: their torque carries the regressor's noise with it
+    shift = np.eye(p + 1)  # rows are relative to the prior: their torque carries the regressor's noise with it
     shift[:p, p] = -start
     bordered = shift.T @ bordered @ shift
     stack = Stack(triangles, p, start)
@@ -202,7 +203,7 @@ def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, i
     least = stack.decomposed(sigma, iteration)  # least squares, and a basis F in which the regressor is orthonormal
     gram = np.einsum("j,jab->ab", stack.count / sigma**2, noise)
     F = least.inverse_root
-    # Directions in which the data are not clearly more than the noise are left at the prior.
+    # Directions in which the data do not clearly exceed the noise are left at the prior.
     share, axes = la.eigh(F.T @ gram[:p, :p] @ F)
     kept = share * MIN_POWER <= 1.0
     if not kept.any():
@@ -221,7 +222,7 @@ def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, i
     if relative:
         data = np.eye(rank + 1)
         data[:rank, rank] = data[rank, :rank] = b
-        # With the torque explained to rounding there is no noise to be seen, hence nothing to correct for.
+        # If the torque is explained to rounding, there is no noise to correct for.
         unexplained = 1.0 - float(b @ b)
         mu = 1.0 / float(la.eigvalsh(disturbance, data)[-1]) if unexplained > 1e-12 else 0.0
         if mu * largest > 1.0 - 1.0 / MIN_POWER:
@@ -236,16 +237,9 @@ def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, i
     safe = np.where(scale > 0.0, scale, 1.0)
     free = safe[:, None] * (np.eye(p) - F @ (F.T @ (R.T @ R))) / safe
     leverage = least.leverage * rank / max(least.rank, 1)
+    supported = np.asarray((np.linalg.norm(free, axis=1) < FREE_SHARE) & (scale > 0.0))
     solution = Solution(
-        stack.prior + step,
-        stack.spread(step, leverage),
-        sigma,
-        F @ turned / np.sqrt(left),
-        np.asarray((np.linalg.norm(free, axis=1) < FREE_SHARE) & (scale > 0.0)),
-        rank,
-        least.condition_number,
-        least.scaled_condition_number,
-        leverage,
-        iteration,
-    )
+        stack.prior + step, stack.spread(step, leverage), sigma, F @ turned / np.sqrt(left), supported, rank,
+        least.condition_number, least.scaled_condition_number, leverage, iteration,
+    )  # fmt: skip
     return TotalSolution(solution, mu, 1.0 / largest if largest > 0.0 else float("inf"))

@@ -1,17 +1,17 @@
-"""Covariance of a least-squares estimate whose residuals are correlated in time.
+"""Covariance of a least-squares estimate with residuals that are correlated in time.
 
-Filtered signals and model errors leave residuals that are far from white: the textbook covariance
-`(W'W)^-1` is then too small, often by an order of magnitude.  Each joint's residual is described by
-an autoregressive model (Yule-Walker, order by Akaike's criterion); its autocovariance `Gamma_j` enters
+Filtered signals and model errors leave residuals that are far from white: the textbook covariance `(W'W)^-1` is then
+too small, often by an order of magnitude.  Each joint's residual is described by an autoregressive model (Yule-Walker,
+order by Akaike's criterion); its autocovariance `Gamma_j` enters
 
     Cov = A^-1 [ sum_j Y_j' Gamma_j Y_j / s_j^4 ] A^-1,     A = sum_j Y_j' Y_j / s_j^2,
 
-with `s_j` the weights used; the exact covariance of the weighted estimate under that noise (White 1980; Newey and West
-1987 for the idea, here with a parametric autocovariance).
+with the weights `s_j`: the exact covariance of the weighted estimate under that noise (White 1980; Newey and West 1987,
+here with a parametric autocovariance).
 
-Rows of two sides of one joint see the same errors of the deflection.  For them the cross-covariance of the residuals,
-by the same models of their sum and difference, adds its terms `Y_i' Gamma_ij Y_j / (s_i s_j)^2`, as far as they make
-the covariance larger.
+The rows of the two sides of an elastic joint share the errors of the deflection.  For them the cross-covariance of the
+residuals, from the same models of their sum and difference, adds the terms `Y_i' Gamma_ij Y_j / (s_i s_j)^2`, as far as
+they make the covariance larger.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from rt_core.identification.rows import Rows
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _MAX_ORDER = 30
-_NEGLIGIBLE = 1e-3  # the tail of an autocovariance below this share of its start is left out
+_NEGLIGIBLE = 1e-3  # the tail of an autocovariance is cut below this share of its start
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Covariance (p, p) of the base parameters and, per joint, by how much correlation widened it.
+    """Covariance (p, p) of the base parameters and, per joint, the factor by which correlation widened it.
 
     `inflation` (n,) is the ratio of the residual's long-run variance to its variance.
     """
@@ -47,20 +47,20 @@ class Uncertainty:
 
 
 def autocovariance(residual: FloatArray, use: BoolArray, piece: IntArray, lags: int) -> FloatArray:
-    """Autocovariance (lags + 1,) of a residual with holes, never across pieces."""
+    """Return the autocovariance (lags + 1,) of a residual with gaps, within pieces only."""
     out = np.zeros(lags + 1)
     x = np.where(use, residual, 0.0)
     for lag in range(lags + 1):
         pair = use[lag:] & use[: use.size - lag] & (piece[lag:] == piece[: use.size - lag])
         count = int(pair.sum())
         if count:
-            # the biased form: it keeps the sequence positive definite
+            # the biased form keeps the sequence positive definite
             out[lag] = float((x[lag:] * x[: x.size - lag])[pair].sum()) / int(use.sum())
     return out
 
 
 def autoregressive_covariance(gamma: FloatArray, count: int, longest: int) -> FloatArray:
-    """Autocovariance of the autoregressive model that Akaike's criterion picks, until it has died out.
+    """Return the autocovariance of the autoregressive model chosen by Akaike's criterion, until it has decayed.
 
     `gamma` holds the sample autocovariance, `count` the number of samples, `longest` the last lag.
     """
@@ -93,16 +93,15 @@ def estimate_covariance(
     design: FloatArray | None = None,
     cross: bool = False,
 ) -> Uncertainty:
-    """Covariance of `solution` on the rows it was fitted to.
+    """Return the covariance of `solution` on the rows it was fitted to.
 
     Parameters
     ----------
     weights : (K, n) float64 or None
-        Final weights of an M-estimate: what reached the parameters is the weighted residual, and it is the
-        autocovariance of this that counts (Huber 1981, section 7.6).
+        Final weights of an M-estimate, whose covariance follows from the autocovariance of the weighted residual
+        (Huber 1981, section 7.6).
     design : (n, p, K) float64 or None
-        What the residual was projected on instead of the regressor: the projected instruments of an
-        instrumental-variable estimate.
+        Projected instruments of an instrumental-variable estimate, in place of the regressor.
     cross : bool
         Residuals of different joints (here: sides of one) may be correlated.
     """
@@ -124,7 +123,7 @@ def estimate_covariance(
         if gamma[0] <= 0.0:
             continue
         inflation[j] = max((gamma[0] + 2.0 * gamma[1:].sum()) / gamma[0], 1.0)
-        # The fit took up its share of the noise: correct by the effective, not the nominal, sample size.
+        # The fit absorbs its share of the noise: correct by the effective, not the nominal, sample size.
         effective = total / inflation[j]
         gamma = gamma / max(1.0 - solution.leverage[j] / effective, 0.1)
         columns = np.flatnonzero(projected[j].any(axis=1))
@@ -143,7 +142,7 @@ def estimate_covariance(
 
 
 def _cross_terms(rows: Rows, solution: Solution, residual: FloatArray, projected: FloatArray) -> FloatArray:
-    """(p, p) sum over pairs of joints of `Y_i' Gamma_ij Y_j`, weighted."""
+    """Return the weighted sum (p, p) of `Y_i' Gamma_ij Y_j` over pairs of joints."""
     n, p, _ = rows.Y.shape
     out = np.zeros((p, p))
     for i in range(n):
@@ -163,10 +162,10 @@ def _cross_terms(rows: Rows, solution: Solution, residual: FloatArray, projected
 
 
 def _cross_covariance(x: FloatArray, y: FloatArray, use: BoolArray, piece: IntArray) -> FloatArray:
-    """Cross-covariance of two residuals, alike for either sign of the lag, until it has died out.
+    """Return the cross-covariance of two residuals, even in the lag, until it has decayed.
 
-    A quarter of what the autocovariances of their sum and difference differ by (polarisation), so that it is known as
-    far as each residual's own: sample values at long lags are noise, and without them slow errors would not be common.
+    A quarter of the difference of the autocovariances of their sum and difference (polarisation).  The models of these
+    reach long lags, where sample values are noise, and so include slow common errors.
     """
     size = [float(np.sqrt(np.mean(r[use] ** 2))) for r in (x, y)]
     if min(size) <= 0.0:
@@ -186,7 +185,7 @@ def _cross_covariance(x: FloatArray, y: FloatArray, use: BoolArray, piece: IntAr
 
 
 def _widening(change: FloatArray, std: FloatArray) -> FloatArray:
-    """Part of `change` (p, p) that makes a covariance larger: its positive eigenvalues, in units of `std` (p,)."""
+    """Return the positive part of `change` (p, p): its positive eigenvalues, in units of `std` (p,)."""
     scale = np.where(std > 0.0, std, 1.0)
     values, vectors = np.linalg.eigh(change / np.outer(scale, scale))
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T * np.outer(scale, scale))

@@ -1,9 +1,9 @@
-"""Base (minimal) parameters: the combinations of standard parameters that torque can determine.
+"""Base (minimal) parameters: the combinations of standard parameters that torque determines.
 
-The regressor is stacked over random feasible states; columns that depend on earlier ones are
-regrouped into them (Gautier 1991, "Numerical calculation of the base inertial parameters").  The
-result is `theta = mapping @ phi` with `mapping = [I beta]` up to the order of columns, and
-`tau = Y[:, independent] @ theta`: the base regressor is a choice of columns.
+The regressor is stacked over random feasible states; columns that depend on earlier ones are regrouped into them
+(Gautier 1991, "Numerical calculation of the base inertial parameters").  The result is `theta = mapping @ phi` with
+`mapping = [I beta]` up to the order of columns, and `tau = Y[:, independent] @ theta`: the base regressor is a choice
+of columns.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-#: A column is dependent when this little of its length is left outside the span of the earlier ones.
+#: A column is dependent if less than this share of its length is outside the span of the earlier ones.
 TOLERANCE = 1e-8
 _COEFFICIENT_FLOOR = 1e-9  # regrouping coefficients below this are rounding
-_PROBE_VELOCITY = 0.5  # friction's velocity constants while columns are compared: the rank must not depend on them
-_STRAIGHT_DOWN = (1.0, -2.0, -9.0)  # gravity that no axis of an arm is parallel to, to find what any would show
-_PROBE_WARMTH = 40.0  # temperatures meanwhile, about the reference [K]
+_PROBE_VELOCITY = 0.5  # velocity constants of friction in the comparison of columns: the rank must not depend on them
+_PROBE_GRAVITY = (1.0, -2.0, -9.0)  # parallel to no axis of an arm
+_PROBE_WARMTH = 40.0  # range of temperatures about the reference in the comparison [K]
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class BaseParameters:
     mapping : (p, P) float64
         `theta = mapping @ phi` from standard parameters `phi`.
     smallest_kept, largest_dropped : float
-        Relative length left outside the span of earlier columns, of the weakest kept and the
-        strongest dropped column: the gap on which the rank decision rests.
+        Relative length outside the span of earlier columns, of the weakest kept and the strongest dropped column: the
+        gap of the rank decision.
     """
 
     standard: ParameterLayout
@@ -58,7 +58,7 @@ class BaseParameters:
 
     @cached_property
     def layout(self) -> ParameterLayout:
-        """The columns of the base regressor, named by their leading standard parameter."""
+        """Columns of the base regressor, named by their leading standard parameter."""
         return self.standard.take(self.independent)
 
     @property
@@ -82,13 +82,13 @@ class BaseParameters:
         return text
 
     def theta(self, phi: FloatArray) -> FloatArray:
-        """(p,) base parameters of standard parameters `phi` (P,)."""
+        """Return the base parameters (p,) of standard parameters `phi` (P,)."""
         return np.asarray(self.mapping @ phi)
 
     def phi(self, theta: FloatArray) -> FloatArray:
-        """(P,) the sparsest standard parameters with the given base parameters.
+        """Return the sparsest standard parameters (P,) with the given base parameters.
 
-        They give the same torque; they are not physically meaningful link by link.
+        They give the same torque, but are not physically meaningful link by link.
         """
         out = np.zeros(len(self.standard))
         out[self.independent] = theta
@@ -96,7 +96,7 @@ class BaseParameters:
 
 
 def random_states(model: RobotModel, count: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """`count` random states `q, dq, ddq` (count, n) within the position limits, rates of order one."""
+    """Return `count` random states `q, dq, ddq` (count, n) within the position limits, with rates of order one."""
     rng = np.random.default_rng(seed)
     lower = np.array([max(j.lower, -np.pi) if j.kind == "revolute" else max(j.lower, -1.0) for j in model.joints])
     upper = np.array([min(j.upper, np.pi) if j.kind == "revolute" else min(j.upper, 1.0) for j in model.joints])
@@ -110,10 +110,10 @@ def random_states(model: RobotModel, count: int, seed: int = 0) -> tuple[FloatAr
 
 
 def probe_regressor(model: RobotModel, layout: ParameterLayout, count: int, seed: int = 0) -> FloatArray:
-    """Regressor (count, n, P) at random feasible states, with the structure of the model and nothing else.
+    """Return the regressor (count, n, P) at random feasible states, which shows the structure of the model.
 
-    Velocity constants of friction are set so that every term shows, and loads and temperatures are random: what cannot
-    be told apart here cannot be told apart by any motion.
+    Velocity constants of friction are set so that every term contributes, and loads and temperatures are random:
+    columns that are dependent here are dependent in any motion.
     """
     states = random_states(model, count, seed)
     shape = layout.shape.copy()
@@ -125,11 +125,11 @@ def probe_regressor(model: RobotModel, layout: ParameterLayout, count: int, seed
 
 
 def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: int = 0) -> BaseParameters:
-    """Return the base parameters of `model` with all the joint effects it asks for.
+    """Return the base parameters of `model` with all its joint effects.
 
-    Columns that are zero in every state are dropped first.  Friction and offset are tried first,
-    then link parameters from the base outwards, then rotor inertias, so that a rotor inertia that
-    cannot be told from a link's inertia is regrouped into it, and last the cyclic terms, which may look like gravity.
+    Columns that are zero in every state are dropped.  The order is friction and offset, link parameters from the base
+    outwards, rotor inertias (so that one that is inseparable from a link's inertia is regrouped into it), and last the
+    cyclic terms, which may look like gravity.
     """
     layout = standard_layout(model)
     total = len(layout)
@@ -146,7 +146,7 @@ def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: in
     smallest_kept, largest_dropped = np.inf, 0.0
     for c in order:
         column = scaled[:, c].copy()
-        for _ in range(2):  # twice is enough to be orthogonal to rounding
+        for _ in range(2):  # twice makes it orthogonal to rounding
             column -= span[:, : len(kept)] @ (span[:, : len(kept)].T @ column)
         left = float(np.linalg.norm(column))
         if left > tolerance:
@@ -169,22 +169,22 @@ def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: in
 
 
 def needing_gravity(model: RobotModel, base: BaseParameters) -> tuple[str, ...]:
-    """Names of the parameters that gravity would show, of an arm without it; nothing for an arm with gravity.
+    """Return the names of base parameters that only gravity determines and that `base`, without gravity, lacks.
 
-    `base` are its base parameters.  Without gravity fewer can be told apart: these are the ones that are missing.
+    Empty for an arm with gravity.
     """
     if model.gravity.any():
         return ()
-    falling = base_parameters(replace(model, gravity=np.array(_STRAIGHT_DOWN)))
-    return tuple(name for name in falling.names if name not in base.names)
+    with_gravity = base_parameters(replace(model, gravity=np.array(_PROBE_GRAVITY)))
+    return tuple(name for name in with_gravity.names if name not in base.names)
 
 
 def link_torque(
     model: RobotModel, base: BaseParameters, theta: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray
 ) -> FloatArray:
-    """(N, n) torque that the links ask of the joints at states (N, n), by base parameters `theta` (p,).
+    """Return the torque of the links (N, n) at states (N, n) for base parameters `theta` (p,).
 
-    Rotor inertias that cannot be told from link inertias count as part of the links.
+    Includes rotor inertias that are inseparable from link inertias.
     """
     phi = base.phi(theta)
     inertial = np.zeros((model.n, 10))
@@ -194,7 +194,7 @@ def link_torque(
 
 
 def payload_columns(base: BaseParameters, model: RobotModel) -> FloatArray:
-    """(p, 10) change of the base parameters by the parameters of a payload about the flange frame."""
+    """Return the derivative (p, 10) of the base parameters by the parameters of a payload about the flange frame."""
     link = np.flatnonzero(np.asarray(base.standard.is_link) & (base.standard.source // 10 == model.n - 1))
     link = link[np.argsort(base.standard.source[link])]
     moved = [transform_inertial(unit, model.tip_rotation, model.tip_translation) for unit in np.eye(10)]

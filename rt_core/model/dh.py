@@ -1,4 +1,4 @@
-"""Arms described by Denavit-Hartenberg rows, in both conventions.
+"""Serial chains from Denavit-Hartenberg tables, in both conventions.
 
 Modified (Craig) DH: row `i` holds `a_{i-1}, alpha_{i-1}, d_i, theta_i` and
 `T_{i-1,i} = Rx(alpha) Tx(a) Rz(theta + q) Tz(d)`.  Joint `i` moves about or along `z_i`, so Craig's frame `i` *is* the
@@ -7,11 +7,11 @@ internal link frame.
 Standard (classic) DH: row `i` holds `theta_i, d_i, a_i, alpha_i` and
 `T_{i-1,i} = Rz(theta + q) Tz(d) Tx(a) Rx(alpha)`.  Joint `i` moves about or along `z_{i-1}`, at the near end of the
 link, while DH frame `i` sits at its far end.  The internal link frame `i` is DH frame `i-1` turned or shifted by `q`
-alone; `frames[i]` places DH frame `i` in it, and parameters known about the DH frame are carried over with
-`rt_core.model.inertia.transform_inertial(phi, *frames[i])`.
+alone; `frames[i]` places DH frame `i` in it, and `rt_core.model.inertia.transform_inertial(phi, *frames[i])` converts
+parameters about the DH frame.
 
-In both, a prismatic joint has the constant `theta` and moves by `d + q`.  Lengths in m, angles in rad.
-Sines and cosines within 1e-15 of 0 are made exactly 0, so that right angles give exact placements.
+In both, a prismatic joint has the constant `theta` and moves by `d + q`.  Lengths in m, angles in rad.  Sines and
+cosines within 1e-15 of 0 are set to 0, so that right angles give exact placements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rt_core.types import FloatArray
 
 @dataclass(frozen=True)
 class DhRow:
-    """One row of a DH table with the joint's name and limits (unknown limits are infinite)."""
+    """Row of a DH table with the joint's name and limits (unknown limits are infinite)."""
 
     name: str
     a: float = 0.0  # [m]
@@ -44,7 +44,7 @@ class DhRow:
 
 @dataclass(frozen=True)
 class DhChain:
-    """Joints in the internal form, and where the convention's own frames are."""
+    """Joints in the internal form, and the placement of the convention's own frames."""
 
     joints: tuple[Joint, ...]
     frames: tuple[tuple[FloatArray, FloatArray], ...]  # (3, 3), (3,): DH frame i in link frame i
@@ -61,33 +61,24 @@ def _cos_sin(angle: float) -> tuple[float, float]:
 
 
 def rot_x(angle: float) -> FloatArray:
-    """(3, 3) rotation about x by an angle [rad], exact at multiples of a right angle."""
+    """Return the rotation (3, 3) about x by an angle [rad], exact at multiples of a right angle."""
     c, s = _cos_sin(angle)
     return np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
 
 
 def rot_z(angle: float) -> FloatArray:
-    """(3, 3) rotation about z by an angle [rad], exact at multiples of a right angle."""
+    """Return the rotation (3, 3) about z by an angle [rad], exact at multiples of a right angle."""
     c, s = _cos_sin(angle)
     return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
 def _joint(row: DhRow, rotation: FloatArray, translation: FloatArray) -> Joint:
-    return Joint(
-        row.name,
-        row.kind,
-        rotation,
-        translation,
-        np.array([0.0, 0.0, 1.0]),
-        row.lower,
-        row.upper,
-        row.velocity,
-        row.effort,
-    )
+    axis = np.array([0.0, 0.0, 1.0])
+    return Joint(row.name, row.kind, rotation, translation, axis, row.lower, row.upper, row.velocity, row.effort)
 
 
 def chain_from_mdh(rows: Sequence[DhRow]) -> DhChain:
-    """Joints of a modified-DH table; the convention's frames are the link frames themselves."""
+    """Return the joints of a modified-DH table; the convention's frames are the link frames."""
     joints = []
     for row in rows:
         turn = rot_x(row.alpha)
@@ -97,7 +88,7 @@ def chain_from_mdh(rows: Sequence[DhRow]) -> DhChain:
 
 
 def chain_from_dh(rows: Sequence[DhRow]) -> DhChain:
-    """Joints of a standard-DH table; `tip` is the last DH frame."""
+    """Return the joints of a standard-DH table; `tip` is the last DH frame."""
     joints, frames = [], []
     rotation, translation = np.eye(3), np.zeros(3)
     for row in rows:

@@ -1,8 +1,8 @@
 """Inverse dynamics of the rigid links by the recursive Newton-Euler algorithm.
 
-Formalism: link-fixed coordinates, proper accelerations (gravity enters as an upward acceleration of
-the base), link parameters about the link frame's origin in Pinocchio's order.  Featherstone, *Rigid
-Body Dynamics Algorithms* (2008), section 5.3; Khalil and Dombre (2002), section 9.5.
+Link-fixed coordinates, proper accelerations (gravity enters as an upward acceleration of the base), link parameters
+about the link frame's origin in Pinocchio's order.  Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 5.3;
+Khalil and Dombre (2002), section 9.5.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def rnea_single(
     tau: FloatArray,
     work: FloatArray,
 ) -> None:
-    """Joint torques of one state into `tau` (n,); `work` is (n, RNEA_WORK) scratch.
+    """Compute the joint torques of one state into `tau` (n,); `work` is (n, RNEA_WORK) scratch.
 
     `geometry` (n, 37) is `RobotModel.geometry`, `gravity` (3,) [m/s^2], `inertial` (n, 10).
     """
@@ -124,9 +124,9 @@ def inverse_dynamics(
     dq: FloatArray,
     ddq: FloatArray,
 ) -> FloatArray:
-    """Joint torques (N, n) [N*m or N] of the rigid links for states `q, dq, ddq` (N, n).
+    """Return the joint torques (N, n) [N*m or N] of the rigid links for states `q, dq, ddq` (N, n).
 
-    Friction, rotor inertia and offsets are not included.
+    Without friction, rotor inertia and offsets.
     """
     q, dq, ddq = (np.ascontiguousarray(np.atleast_2d(x), dtype=np.float64) for x in (q, dq, ddq))
     tau = np.empty_like(q)

@@ -1,10 +1,10 @@
 """Forward dynamics of a serial chain: mass matrix, bias forces and accelerations.
 
-`M(q) ddq + b(q, dq) = tau`, rigid links only: `b` holds Coriolis, centrifugal and gravity torques.
-One outward pass computes velocities and the accelerations that remain at `ddq = 0`, one inward pass
-sums forces (recursive Newton-Euler) and composite inertias (composite rigid bodies); Featherstone,
-*Rigid Body Dynamics Algorithms*, 2008, chapters 5 and 6.  All vectors of a link are in its own link
-frame, about its own origin; gravity enters as an upward acceleration of the base.
+`M(q) ddq + b(q, dq) = tau`, rigid links only: `b` holds Coriolis, centrifugal and gravity torques.  One outward pass
+computes velocities and the accelerations at `ddq = 0`, one inward pass sums forces (recursive Newton-Euler) and
+composite inertias (composite rigid bodies); Featherstone, *Rigid Body Dynamics Algorithms*, 2008, chapters 5 and 6.
+All vectors of a link are in its own link frame, about its own origin; gravity enters as an upward acceleration of the
+base.
 
 Geometry is `RobotModel.geometry` (n, 37), link parameters are in Pinocchio's order (n, 10).
 """
@@ -19,9 +19,6 @@ from rt_core.types import FloatArray
 #: Width of one link's row in the scratch array of `mass_and_bias`.
 FORWARD_WORK = 37
 
-# Columns of the scratch array.
-_R, _P, _W, _WD, _A, _F, _N, _MASS, _MC, _I = 0, 9, 12, 15, 18, 21, 24, 27, 28, 31
-
 
 @kernel
 def mass_and_bias(
@@ -34,20 +31,10 @@ def mass_and_bias(
     bias: FloatArray,
     work: FloatArray,
 ) -> None:
-    """Mass matrix and bias torques at one state.
+    """Compute the symmetric mass matrix `mass` (n, n) and the torques at `ddq = 0`, `bias` (n,), at one state.
 
-    Parameters
-    ----------
-    geometry, gravity, inertial : (n, 37), (3,), (n, 10)
-        Placements, gravity in the base frame [m/s^2], link parameters.
-    q, dq : (n,)
-        [rad] or [m]; [rad/s] or [m/s].
-    mass : (n, n)
-        Written: the whole symmetric matrix.
-    bias : (n,)
-        Written: torques at `ddq = 0` [N*m] or [N].
-    work : (n, FORWARD_WORK)
-        Scratch; columns 0 to 11 hold the link's rotation and origin in its parent afterwards.
+    `geometry` (n, 37), `gravity` (3,) in the base frame [m/s^2], `inertial` (n, 10), `q, dq` (n,).  `work` (n,
+    FORWARD_WORK) is scratch; columns 0 to 11 hold the link's rotation and origin in its parent afterwards.
     """
     n = q.shape[0]
     w0 = w1 = w2 = 0.0
@@ -243,7 +230,7 @@ def mass_and_bias_batch(
     mass: FloatArray,
     bias: FloatArray,
 ) -> None:
-    """`mass_and_bias` for (N, n) states into `mass` (N, n, n) and `bias` (N, n)."""
+    """Compute `mass_and_bias` for (N, n) states into `mass` (N, n, n) and `bias` (N, n)."""
     work = np.empty((q.shape[1], 37))
     for row in range(q.shape[0]):
         mass_and_bias(geometry, gravity, inertial, q[row], dq[row], mass[row], bias[row], work)
@@ -252,19 +239,9 @@ def mass_and_bias_batch(
 def equations_of_motion(
     geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Mass matrices and bias torques at many states.
+    """Return `M` (N, n, n) and `b` (N, n) of `M ddq + b = tau` at states `q, dq` (N, n).
 
-    Parameters
-    ----------
-    geometry, gravity, inertial : (n, 37), (3,), (n, 10)
-        As of `RobotModel`.
-    q, dq : (N, n)
-        [rad] or [m]; [rad/s] or [m/s].
-
-    Returns
-    -------
-    (N, n, n), (N, n)
-        `M` and `b` of `M ddq + b = tau`.
+    `geometry` (n, 37), `gravity` (3,) and `inertial` (n, 10) as in `RobotModel`.
     """
     q = np.ascontiguousarray(q, dtype=np.float64)
     dq = np.ascontiguousarray(dq, dtype=np.float64)
@@ -284,7 +261,7 @@ def forward_dynamics(
     tau: FloatArray,
     armature: FloatArray | None = None,
 ) -> FloatArray:
-    """Accelerations (N, n) of the rigid links under joint torques `tau` (N, n).
+    """Return the accelerations (N, n) of the rigid links under joint torques `tau` (N, n).
 
     `armature` (n,) adds reflected rotor inertias to the diagonal of the mass matrix.
     """

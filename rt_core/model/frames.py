@@ -1,4 +1,4 @@
-"""Where the link frames are, and link parameters of one description in the frames of another."""
+"""Poses of the link frames, and link parameters of one description in the frames of another."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _TOLERANCE = 1e-3  # [m], and of a rotation matrix: descriptions are rounded to 
 
 
 class FramesError(ValueError):
-    """Two descriptions that are not of the same chain; the message says where they part."""
+    """Two descriptions of different chains; the message names the first difference."""
 
 
 def link_poses(model: RobotModel, q: FloatArray) -> FloatArray:
-    """(n, 4, 4) poses of the link frames in the base frame at joint positions `q` (n,)."""
+    """Return the poses (n, 4, 4) of the link frames in the base frame at joint positions `q` (n,)."""
     poses = np.zeros((model.n, 4, 4))
     pose = np.eye(4)
     for i, g in enumerate(model.geometry):
@@ -30,11 +30,10 @@ def link_poses(model: RobotModel, q: FloatArray) -> FloatArray:
 
 
 def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
-    """(n, 10) link parameters of `other` about the link frames of `model`.
+    """Return the link parameters (n, 10) of `other` about the link frames of `model`.
 
-    The two may be described in different conventions, such as DH and URDF, but of the same arm with the same zero
-    positions: then each link's frames stand still against one another.  Their base frames may differ where their first
-    link frames are the same.
+    The conventions may differ, such as DH and URDF, for the same arm with the same zero positions: then each link's two
+    frames are fixed to one another.  The base frames may differ if the first link frames are the same.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Friction laws: one description for simulating, fitting, predicting and the online core.
+"""Friction laws for simulation, fitting, prediction and the online estimator.
 
-Per joint, with velocity `v`, position `q` and `s(v) = sgn v`, or `tanh(v/eps)` where smoothing is asked for:
+Per joint, with velocity `v`, position `q` and `s(v) = sgn v`, or `tanh(v/eps)` with smoothing:
 
     coulomb_viscous         fc*s + fv*v
     coulomb_viscous_offset  fc*s + fv*v + offset
@@ -8,21 +8,20 @@ Per joint, with velocity `v`, position `q` and `s(v) = sgn v`, or `tanh(v/eps)` 
     harmonic_drive_input    fv*v + C1*tanh(v/w1) + C2*v*exp(-|v/ws|^delta) + fc*s
     cyclic                  A1*sin q + A2*cos q
 
-Sources: Jing et al. 2025 (Actuators 14, 497) eq. 2 for `stribeck`, where `kv2*v^2` is printed without a
-sign and so helps motion in one direction (`quadratic="even"`); the dissipative `kv2*v*|v|` is the default.
-Sun et al. eqs. 15 and 18 for the harmonic drive.  Any law may carry the cyclic term and a load-dependent
-term `k1*|tau_load|*s`, with `tau_load` the torque that the rigid links ask of the joint: our reading of the
-`k1` that Jing et al. list but do not define.
+Sources: Jing et al. 2025 (Actuators 14, 497) eq. 2 for `stribeck`, where `kv2*v^2` is printed without a sign and so
+helps motion in one direction (`quadratic="even"`); the dissipative `kv2*v*|v|` is the default.  Sun et al. eqs. 15 and
+18 for the harmonic drive.  Any law may have the cyclic term and a load-dependent term `k1*|tau_load|*s`, with
+`tau_load` the torque of the rigid links at the joint: our reading of the `k1` that Jing et al. list but do not define.
 
-All laws are linear in their torques and nonlinear in the velocities `vb`, `w1`, `ws`: those are called
-constants here.  A constant of zero (unknown) switches off the term that it shapes.
+All laws are linear in their torques and nonlinear in the velocities `vb`, `w1`, `ws`, the velocity constants.  A
+constant of zero (unknown) switches off the term that it shapes.
 
-With `temperature` Coulomb friction, and on demand viscous friction, follow the temperature `T` of the joint:
+With `temperature`, Coulomb friction and optionally viscous friction follow the temperature `T` of the joint:
 
     fc(T) = fc + alpha*(T - T0)          fv(T) = fv + alphav*(T - T0)          T0 = 20 degC
 
 (Jing et al. eq. 3), so that `fc` is the friction at `T0`; with Stribeck's law also `fb(T) = fb + alphab*(T - T0)`.  The
-terms of `alpha`, `alphab` and `alphav` are those of `fc`, `fb` and `fv`, times `T - T0`: linear, too.
+terms of `alpha`, `alphab` and `alphav` are linear, those of `fc`, `fb` and `fv` times `T - T0`.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ FrictionLaw = Literal["none", "coulomb_viscous", "coulomb_viscous_offset", "stri
 Quadratic = Literal["odd", "even", "none"]
 FollowsTemperature = Literal["none", "coulomb", "coulomb_viscous"]
 
-#: `T0`, at which friction has the values that a model states without its temperature terms [degC].
+#: `T0`: friction at this temperature is that without temperature terms [degC].
 REFERENCE_TEMPERATURE = 20.0
 
-# What a column of the regressor is.
+# Kinds of columns of the regressor.
 LAW_LINK = 0
 LAW_ARMATURE = 1
 LAW_VISCOUS = 2
@@ -60,22 +59,22 @@ LAW_COULOMB_TEMPERATURE = 14  # as LAW_COULOMB, LAW_VISCOUS, LAW_BREAKAWAY, per 
 LAW_VISCOUS_TEMPERATURE = 15
 LAW_BREAKAWAY_TEMPERATURE = 16
 
-#: Laws of columns that are proportional to the joint's temperature above the reference, by the law of that at it.
+#: Laws of columns that are proportional to the joint's temperature above the reference, by the law without it.
 FOLLOWING = {
     LAW_COULOMB: LAW_COULOMB_TEMPERATURE,
     LAW_VISCOUS: LAW_VISCOUS_TEMPERATURE,
     LAW_BREAKAWAY: LAW_BREAKAWAY_TEMPERATURE,
 }
 TEMPERATURE = tuple(FOLLOWING.values())
-#: Laws of torques that oppose motion: negative values make no sense.
+#: Laws of torques that oppose motion, whose parameters cannot be negative.
 DISSIPATIVE = (LAW_VISCOUS, LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
-#: Laws of the position only, which gravity may look like.
+#: Laws of the position alone, which may look like gravity.
 CYCLIC = (LAW_SINE, LAW_COSINE)
 
 
 @dataclass(frozen=True)
 class Friction:
-    """Which friction an arm is modelled with; the values are in `JointDynamics`.
+    """Friction model of an arm; the values are in `JointDynamics`.
 
     Attributes
     ----------
@@ -92,7 +91,7 @@ class Friction:
     load, cyclic : bool
         The load-dependent and the cyclic term, on top of the law.
     temperature : {"none", "coulomb", "coulomb_viscous"}
-        Which friction follows the temperature of its joint.
+        Friction that follows the temperature of its joint.
     """
 
     law: FrictionLaw = "coulomb_viscous"
@@ -106,7 +105,7 @@ class Friction:
 
     @property
     def terms(self) -> tuple[tuple[str, int, str], ...]:
-        """Linear terms: symbol, law code, and the field of `JointDynamics` that holds the value."""
+        """Linear terms: symbol, law code, and field of `JointDynamics` with the value."""
         base: list[tuple[str, int, str]] = []
         if self.law in ("coulomb_viscous", "coulomb_viscous_offset"):
             base = [("fv", LAW_VISCOUS, "viscous"), ("fc", LAW_COULOMB, "coulomb")]
@@ -139,7 +138,7 @@ class Friction:
 
     @property
     def constants(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        """Nonlinear constants: symbol, field of `JointDynamics`, and the law codes of the columns they shape."""
+        """Nonlinear constants: symbol, field of `JointDynamics`, and law codes of the columns that they shape."""
         if self.law == "stribeck":
             warm = () if self.temperature == "none" else (LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
             return (("vb", "stribeck_velocity", (LAW_COULOMB, LAW_BREAKAWAY, *warm)),)
@@ -149,17 +148,17 @@ class Friction:
 
     @property
     def shaped(self) -> tuple[int, ...]:
-        """Law codes of all columns that have a nonlinear constant."""
+        """Law codes of all columns with a nonlinear constant."""
         return tuple(code for _, _, codes in self.constants for code in codes)
 
     def exponent(self, code: int) -> float:
-        """Exponent of the exponential in a column of law `code`."""
+        """Return the exponent of the exponential in a column of law `code`."""
         return self.delta if code == LAW_DECAYING_VISCOUS else 2.0
 
 
 @jit
 def smooth_sign(v: float, smoothing: float) -> float:
-    """`s(v)`: the sign, or `tanh(v/smoothing)`."""
+    """Return `s(v)`: the sign, or `tanh(v/smoothing)`."""
     return float(np.tanh(v / smoothing)) if smoothing > 0.0 else float(np.sign(v))
 
 
@@ -167,10 +166,10 @@ def smooth_sign(v: float, smoothing: float) -> float:
 def friction_effect(
     law: int, constant: float, exponent: float, smoothing: float, q: float, v: float, load: float
 ) -> float:
-    """Torque of a friction term per unit of its parameter; of a temperature term also per kelvin above the reference.
+    """Return the torque of a friction term per unit of its parameter, for a temperature term also per kelvin.
 
-    `constant` [rad/s or m/s] and `exponent` shape the exponential, `q` and `v` are position and velocity on the
-    side where the friction acts, `load` is the torque that the links ask of the joint.
+    `constant` [rad/s or m/s] and `exponent` shape the exponential, `q` and `v` are position and velocity on the side
+    where the friction acts, `load` is the torque of the links at the joint.
     """
     if law in (LAW_VISCOUS, LAW_VISCOUS_TEMPERATURE):
         return v
@@ -208,8 +207,7 @@ def friction_slopes(
 ) -> tuple[float, float, float]:
     """Return the derivatives of `friction_effect` by `q`, `v` and `load`.
 
-    A sign that is not smoothed counts as constant, and `|load|` has the slope of its side: both are derivatives
-    everywhere but at the jump and the corner.
+    A sign without smoothing counts as constant, and `|load|` has the slope of its side.
     """
     if law in (LAW_VISCOUS, LAW_VISCOUS_TEMPERATURE):
         return 0.0, 1.0, 0.0

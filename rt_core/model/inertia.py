@@ -1,4 +1,4 @@
-"""The ten inertial parameters of a link: building, moving to another frame, checking.
+"""The ten inertial parameters of a link: construction, change of frame, physical consistency.
 
 A vector `phi` of shape (10,) is in Pinocchio's order `m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`: first moments
 `m*c`, and the inertia *tensor* about the frame's origin, so that `Ixy = -integral(x*y dm)`.
@@ -18,18 +18,18 @@ from rt_core.types import FloatArray
 
 
 def tensor(six: FloatArray) -> FloatArray:
-    """(3, 3) symmetric tensor from (6,) `Ixx, Ixy, Iyy, Ixz, Iyz, Izz`."""
+    """Return the symmetric tensor (3, 3) of (6,) `Ixx, Ixy, Iyy, Ixz, Iyz, Izz`."""
     xx, xy, yy, xz, yz, zz = six
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], dtype=np.float64)
 
 
 def six(inertia: FloatArray) -> FloatArray:
-    """(6,) `Ixx, Ixy, Iyy, Ixz, Iyz, Izz` of a (3, 3) symmetric tensor."""
+    """Return `Ixx, Ixy, Iyy, Ixz, Iyz, Izz` (6,) of a symmetric tensor (3, 3)."""
     return np.array([inertia[0, 0], inertia[0, 1], inertia[1, 1], inertia[0, 2], inertia[1, 2], inertia[2, 2]])
 
 
 def shifted(mass: float, offset: FloatArray) -> FloatArray:
-    """(3, 3) inertia tensor [kg*m^2] of a point mass [kg] at `offset` [m] about the origin (Steiner's term)."""
+    """Return the inertia tensor (3, 3) [kg*m^2] of a point mass [kg] at `offset` [m] about the origin."""
     c = np.asarray(offset, dtype=np.float64)
     return np.asarray(mass * (c @ c * np.eye(3) - np.outer(c, c)))
 
@@ -42,20 +42,14 @@ def inertial_vector(
     about: Literal["com", "origin"] = "com",
     rotation: FloatArray | None = None,
 ) -> FloatArray:
-    """(10,) parameters from mass, centre of mass and inertia tensor.
+    """Return the parameters (10,) of a mass [kg], centre of mass `com` (3,) [m] and inertia tensor (3, 3) [kg*m^2].
 
     Parameters
     ----------
-    mass : float
-        [kg]
-    com : (3,) array
-        Centre of mass in the link frame [m].
-    inertia : (3, 3) array
-        Inertia tensor [kg*m^2], about the centre of mass or about the link frame's origin.
     about : {"com", "origin"}
-        The point that `inertia` refers to.
+        Reference point of `inertia`: the centre of mass, or the link frame's origin.
     rotation : (3, 3) array, optional
-        Turns the axes in which `inertia` is written into the link frame's (identity if left out).
+        Rotation from the axes of `inertia` to those of the link frame; identity by default.
     """
     com = np.asarray(com, dtype=np.float64)
     turned = inertia if rotation is None else rotation @ inertia @ rotation.T
@@ -64,12 +58,12 @@ def inertial_vector(
 
 
 def mass_com_inertia(phi: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Mass [kg], centre of mass (3,) [m] and inertia tensor about it (3, 3) [kg*m^2] of (10,) parameters.
+    """Return mass [kg], centre of mass (3,) [m] and inertia tensor about it (3, 3) [kg*m^2] of (10,) parameters.
 
     Raises
     ------
     ValueError
-        If the mass is zero and the first moments are not: no centre of mass has them.
+        If the mass is zero and the first moments are not.
     """
     mass = float(phi[0])
     if mass == 0.0:
@@ -81,7 +75,7 @@ def mass_com_inertia(phi: FloatArray) -> tuple[float, FloatArray, FloatArray]:
 
 
 def pseudo_inertia(phi: FloatArray) -> FloatArray:
-    """(4, 4) pseudo-inertia of (10,) parameters."""
+    """Return the pseudo-inertia (4, 4) of (10,) parameters."""
     inertia = tensor(phi[4:10])
     J = np.empty((4, 4))
     J[:3, :3] = 0.5 * np.trace(inertia) * np.eye(3) - inertia
@@ -91,20 +85,15 @@ def pseudo_inertia(phi: FloatArray) -> FloatArray:
 
 
 def from_pseudo_inertia(J: FloatArray) -> FloatArray:
-    """(10,) parameters of a (4, 4) pseudo-inertia."""
+    """Return the parameters (10,) of a (4, 4) pseudo-inertia."""
     sigma = J[:3, :3]
     return np.concatenate(([J[3, 3]], J[:3, 3], six(np.trace(sigma) * np.eye(3) - sigma)))
 
 
 def transform_inertial(phi: FloatArray, rotation: FloatArray, translation: FloatArray) -> FloatArray:
-    """Parameters about frame A of a body known about frame B.
+    """Return the parameters about frame A of a body with parameters `phi` (10,) about frame B.
 
-    Parameters
-    ----------
-    phi : (10,) array
-        About frame B.
-    rotation, translation : (3, 3) and (3,) arrays
-        Placement of B in A: `p_a = rotation @ p_b + translation` [m].
+    `rotation` (3, 3) and `translation` (3,) [m] place B in A: `p_a = rotation @ p_b + translation`.
     """
     T = np.eye(4)
     T[:3, :3] = rotation
@@ -113,11 +102,11 @@ def transform_inertial(phi: FloatArray, rotation: FloatArray, translation: Float
 
 
 def is_physical(phi: FloatArray, tolerance: float = 0.0) -> bool:
-    """Whether a body of positive mass can have these (10,) parameters.
+    """Return whether a body of positive mass can have these (10,) parameters.
 
-    True if the mass is positive and the smallest principal second moment about the centre of mass exceeds
-    `-tolerance` times the largest.  With `tolerance` 0 that is a positive definite pseudo-inertia; a small positive
-    one lets rods, discs, point masses and rounded CAD figures pass.
+    True if the mass is positive and the smallest principal second moment about the centre of mass exceeds `-tolerance`
+    times the largest.  With `tolerance` 0 that is a positive definite pseudo-inertia; a small positive one accepts
+    rods, discs, point masses and rounded CAD figures.
     """
     if not np.all(np.isfinite(phi)) or phi[0] <= 0.0:
         return False

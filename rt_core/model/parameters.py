@@ -1,10 +1,9 @@
-"""Which columns the regressor has: the standard parameters of an arm, their order, names and units.
+"""Standard parameters of an arm, the columns of the regressor: their order, names and units.
 
-Joint by joint, the parameters of the joint itself stand just before those of its link: a column then
-meets only the torque rows of its own and earlier joints, which the online factorisation exploits.
-Per joint `i` (counted from 1):
+Joint by joint, the parameters of the joint come just before those of its link, so that a column affects only the torque
+rows of its own and earlier joints, which the online factorisation exploits.  Per joint `i` (counted from 1):
 
-    Iai fvi fci offi          rotor inertia, viscous and Coulomb friction, offset; as the model asks
+    Iai fvi fci offi          rotor inertia, viscous and Coulomb friction, offset, if in the model
     kv1_i kv2_i kv3_i fci fbi and so on: the terms of the model's friction law (`rt_core.model.friction`)
     alphai alphabi alphavi    how Coulomb, breakaway and viscous friction follow the joint's temperature
     Iami fvmi fcmi            the same at motor `i`, where the transmission couples it to another joint
@@ -35,11 +34,11 @@ class ParameterLayout:
     ----------
     names, units : tuple of str
     law : (P,) int64
-        What the column is: one of the `LAW_` constants.
+        Kind of the column: one of the `LAW_` constants.
     source : (P,) int64
         For a link parameter `10*link + element`, else the joint's index.
     motor : (P, n) float64
-        For a joint effect: the coordinate it acts on, as weights of the joint coordinates.
+        For a joint effect: the coordinate that it acts on, as weights of the joint coordinates.
     shape : (P, 3) float64
         For a friction term: the velocity constant (zero if it has none), the exponent, and the smoothing velocity.
     """
@@ -56,14 +55,9 @@ class ParameterLayout:
 
     def take(self, columns: IntArray) -> ParameterLayout:
         """Return the layout of the given columns only."""
-        return ParameterLayout(
-            tuple(self.names[c] for c in columns),
-            tuple(self.units[c] for c in columns),
-            self.law[columns],
-            self.source[columns],
-            self.motor[columns],
-            self.shape[columns],
-        )
+        names, units = (tuple(x[c] for c in columns) for x in (self.names, self.units))
+        law, source = self.law[columns], self.source[columns]
+        return ParameterLayout(names, units, law, source, self.motor[columns], self.shape[columns])
 
     @property
     def joint(self) -> IntArray:
@@ -77,7 +71,7 @@ class ParameterLayout:
 
     @property
     def has_load(self) -> bool:
-        """Whether a column depends on the torque that the links ask of a joint."""
+        """Whether a column depends on the torque of the links at a joint."""
         return bool((self.law == LAW_LOAD).any())
 
     @cached_property
@@ -109,15 +103,15 @@ _FRICTION_UNITS = {  # by the field of `JointDynamics`, revolute and prismatic
 
 
 def parameter_name(symbol: str, joint: int, at_motor: bool = False) -> str:
-    """Name of a joint's parameter, `joint` counted from 0: `fc3`, `fcm3` at a coupled motor, `kv1_3`."""
+    """Return the name of a joint's parameter, `joint` counted from 0: `fc3`, `fcm3` at a coupled motor, `kv1_3`."""
     text = symbol + ("m" if at_motor else "")
     return f"{text}_{joint + 1}" if text[-1].isdigit() else f"{text}{joint + 1}"
 
 
 def standard_layout(model: RobotModel) -> ParameterLayout:
-    """All standard parameters that `model` asks for, in the order of the module docstring.
+    """Return all standard parameters of `model`, in the order of the module docstring.
 
-    The velocity constants of friction come from `model.dynamics`; those it does not know are zero.
+    The velocity constants of friction come from `model.dynamics`; unknown ones are zero.
     """
     n = model.n
     friction = model.friction
@@ -134,7 +128,7 @@ def standard_layout(model: RobotModel) -> ParameterLayout:
                 columns.append((parameter_name("Ia", i, at_motor), unit, LAW_ARMATURE, i, weights, plain))
             for symbol, code, source in friction.terms:
                 if code == LAW_LOAD and at_motor:
-                    continue  # the load of a motor that drives two joints is not a joint's torque
+                    continue  # the load of a motor of two joints is not a joint's torque
                 constant = 0.0
                 for _, known, shaped in friction.constants:
                     if code in shaped and model.dynamics is not None:
@@ -148,18 +142,12 @@ def standard_layout(model: RobotModel) -> ParameterLayout:
             (f"{LINK_NAMES[e]}{i + 1}", _LINK_UNITS[e], LAW_LINK, 10 * i + e, np.zeros(n), plain) for e in range(10)
         ]
     names, units, law, source_of, motor, shapes = zip(*columns, strict=True)
-    return ParameterLayout(
-        names,
-        units,
-        np.array(law, dtype=np.int64),
-        np.array(source_of, dtype=np.int64),
-        np.array(motor),
-        np.array(shapes),
-    )
+    laws, sources = np.array(law, dtype=np.int64), np.array(source_of, dtype=np.int64)
+    return ParameterLayout(names, units, laws, sources, np.array(motor), np.array(shapes))
 
 
 def standard_parameters(model: RobotModel, layout: ParameterLayout) -> FloatArray:
-    """(P,) values of the columns of `layout` from the model's own priors; zero where it has none."""
+    """Return the values (P,) of the columns of `layout` from the model's own priors; zero where it has none."""
     values = np.zeros(len(layout))
     held = {code: source for _, code, source in model.friction.terms}
     held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
@@ -178,11 +166,11 @@ def standard_parameters(model: RobotModel, layout: ParameterLayout) -> FloatArra
 
 
 def stated_parameters(model: RobotModel, layout: ParameterLayout) -> BoolArray:
-    """(P,) of which columns of `layout` the model's description gives the value: zeros by default are none.
+    """Return a mask (P,) of the columns whose value the model's description gives, as opposed to defaults of zero.
 
-    A first moment needs mass and centre, an inertia about the link frame all that is known of a link.
+    A first moment needs mass and centre, an inertia about the link frame all parameters of a link.
     """
-    told = np.zeros(len(layout), dtype=bool)
+    given = np.zeros(len(layout), dtype=bool)
     held = {code: source for _, code, source in model.friction.terms}
     held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
     stated = model.stated
@@ -190,17 +178,17 @@ def stated_parameters(model: RobotModel, layout: ParameterLayout) -> BoolArray:
         s, law = int(layout.source[c]), int(layout.law[c])
         if law == LAW_LINK:
             i, element = divmod(s, 10)
-            told[c] = model.inertial is not None and (
+            given[c] = model.inertial is not None and (
                 stated is None
                 or (stated.mass[i] and (element < 1 or stated.centre[i]) and (element < 4 or stated.inertia[i]))
             )
         elif model.dynamics is not None:
-            told[c] = stated is None or (held[law] in stated.effects and stated.effects[held[law]][s])
-    return told
+            given[c] = stated is None or (held[law] in stated.effects and stated.effects[held[law]][s])
+    return given
 
 
 def friction_constants(model: RobotModel) -> dict[str, tuple[str, int]]:
-    """Names of the nonlinear constants of the model's friction, with the field of `JointDynamics` and the joint."""
+    """Return the nonlinear constants of the model's friction by name: field of `JointDynamics` and joint."""
     return {
         parameter_name(symbol, i): (source, i) for i in range(model.n) for symbol, source, _ in model.friction.constants
     }

@@ -1,15 +1,15 @@
 """The regressor `Y(q, dq, ddq)` of `tau = Y(q, dq, ddq) * phi`, in blocks of samples.
 
-Principle of virtual power: joint `j` moves link `k >= j` by the screw `(w, v)`, so that the ten
-columns of link `k` in row `j` are `v . f + w . n`, where force `f` and moment `n` about the link's
-origin are linear in the link's ten parameters:
+Principle of virtual power: joint `j` moves link `k >= j` by the screw `(w, v)`, so that the ten columns of link `k` in
+row `j` are `v . f + w . n`, where force `f` and moment `n` about the link's origin are linear in the link's ten
+parameters:
 
     f = m*a + (dw x + w x w x) h            n = h x a + I*dw + w x (I*w)
 
 All quantities are in link `k`'s own coordinates, `a` is the origin's proper acceleration.
 
-Sixteen samples are carried through the chain together, one array lane each, so that the compiler
-vectorises across samples and the intermediate results stay in the first-level cache.
+Sixteen samples pass through the chain together, one array lane each, so that the compiler vectorises across samples and
+intermediate results stay in the first-level cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-#: Samples carried together.
+#: Samples in a block.
 BLOCK = 16
 
 # Rows of the intermediate array of `link_columns`, as offsets.
@@ -56,9 +56,9 @@ _PIO2_C = 2.02226624879595063154e-21
 
 @jit
 def _reduce_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
-    """Angle from the nearest multiple of pi/2 into row `_C`, the quadrant into row `_SN`.
+    """Compute the angle from the nearest multiple of pi/2 into row `_C`, the quadrant into row `_SN`.
 
-    Strict arithmetic: reordered, the three parts of pi/2 would be worth no more than one.
+    Strict arithmetic: reordered, the three parts of pi/2 would be no better than one.
     """
     for b in range(lanes):
         k = np.floor(x[b] * _TWO_OVER_PI + 0.5)
@@ -68,7 +68,7 @@ def _reduce_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
 
 @kernel
 def sincos_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
-    """Cosine and sine of `x` (lanes,), |x| < 1e6, into rows `_C` and `_SN` of `S`; vectorises, errors near 1 ulp."""
+    """Compute cosine and sine of `x` (lanes,), |x| < 1e6, into rows `_C` and `_SN` of `S`; errors near 1 ulp."""
     _reduce_block(x, S, lanes)
     for b in range(lanes):
         r = S[_C + b]
@@ -97,13 +97,12 @@ def link_columns(
     lanes: int,
     out: FloatArray,
 ) -> None:
-    """Columns of all links for one block of samples, of which the first `lanes` are wanted.
+    """Compute the columns of all links for the first `lanes` samples of a block.
 
-    `q, dq, ddq` are (n, BLOCK); `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten columns of
-    link `k` in row `j <= k`, one after the other; entries with `j > k` are not touched.
+    `q, dq, ddq` are (n, BLOCK); `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten columns of link `k` in row
+    `j <= k`, one after the other; entries with `j > k` stay unchanged.
 
-    All intermediate rows live in one array at constant offsets: so the compiler can prove that they do
-    not overlap, and vectorises.
+    All intermediate rows are in one array at constant offsets, so that the compiler can prove that they do not overlap.
     """
     n = q.shape[0]
     S = np.empty(_ROWS * BLOCK)
@@ -240,10 +239,10 @@ def joint_column(
     load: FloatArray,
     value: FloatArray,
 ) -> None:
-    """One joint effect for one block, before it is distributed to the rows: `value` (BLOCK,).
+    """Compute one joint effect for one block, before its distribution to the rows: `value` (BLOCK,).
 
-    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).  Of a
-    temperature term it is the effect per kelvin: `warm_column` goes with it.
+    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).  For a
+    temperature term it is the effect per kelvin, to be multiplied by `warm_column`.
     """
     n = motor.shape[0]
     for b in range(BLOCK):
@@ -273,7 +272,7 @@ def joint_column(
 
 @kernel
 def warm_column(law: int, warmth: FloatArray, value: FloatArray) -> None:
-    """Turn `value` (BLOCK,) of `joint_column` into that at `warmth` (BLOCK,) [K] of the joint above the reference."""
+    """Multiply `value` (BLOCK,) of a temperature term by `warmth` (BLOCK,) [K] of the joint above the reference."""
     if law >= LAW_COULOMB_TEMPERATURE:
         for b in range(BLOCK):
             value[b] *= warmth[b]
@@ -283,7 +282,7 @@ def warm_column(law: int, warmth: FloatArray, value: FloatArray) -> None:
 def joint_effect(
     law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray
 ) -> float:
-    """One joint effect of one sample, per kelvin as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
+    """Return one joint effect of one sample, per kelvin as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
     if law == LAW_OFFSET:
         return 1.0
     value = 0.0
@@ -392,13 +391,12 @@ def regressor_columns(
     load: FloatArray | None = None,
     temperature: FloatArray | None = None,
 ) -> FloatArray:
-    """Regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
+    """Return the regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
 
-    A layout with load-dependent friction needs `load` (N, n), the torque that the links ask of each joint, and one with
-    friction that follows temperature needs `temperature` (N, n) [degC];
-    `ValueError` if it is missing or of another shape than `q`.
-    Going through a long recording in chunks, give the same `out` (n, P, N) each time: entries that are zero
-    by the arm's structure are not written, so it must come from an earlier call or be zero.
+    A layout with load-dependent friction needs `load` (N, n), the torque of the links at each joint, and one with
+    friction that follows temperature needs `temperature` (N, n) [degC]; `ValueError` if it is missing or has another
+    shape than `q`.  For a long recording in chunks, pass the same `out` (n, P, N) each time: entries that are
+    structurally zero are not written, so it must come from an earlier call or be zero.
     """
     q, dq, ddq = (np.ascontiguousarray(np.atleast_2d(x), dtype=np.float64) for x in (q, dq, ddq))
     shape = (model.n, len(layout), q.shape[0])
@@ -435,5 +433,5 @@ def regressor(
     load: FloatArray | None = None,
     temperature: FloatArray | None = None,
 ) -> FloatArray:
-    """Regressor (N, n, P) of the columns of `layout` for states `q, dq, ddq` (N, n), a view by columns."""
+    """Return the regressor (N, n, P) of the columns of `layout` for states `q, dq, ddq` (N, n), a view by columns."""
     return regressor_columns(model, layout, q, dq, ddq, load=load, temperature=temperature).transpose(2, 0, 1)

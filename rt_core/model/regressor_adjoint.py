@@ -1,13 +1,12 @@
-"""The adjoint of the link columns of the regressor: from derivatives by the columns to derivatives by the states.
+"""Adjoint of the link columns of the regressor: from derivatives by the columns to derivatives by the states.
 
 With the notation of `rt_core.model.regressor`, the columns of link `k` in row `j` are bilinear in the screw
-`(w_j, v_j)` of joint `j` and in the link's motion.  Derivatives run back through these products, then through the
-recursion from link to parent.  A vector that a revolute joint turns, `u = R(q)' u'`, changes with `q` by
-`-e x u`, so that a derivative by it gives `-e . (u x du)` for `q` and `R du` for `u'`: no derivative by the rotation
-itself is ever formed.
+`(w_j, v_j)` of joint `j` and in the link's motion.  Derivatives pass back through these products, then through the
+recursion from link to parent.  A vector that a revolute joint rotates, `u = R(q)' u'`, changes with `q` by `-e x u`, so
+that a derivative by it gives `-e . (u x du)` for `q` and `R du` for `u'`, without a derivative by the rotation.
 
-As there, sixteen samples go together; all that one step of the recursion works on lies in one array at constant
-offsets, so that the compiler can prove that its parts do not overlap.
+As there, a block has sixteen samples, and one step of the recursion works in one array at constant offsets, so that the
+compiler can prove that its parts do not overlap.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _S0, _S1, _S2, _S3, _S4, _S5 = (BLOCK * i for i in range(6))
 
 
 def adjoint_work(n: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Scratch that `link_columns_adjoint` needs for `n` joints."""
+    """Return the scratch arrays of `link_columns_adjoint` for `n` joints."""
     return (
         np.zeros((n, _MOTION * BLOCK)),
         np.zeros((n, n, 6 * BLOCK)),
@@ -64,7 +63,7 @@ def _chain(
     screws: FloatArray,
     S: FloatArray,
 ) -> None:
-    """Motion of all links into `motion`, screws of joints `j <= i` at link `i` into `screws[i, j]`."""
+    """Compute the motion of all links into `motion`, screws of joints `j <= i` at link `i` into `screws[i, j]`."""
     n = q.shape[0]
     S[_W0:_A0] = 0.0
     for k in range(3):
@@ -148,7 +147,7 @@ def _chain(
 
 @kernel
 def _through_columns(S: FloatArray) -> None:
-    """Add to the derivatives by motion and screw what those by the ten columns say."""
+    """Add the derivatives through the ten columns to those by motion and screw."""
     for b in range(BLOCK):
         k0, k1, k2 = S[_K0 + b], S[_K1 + b], S[_K2 + b]
         l0, l1, l2 = S[_L0 + b], S[_L1 + b], S[_L2 + b]
@@ -195,7 +194,7 @@ def _through_columns(S: FloatArray) -> None:
 
 @kernel
 def _screw_to_parent(S: FloatArray, slide: float) -> None:
-    """Carry the derivative by a screw at the link to that by the screw at the parent, in the same rows."""
+    """Convert the derivative by a screw at the link to that by the screw at the parent, in the same rows."""
     for b in range(BLOCK):
         k0, k1, k2 = S[_BK0 + b], S[_BK1 + b], S[_BK2 + b]
         l0, l1, l2 = S[_BL0 + b], S[_BL1 + b], S[_BL2 + b]
@@ -221,7 +220,7 @@ def _screw_to_parent(S: FloatArray, slide: float) -> None:
 def _motion_to_parent(
     S: FloatArray, g: FloatArray, dqi: FloatArray, q_bar: FloatArray, dq_bar: FloatArray, ddq_bar: FloatArray
 ) -> None:
-    """Carry the derivative by a link's motion to its parent's, and to the joint's own (BLOCK,) states."""
+    """Convert the derivative by a link's motion to that by its parent's, and by the joint's own (BLOCK,) states."""
     turn = g[36]
     slide = 1.0 - turn
     e0, e1, e2 = g[33], g[34], g[35]

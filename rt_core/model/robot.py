@@ -1,12 +1,11 @@
-"""The one internal form of a robot, whatever it was described in.
+"""Internal form of a robot, independent of the format of its description.
 
-A serial chain of `n` one-degree-of-freedom joints.  Joint `i` is fixed to link `i - 1` (link -1 is
-the base) by a placement: `rotation` turns joint-frame coordinates into parent-link coordinates and
-`translation` is the joint frame's origin in the parent-link frame, both at `q = 0`.  The joint then
-turns about (revolute) or slides along (prismatic) `axis`, a unit vector given in the joint frame.
-The link frame is the joint frame after that motion: link parameters are about it, in Pinocchio's
-order `m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`, with first moments `m*c` and the inertia tensor
-about the frame's origin.
+A serial chain of `n` one-degree-of-freedom joints.  Joint `i` is fixed to link `i - 1` (link -1 is the base) by a
+placement: `rotation` turns joint-frame coordinates into parent-link coordinates and `translation` is the joint frame's
+origin in the parent-link frame, both at `q = 0`.  The joint then turns about (revolute) or slides along (prismatic)
+`axis`, a unit vector in the joint frame.  The link frame is the joint frame after that motion: link parameters are
+about it, in Pinocchio's order `m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz`, with first moments `m*c` and the inertia
+tensor about the frame's origin.
 
 SI units: rad or m, rad/s, N*m or N, kg.
 """
@@ -53,10 +52,10 @@ class Joint:
 class JointDynamics:
     """Known or assumed joint-side effects beyond the rigid links, each of shape (n,).
 
-    They are the truth of a simulated arm and a prior elsewhere.  Which of the friction values count is for
-    `RobotModel.friction` to say (`rt_core.model.friction`); those left out are zero, `breakaway` equals `coulomb`.
+    True values of a simulated arm, a prior otherwise.  `RobotModel.friction` selects the friction values that count
+    (`rt_core.model.friction`); by default they are zero, and `breakaway` equals `coulomb`.
 
-    A joint with `stiffness` is elastic: rotor inertia, offset and the friction of that law are on the motor's side of
+    A joint with `stiffness` is elastic: rotor inertia, offset and the friction of that law act on the motor's side of
     its spring, `link_viscous`, `link_coulomb` and, over the link's own position, `link_cyclic_sine` and
     `link_cyclic_cosine` on the link's; the spring's torque on the link is
     `stiffness*d + stiffness_cubic*d^3 + spring_damping*dd`, with `d` motor minus link.
@@ -97,12 +96,12 @@ class JointDynamics:
 
     @property
     def elastic(self) -> BoolArray:
-        """(n,) which joints have a spring between motor and link."""
+        """(n,) mask of joints with a spring between motor and link."""
         return np.asarray(self.stiffness > 0.0)
 
     @classmethod
     def zeros(cls, n: int) -> JointDynamics:
-        """No rotor inertia, friction or offset on any of `n` joints."""
+        """Return the dynamics of `n` joints without rotor inertia, friction and offset."""
         return cls(*(np.zeros(n) for _ in range(4)))
 
 
@@ -110,10 +109,9 @@ class JointDynamics:
 class Transmission:
     """From motors to joints: `q_motor = matrix @ q + offset`, `tau = matrix.T @ tau_motor`.
 
-    The diagonal of `matrix` holds the gear ratios with their signs; off-diagonal entries are
-    couplings, such as a wrist motor that also turns with the joint before it.
-    `torque_constant` [N*m/A] turns motor current into motor torque; ones that stand for what nobody has given are
-    not `known`.
+    The diagonal of `matrix` holds the gear ratios with their signs; off-diagonal entries are couplings, such as a wrist
+    motor that also turns with the joint before it.  `torque_constant` [N*m/A] turns motor current into motor torque;
+    default ones are not `known`.
     """
 
     matrix: FloatArray  # (n, n)
@@ -123,7 +121,7 @@ class Transmission:
 
     @classmethod
     def direct(cls, n: int) -> Transmission:
-        """Motor side and joint side coincide."""
+        """Return a transmission with equal motor and joint side."""
         return cls(np.eye(n), np.zeros(n), np.ones(n))
 
     @cached_property
@@ -132,28 +130,28 @@ class Transmission:
         return np.asarray(self.matrix / np.diag(self.matrix)[:, None])
 
     def joint_position(self, q_motor: FloatArray) -> FloatArray:
-        """(..., n) joint positions from motor positions."""
+        """Return joint positions (..., n) from motor positions."""
         return np.asarray(np.linalg.solve(self.matrix, (q_motor - self.offset)[..., None])[..., 0])
 
     def joint_velocity(self, dq_motor: FloatArray) -> FloatArray:
-        """(..., n) joint velocities from motor velocities."""
+        """Return joint velocities (..., n) from motor velocities."""
         return np.asarray(np.linalg.solve(self.matrix, dq_motor[..., None])[..., 0])
 
     def joint_torque(self, tau_motor: FloatArray) -> FloatArray:
-        """(..., n) joint torques that do the same work as the motor torques."""
+        """Return the joint torques (..., n) that do the same work as the motor torques."""
         return np.asarray(tau_motor @ self.matrix)
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What a description gives; zeros elsewhere in `RobotModel.inertial` and `.dynamics` only fill their places.
+    """Values that a description gives, as opposed to default zeros in `RobotModel.inertial` and `.dynamics`.
 
     Attributes
     ----------
     mass, centre, inertia : (n,) bool
         Of the link that each joint moves.
     effects : dict of str to (n,) bool
-        By the field of `JointDynamics`; a field that is not in it is given of no joint.
+        By the field of `JointDynamics`; a missing field is given for no joint.
     """
 
     mass: BoolArray
@@ -164,7 +162,7 @@ class Stated:
 
 @dataclass(frozen=True)
 class RobotModel:
-    """A serial arm: geometry, gravity, transmission, priors and which joint effects are modelled."""
+    """A serial arm: geometry, gravity, transmission, priors and modelled joint effects."""
 
     name: str
     joints: tuple[Joint, ...]
@@ -177,7 +175,7 @@ class RobotModel:
     friction: Friction = field(default_factory=Friction)
     armature: bool = True  # rotor inertia is a parameter of the model
     offset: bool = True  # a constant torque offset is a parameter of the model
-    stated: Stated | None = None  # None: whatever `inertial` and `dynamics` hold
+    stated: Stated | None = None  # None: all of `inertial` and `dynamics`
 
     @property
     def n(self) -> int:
@@ -186,15 +184,15 @@ class RobotModel:
 
     @cached_property
     def standstill_velocity(self) -> FloatArray:
-        """(n,) speed below which a joint counts as standing [rad/s or m/s]: half a per cent of its limit, or 0.01.
+        """(n,) speed below which a joint is at standstill [rad/s or m/s]: half a per cent of its limit, or 0.01.
 
-        Friction at rest is whatever holds the joint, not a function of its velocity.
+        Friction at rest balances the other torques and is not a function of velocity.
         """
         return np.array([0.005 * j.velocity if np.isfinite(j.velocity) else 0.01 for j in self.joints])
 
     @cached_property
     def at_reference_temperature(self) -> RobotModel:
-        """The arm as it is at the reference temperature: without the terms of friction that follow temperature."""
+        """The arm at the reference temperature: without the terms of friction that follow temperature."""
         if self.friction.temperature == "none":
             return self
         return replace(self, friction=replace(self.friction, temperature="none"))

@@ -1,7 +1,7 @@
-"""Temperatures of joints: which can be, and at which the friction of a model was seen.
+"""Temperatures of joints: plausibility of reported values, and the range that a model was identified at.
 
-How friction follows temperature is known where it was seen and nowhere else: a straight line through friction between
-20 and 40 degC says little of -40 degC.
+The model of friction over temperature holds in the range of its data only: a straight line between 20 and 40 degC does
+not extrapolate to -40 degC.
 """
 
 from __future__ import annotations
@@ -13,70 +13,71 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.types import BoolArray, FloatArray
 
-#: A temperature that was told so long ago is not known any more [s]; joints change theirs over minutes.
+#: Age of a reported temperature from which it is unknown [s]; joints change theirs over minutes.
 HOLD_S = 10.0
-#: No joint is beyond these [degC].
+#: Possible temperatures of a joint [degC].
 MIN_C, MAX_C = -100.0, 200.0
-#: What a sensor makes of no change at all [K], and the fastest that a joint changes [K/s], by a wide margin.
+#: Largest step of a sensor without a change [K], and fastest change of a joint [K/s], with a wide margin.
 STEP_K, FASTEST_K_PER_S = 5.0, 2.0
-#: A joint whose temperature changed by less does not show how its friction follows it [K].
+#: Least range of a joint's temperature that shows how its friction follows it [K].
 MIN_SPAN_K = 5.0
-#: So far outside the temperatures of the fit a joint may be: what sensors are off by [K].
+#: Largest distance of a joint outside the temperatures of the fit: the error of sensors [K].
 MARGIN_K = 1.0
 
 
 @kernel
-def possible(told: float, before: float, since_s: float) -> bool:
-    """Whether a joint may be at `told` degC that was at `before` so long ago; NaN, or longer than `HOLD_S`: not known.
+def possible(reported: float, before: float, since_s: float) -> bool:
+    """Return whether a joint at `before` degC can be at `reported` degC after `since_s` [s].
 
-    What a sensor says that is not connected (0x7FFF, zero) would outweigh all that is right.
+    `before` does not count if it is NaN or older than `HOLD_S`.  Rejects the values of a disconnected sensor (0x7FFF,
+    zero), which would outweigh all correct ones.
     """
-    if not MIN_C <= told <= MAX_C:
+    if not MIN_C <= reported <= MAX_C:
         return False
-    return not (since_s <= HOLD_S and abs(told - before) > STEP_K + FASTEST_K_PER_S * since_s)
+    return not (since_s <= HOLD_S and abs(reported - before) > STEP_K + FASTEST_K_PER_S * since_s)
 
 
 @kernel
-def _mark_possible(t: FloatArray, told: FloatArray, before: float, good: BoolArray) -> None:
-    """`before` is what the first values are about at, up to `HOLD_S` later."""
+def _mark_possible(t: FloatArray, reported: FloatArray, before: float, good: BoolArray) -> None:
+    """Mark possible values; `before` is the typical one of the first `HOLD_S`."""
     last = t[0] - 0.5 * HOLD_S
     for k in range(t.size):
-        good[k] = possible(told[k], before, t[k] - last)
+        good[k] = possible(reported[k], before, t[k] - last)
         if good[k]:
-            before, last = told[k], t[k]
+            before, last = reported[k], t[k]
 
 
-def possible_of(t: FloatArray, told: FloatArray) -> BoolArray:
-    """(N,) which of the temperatures `told` (N,) of a joint, at `t` (N,) [s], can be, each after those before it."""
+def possible_of(t: FloatArray, reported: FloatArray) -> BoolArray:
+    """Return a mask (N,) of the possible ones of a joint's temperatures `reported` (N,) at `t` (N,) [s], in order."""
     good = np.zeros(t.size, dtype=np.bool_)
     if t.size:
-        # the first have none before them: they are compared with most of those that follow
-        first = told[t <= t[0] + HOLD_S]
+        # the first have no predecessor: they are compared with the median of those that follow
+        first = reported[t <= t[0] + HOLD_S]
         first = first[(first >= MIN_C) & (first <= MAX_C)]
         before = float(np.median(first)) if first.size else np.nan
-        _mark_possible(t, told, before, good)
+        _mark_possible(t, reported, before, good)
     return good
 
 
 @dataclass(frozen=True, eq=False)
 class TemperatureRange:
-    """Lowest and highest temperature (n,) of each joint [degC]; NaN of a joint that was not seen moving."""
+    """Lowest and highest temperature (n,) of each joint [degC]; NaN for a joint that did not move."""
 
     lower: FloatArray
     upper: FloatArray
 
     @property
     def narrow(self) -> BoolArray:
-        """(n,) whether a joint's temperature hardly changed."""
+        """(n,) mask of joints whose temperature hardly changed."""
         return np.asarray(~(self.upper - self.lower >= MIN_SPAN_K))
 
     def outside(self, temperature: FloatArray) -> BoolArray:
-        """Where (..., n) temperatures (..., n) are farther outside than sensors are off, or nothing was seen."""
+        """Return a mask of temperatures (..., n) outside the range by more than the sensors' error, or unknown ones."""
         beyond = np.maximum(self.lower - temperature, temperature - self.upper)
         return np.asarray(~(beyond <= MARGIN_K))
 
     def reason(self, name: str, joint: int, seen: str) -> str:
-        """Sentence on joint `joint` of that name, which is outside, at `seen` degC."""
+        """Return a sentence on joint `joint` called `name`, which is outside, at `seen` degC."""
         if not np.isfinite(self.lower[joint]):
             return f"joint {name}: it did not move when the model was identified, at no temperature"
         return (

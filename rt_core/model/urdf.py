@@ -1,12 +1,12 @@
-"""The serial chain of a URDF.
+"""Serial chain from a URDF.
 
 A URDF joint frame is the child link's frame at `q = 0`, so URDF links and the internal link frames coincide.  Fixed
-joints are dissolved: a link that a fixed joint attaches becomes part of the moving link it hangs on, as Pinocchio does
-it; what hangs on the base is left out, because it never moves.  `rpy` is `Rz(yaw) Ry(pitch) Rx(roll)`.  Where an
-element is given twice the first counts, as in urdfdom.
+joints are removed: a link on a fixed joint becomes part of the moving link that carries it, as in Pinocchio; links
+fixed to the base are left out, because they never move.  `rpy` is `Rz(yaw) Ry(pitch) Rx(roll)`.  If an element is given
+twice the first counts, as in urdfdom.
 
-Limits: an effort or velocity of 0, and `lower = upper = 0`, are taken as not given (infinite), which is what
-converters write when they do not know.  `<dynamics damping friction>` become viscous and Coulomb friction.
+Limits: an effort or velocity of 0, and `lower = upper = 0`, count as not given (infinite), since converters write them
+for unknown limits.  `<dynamics damping friction>` become viscous and Coulomb friction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rt_core.model.robot import Joint, JointDynamics, JointKind
 from rt_core.types import BoolArray, FloatArray
 
 _KINDS: dict[str, JointKind] = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic"}
-#: What `reduced_urdf` keeps inside each element; what is only seen, colours and simulator settings go.
+#: Children of each element that `reduced_urdf` keeps; visuals, colours and simulator settings are removed.
 _KEPT = {
     "robot": {"link", "joint"},
     "link": {"inertial"},
@@ -50,7 +50,7 @@ class UrdfChain:
     joints: tuple[Joint, ...]
     links: tuple[str, ...]  # the link that each joint moves
     inertial: FloatArray  # (n, 10) about the link frames, fixed links lumped in; zero where nothing is given
-    stated: BoolArray  # (n,) links with an <inertial>, be it of what is fixed to them
+    stated: BoolArray  # (n,) links with an <inertial>, their own or that of a link fixed to them
     dynamics: JointDynamics | None  # from <dynamics>, None if no joint has one
     effects: dict[str, BoolArray]  # (n,) which joints have it, by the field of `JointDynamics`
     base_link: str
@@ -59,26 +59,21 @@ class UrdfChain:
     tip_translation: FloatArray  # (3,) [m]
     unphysical: tuple[str, ...]  # links whose <inertial> no body can have (negative mass, not positive definite)
 
-    @property
-    def has_inertial(self) -> bool:
-        """Whether any of these links has an <inertial>."""
-        return bool(self.stated.any())
-
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where a link of a URDF is.
+    """Placement of a link of a URDF.
 
     Attributes
     ----------
     link : int
-        The moving link that carries it, from 0 as in `chain_from_urdf`; -1 for what stands still.
+        The moving link that carries it, from 0 as in `chain_from_urdf`; -1 for a fixed one.
     rotation, origin : (3, 3), (3,) float64
-        Of its frame in that of this link; in that of the base for what stands still.
+        Of its frame in that of this link; in that of the base for a fixed one.
     moves : bool
-        It moves against that link, on a joint off the chain, and is placed as in its zero position.
+        Whether it moves against that link, on a joint off the chain; its placement is that of the zero position.
     base : bool
-        It carries the arm: the base itself, and what is fixed between it and the first moving joint.
+        Whether it carries the arm: the base, and links between it and the first moving joint.
     """
 
     link: int
@@ -102,11 +97,11 @@ class _UrdfJoint:
     fixed: bool
     mimic: bool
     dynamics: tuple[float, float] | None  # damping, friction
-    given: tuple[bool, bool]  # which of the two the file says
+    given: tuple[bool, bool]  # which of the two the file gives
 
 
 def rotation_from_rpy(rpy: Iterable[float]) -> FloatArray:
-    """(3, 3) rotation `Rz(yaw) Ry(pitch) Rx(roll)` from roll, pitch, yaw [rad]."""
+    """Return the rotation (3, 3) `Rz(yaw) Ry(pitch) Rx(roll)` of roll, pitch, yaw [rad]."""
     roll, pitch, yaw = rpy
     cr, sr, cp, sp, cy, sy = (f(x) for x in (roll, pitch, yaw) for f in (math.cos, math.sin))
     return np.array(
@@ -213,7 +208,7 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
         ends.append(link)
     axis = np.array([1.0, 0.0, 0.0])
     lower, upper, velocity, effort = -math.inf, math.inf, math.inf, math.inf
-    dynamics, said = None, (False, False)
+    dynamics, stated = None, (False, False)
     if kind != "fixed":
         axis = np.array(_floats(element.find("axis"), "xyz", f"{where} <axis>", (1.0, 0.0, 0.0)))
         length = float(np.linalg.norm(axis))
@@ -226,10 +221,10 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
             damping, friction = (
                 _floats(given, key, f"{where} <dynamics>", (0.0,))[0] for key in ("damping", "friction")
             )
-            dynamics, said = (damping, friction), (given.get("damping") is not None, given.get("friction") is not None)
+            dynamics, stated = (damping, friction), ("damping" in given.attrib, "friction" in given.attrib)
     rotation, translation = _origin(element, where)
     placed = Joint(name, _KINDS.get(kind, "revolute"), rotation, translation, axis, lower, upper, velocity, effort)
-    return _UrdfJoint(placed, ends[0], ends[1], kind == "fixed", element.find("mimic") is not None, dynamics, said)
+    return _UrdfJoint(placed, ends[0], ends[1], kind == "fixed", element.find("mimic") is not None, dynamics, stated)
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -237,7 +232,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 class _Tree:
-    """Links and joints with their connections checked: one root, each other link attached exactly once."""
+    """Links and joints as a checked tree: one root, each other link attached exactly once."""
 
     def __init__(self, root: ET.Element) -> None:
         self.links: dict[str, _Link] = {}
@@ -298,7 +293,7 @@ class _Tree:
         return joints[::-1]
 
     def find_tip(self, base: str) -> str:
-        """Find the end of the only moving chain: the one fixed leaf after the last moving link, or that link itself."""
+        """Find the end of the only moving chain: the only fixed leaf after the last moving link, or that link."""
         below = self.subtree(base)
         moving = [joint for joint in below if not joint.fixed]
         if not moving:
@@ -333,7 +328,7 @@ def _ends(tree: _Tree, base_link: str | None, tip_link: str | None) -> tuple[str
 
 
 def link_placements(text: str, *, base_link: str | None = None, tip_link: str | None = None) -> dict[str, Placement]:
-    """Where each link of the tree is: those above the base and beside it, too.
+    """Return the placement of each link of the tree, including those above and beside the base.
 
     Raises
     ------
@@ -377,15 +372,15 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
     text : str
         The URDF itself, not a path.
     base_link : str, optional
-        The link that stands still, in whose frame gravity is given; the root link if left out.
+        The fixed link, in whose frame gravity is given; the root link by default.
     tip_link : str, optional
-        Where the arm ends.  Needed if moving joints branch, as a gripper's fingers do: what moves off the chain is
-        taken as rigid in its zero position and its mass is added to the link that carries it.
+        End of the arm.  Needed if moving joints branch, as a gripper's fingers do: links off the chain count as rigid
+        in their zero position, and their mass is added to the link that carries them.
 
     Raises
     ------
     UrdfError
-        If the text is not a URDF or does not describe a serial arm; names the element.
+        If the text is not a URDF or does not describe a serial arm; the message names the element.
     """
     root = _root(text)
     tree = _Tree(root)
@@ -442,7 +437,7 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
 
 
 def reduced_urdf(text: str, *, shapes: bool = False) -> str:
-    """Only what `chain_from_urdf` reads, in canonical XML: the same for files that differ in looks or layout.
+    """Return the part that `chain_from_urdf` reads, as canonical XML: equal for files that differ in looks or layout.
 
     With `shapes` collision shapes are kept too.
 

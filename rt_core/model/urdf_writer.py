@@ -1,4 +1,4 @@
-"""A robot model written as a URDF that reads back to the same chain."""
+"""Write a robot model as a URDF that reads back to the same chain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rt_core.types import FloatArray
 
 
 def rpy_from_rotation(rotation: FloatArray) -> tuple[float, float, float]:
-    """Roll, pitch, yaw [rad] of a (3, 3) rotation `Rz(yaw) Ry(pitch) Rx(roll)`; yaw is 0 where pitch is +-90 deg."""
+    """Return roll, pitch, yaw [rad] of a rotation `Rz(yaw) Ry(pitch) Rx(roll)`; yaw is 0 at a pitch of +-90 deg."""
     cp = math.hypot(rotation[0, 0], rotation[1, 0])
     pitch = math.atan2(-rotation[2, 0], cp)
     if cp < 1e-12:
@@ -55,7 +55,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _link_names(model: RobotModel) -> list[str]:
-    """Distinct names of base, moving links and tip."""
+    """Return distinct names of base, moving links and tip."""
     taken: set[str] = set()
     moving = [_unused(f"{joint.name}_link", taken) for joint in model.joints]
     return [_unused("base_link", taken), *moving, _unused("tip_link", taken)]
@@ -70,26 +70,24 @@ def urdf_from_model(
 ) -> str:
     """Write a chain as a URDF that `chain_from_urdf` reads back to the same joints, inertials and tip.
 
-    Links are named `base_link`, `<joint>_link` and `tip_link`; limits are written
-    where both are known.  `<inertial>` is about the centre of mass in the link's
-    axes.  Viscous and Coulomb friction go into `<dynamics>`.  URDF has no place for rotor inertia, torque offset,
-    gravity or transmission.
+    Links are named `base_link`, `<joint>_link` and `tip_link`; limits are written where both are known.  `<inertial>`
+    is about the centre of mass in the link's axes.  Viscous and Coulomb friction go into `<dynamics>`.  URDF cannot
+    express rotor inertia, torque offset, gravity or transmission.
 
     Parameters
     ----------
     model : RobotModel
-        The chain.
     inertial : (n, 10) array, optional
-        Link parameters about the link frames; without, links have no `<inertial>`.  A row of zeros is left out.
+        Link parameters about the link frames; rows of zeros are left out.  By default links have no `<inertial>`.
     dynamics : JointDynamics, optional
         Friction to write.
     comment : str
-        Put at the top of the file.
+        Comment at the top of the file.
 
     Raises
     ------
     UrdfError
-        If a link has no mass but first moments: URDF cannot express it, since it asks for a centre of mass.
+        If a link has first moments but no mass, and so no centre of mass.
     """
     robot = ET.Element("robot", name=model.name)
     if comment:

@@ -1,4 +1,4 @@
-"""The arrays of an online estimator that has seen nothing yet."""
+"""Initial state of an online estimator: sizes, filter taps, limits, gains and prior."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import _state as m
 from rt_core.online._pipeline import GUARD_PERIODS
 from rt_core.online._settings import OnlineSettings
-from rt_core.online._state import Memory
+from rt_core.online._state import EstimatorState
 from rt_core.online.filters import FilterBank
-from rt_core.online.monitors.residual_evidence import friction_places
+from rt_core.online.monitors.residual_evidence import friction_columns
 from rt_core.types import FloatArray
 
 _START_EFFORTS = 10.0  # one standard deviation of the start value may mean this many times the effort limit
 _DEFAULT_EFFORT = 100.0  # where the robot file states none [N*m or N]
-_SETTLE_S = 10.0  # motion after which a joint's noise level is trusted
-_LEAK_ROUND = 0.05  # share of the memory in which the leak takes each of its rows in turn, to be then reckoned anew
-_IMPOSSIBLE = 20.0  # times its limits, and a joint's velocity or torque is a fault of the sensor
-_TOP_SPEED = 1e3  # the same where the robot file states no limit [rad/s or m/s]
+_SETTLE_S = 10.0  # motion after which a joint's noise level is valid
+_FLOOR_ROUND = 0.05  # share of the memory in which each row of the information floor is added once
+_IMPOSSIBLE = 20.0  # velocity or torque beyond this many times a joint's limit is a sensor fault
+_TOP_SPEED = 1e3  # where the robot file states no limit [rad/s or m/s]
 _TOP_TORQUE = 1e9  # [N*m or N]
 _SIGMA_MEMORY_S = 30.0
 _TORQUE_MEMORY_S = 1.0
@@ -30,7 +30,7 @@ _SHORT_HZ = 20.0
 _BRIDGED_MEMORY_S = 30.0
 
 
-def start_memory(
+def initial_state(
     model: RobotModel,
     base: BaseParameters,
     settings: OnlineSettings,
@@ -40,46 +40,46 @@ def start_memory(
     parallel: FloatArray,
     factor: int,
     prior: FloatArray,
-) -> tuple[Memory, FloatArray]:
-    """Memory that starts from base parameters `prior` (p,), and the root (p,) of the information it starts with.
+) -> tuple[EstimatorState, FloatArray]:
+    """Return the state that starts from base parameters `prior` (p,), and the root (p,) of its information.
 
-    Every `factor`-th frame, of `rate_hz`, renews the parameters; `bank` and `parallel` are the filters.
+    Every `factor`-th frame of `rate_hz` updates the parameters; `bank` and `parallel` are the filters.
     """
     n, p = model.n, len(base)
     layout = base.layout
-    terms = friction_places(layout, n).shape[1]
-    memory = Memory(n, p, has_dq, bank.smooth.size, parallel.size, factor, terms, layout.has_temperature)
-    memory["geometry"][:] = model.geometry
-    memory["gravity"][:] = model.gravity
-    memory["motor"][:] = layout.motor
-    memory["shape"][:] = layout.shape
-    memory["payload"][:] = payload_columns(base, model)
-    memory["load_theta"][:] = prior  # load-dependent friction takes its load from the last batch model
-    memory.ints[m.HAS_LOAD] = int(layout.has_load)
-    memory["taps"][:] = (bank.smooth, bank.first, bank.slope if has_dq else bank.second)
-    memory["taps2"][:] = parallel
-    memory.ints[m.EDGE] = int(np.flatnonzero((bank.smooth != 0.0) | (bank.first != 0.0))[0])
-    memory["theta"][:] = prior
-    memory["min_velocity"][:] = _min_velocity(model, settings)
+    terms = friction_columns(layout, n).shape[1]
+    state = EstimatorState(n, p, has_dq, bank.smooth.size, parallel.size, factor, terms, layout.has_temperature)
+    state["geometry"][:] = model.geometry
+    state["gravity"][:] = model.gravity
+    state["motor"][:] = layout.motor
+    state["shape"][:] = layout.shape
+    state["payload"][:] = payload_columns(base, model)
+    state["load_theta"][:] = prior  # the last batch model gives the load of load-dependent friction
+    state.ints[m.HAS_LOAD] = int(layout.has_load)
+    state["taps"][:] = (bank.smooth, bank.first, bank.slope if has_dq else bank.second)
+    state["taps2"][:] = parallel
+    state.ints[m.EDGE] = int(np.flatnonzero((bank.smooth != 0.0) | (bank.first != 0.0))[0])
+    state["theta"][:] = prior
+    state["min_velocity"][:] = _min_velocity(model, settings)
     speed = np.array([j.velocity for j in model.joints])
-    memory["top_velocity"][:] = np.where(np.isfinite(speed), _IMPOSSIBLE * speed, _TOP_SPEED)
+    state["top_velocity"][:] = np.where(np.isfinite(speed), _IMPOSSIBLE * speed, _TOP_SPEED)
     limit = np.array([j.effort for j in model.joints])
-    memory["top_torque"][:] = np.where(np.isfinite(limit), _IMPOSSIBLE * limit, _TOP_TORQUE)
-    memory.integers("law")[:] = layout.law
-    memory.integers("source")[:] = layout.source
+    state["top_torque"][:] = np.where(np.isfinite(limit), _IMPOSSIBLE * limit, _TOP_TORQUE)
+    state.integers("law")[:] = layout.law
+    state.integers("source")[:] = layout.source
     columns = probe_regressor(model, layout, 64)
     touches = np.abs(columns).max(axis=0).T > 0.0  # (p, n)
-    memory["touches"][:] = touches
+    state["touches"][:] = touches
     first = np.array([int(np.argmax(touches[:, j])) for j in range(n)])
-    memory.integers("first")[:n] = first
-    memory.integers("order")[:] = np.argsort(first, kind="stable")
+    state.integers("first")[:n] = first
+    state.integers("order")[:] = np.argsort(first, kind="stable")
     effort = np.array([j.effort if np.isfinite(j.effort) else _DEFAULT_EFFORT for j in model.joints])
     size = np.sqrt(((columns / effort[:, None]) ** 2).sum(axis=1).mean(axis=0))
     start = np.where(size > 0.0, size, 1.0) / _START_EFFORTS  # root of the information
-    np.fill_diagonal(memory["R"], start)
+    np.fill_diagonal(state["R"], start)
     updates_hz = rate_hz / factor
     inflation = max(1.0, theoretical_inflation(parallel, factor))
-    s = memory["scalars"]
+    s = state["scalars"]
     s[m.STEP] = 1.0 / rate_hz
     s[m.ROOT_SCALE] = 1.0
     s[m.MAX_GAP] = max(settings.max_gap_s or 0.25 / settings.cutoff_hz, 2.5 / rate_hz)
@@ -94,20 +94,20 @@ def start_memory(
     short_every = max(1, round(updates_hz / _SHORT_HZ))
     s[m.A_POWER] = 1.0 - np.exp(-short_every / (settings.memory_s * updates_hz))
     s[m.LAST_MOTION] = -np.inf
-    memory.ints[m.GUARD] = min(round(GUARD_PERIODS * rate_hz / settings.cutoff_hz), bank.smooth.size // 2)
-    memory.ints[m.LAST_BRIDGED] = memory.ints[m.LAST_LOST] = -bank.smooth.size
+    state.ints[m.GUARD] = min(round(GUARD_PERIODS * rate_hz / settings.cutoff_hz), bank.smooth.size // 2)
+    state.ints[m.LAST_BRIDGED] = state.ints[m.LAST_LOST] = -bank.smooth.size
     s[m.A_BRIDGED] = 1.0 - np.exp(-1.0 / (_BRIDGED_MEMORY_S * rate_hz))
-    memory.ints[m.SHORT_EVERY] = short_every
-    memory.ints[m.LEAK_STEP] = max(1, round(_LEAK_ROUND * settings.memory_s * updates_hz / p))
-    memory.ints[m.LEAK_EVERY] = memory.ints[m.LEAK_STEP] * p
-    memory.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
-    memory.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
+    state.ints[m.SHORT_EVERY] = short_every
+    state.ints[m.FLOOR_STEP] = max(1, round(_FLOOR_ROUND * settings.memory_s * updates_hz / p))
+    state.ints[m.FLOOR_EVERY] = state.ints[m.FLOOR_STEP] * p
+    state.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
+    state.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
     s[m.SETTLE_ROWS] = _SETTLE_S * updates_hz
-    memory["inflation_sum"][:] = _BLOCK_PRIOR * inflation
-    memory["inflation_count"][:] = _BLOCK_PRIOR
-    memory["forgetting"][:] = s[m.LAMBDA]
-    memory["innovation"][:] = np.nan
-    return memory, start
+    state["inflation_sum"][:] = _BLOCK_PRIOR * inflation
+    state["inflation_count"][:] = _BLOCK_PRIOR
+    state["forgetting"][:] = s[m.LAMBDA]
+    state["innovation"][:] = np.nan
+    return state, start
 
 
 def _min_velocity(model: RobotModel, settings: OnlineSettings) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What an estimator is about, for its subscribers, and what a saved state must agree with."""
+"""Metadata of an estimator for its subscribers, and the hash that a saved state must match."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def describe(
     has_dq: bool,
     delay_s: float,
 ) -> tuple[str, dict[str, Any]]:
-    """Return the hash that a saved state must agree with, and what a subscriber needs to know.
+    """Return the hash that a saved state must match, and the metadata for subscribers.
 
-    `factor` frames of `rate_hz` [Hz] make an update.  The velocity constants of friction are part of the second only:
-    a state brings its own.
+    `factor` frames of `rate_hz` [Hz] make an update.  The velocity constants of friction are not part of the hash: a
+    saved state has its own.
     """
     names = {
         "robot": model.name,
@@ -50,5 +50,5 @@ def describe(
 
 
 def _described(friction: Friction) -> dict[str, Any]:
-    """Friction of a model as plain values; what was added later only where it says something: states stay valid."""
+    """Return the friction of a model as plain values; keys added later only if set, so that old states stay valid."""
     return {key: value for key, value in asdict(friction).items() if (key, value) != ("temperature", "none")}

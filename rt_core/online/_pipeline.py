@@ -1,9 +1,9 @@
-"""One frame through the online estimator: resample, filter, build rows, update.
+"""Process one frame of the online estimator: resample, filter, build rows, update.
 
     frame -> uniform grid -> linear-phase filters -> q, dq, ddq, tau (same delay)
           -> rows Y, tau, filtered alike and decimated to the update rate -> square-root update
 
-Everything works in place on the two arrays of `Memory`; nothing is allocated per frame.
+All functions work in place on the two arrays of `EstimatorState`, without allocation per frame.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rt_core.online.rls.square_root import dot
 from rt_core.online.rls.update import update
 from rt_core.types import FloatArray, IntArray
 
-#: As in `rt_core.identification.preprocess`: steps between frames that mean a loss, and the share of samples left out
-#: for it.
+#: As in `rt_core.identification.preprocess`: steps between frames that count as a loss, and the largest share of
+#: samples left out for it.
 GAP_STEPS = 2.75
 MAX_LOST = 0.3
-#: Samples this many periods of the cut-off from a lost frame are left out: the filters of the state reach so far.
+#: Samples within this many periods of the cut-off of a lost frame are left out: the state filters reach that far.
 GUARD_PERIODS = 1.0
-#: And so many times the length of the loss after it, while the arm catches up.
+#: Samples left out after a loss, in lengths of the loss, while the arm catches up.
 SETTLING = 10
 _TOP_POSITION = 1e6  # [rad or m]; sine and cosine are exact up to there
 
 
 @jit
-def restart_stream(floats: FloatArray, ints: IntArray) -> None:
-    """Empty all filters; parameters, noise and counters stay."""
+def clear_filters(floats: FloatArray, ints: IntArray) -> None:
+    """Clear all filters; parameters, noise and counters stay."""
     n = ints[m.N]
     ints[m.BUFFERED] = 0
     ints[m.RING_AT] = 0
@@ -53,15 +53,15 @@ def restart_stream(floats: FloatArray, ints: IntArray) -> None:
 
 @jit
 def vector_slots(floats: FloatArray, ints: IntArray) -> FloatArray:
-    """Flat view of all row accumulators."""
+    """Return a flat view of all row accumulators."""
     return m.vector(floats, ints, m.F_SLOTS, ints[m.SLOTS] * ints[m.N] * (ints[m.P] + 2))
 
 
 @jit
 def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) -> int:
-    """Take one frame at `t` [s]; `values` is (channels,): q, tau, dq where it is measured, temperature where it counts.
+    """Process one frame at `t` [s] and return the number of parameter updates.
 
-    Returns the number of parameter updates made.  A frame that no arm could deliver is masked.
+    `values` is (channels,): q, tau, dq if measured, temperature if used.  A frame with impossible values is masked.
     """
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     channels = ints[m.CHANNELS]
@@ -83,7 +83,7 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
             ints[m.REPEATED] += 1
             return 0
         if t - frame_t[3] > s[m.MAX_GAP]:
-            restart_stream(floats, ints)
+            clear_filters(floats, ints)
             ints[m.GAPS] += 1
             held = 0
     lost = m.vector(floats, ints, m.F_FRAME_LOST, 4)
@@ -120,9 +120,9 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
 
 @jit
 def _possible(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) -> bool:
-    """Whether a frame's values are finite and within what the arm could do, by a wide margin.
+    """Check that a frame's values are finite and, by a wide margin, physically possible.
 
-    One impossible position would outweigh all honest data for hours.
+    One impossible position would outweigh all valid data for hours.
     """
     n = ints[m.N]
     frame_t = m.vector(floats, ints, m.F_FRAME_T, 4)
@@ -131,7 +131,7 @@ def _possible(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) 
     top_torque = m.vector(floats, ints, m.F_TOP_TORQUE, n)
     step = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.STEP]
     since = max(t - frame_t[3], step)
-    for j in range(n):  # written so that NaN fails
+    for j in range(n):  # negated comparisons, so that NaN fails
         if not (np.abs(values[j]) <= _TOP_POSITION and np.abs(values[n + j]) <= top_torque[j]):
             return False
         if ints[m.HAS_DQ] == 1 and not np.abs(values[2 * n + j]) <= top_velocity[j]:
@@ -143,7 +143,7 @@ def _possible(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) 
 
 @jit
 def _interpolate(frame_t: FloatArray, frame_x: FloatArray, t: float, n: int) -> None:
-    """Values at `t`, between the second and third frame, into row 4: positions cubic, the rest linear."""
+    """Interpolate at `t`, between the second and third frame, into row 4: positions cubic, others linear."""
     t0, t1, t2, t3 = frame_t[0], frame_t[1], frame_t[2], frame_t[3]
     a0 = (t - t1) * (t - t2) * (t - t3) / ((t0 - t1) * (t0 - t2) * (t0 - t3))
     a1 = (t - t0) * (t - t2) * (t - t3) / ((t1 - t0) * (t1 - t2) * (t1 - t3))
@@ -158,7 +158,7 @@ def _interpolate(frame_t: FloatArray, frame_x: FloatArray, t: float, n: int) -> 
 
 @jit
 def _leave_out(ints: IntArray, last: int, sample: int, goes_on: bool) -> None:
-    """Let `ints[last]` be the last sample that is as good as lost: of a loss, or of the time to settle after it."""
+    """Set `ints[last]` to the last sample affected by a loss, settling time included."""
     if goes_on:
         ints[last] += 1 + SETTLING
     else:
@@ -167,10 +167,10 @@ def _leave_out(ints: IntArray, last: int, sample: int, goes_on: bool) -> None:
 
 @jit
 def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
-    """Whether the sample in the middle of the filters is too near to one that stands for a lost frame.
+    """Check whether the sample in the middle of the filters is too near to a lost frame.
 
-    `lost` says so of the newest one: 2 by the source's count, 1 by the time stamps.  Where those have gaps all the
-    time, they are bridged after all.
+    `lost` flags the latest sample: 2 by the source's count, 1 by the time stamps, 0 for none.  Losses by time stamps
+    are ignored if they are frequent.
     """
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     length, guard, newest = ints[m.LENGTH], ints[m.GUARD], ints[m.RING_COUNT]
@@ -192,11 +192,11 @@ def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
 
 @jit
 def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: float) -> int:
-    """Push one grid sample through the filters; returns 1 if the parameters were renewed."""
+    """Push one grid sample through the filters; return 1 if the parameters were updated."""
     n, channels, length = ints[m.N], ints[m.CHANNELS], ints[m.LENGTH]
     ring = m.matrix(floats, ints, m.F_RING, channels, 2 * length)
     at = ints[m.RING_AT]
-    for c in range(channels):  # written twice, so that the newest `length` samples are always contiguous
+    for c in range(channels):  # written twice, so that the latest `length` samples are contiguous
         ring[c, at] = x[c]
         ring[c, at + length] = x[c]
     at = (at + 1) % length
@@ -226,7 +226,7 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: float)
         if warm == 1:
             state[4, j, lane] = ring[channels - n + j, at + length // 2] - REFERENCE_TEMPERATURE
         if near:
-            state[1, j, lane] = 0.0  # left out, as a joint at rest is
+            state[1, j, lane] = 0.0  # left out like a joint at rest
     sample = ints[m.SAMPLES]
     ints[m.SAMPLES] += 1
     ints[m.LANES] = lane + 1
@@ -244,7 +244,7 @@ def _take_sample(floats: FloatArray, ints: IntArray, x: FloatArray, lost: float)
 
 @kernel
 def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> None:
-    """Add `size` filtered samples, the first of index `start`, to all open row accumulators."""
+    """Add `size` filtered samples, the first with index `start`, to all open row accumulators."""
     n, p, slots_n = ints[m.N], ints[m.P], ints[m.SLOTS]
     factor, length2 = ints[m.FACTOR], ints[m.LENGTH2]
     geometry = m.matrix(floats, ints, m.F_GEOMETRY, n, 37)
@@ -255,7 +255,7 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
     taps2 = m.vector(floats, ints, m.F_TAPS2, length2)
     rows = 4 + ints[m.HAS_TEMPERATURE]
     state = floats[ints[m.F_STATE] : ints[m.F_STATE] + rows * n * BLOCK].reshape((rows, n, BLOCK))
-    warmth = state[rows - 1]  # of use to columns that follow temperature only
+    warmth = state[rows - 1]  # used only by columns that depend on temperature
     links = floats[ints[m.F_LINKS] : ints[m.F_LINKS] + n * n * 10 * BLOCK].reshape((n, n, 10 * BLOCK))
     value = m.vector(floats, ints, m.F_VALUE, BLOCK)
     weight = m.matrix(floats, ints, m.F_WEIGHT, n, BLOCK)

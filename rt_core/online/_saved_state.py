@@ -1,4 +1,4 @@
-"""A saved state of the online estimator: checked as a whole before anything is taken from it."""
+"""Restore a saved state of the online estimator: it is checked completely before anything is copied."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from rt_core.online import _state as m
-from rt_core.online._migration import EARLIER, from_earlier
-from rt_core.types import FloatArray
+from rt_core.types import FloatArray, IntArray
 
-#: Format of the saved state; those of `EARLIER` are taken over.
+#: First field, by format, that the next format added at the end.
+_FIRST_ADDED = {4: "active", 5: "payload"}
+EARLIER = tuple(_FIRST_ADDED)
+#: Format of the saved state; those of `EARLIER` can be read.
 STATE_FORMAT = 6
-# Fields of a saved state that are finite at any time; innovations of joints at rest are not.
+# Fields that are always finite; innovations of joints at rest are not.
 _LEARNED = (
     "theta", "R", "short", "leak", "power", "power_count", "shape", "load_theta", "sigma_sum", "sigma_count", "sigma2",
     "inflation_sum", "inflation_count", "weight2", "innovation2", "torque2", "torque_mean2", "moved", "forgetting",
@@ -24,9 +26,9 @@ _LEARNED = (
 
 @dataclass(frozen=True, eq=False)
 class SavedState:
-    """What a saved state holds beside the memory: `validated` and `excited_at` (p,), and counters.
+    """Further contents of a saved state: `validated` and `excited_at` (p,), and counters.
 
-    `temperatures` (2, n) are the lowest and the highest that it has learned from, NaN where it says nothing.
+    `temperatures` (2, n) are the lowest and highest ones the estimate is based on, NaN if unknown.
     """
 
     validated: FloatArray
@@ -36,47 +38,85 @@ class SavedState:
     resets: int
 
 
-def take_saved(state: Mapping[str, Any], state_hash: str, memory: m.Memory, p: int) -> SavedState:
-    """Fill `memory`, of an estimator of `p` parameters, from `state` and return the rest of it.
+def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorState, p: int) -> SavedState:
+    """Fill `state`, of an estimator of `p` parameters, from `saved` and return the other contents.
 
     Raises
     ------
     ValueError
-        If the state is of another format, model or settings, or damaged; then `memory` has not changed.
+        If the state is of another format, model or settings, or damaged; then `state` has not changed.
     """
-    if state.get("format") not in (*EARLIER, STATE_FORMAT):
+    if saved.get("format") not in (*EARLIER, STATE_FORMAT):
         known = ", ".join(map(str, EARLIER))
-        raise ValueError(f"state format {state.get('format')!r}, this version reads {known} and {STATE_FORMAT}")
-    if state.get("hash") != state_hash:
+        raise ValueError(f"state format {saved.get('format')!r}, this version reads {known} and {STATE_FORMAT}")
+    if saved.get("hash") != state_hash:
         raise ValueError("the saved state belongs to another robot or other settings")
-    missing = [key for key in ("floats", "ints", "validated", "excited_at") if state.get(key) is None]
+    missing = [key for key in ("floats", "ints", "validated", "excited_at") if saved.get(key) is None]
     if missing:
         raise ValueError(f"the saved state lacks {', '.join(missing)}")
     floats, validated, excited_at = (
-        np.array(state[key], dtype=np.float64) for key in ("floats", "validated", "excited_at")
+        np.array(saved[key], dtype=np.float64) for key in ("floats", "validated", "excited_at")
     )
-    ints = np.asarray(state["ints"], dtype=np.int64)
-    if state["format"] in EARLIER:
-        floats, ints = from_earlier(int(state["format"]), floats, ints, memory)
-    if floats.shape != memory.floats.shape or ints.shape != memory.ints.shape:
+    ints = np.asarray(saved["ints"], dtype=np.int64)
+    if saved["format"] in EARLIER:
+        floats, ints = _from_earlier(int(saved["format"]), floats, ints, state)
+    if floats.shape != state.floats.shape or ints.shape != state.ints.shape:
         raise ValueError("the saved state has another size")
     if validated.shape != (p,) or excited_at.shape != (p,):
         raise ValueError("the saved state has another number of parameters")
-    if not np.array_equal(ints[: m.FRAMES], memory.ints[: m.FRAMES]):
+    if not np.array_equal(ints[: m.FRAMES], state.ints[: m.FRAMES]):
         raise ValueError("the saved state has other sizes")
-    if not np.array_equal(ints[m.HEAD :], memory.ints[m.HEAD :]):
+    if not np.array_equal(ints[m.HEAD :], state.ints[m.HEAD :]):
         raise ValueError("the saved state has another layout")
-    n = int(memory.ints[m.N])
-    temperatures = np.array(state.get("temperatures", np.full((2, n), np.nan)), dtype=np.float64)
+    n = int(state.ints[m.N])
+    temperatures = np.array(saved.get("temperatures", np.full((2, n), np.nan)), dtype=np.float64)
     if temperatures.shape != (2, n):
         raise ValueError("the saved state has temperatures of another number of joints")
-    lost, resets = int(state.get("lost", 0)), int(state.get("resets", 0))
-    backup = memory.floats.copy(), memory.ints.copy()
-    memory.floats[:] = floats
-    memory.ints[:] = ints
-    bad = [name for name in _LEARNED if not np.isfinite(memory[name]).all()]
-    if bad or not np.diag(memory["R"][:, :p] * memory["scalars"][m.ROOT_SCALE]).all():
-        memory.floats[:], memory.ints[:] = backup
+    lost, resets = int(saved.get("lost", 0)), int(saved.get("resets", 0))
+    backup = state.floats.copy(), state.ints.copy()
+    state.floats[:] = floats
+    state.ints[:] = ints
+    bad = [name for name in _LEARNED if not np.isfinite(state[name]).all()]
+    if bad or not np.diag(state["R"][:, :p] * state["scalars"][m.ROOT_SCALE]).all():
+        state.floats[:], state.ints[:] = backup
         what = f"values that are not finite in {', '.join(bad)}" if bad else "a singular information matrix"
         raise ValueError(f"the saved state holds {what}")
     return SavedState(validated, excited_at, temperatures, lost, resets)
+
+
+def _from_earlier(
+    version: int, floats: FloatArray, ints: IntArray, present: m.EstimatorState
+) -> tuple[FloatArray, IntArray]:
+    """Map the two arrays of a state of format `version`, one of `EARLIER`, field by field.
+
+    Fields added since have their initial values.  `present` is a state of the same robot and settings; only its layout
+    and constants are used.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not have the layout of that format.
+    """
+    fields = m.FIELDS[: m.FIELDS.index(_FIRST_ADDED[version])]
+    added = len(m.FIELDS) - len(fields)
+    old_head, head = m.HEAD + len(fields) + len(m.INT_FIELDS), m.HEAD + len(m.FIELDS) + len(m.INT_FIELDS)
+    layout = present.ints[m.HEAD : head]
+    first_added = int(layout[len(fields)])
+    moved = layout[len(m.FIELDS) :] - added  # start of the integer fields after a shorter head
+    if floats.shape != (first_added,) or ints.shape != (present.ints.size - added,):
+        raise ValueError("the saved state has another size")
+    if not np.array_equal(ints[m.HEAD : old_head], np.concatenate((layout[: len(fields)], moved))):
+        raise ValueError("the saved state has another layout")
+    new_floats, new_ints = np.zeros_like(present.floats), np.zeros_like(present.ints)
+    for k, name in enumerate(fields):
+        at, size = int(layout[k]), present[name].size
+        new_floats[at : at + size] = floats[at : at + size]
+    at = int(layout[m.FIELDS.index("payload")])
+    new_floats[at : at + present["payload"].size] = present["payload"].ravel()
+    new_ints[: m.HEAD] = ints[: m.HEAD]
+    new_ints[m.TERMS] = present.ints[m.TERMS]
+    new_ints[m.HEAD : head] = layout
+    for k, name in enumerate(m.INT_FIELDS):
+        size = present.integers(name).size
+        new_ints[layout[len(m.FIELDS) + k] :][:size] = ints[moved[k] :][:size]
+    return new_floats, new_ints

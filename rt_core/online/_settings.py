@@ -7,31 +7,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OnlineSettings:
-    """How the online estimator filters, forgets and reports.
+    """Filters, forgetting and reports of the online estimator.
 
     Attributes
     ----------
     cutoff_hz : float
-        Cut-off (-6 dB) of the linear-phase low-pass on position, velocity and torque, and of the
-        parallel filter on both sides of the regression.
+        Cut-off (-6 dB) of the linear-phase low-pass on position, velocity and torque, and of the parallel filter on
+        both sides of the regression.
     update_hz : float
-        Rate at which the parameters are renewed; every frame enters through the filters.
+        Rate of the parameter updates; every frame enters through the filters.
     memory_s : float
-        Longest memory: with a steady model, data this old have lost 1 - 1/e of their weight.
+        Longest memory: for a constant model, data this old have lost 1 - 1/e of their weight.
     alpha, beta : float
         Variable forgetting (HIT eq. 44), per frame: lambda = (1 - alpha) + alpha*exp(beta*e^2).
     excess_on, excess_off : float
-        Forgetting quickens when a joint's mean squared innovation exceeds `excess_on` times its usual
-        level, until it is below `excess_off` times that.
+        Forgetting speeds up when a joint's mean squared innovation exceeds `excess_on` times its usual level, until it
+        is below `excess_off` times that level.
     innovation_s : float
         Averaging time of that mean squared innovation [s].
     excitation_s : float
-        Window of the excitation report [s]: it rests on the data of the last one to two windows.
+        Window of the excitation report [s]; it covers the last one to two windows.
     stale_s : float
         An estimate not excited for this long is reported as stale [s].
     min_velocity : tuple of float or None
-        Samples of joint `j` take part only where |dq_j| is at least this [rad/s or m/s], and never
-        below `RobotModel.standstill_velocity`.
+        Samples of joint `j` count only where |dq_j| is at least this [rad/s or m/s], and never below
+        `RobotModel.standstill_velocity`.
     max_gap_s : float or None
         Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
     """
@@ -50,9 +50,8 @@ class OnlineSettings:
     max_gap_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        positive = ("cutoff_hz", "update_hz", "memory_s", "innovation_s", "excitation_s", "stale_s")
-        for name in positive:
+        """Check the ranges; raise `ValueError`."""
+        for name in ("cutoff_hz", "update_hz", "memory_s", "innovation_s", "excitation_s", "stale_s"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         if not 0.0 < self.alpha < 1.0:

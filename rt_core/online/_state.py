@@ -1,8 +1,8 @@
-"""Where everything of one online estimator lies: two flat arrays, named fields.
+"""State of an online estimator: two flat arrays with named fields.
 
-A jitted call pays for every array it is given.  All numbers of an estimator therefore lie in one
-float and one integer array; fields are views at offsets that the integer array's head lists.  The pair is
-also the estimator's whole state: saving it is saving the estimator.
+A jitted call pays for every array argument.  All numbers of an estimator therefore lie in one float and one integer
+array; fields are views at offsets listed at the head of the integer array.  The two arrays are the complete state, and
+what is saved.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.model.regressor import BLOCK
-from rt_core.online.rls.square_root import padded
 from rt_core.types import FloatArray, IntArray
 
 # Sizes and counters at the head of the integer array.
 N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ = range(8)
 FRAMES, ROWS, MASKED, REPEATED, GAPS, UPDATES, EDGE, BUFFERED = range(8, 16)
 RING_AT, RING_COUNT, LANES, SAMPLES, GRID, SHORT_AT, SHORT_EVERY, BLOCK_ROWS = range(16, 24)
-LAST_LANE, SHORT_AGE, SHORT_RENEWALS, LEAK_SET, LEAK_EVERY, WIDTH, LEAK_STEP, HAS_LOAD = range(24, 32)
+LAST_LANE, SHORT_AGE, SHORT_RENEWALS, FLOOR_SET, FLOOR_EVERY, WIDTH, FLOOR_STEP, HAS_LOAD = range(24, 32)
 GUARD, LAST_BRIDGED, BRIDGED, LOSS, LAST_LOST, HAS_TEMPERATURE, TERMS = range(32, 39)
 HEAD = 40
 
@@ -57,16 +56,23 @@ _INT_FIELD = {name: HEAD + len(FIELDS) + k for k, name in enumerate(INT_FIELDS)}
 ) = (_FIELD[name] for name in FIELDS)  # fmt: skip
 I_LAW, I_SOURCE, I_FIRST, I_ORDER = (_INT_FIELD[name] for name in INT_FIELDS)
 
-#: Parameters of a payload; the first of the features that `evidence` is about.
+#: Numbers per turn of a vectorised and unrolled loop.
+UNROLL = 16
+#: Parameters of a payload: the first features in "evidence".
 PAYLOAD = 10
-#: Features of a row in "evidence": those of a payload, friction terms, sensor gain, sensor offset, and the residual.
+#: Features of a row in "evidence" beside friction terms: payload, sensor gain, sensor offset, and the residual.
 EXTRA = PAYLOAD + 3
+
+
+def padded(p: int) -> int:
+    """Return the length of rows with `p` parameters and a right-hand side, padded to a multiple of `UNROLL`."""
+    return -(-(p + 1) // UNROLL) * UNROLL
 
 
 def shapes(
     n: int, p: int, channels: int, length: int, length2: int, slots: int, states: int, terms: int
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of the float fields."""
+    """Return the shapes of the float fields."""
     width = padded(p)
     per_joint: dict[str, tuple[int, ...]] = dict.fromkeys(_PER_JOINT, (n,))
     return per_joint | {
@@ -78,37 +84,37 @@ def shapes(
         "taps": (3, length),
         "taps2": (length2,),
         "ring": (channels, 2 * length),
-        "bridged": (length,),  # newest samples that stand for a lost frame: 1 by time stamps, 2 by the count
+        "bridged": (length,),  # latest samples that replace a lost frame: 1 by time stamps, 2 by the count
         "frame_lost": (4,),  # whether frames were lost just before
         "frame_t": (4,),
         "frame_x": (5, channels),  # four frames and the one interpolated from them: q, tau, and dq, temperature if any
-        "state": (states, n, BLOCK),  # q, dq, ddq, tau, and where friction follows it the warmth of the joints
+        "state": (states, n, BLOCK),  # q, dq, ddq, tau, and kelvin above the reference temperature if used
         "links": (n, n, 10 * BLOCK),
         "shape": (p, 3),
-        "load": (n, BLOCK),  # torque that the links ask of the joints, by "load_theta"
+        "load": (n, BLOCK),  # link torque at the joints, by "load_theta"
         "load_theta": (p,),
         "value": (BLOCK,),
         "weight": (n, BLOCK),
         "slots": (slots, n, p + 2),  # a row, its torque, the share of samples that moved
-        "R": (p, width),  # times the scalar ROOT_SCALE it is the root of the information
+        "R": (p, width),  # root of the information, to be multiplied by the scalar ROOT_SCALE
         "short": (2, p, width),  # information of the last few seconds; its successor
         "theta": (p,),
         "D": (2, n + 1, width),
         "work": (3, width),
         "step": (width,),
         "roots": (width,),
-        "leak": (p, p),  # root of the information that forgetting may not take
+        "leak": (p, p),  # root of the information floor: forgetting keeps at least this
         "power": (p,),
         "power_count": (p,),
-        "active": (p,),  # the active model, NaN without one; squares of its residuals are summed in "misfit"
+        "active": (p,),  # the active model, NaN without one; "misfit" sums its squared residuals
         "payload": (p, PAYLOAD),  # base parameters of a payload's parameters
         "features": (EXTRA + terms,),
         "evidence": (n, EXTRA + terms, EXTRA + terms),  # products of features, summed
     }
 
 
-class Memory:
-    """The two arrays of an estimator and views of their fields by name."""
+class EstimatorState:
+    """Both arrays of an estimator, with views of their fields by name."""
 
     def __init__(
         self,
@@ -132,7 +138,7 @@ class Memory:
         at = 0
         for name in FIELDS:
             head[_FIELD[name]] = at
-            at += -(-int(np.prod(sizes[name])) // 8) * 8  # every field starts on a cache line's worth of numbers
+            at += -(-int(np.prod(sizes[name])) // 8) * 8  # every field starts on a cache line
         self.floats: FloatArray = np.zeros(at)
         ints = {"law": p, "source": p, "first": n + 1, "order": n}
         at = head.size
@@ -148,24 +154,24 @@ class Memory:
             self._views[name] = self.floats[at : at + int(np.prod(shape))].reshape(shape)
 
     def __getitem__(self, name: str) -> FloatArray:
-        """View of a float field."""
+        """Return a view of a float field."""
         return self._views[name]
 
     def integers(self, name: str) -> IntArray:
-        """View of an integer field."""
+        """Return a view of an integer field."""
         at = int(self.ints[_INT_FIELD[name]])
         return self.ints[at : at + self._int_sizes[name]]
 
 
 @jit
 def vector(floats: FloatArray, ints: IntArray, name: int, size: int) -> FloatArray:
-    """View (size,) of the field `name` inside jitted code."""
+    """Return a view (size,) of the field `name`, in jitted code."""
     at = ints[name]
     return floats[at : at + size]
 
 
 @jit
 def matrix(floats: FloatArray, ints: IntArray, name: int, rows: int, columns: int) -> FloatArray:
-    """View (rows, columns) of the field `name` inside jitted code."""
+    """Return a view (rows, columns) of the field `name`, in jitted code."""
     at = ints[name]
     return floats[at : at + rows * columns].reshape((rows, columns))

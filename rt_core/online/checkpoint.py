@@ -1,4 +1,4 @@
-"""What an estimate was at some moment, to go back to."""
+"""Snapshot of an online estimate, for a rollback."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rt_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What an estimate was at some moment; of use to the estimator that made it.
+    """Snapshot of an estimate, valid only for the estimator that made it.
 
     Attributes
     ----------
     floats, ints : arrays
-        Its memory.
+        Of the `EstimatorState`.
     validated, excited_at : (p,) float64
-        Newest values that could be believed, and when each parameter was excited last [s].
+        Last values supported by the data, and when each parameter was excited last [s].
     seen : (2, n) float64
-        Temperatures that it has learned from [degC].
+        Lowest and highest temperatures that the estimate is based on [degC].
     generation : int
-        Of estimates of one estimator that began from something else.
+        Generation of the estimate; see `OnlineEstimator.generation`.
     """
 
     floats: FloatArray
@@ -33,17 +33,16 @@ class Checkpoint:
 
     @classmethod
     def of(
-        cls, memory: m.Memory, validated: FloatArray, excited_at: FloatArray, seen: FloatArray, generation: int
+        cls, state: m.EstimatorState, validated: FloatArray, excited_at: FloatArray, seen: FloatArray, generation: int
     ) -> Checkpoint:
-        """Copy what an estimator has."""
-        return cls(
-            memory.floats.copy(), memory.ints.copy(), validated.copy(), excited_at.copy(), seen.copy(), generation
-        )  # fmt: skip
+        """Copy the state of an estimator."""
+        floats, ints = state.floats.copy(), state.ints.copy()
+        return cls(floats, ints, validated.copy(), excited_at.copy(), seen.copy(), generation)
 
-    def put_into(self, memory: m.Memory) -> None:
-        """Copy it back; the time and the counters of frames in `memory` stay."""
-        counters = memory.ints[m.FRAMES : m.UPDATES].copy()
-        time = memory["scalars"][m.TIME]
-        memory.floats[:], memory.ints[:] = self.floats, self.ints
-        memory.ints[m.FRAMES : m.UPDATES] = counters
-        memory["scalars"][m.TIME] = time
+    def put_into(self, state: m.EstimatorState) -> None:
+        """Copy the snapshot into `state`, except for its time and counters of frames."""
+        counters = state.ints[m.FRAMES : m.UPDATES].copy()
+        time = state["scalars"][m.TIME]
+        state.floats[:], state.ints[:] = self.floats, self.ints
+        state.ints[m.FRAMES : m.UPDATES] = counters
+        state["scalars"][m.TIME] = time

@@ -1,10 +1,10 @@
-"""Linear-phase filters: position to `q, dq, ddq`, and torque, all with one and the same group delay.
+"""Linear-phase filters from position to `q, dq, ddq`, and for torque, all with the same group delay.
 
-Position and velocity keep a band well above the cut-off, so that friction turns over where the joint
-does; acceleration, which differencing makes noisy, is limited to the cut-off.  The low-pass at the
-cut-off itself comes later, on both sides of the regression; until then torque is only delayed, because
-a filter would smear its step at a reversal over samples that still move.  Derivatives are the low-pass convolved
-with a sixth-order central difference; all kernels are padded to one length, hence one delay.
+Position and velocity keep a band well above the cut-off, so that friction changes sign where the joint does;
+acceleration, which differencing makes noisy, is limited to the cut-off.  The low-pass at the cut-off itself follows
+later, on both sides of the regression; until then torque is only delayed, because a filter would smear its step at a
+reversal over samples that still move.  Derivatives are the low-pass convolved with a sixth-order central difference;
+all kernels are padded to one length, hence one delay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from rt_core.types import FloatArray
 
-#: Position and velocity are kept up to this many times the cut-off frequency.
+#: Band of position and velocity, in cut-off frequencies.
 STATE_BAND = 4.0
 #: Length of the low-pass, in periods of its cut-off frequency.
 _PERIODS = 2.5
@@ -25,7 +25,7 @@ _DIFFERENCE = np.array([-1.0, 9.0, -45.0, 0.0, 45.0, -9.0, 1.0]) / 60.0
 
 
 def low_pass(cutoff_hz: float, rate_hz: float) -> FloatArray:
-    """Symmetric low-pass of odd length and unit gain; -6 dB at the cut-off.
+    """Design a symmetric low-pass of odd length and unit gain, -6 dB at the cut-off.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def low_pass(cutoff_hz: float, rate_hz: float) -> FloatArray:
     if not 0.0 < cutoff_hz < 0.5 * rate_hz:
         raise ValueError(f"cut-off {cutoff_hz:g} Hz must lie between 0 and half the rate ({0.5 * rate_hz:g} Hz)")
     half = max(2, round(0.5 * _PERIODS * rate_hz / cutoff_hz))
-    # The windowed ideal low-pass; `scipy.signal`, which has it too, would take a second of each start of the estimator.
+    # The windowed ideal low-pass; importing `scipy.signal` for it would add a second to each start.
     ideal = np.sinc(2.0 * cutoff_hz / rate_hz * np.arange(-half, half + 1))
     taps = ideal * np.kaiser(2 * half + 1, _KAISER_BETA)
     return np.asarray(taps / taps.sum())
@@ -43,15 +43,15 @@ def low_pass(cutoff_hz: float, rate_hz: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class FilterBank:
-    """Taps of equal odd length (L,), newest sample last: an output is `taps @ window`.
+    """Taps of equal odd length (L,), latest sample last: an output is `taps @ window`.
 
     Attributes
     ----------
     smooth, first : (L,) float64
         Wide low-pass, and its derivative [1/s].
     slope, second : (L,) float64
-        First [1/s] and second [1/s^2] derivative of the low-pass at the cut-off: acceleration from a
-        measured velocity, or from position.
+        First [1/s] and second [1/s^2] derivative of the low-pass at the cut-off: acceleration from a measured velocity,
+        or from position.
     """
 
     smooth: FloatArray

@@ -1,4 +1,4 @@
-"""What the online estimator says at one moment."""
+"""Report of the online estimator at one instant."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ EstimateStatus = Literal["unestimated", "estimated", "stale", "frozen", "invalid
 
 @dataclass(frozen=True)
 class EstimateReport:
-    """What is known at present.
+    """Present estimate with uncertainties, status and counters.
 
     Attributes
     ----------
     t_ns : int
-        The instant the newest data in the estimate belong to: filter delay taken off.
+        Instant of the latest data in the estimate, filter delay subtracted.
     theta, std : (p,) float64
         Base parameters and their standard deviations.
     validated : (p,) float64
-        The last value that was supported by the data, NaN before the first.
+        Last value that the data supported, NaN before the first.
     status : tuple of str
         "unestimated", "estimated", "stale", "frozen" or "invalid" per parameter.
     excited : (p,) bool
-        Which parameters the last few seconds alone would determine.
+        Whether the last few seconds alone would determine the parameter.
     scale : (p,) float64
-        Torque by which a unit of each parameter moves its joints, root mean square, in units of their noise; 0 before
-        any of them has moved.
+        Root-mean-square torque per unit of each parameter, in units of the joints' noise; 0 before any has moved.
     lam : (n,) float64
         Forgetting factor per update and joint.
     innovation : (n,) float64
-        Newest innovation [N*m], NaN for a joint at rest.
+        Latest innovation [N*m], NaN for a joint at rest.
     sigma : (n,) float64
         Usual size of the innovation [N*m].
     delay_s : float

@@ -1,4 +1,4 @@
-"""Which parameters the data support at present, and why the others are not to be believed."""
+"""Status of each parameter: whether the data support its value, and if not, why."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMI
 from rt_core.model.base import BaseParameters
 from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS, Friction
 from rt_core.online import _state as m
-from rt_core.online._state import Memory
+from rt_core.online._state import EstimatorState
 from rt_core.online.monitors.temperatures import JointTemperatures
 from rt_core.online.report import EstimateStatus
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")
-BELIEVED = 3  # the first three of them
+STATUSES_WITH_VALUE = 3  # the first three statuses are of usable values
 
-#: What the last few seconds alone would determine moves the torque by at most this many times the noise if it is wrong
-#: by its standard deviation.
+#: A parameter is excited if, by the last few seconds alone, one standard deviation of it moves the torque by at most
+#: this many times the noise.
 EXCITED_LIMIT = 2.0
 #: Frozen: no joint has moved for this long [s].
 FROZEN_S = 2.0
-#: A joint whose mean squared innovation exceeds this share of its torque's is not explained by the model.
+#: The model does not explain a joint whose mean squared innovation exceeds this share of its mean squared torque.
 _UNEXPLAINED = 0.5
 
 
 def supported(theta: FloatArray, std: FloatArray, effect: FloatArray) -> BoolArray:
-    """(p,) which values the data support, as in the batch verdicts.
+    """Return (p,) whether the data support each value, as in the batch verdicts.
 
-    The standard deviation is a small share of the value, or its `effect` on the torque is below the noise.
+    Its standard deviation is a small share of the value, or its `effect` on the torque is below the noise.
     """
     return np.asarray((std <= RELATIVE_STD_LIMIT * np.abs(theta)) | (effect <= TORQUE_EFFECT_LIMIT))
 
 
 def judge(
-    memory: Memory,
+    state: EstimatorState,
     base: BaseParameters,
     friction: Friction,
     warmth: JointTemperatures,
@@ -43,25 +43,25 @@ def judge(
     stale: BoolArray,
     frozen: bool,
 ) -> IntArray:
-    """(p,) places in `STATUS` of parameters of which those `known` are supported and those `stale` long unseen."""
+    """Return indices (p,) into `STATUS`; `known` (p,) are supported, `stale` (p,) not excited for long."""
     layout = base.layout
     with np.errstate(invalid="ignore", divide="ignore"):
-        unexplained = memory["innovation2"] > _UNEXPLAINED * memory["torque2"]
-    unexplained &= memory["moved"] >= memory["scalars"][m.SETTLE_ROWS]
+        unexplained = state["innovation2"] > _UNEXPLAINED * state["torque2"]
+    unexplained &= state["moved"] >= state["scalars"][m.SETTLE_ROWS]
     status = np.full(known.size, STATUS.index("frozen")) if frozen else stale.astype(np.int64)
     status[~known | _lacks_constants(base, friction) | warmth.unseen(layout)] = STATUS.index("unestimated")
-    touches = memory["touches"] > 0.0
-    status[(touches & unexplained).any(axis=1) | ~np.isfinite(memory["theta"])] = STATUS.index("invalid")
+    touches = state["touches"] > 0.0
+    status[(touches & unexplained).any(axis=1) | ~np.isfinite(state["theta"])] = STATUS.index("invalid")
     if layout.has_temperature:
         status[_of_friction(base) & warmth.lacking[layout.joint]] = STATUS.index("invalid")
     return status
 
 
 def _lacks_constants(base: BaseParameters, friction: Friction) -> BoolArray:
-    """(p,) which columns are friction of a joint with an unknown velocity constant.
+    """Return (p,) which columns are friction of a joint with an unknown velocity constant.
 
-    Without its shaped terms the others take up what those would explain: a torque that predicts, but values that
-    are not those of the names.
+    Without its shaped terms the others absorb their effect: the torque is predicted, but the values are not those of
+    the named parameters.
     """
     layout = base.layout
     unknown = np.isin(layout.law, friction.shaped) & (layout.shape[:, 0] == 0.0)
@@ -69,6 +69,6 @@ def _lacks_constants(base: BaseParameters, friction: Friction) -> BoolArray:
 
 
 def _of_friction(base: BaseParameters) -> BoolArray:
-    """(p,) columns of friction."""
+    """Return (p,) which columns are friction."""
     law = base.layout.law
     return np.asarray((law >= LAW_VISCOUS) & (law != LAW_OFFSET))

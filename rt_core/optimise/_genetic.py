@@ -1,8 +1,7 @@
 """Real-coded genetic algorithm.
 
-Binary tournaments choose the parents, simulated binary crossover mixes them (Deb and Agrawal 1995), polynomial
-mutation disturbs one component a child on average (Deb and Goyal 1996), and of parents and children together
-the best survive.
+Binary tournaments choose the parents, simulated binary crossover mixes them (Deb and Agrawal 1995), polynomial mutation
+disturbs one component a child on average (Deb and Goyal 1996), and the best of parents and children survive.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.optimise._swarm import scatter
-from rt_core.optimise.run import Run
+from rt_core.optimise.run import SearchRun
 from rt_core.optimise.settings import Settings
 from rt_core.types import FloatArray, IntArray
 
-#: Customary values: probability that a pair crosses, and the distribution indices.
+#: Usual values: probability that a pair crosses, and the distribution indices.
 CROSSOVER = 0.9
 CROSSOVER_INDEX = 15.0
 MUTATION_INDEX = 20.0
@@ -36,7 +35,7 @@ def breed(
 ) -> None:
     """Fill `children` (2h, d) from the pairs `parents` (h, 2) of rows of `x` (m, d).
 
-    Uniform random numbers: `crosses` (h,) decide for a pair, `mixes` (h, d) for a component, `spread` (h, d) gives the
+    Uniform random numbers: `crosses` (h,) decide on a pair, `mixes` (h, d) on a component, `spread` (h, d) gives the
     distance; `mutates` (2h, d) and `shift` (2h, d) likewise for mutation.
     """
     d = x.shape[1]
@@ -62,7 +61,7 @@ def breed(
             c[k] = min(max(c[k], lower[k]), upper[k])
 
 
-def ga(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+def ga(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
     """Real-coded genetic algorithm; `particles` is the population, `swarm_iterations` the generations."""
     run.planned = run.budget.swarm_iterations
     m, d = settings.particles, run.problem.lower.size
@@ -89,9 +88,9 @@ def ga(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | 
             run.problem.upper,
             children,
         )
-        everybody = np.vstack((x, children[:m]))
-        costs = np.concatenate((cost, run.evaluate(everybody[m:])))
+        population = np.vstack((x, children[:m]))
+        costs = np.concatenate((cost, run.evaluate(population[m:])))
         fittest = np.argsort(costs, kind="stable")[:m]
-        x, cost = everybody[fittest], costs[fittest]
+        x, cost = population[fittest], costs[fittest]
         if not run.report("ga"):
             return

@@ -1,29 +1,38 @@
-"""Levenberg-Marquardt on the normal equations, inside bounds.
+"""Levenberg-Marquardt on the normal equations inside bounds, alone and after a particle swarm (DYN, KIN).
 
-`x <- x - (J'J + mu I)^-1 J'r`; `mu` halves when the step lowers the cost and doubles when it does not (DYN, KIN).
-A parameter at a bound that the gradient pushes outward stays there.  Where a step would cross a bound, the parameter is
-put on the bound and the others are solved for again; inside the box nothing differs from the formula.
+`x <- x - (J'J + mu I)^-1 J'r`; `mu` halves when the step lowers the cost and doubles when it does not.  A parameter at
+a bound that the gradient pushes outward stays there.  If a step crosses a bound, the parameter is put on the bound and
+the others are solved for again; inside the box the step is that of the formula.
+
+The hybrid `pso_lm` starts with a swarm of linearly decreasing inertia weight, which ends at its iteration limit, or
+(KIN) when the cost is within a factor of the tolerance.  When `mu` exceeds its limit, the search returns to the swarm:
+the present solution is kept, poor particles are replaced in its neighbourhood, and the swarm continues for a tenth of
+its iterations, its inertia weight falling anew (the papers state no number), before Levenberg-Marquardt restarts with
+its first `mu`.  The search ends when all iterations of Levenberg-Marquardt reach their limit, or at the tolerance.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
 import scipy.linalg as la
 
-from rt_core.optimise._swarm import scatter
-from rt_core.optimise.run import Run
+from rt_core.optimise._swarm import Swarm, falling_weights, scatter
+from rt_core.optimise.run import SearchRun
 from rt_core.optimise.settings import Settings
 from rt_core.types import BoolArray, FloatArray
 
+#: Iterations of the swarm after a return, as a share of its limit.
+RETURN = 0.1
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 def damped_step(
     gradient: FloatArray, normal: FloatArray, damping: FloatArray, to_lower: FloatArray, to_upper: FloatArray
 ) -> FloatArray | None:
-    """Step (d,) that solves `(normal + diag(damping)) step = -gradient` between `to_lower` <= 0 <= `to_upper`.
+    """Return the step (d,) of `(normal + diag(damping)) step = -gradient` with `to_lower` <= `step` <= `to_upper`.
 
     `gradient`, `damping`, `to_lower`, `to_upper` (d,), `normal` (d, d).  None if the damped matrix is not positive
     definite.
@@ -36,7 +45,7 @@ def damped_step(
         free: BoolArray = ~held
         whole = not held.any()
         right = -gradient if whole else -(gradient[free] + normal[np.ix_(free, held)] @ step[held])
-        # LAPACK itself: the wrappers cost more than the factorisation of so small a matrix.
+        # LAPACK directly: the wrappers cost more than the factorisation of so small a matrix.
         factor, info = la.lapack.dpotrf(damped if whole else damped[np.ix_(free, free)])
         if info != 0:
             return None
@@ -52,11 +61,11 @@ def damped_step(
 
 
 def descend(
-    run: Run, settings: Settings, x: FloatArray, cost: float, iterations: int
+    run: SearchRun, settings: Settings, x: FloatArray, cost: float, iterations: int
 ) -> Literal["iterations", "damping", "over"]:
-    """At most `iterations` trial steps from `x` (d,) of cost `cost`.
+    """Take at most `iterations` trial steps from `x` (d,) of cost `cost`.
 
-    Returns what ended them: their number, the damping above its limit, or the search as a whole.
+    Returns the reason of the end: their number, the damping above its limit, or the end of the search.
     """
     lower, upper = run.problem.lower, run.problem.upper
     mu = settings.mu_start
@@ -69,9 +78,9 @@ def descend(
         if moved:
             gradient, normal = run.linearise(x)
             if settings.scaling == "diagonal":
-                # Never smaller than before (More 1978), or a column that vanishes for a moment makes a wild step.
+                # Never decreasing (More 1978), or a column that vanishes temporarily causes a huge step.
                 scale = np.maximum(scale, np.diag(normal))
-        # A column without data has no scale and no gradient: any damping holds it.
+        # A column without data has no scale and no gradient: any damping fixes it.
         damping = mu * np.where(scale > 0.0, scale, 1.0)
         step = damped_step(gradient, normal, damping, lower - x, upper - x)
         moved = False
@@ -92,7 +101,7 @@ def descend(
     return "iterations"
 
 
-def lm(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+def lm(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
     """Levenberg-Marquardt from `x0`, or from a random point of the box."""
     run.planned = run.budget.lm_iterations
     run.affords(1)
@@ -100,3 +109,27 @@ def lm(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | 
     cost = float(run.evaluate(x)[0])
     if run.start("lm") and descend(run, settings, x[0], cost, run.planned) == "damping":
         run.give_up()
+
+
+def pso_lm(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+    """Particle swarm and Levenberg-Marquardt in turns."""
+    budget = run.budget
+    run.planned = budget.swarm_iterations + budget.lm_iterations
+    enough = -math.inf
+    if budget.tolerance is not None:
+        enough = max(budget.tolerance, settings.early_factor * budget.tolerance)
+    swarm = Swarm(run, settings, rng, x0)
+    if not run.start("pso"):
+        return
+    weights = falling_weights(settings, budget.swarm_iterations)
+    again = falling_weights(settings, max(1, round(RETURN * budget.swarm_iterations)))
+    while swarm.search(weights, enough):
+        run.planned = run.iterations + budget.lm_iterations - run.lm_iterations
+        left = budget.lm_iterations - run.lm_iterations
+        if descend(run, settings, run.best_x.copy(), run.best_cost, left) != "damping":
+            return
+        if run.lm_iterations == budget.lm_iterations or not swarm.renew():
+            return
+        run.returns += 1
+        weights, enough = again, -math.inf  # the early exit did not suffice
+        run.planned += again.size

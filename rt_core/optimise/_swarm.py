@@ -2,9 +2,9 @@
 
 `v <- w v + c1 r1 (p - x) + c2 r2 (g - x)`, `x <- x + v`, with `p` a particle's own best, `g` the best of all, and `r1`,
 `r2` uniform in [0, 1) for each component (Kennedy and Eberhart 1995; Shi and Eberhart 1998).  A component of the
-velocity is limited to a share of the parameter's range.  A particle that would leave the box stays on its
-face, and the component that led outward becomes zero.  All particles move before the best is renewed, so
-that the objective is called once an iteration.
+velocity is limited to a share of the parameter's range.  A particle that would leave the box stays on its face, and the
+outward component of its velocity becomes zero.  All particles move before the best is updated, so that the objective is
+called once an iteration.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit
-from rt_core.optimise.run import Run
+from rt_core.optimise.run import SearchRun
 from rt_core.optimise.settings import Settings
 from rt_core.types import FloatArray
 
-#: Of a swarm that is renewed: how many particles are replaced, and how far around the best, as shares of all
-#: particles and of each parameter's range (our reading of DYN and KIN, which state neither).
+#: Renewal of a swarm: share of the particles that are replaced, and their range around the best, as a share of each
+#: parameter's (our reading of DYN and KIN, which state neither).
 RENEWED = 0.5
 NEIGHBOURHOOD = 0.1
 
@@ -62,15 +62,15 @@ def move(
 
 @jit
 def keep_better(x: FloatArray, cost: FloatArray, own: FloatArray, own_cost: FloatArray) -> None:
-    """Renew the personal bests `own` (m, d) and `own_cost` (m,) in place where `cost` (m,) of `x` (m, d) is lower."""
+    """Update the personal bests `own` (m, d) and `own_cost` (m,) where `cost` (m,) of `x` (m, d) is lower."""
     for i in range(x.shape[0]):
         if cost[i] < own_cost[i]:
             own_cost[i] = cost[i]
             own[i] = x[i]
 
 
-def scatter(run: Run, particles: int, rng: np.random.Generator, x0: FloatArray | None) -> FloatArray:
-    """Points (particles, d) uniform in the box, the first at `x0` if there is one."""
+def scatter(run: SearchRun, particles: int, rng: np.random.Generator, x0: FloatArray | None) -> FloatArray:
+    """Return points (particles, d) uniform in the box, the first at `x0` if it is given."""
     problem = run.problem
     # The sum can round up to just beyond the bound.
     x = np.minimum(problem.lower + problem.width * rng.random((particles, problem.lower.size)), problem.upper)
@@ -82,7 +82,7 @@ def scatter(run: Run, particles: int, rng: np.random.Generator, x0: FloatArray |
 class Swarm:
     """Particles `x` with velocities `v`, their own bests `own` (m, d each) and `own_cost` (m,)."""
 
-    def __init__(self, run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+    def __init__(self, run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
         """Scatter and evaluate the particles."""
         self.run = run
         self.settings = settings
@@ -96,7 +96,7 @@ class Swarm:
         self._r = np.empty((2, *self.x.shape))
 
     def advance(self, w: float) -> None:
-        """One iteration with inertia weight `w`."""
+        """Do one iteration with inertia weight `w`."""
         run, settings = self.run, self.settings
         lower, upper = run.problem.lower, run.problem.upper
         self.rng.random(out=self._r)
@@ -105,7 +105,7 @@ class Swarm:
         keep_better(self.x, run.evaluate(self.x), self.own, self.own_cost)
 
     def search(self, weights: FloatArray, enough: float = -np.inf) -> bool:
-        """One iteration per inertia weight, until the best cost is at most `enough`; False if the search is over."""
+        """Do one iteration per inertia weight until the best cost is at most `enough`; False if the search is over."""
         for w in weights:
             if self.run.best_cost <= enough:
                 break
@@ -117,7 +117,7 @@ class Swarm:
         return True
 
     def renew(self) -> bool:
-        """Put the poorest particles around the best point, and one of them on it; False if the search is over."""
+        """Move the poorest particles around the best point, one of them onto it; False if the search is over."""
         run = self.run
         problem = run.problem
         count = max(1, int(RENEWED * self.own_cost.size))
@@ -138,20 +138,20 @@ class Swarm:
 
 
 def falling_weights(settings: Settings, iterations: int) -> FloatArray:
-    """Inertia weights (iterations,) that fall linearly from `w_start` to `w_end`."""
+    """Return inertia weights (iterations,) that fall linearly from `w_start` to `w_end`."""
     return np.linspace(settings.w_start, settings.w_end, iterations)
 
 
-def pso(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
-    """Particle swarm with the constant inertia weight `w_constant`."""
+def pso(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+    """Search by a particle swarm with the constant inertia weight `w_constant`."""
     run.planned = run.budget.swarm_iterations
     swarm = Swarm(run, settings, rng, x0)
     if run.start("pso"):
         swarm.search(np.full(run.planned, settings.w_constant))
 
 
-def pso_linear(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
-    """Particle swarm with linearly decreasing inertia weight: what DYN and KIN call PSO."""
+def pso_linear(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+    """Search by a particle swarm with linearly decreasing inertia weight, the PSO of DYN and KIN."""
     run.planned = run.budget.swarm_iterations
     swarm = Swarm(run, settings, rng, x0)
     if run.start("pso"):

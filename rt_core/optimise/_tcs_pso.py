@@ -20,7 +20,7 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.optimise._swarm import Swarm, keep_better, move, put, velocity
-from rt_core.optimise.run import Run
+from rt_core.optimise.run import SearchRun
 from rt_core.optimise.settings import Settings
 from rt_core.types import FloatArray, IntArray
 
@@ -44,7 +44,7 @@ def move_terminal(
     lower: FloatArray,
     upper: FloatArray,
 ) -> None:
-    """Move all particles `x`, `v` (m, d) in place by rules 2 and 3; arrays as in `swarm.move`, `partner` (m,)."""
+    """Move all particles `x`, `v` (m, d) in place by rules 2 and 3; arrays as in `move`, `partner` (m,)."""
     r1, r2 = r[0], r[1]
     for i in range(x.shape[0]):
         xi, vi, pj, ai, bi = x[i], v[i], own[partner[i]], r1[i], r2[i]
@@ -55,17 +55,17 @@ def move_terminal(
 
 @jit
 def cross(own: FloatArray, partner: IntArray, ratio: FloatArray, children: FloatArray) -> None:
-    """`children` (m, d) between the personal bests `own` (m, d) and those of `partner` (m,), at `ratio` (m, d)."""
+    """Fill `children` (m, d) between the personal bests `own` (m, d) and those of `partner` (m,), at `ratio` (m, d)."""
     for i in range(own.shape[0]):
         pi, pj, ai, ci = own[i], own[partner[i]], ratio[i], children[i]
         for k in range(pi.shape[0]):
             between = pi[k] + ai[k] * (pj[k] - pi[k])
-            # Rounding may step over the partner, and so over a bound.
+            # Rounding may pass the partner, and so a bound.
             ci[k] = min(max(between, min(pi[k], pj[k])), max(pi[k], pj[k]))
 
 
 def imitate(best: FloatArray, own: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Candidate (d,): `best` (d,) with one random component, and others by chance, from random rows of `own` (m, d)."""
+    """Return `best` (d,) with one random component, and others by chance, from random rows of `own` (m, d)."""
     m, d = own.shape
     model = rng.integers(0, m, d)
     chosen = np.asarray(rng.random(d) < IMITATED)
@@ -73,8 +73,8 @@ def imitate(best: FloatArray, own: FloatArray, rng: np.random.Generator) -> Floa
     return np.where(chosen, own[model, np.arange(d)], best)
 
 
-def tcs_pso(run: Run, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
-    """Terminal crossover and steering-based particle swarm; twice the evaluations in its terminal phase."""
+def tcs_pso(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
+    """Search by terminal crossover and steering-based swarm; twice the evaluations in its terminal phase."""
     iterations = run.planned = run.budget.swarm_iterations
     lower, upper = run.problem.lower, run.problem.upper
     swarm = Swarm(run, settings, rng, x0)

@@ -1,7 +1,7 @@
-"""What is minimised: a cost over a box, evaluated for many points at once.
+"""Minimisation problem: a cost over a box, evaluated for many points at once.
 
-The optimisers know nothing but this.  A cost which is a sum of squares can also give its normal equations,
-which is all that Levenberg-Marquardt needs: an objective compressed once has no residual vector any more.
+A cost that is a sum of squares can also give its normal equations, which are all that Levenberg-Marquardt needs: a
+compressed objective has no residual vector.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CUBE_ROOT_EPS = float(np.finfo(np.float64).eps ** (1.0 / 3.0))
 
 
 class BoundsError(ValueError):
-    """Bounds that enclose no box, or a start outside them; `index` is the first parameter concerned."""
+    """Bounds that enclose no box, or a start outside them; `index` is that of the first such parameter."""
 
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class BoundsError(ValueError):
 
 
 class ObjectiveError(ValueError):
-    """An objective whose answer has the wrong shape, or is not finite where it has to be."""
+    """An objective whose result has the wrong shape, or is not finite where it must be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class Problem:
     lower, upper : (d,) float64
         Bounds, finite, `lower < upper`.
     costs : callable
-        (m, d) points to (m,) costs.  One call evaluates a whole swarm.  A NaN or infinite cost says that the
-        point is not admissible; such a point never becomes the best.  The points must not be written to.
+        (m, d) points to (m,) costs.  One call evaluates a whole swarm.  A NaN or infinite cost marks a point as
+        inadmissible; such a point never becomes the best.  The points must not be written to.
     normal_equations : callable or None
         (d,) point to `J'r` (d,) and `J'J` (d, d) of the residual `r` whose `r'r` the cost is, or of which it is an
         increasing function (such as the root-mean-square).  Needed by `lm` and `pso_lm` only.
@@ -64,7 +64,7 @@ class Problem:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check the bounds and keep copies of them."""
+        """Check the bounds and copy them."""
         lower = np.array(self.lower, dtype=np.float64)
         upper = np.array(self.upper, dtype=np.float64)
         if lower.ndim != 1 or lower.size == 0 or lower.shape != upper.shape:
@@ -98,11 +98,11 @@ class Problem:
         return self.upper - self.lower
 
     def label(self, i: int) -> str:
-        """Parameter `i` as messages call it."""
+        """Return the name of parameter `i` in messages."""
         return f"parameter {i}" if self.names is None else f"parameter {i} ({self.names[i]})"
 
     def checked_start(self, x0: FloatArray) -> FloatArray:
-        """Copy of the start `x0` (d,).
+        """Return a copy of the start `x0` (d,).
 
         Raises
         ------
@@ -134,7 +134,7 @@ def least_squares_problem(
     measure: Literal["sum", "rms"] = "sum",
     names: Sequence[str] | None = None,
 ) -> Problem:
-    """Problem from a residual function, for objectives that need no kernel of their own.
+    """Return the problem of a residual function, for objectives without a kernel of their own.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def least_squares_problem(
     Raises
     ------
     ValueError
-        As `Problem`, or for another measure.  When evaluated, ObjectiveError if the residual is no vector.
+        As `Problem`, or for another measure.  When evaluated, ObjectiveError if the residual is not a vector.
     """
     if measure not in ("sum", "rms"):
         raise ValueError(f"unknown measure {measure!r}; known: sum, rms")
@@ -178,7 +178,7 @@ def difference_jacobian(
 ) -> FloatArray:
     """Differentiate `residual` at `x` (d,) to (k, d) by differences of points inside the bounds.
 
-    Central with an error of about 1e-10 of the function's scale, one-sided with about 1e-5 at a bound.
+    Central differences with an error of about 1e-10 of the function's scale, at a bound one-sided with about 1e-5.
     """
     width = upper - lower
     h = _CUBE_ROOT_EPS * np.minimum(np.maximum(np.abs(x), 1e-3 * width), width)

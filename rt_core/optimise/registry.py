@@ -1,4 +1,4 @@
-"""Optimisers by name, all called in the same way."""
+"""Optimisers by name, with a common interface."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from rt_core.optimise._genetic import ga
-from rt_core.optimise._levenberg_marquardt import lm
-from rt_core.optimise._pso_lm import pso_lm
+from rt_core.optimise._levenberg_marquardt import lm, pso_lm
 from rt_core.optimise._swarm import pso, pso_linear
 from rt_core.optimise._tcs_pso import tcs_pso
 from rt_core.optimise.problem import Problem
-from rt_core.optimise.run import Callback, Outcome, Run
+from rt_core.optimise.run import Callback, SearchOutcome, SearchRun
 from rt_core.optimise.settings import Budget, Settings
 from rt_core.types import FloatArray
 
 Name = Literal["pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"]
-Optimiser: TypeAlias = Callable[[Run, Settings, np.random.Generator, FloatArray | None], None]
+Optimiser: TypeAlias = Callable[[SearchRun, Settings, np.random.Generator, FloatArray | None], None]
 
 _OPTIMISERS: dict[Name, Optimiser] = {
     "pso": pso,
@@ -29,7 +28,7 @@ _OPTIMISERS: dict[Name, Optimiser] = {
     "pso_lm": pso_lm,
 }
 NAMES: tuple[Name, ...] = get_args(Name)
-#: Those that need the normal equations of the problem.
+#: Optimisers that need the normal equations of the problem.
 LEAST_SQUARES: tuple[Name, ...] = ("lm", "pso_lm")
 
 
@@ -42,7 +41,7 @@ def optimise(
     seed: int = 0,
     x0: FloatArray | None = None,
     callback: Callback | None = None,
-) -> Outcome:
+) -> SearchOutcome:
     """Minimise `problem`.
 
     Parameters
@@ -51,14 +50,14 @@ def optimise(
     problem : Problem
     settings : Settings or None
     budget : Budget or None
-        Those of DYN if None; `rt_core.optimise.settings` has the other papers'.
+        Those of DYN if None; `rt_core.optimise.settings` has those of the other papers.
     seed : int
-        Everything random comes from it: the same seed gives the same outcome to the bit.
+        Of all random numbers: the same seed gives the same outcome to the bit.
     x0 : (d,) float64 or None
-        Where `lm` starts, and one of the first points of the others; random if None.
+        Start of `lm`, and one of the first points of the others; random if None.
     callback : callable or None
-        Called after the first evaluation and after each iteration; ends the search by returning False, and
-        the outcome then holds the best so far.
+        Called after the first evaluation and after each iteration; ends the search by returning False, with the best
+        point so far as the outcome.
 
     Raises
     ------
@@ -75,7 +74,7 @@ def optimise(
         raise ValueError(f"unknown optimiser {name!r}; known: {', '.join(NAMES)}")
     if name in LEAST_SQUARES and problem.normal_equations is None:
         raise ValueError(f"{name} needs the problem's normal equations: give them, or choose a swarm")
-    run = Run(problem, Budget() if budget is None else budget, callback)
+    run = SearchRun(problem, Budget() if budget is None else budget, callback)
     start = None if x0 is None else problem.checked_start(x0)
     _OPTIMISERS[name](run, Settings() if settings is None else settings, np.random.default_rng(seed), start)
     return run.outcome()

@@ -1,4 +1,4 @@
-"""One search under way: its evaluations, its best point, its progress and its end."""
+"""State of a search: its evaluations, its best point, its progress and its end."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rt_core.types import BoolArray, FloatArray
 Stage = Literal["pso", "ga", "lm", "gradient"]
 Stopped = Literal["iterations", "tolerance", "evaluations", "damping", "cancelled"]
 
-#: A parameter within this share of its range from a bound is reported to be at it.
+#: A parameter within this share of its range from a bound is reported as at the bound.
 AT_BOUND = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
+class SearchProgress:
     """State of a search after an iteration.
 
     Attributes
     ----------
     iteration, of : int
-        Iterations done, all stages together, 0 after the first evaluation; and how many are planned.  The plan
-        grows when `pso_lm` returns to the swarm and shrinks when it leaves it early.
+        Iterations done in all stages, 0 after the first evaluation, and their planned number, which grows when `pso_lm`
+        returns to the swarm and shrinks when it leaves it early.
     stage : {"pso", "ga", "lm", "gradient"}
     cost : float
         Lowest so far.
     x : (d,) float64
-        Where; a copy.
+        Copy of the best point.
     evaluations : int
     """
 
@@ -44,33 +44,33 @@ class Progress:
     evaluations: int
 
 
-#: Told after every iteration; ends the search by returning False.
-Callback: TypeAlias = Callable[[Progress], bool | None]
+#: Called after every iteration; ends the search by returning False.
+Callback: TypeAlias = Callable[[SearchProgress], bool | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a search found.
+class SearchOutcome:
+    """Result of a search.
 
     Attributes
     ----------
     x : (d,) float64
         Best point, inside the bounds.
     cost : float
-        There.
+        Cost of `x`.
     history : (iterations + 1,) float64
-        Lowest cost after the first evaluation and after each iteration; never rises.
+        Lowest cost after the first evaluation and after each iteration; never increases.
     evaluations : int
-        Points given to `costs`, and calls of `normal_equations`.
+        Points passed to `costs`, and calls of `normal_equations`.
     linearisations : int
-        The latter alone.
+        Calls of `normal_equations`.
     swarm_iterations, lm_iterations : int
-        Iterations done in each stage; generations of `ga` count as the former.
+        Iterations in each stage; generations of `ga` count as the former.
     returns : int
-        How often `pso_lm` went back to the swarm.
+        Number of returns of `pso_lm` to the swarm.
     stopped : str
-        `iterations` or `evaluations`: the budget was used up.  `tolerance`: the cost is low enough.  `damping`: no step
-        of `lm` lowers the cost any more, as at a minimum.  `cancelled`: by the callback.
+        `iterations` or `evaluations`: the budget is used up.  `tolerance`: the cost is low enough.  `damping`: no step
+        of `lm` lowers the cost, as at a minimum.  `cancelled`: by the callback.
     at_bound : (d,) bool
         Parameters that ended at a bound: the minimum may lie outside.
     """
@@ -87,11 +87,10 @@ class Outcome:
     at_bound: BoolArray
 
 
-class Run:
-    """Bookkeeping that all optimisers share.
+class SearchRun:
+    """State of a search, common to all optimisers.
 
-    `planned` is the number of iterations that progress is reported against; `best_x` (d,) and `best_cost` are
-    the lowest point evaluated so far.
+    `planned` is the planned number of iterations; `best_x` (d,) and `best_cost` are the best point so far.
     """
 
     def __init__(self, problem: Problem, budget: Budget, callback: Callback | None) -> None:
@@ -110,7 +109,7 @@ class Run:
 
     @property
     def iterations(self) -> int:
-        """Iterations done, all stages together."""
+        """Iterations done in all stages."""
         return sum(self._iterations.values())
 
     @property
@@ -119,7 +118,7 @@ class Run:
         return self._iterations["lm"]
 
     def affords(self, evaluations: int) -> bool:
-        """Whether so many more evaluations fit the budget; if not, that is what ends the search."""
+        """Return whether `evaluations` more fit the budget; if not, set the reason of the end."""
         limit = self.budget.evaluations
         if limit is None or self._evaluations + evaluations <= limit:
             return True
@@ -129,7 +128,7 @@ class Run:
         return False
 
     def evaluate(self, X: FloatArray) -> FloatArray:
-        """Costs (m,) of the points `X` (m, d), infinite where the objective's are not finite.
+        """Return the costs (m,) of the points `X` (m, d), infinite where the objective's are not finite.
 
         Raises
         ------
@@ -155,7 +154,7 @@ class Run:
         return costs
 
     def linearise(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`J'r` (d,) and `J'J` (d, d) at `x` (d,).
+        """Return `J'r` (d,) and `J'J` (d, d) at `x` (d,).
 
         Raises
         ------
@@ -180,17 +179,17 @@ class Run:
 
     def start(self, stage: Stage) -> bool:
         """Report the first evaluation; False if the search is over."""
-        return self._tell(stage)
+        return self._notify(stage)
 
     def report(self, stage: Stage) -> bool:
         """Report one more iteration; False if the search is over."""
         self._iterations[stage] += 1
-        return self._tell(stage)
+        return self._notify(stage)
 
-    def _tell(self, stage: Stage) -> bool:
+    def _notify(self, stage: Stage) -> bool:
         self._history.append(self.best_cost)
         if self._callback is not None:
-            progress = Progress(
+            progress = SearchProgress(
                 self.iterations, self.planned, stage, self.best_cost, self.best_x.copy(), self._evaluations
             )
             go_on = self._callback(progress)
@@ -206,11 +205,11 @@ class Run:
         """End the search because the damping has passed its limit."""
         self._stopped = "damping"
 
-    def outcome(self) -> Outcome:
-        """Sum up what has been found."""
+    def outcome(self) -> SearchOutcome:
+        """Return the outcome."""
         problem = self.problem
         margin = AT_BOUND * problem.width
-        return Outcome(
+        return SearchOutcome(
             x=self.best_x,
             cost=self.best_cost,
             history=np.array(self._history),

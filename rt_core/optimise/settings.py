@@ -11,7 +11,7 @@ Scaling = Literal["none", "diagonal"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How the optimisers search; each reads the fields it has a use for.
+    """Parameters of the optimisers; each uses those that apply to it.
 
     Attributes
     ----------
@@ -20,18 +20,18 @@ class Settings:
     c1, c2 : float
         Pull towards a particle's own best and towards the best of all.
     w_start, w_end : float
-        Inertia weight, from the first to the last iteration (`pso` alone keeps one weight).
+        Inertia weight, from the first to the last iteration (`pso` has a constant weight).
     w_constant : float
         Inertia weight of `pso`: the constriction value of Clerc and Kennedy (2002) for c1, c2 near 1.5.  With
-        c1 = c2 = 2 no swarm of constant weight above 0.5 contracts; set it lower there to see one that does.
+        c1 = c2 = 2 a swarm of constant weight contracts only below 0.5.
     velocity_limit : float
         Largest step of a particle, as a share of each parameter's range.
     mu_start, mu_limit : float
-        Damping of Levenberg-Marquardt: where it starts, and above which it gives up (`lm`) or returns to
-        the swarm (`pso_lm`).
+        Damping of Levenberg-Marquardt: its start, and the limit above which it ends (`lm`) or returns to the swarm
+        (`pso_lm`).
     scaling : {"none", "diagonal"}
-        Damping matrix: `mu*I` as in the papers, which presumes parameters of like scale, or Marquardt's
-        `mu*diag(J'J)`, with which the units of the parameters do not matter.
+        Damping matrix: `mu*I` as in the papers, for parameters of similar scale, or Marquardt's `mu*diag(J'J)`, which
+        is independent of the parameters' units.
     early_factor : float
         `pso_lm` leaves the swarm when the best cost is within this factor of the tolerance, if there is one.
     """
@@ -49,7 +49,7 @@ class Settings:
     early_factor: float = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Raise ValueError for values outside their range."""
         if self.particles < 2:
             raise ValueError(f"particles must be at least 2, not {self.particles}")
         for name in ("c1", "c2", "w_start", "w_end", "w_constant"):
@@ -68,16 +68,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Budget:
-    """When a search ends at the latest.
+    """Limits of a search.
 
     Attributes
     ----------
     swarm_iterations : int
         Of the swarm, or generations of the genetic algorithm.
     lm_iterations : int
-        Of Levenberg-Marquardt: trial steps, taken or not.
+        Of Levenberg-Marquardt: trial steps, accepted or not.
     evaluations : int or None
-        Most evaluations of the objective; the search ends before the first it can no longer afford.
+        Largest number of evaluations of the objective.
     tolerance : float or None
         The search ends as soon as the best cost is at most this.
     """
@@ -88,7 +88,7 @@ class Budget:
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Raise ValueError for values outside their range."""
         for name in ("swarm_iterations", "lm_iterations"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

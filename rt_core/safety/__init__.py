@@ -1,8 +1,11 @@
-"""Every decision on whether an arm may move and when it has to stop, as functions of what they are given.
+"""Decisions on whether an arm may move and when it must stop, as pure functions and one state machine.
 
-Nothing here reads a clock, talks to a drive or keeps a sample.  Times are arguments [s], of one clock that never goes
-back.  `limits` says what each joint may do, `commands` and `feedback` judge what it is told and what it does, and
-`state` who may move the arm, and whether it still may.
+Nothing here reads a clock, talks to a drive or keeps a sample.  Times are arguments [s] of one monotonic clock.
+
+Start with `SafetyLimits`, the limits of each joint.  The `check_*` functions judge a planned path, each command, or the
+measured feedback of a cycle and return a `Violation` or None; `brake` and `Approach` give the commands of a stop and of
+the way to the start of a trajectory.  `FeedbackWatch` adds the time that a torque may exceed its limit.  `SafetyState`
+holds the permit, the heartbeat and the phases from disarmed to motion.
 """
 
 from rt_core.safety._commands import (

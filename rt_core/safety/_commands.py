@@ -1,7 +1,7 @@
-"""Set positions: judged ahead and in each cycle, the soft way to a trajectory, and the stop from wherever it is.
+"""Checks of set positions, ahead of a motion and in each cycle, the approach to a trajectory, and the stop.
 
-Positions are commands, one a cycle of `period_s`.  Their velocity and acceleration are those of the commands
-themselves, first and second differences, because that is what drives are made to do.
+Positions are commands, one a cycle of `period_s`.  Their velocity and acceleration are first and second differences of
+the commands, because that is the motion that drives follow.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 from rt_core.safety._limits import Quantity, SafetyLimits, Violation
 from rt_core.types import FloatArray
 
-#: Rounding of what is compared with a limit, as a share of it.
+#: Rounding in a comparison with a limit, as a share of it.
 _ROUNDING = 1e-6
-#: An acceleration so many times the limit is a jump of the position, not a motion that is too fast.
+#: Acceleration, as a multiple of the limit, that is reported as a jump of the position.
 _JUMP = 20.0
-#: And a step of a table so many times as far as the velocity limit goes in that time.
+#: Step of a table, as a multiple of the distance at the velocity limit, that is reported as a jump.
 _LEAP = 2.0
 #: Largest speed and acceleration of `10 x^3 - 15 x^4 + 6 x^5` over the unit interval.
 _PEAK_SPEED = 1.875
@@ -23,16 +23,16 @@ _PEAK_ACCELERATION = 10.0 / np.sqrt(3.0)
 
 
 def brake(limits: SafetyLimits, period_s: float, q: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Next command and its velocity, (n,) each, of a stop from the command `q` with the velocity `v`.
+    """Return the next command and its velocity, (n,) each, of a stop from the command `q` with the velocity `v`.
 
-    Each joint's speed falls by its acceleration limit times the cycle until it is zero, and never changes by more.
+    Each joint's speed decreases by its acceleration limit times the cycle until it is zero.
     """
     slower = np.sign(v) * np.maximum(np.abs(v) - limits.acceleration * period_s, 0.0)
     return q + slower * period_s, slower
 
 
 def stopping_distance(limits: SafetyLimits, period_s: float, v: FloatArray) -> FloatArray:
-    """(..., n) signed way of `brake` from the velocities `v` (..., n) to rest, exactly that of the cycles it takes."""
+    """Return the signed distance (..., n) of `brake` from velocities `v` (..., n) to rest, exact in whole cycles."""
     step = limits.acceleration * period_s
     speed = np.abs(v)
     cycles = np.floor(speed / step)
@@ -42,22 +42,10 @@ def stopping_distance(limits: SafetyLimits, period_s: float, v: FloatArray) -> F
 def check_commands(
     limits: SafetyLimits, period_s: float, path: FloatArray, at_s: float | None = None
 ) -> Violation | None:
-    """Judge commands, one or many: finite, within position, velocity and acceleration limits, with room to stop.
+    """Check commands: finite, within position, velocity and acceleration limits, with room to stop.
 
-    Parameters
-    ----------
-    limits : SafetyLimits
-    period_s : float
-        From one command to the next.
-    path : (N + 2, n) float64
-        The two commands before, then the N that are judged.
-    at_s : float, optional
-        Time of the first that is judged, for the message.
-
-    Returns
-    -------
-    Violation or None
-        The first in time.
+    `path` (N + 2, n) holds the two commands before the N that are checked.  `at_s` is the time of the first of these,
+    for the message.  Returns the first violation in time, or None.
     """
     step = limits.velocity * period_s
     dq = np.diff(path, axis=0)  # (N + 1, n)
@@ -66,7 +54,7 @@ def check_commands(
     rest = q + limits.blind_s * v + stopping_distance(limits, period_s, v)
     reach = _ROUNDING * (limits.upper - limits.lower)
     low, high = limits.lower - reach, limits.upper + reach
-    # Second differences hold the rounding of the positions, which is nothing to the limit unless cycles are very short.
+    # Second differences amplify the rounding of the positions, which matters if cycles are very short.
     most = (1.0 + _ROUNDING) * limits.acceleration + 16.0 * np.finfo(np.float64).eps * (1.0 + np.abs(q)) / period_s**2
     good = (q >= low) & (q <= high) & (rest >= low) & (rest <= high)
     good &= (np.abs(v) <= (1.0 + _ROUNDING) * limits.velocity) & (np.abs(a) <= most)
@@ -95,9 +83,9 @@ def check_commands(
 def check_positions(
     limits: SafetyLimits, period_s: float, q: FloatArray, at_s: float | None = None
 ) -> Violation | None:
-    """Judge positions `q` (N, n) alone: finite and within limits; `at_s` is the time of the first.
+    """Check positions `q` (N, n) alone: finite and within limits; `at_s` is the time of the first.
 
-    What leaves the limits could not be stopped before them already: said of a whole trajectory, this is the clearer.
+    For a whole trajectory this gives a clearer message than the lack of room to stop before it.
     """
     reach = _ROUNDING * (limits.upper - limits.lower)
     low, high = limits.lower - reach, limits.upper + reach
@@ -113,9 +101,9 @@ def check_positions(
 
 
 def check_steps(limits: SafetyLimits, step_s: float, q: FloatArray) -> Violation | None:
-    """Judge the rows `q` (N, n) of a table, `step_s` apart: none is further from the one before than `_LEAP` allows.
+    """Check the rows `q` (N, n) of a table, `step_s` apart: no step is larger than `_LEAP` allows.
 
-    Between such rows no smooth path is what was meant; smaller excess is for `check_path` to name.
+    A smooth path between rows so far apart would not be the intended one; `check_path` finds smaller excess.
     """
     way, most = np.abs(np.diff(q, axis=0)), limits.velocity * step_s
     good = way <= _LEAP * most
@@ -133,20 +121,10 @@ def check_path(
     last: int | None = None,
     from_s: float = 0.0,
 ) -> Violation | None:
-    """Judge the rows `first` to `last` of a path that comes from rest and ends at rest.
+    """Check the rows `first` to `last` of a path `q` (N, n) that comes from rest and ends at rest.
 
-    A long path may be judged slice by slice; with the defaults it is judged as a whole.
-
-    Parameters
-    ----------
-    limits : SafetyLimits
-    period_s : float
-    q : (N, n) float64
-        One command a cycle; the first is where the arm stands, after the last one it stays.
-    first, last : int
-        The slice; `last` is beyond it, None is the end.
-    from_s : float
-        Time of the first row, for the message.
+    One row a cycle; the first is the present position, and the arm stays at the last.  A long path may be checked slice
+    by slice; `last` is exclusive, None is the end.  `from_s` is the time of the first row, for the message.
     """
     count = len(q)
     last = count if last is None else min(last, count)
@@ -155,14 +133,14 @@ def check_path(
     if found is None or found.at_s is None:
         return None
     row, joint = round(found.at_s / period_s), limits.joints.index(found.joint)
-    if found.what in ("velocity", "acceleration") and row in (1, count):  # the same excess has a simpler name there
+    if found.what in ("velocity", "acceleration") and row in (1, count):  # not at rest there
         v = (q[1] - q[0] if row == 1 else q[-1] - q[-2])[joint] / period_s
         return limits.violation("start" if row == 1 else "end", joint, abs(v), limits.acceleration[joint] * period_s)
     return limits.violation(found.what, joint, found.reached, found.allowed, from_s + min(row, count - 1) * period_s)
 
 
 def check_closed(limits: SafetyLimits, period_s: float, q: FloatArray) -> Violation | None:
-    """Judge whether the period `q` (N, n) may follow on itself: its last row stands for its first."""
+    """Check that the period `q` (N, n) can repeat, with its last row equal to its first."""
     gap, most = np.abs(q[-1] - q[0]), limits.velocity * period_s
     if not (gap <= most).all():
         joint = int(np.argmax(~(gap <= most)))
@@ -171,7 +149,7 @@ def check_closed(limits: SafetyLimits, period_s: float, q: FloatArray) -> Violat
 
 
 def check_torque(limits: SafetyLimits, period_s: float, tau: FloatArray, at_s: float = 0.0) -> Violation | None:
-    """Judge the torques `tau` (N, n) that a trajectory is predicted to take, from `at_s` on."""
+    """Check the predicted torques `tau` (N, n) of a trajectory from `at_s` on."""
     good = np.abs(tau) <= limits.effort
     if good.all():
         return None
@@ -182,16 +160,16 @@ def check_torque(limits: SafetyLimits, period_s: float, tau: FloatArray, at_s: f
 
 
 class Approach:
-    """The way from rest at `start` to rest at `goal`, all joints along `10 x^3 - 15 x^4 + 6 x^5` in the same time.
+    """Motion from rest at `start` to rest at `goal`, all joints along `10 x^3 - 15 x^4 + 6 x^5` in the same time.
 
     Parameters
     ----------
     limits : SafetyLimits
     start, goal : (n,) float64
     share : float
-        Of the velocity and acceleration limits that it may use.
+        Share of the velocity and acceleration limits in use.
     least_s : float
-        Shortest time.
+        Shortest duration.
 
     Attributes
     ----------
@@ -206,7 +184,7 @@ class Approach:
         self.duration_s = max(least_s, float(speed.max()), float(acceleration.max()))
 
     def at(self, t: float | FloatArray) -> FloatArray:
-        """Position at `t` [s]: (n,) for a scalar, (N, n) for an array (N,)."""
+        """Return the position at `t` [s]: (n,) for a scalar, (N, n) for an array (N,)."""
         x = np.clip(np.asarray(t, dtype=np.float64)[..., None] / self.duration_s, 0.0, 1.0)
         share = x**3 * (10.0 + x * (6.0 * x - 15.0))
         return np.where(x < 1.0, self._start + (self._goal - self._start) * share, self._goal)

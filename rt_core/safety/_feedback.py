@@ -1,4 +1,4 @@
-"""What was measured in a cycle, judged."""
+"""Checks of the measured values of a cycle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_feedback(
     temperature: FloatArray | None = None,
     valid: BoolArray | None = None,
 ) -> Violation | None:
-    """Judge one cycle: following error, velocity, torque, temperature.
+    """Check one cycle: following error, velocity, torque, temperature.
 
     Parameters
     ----------
@@ -25,10 +25,10 @@ def check_feedback(
     command : (n,) float64
         Set position of the cycle in which the others were measured.
     q, dq, tau, temperature : (n,) float64 or None
-        What was measured.
+        Measured values.
     valid : (n,) bool or None
-        Joints whose values are to be believed, and judged; None is all of them.  A value of theirs that is not a number
-        is a violation, except of the temperature, which many drives tell more seldom.
+        Joints to check; None for all.  NaN is a violation, except for the temperature, which many drives report less
+        often.
     """
     checks: tuple[tuple[Quantity, FloatArray | None, FloatArray], ...] = (
         ("following error", None if q is None else q - command, limits.following_error),
@@ -56,16 +56,16 @@ def check_feedback(
 
 
 class FeedbackWatch:
-    """Judges cycle after cycle as `check_feedback` does, and the torque by how long it has been beyond its limit.
+    """Check of successive cycles by `check_feedback`, with a time limit for torques above their limit.
 
-    A set position that comes late makes a drive jerk, and its torque reach the limit for some milliseconds; something
-    in the way keeps it there.
+    After a late set position a drive jerks, and its torque reaches the limit for some milliseconds; an obstacle keeps
+    it there.
 
     Parameters
     ----------
     limits : SafetyLimits
     overload_s : float
-        Longest time that the torque of a joint may be beyond its limit.
+        Longest time that the torque of a joint may exceed its limit.
     """
 
     def __init__(self, limits: SafetyLimits, overload_s: float) -> None:
@@ -82,7 +82,7 @@ class FeedbackWatch:
         temperature: FloatArray | None = None,
         valid: BoolArray | None = None,
     ) -> Violation | None:
-        """Judge one cycle, `passed_s` after the one before; the others are as for `check_feedback`."""
+        """Check one cycle, `passed_s` after the one before; other parameters as for `check_feedback`."""
         if tau is not None:
             within = np.abs(tau) <= self._limits.effort
             self._beyond_s = np.where(within, 0.0, self._beyond_s + passed_s)

@@ -1,4 +1,4 @@
-"""What each joint may do, and how it is told that one did not keep to it."""
+"""Limits of the joints, and their violations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Quantity: TypeAlias = Literal[
     "temperature",
 ]
 
-#: How each is said; the others are `joint NAME: WHAT REACHED, at most ALLOWED`.
+#: Messages; the others are `joint NAME: WHAT REACHED, at most ALLOWED`.
 _WORDS: dict[Quantity, str] = {
     "value": "joint {joint}: {number} is no value{when}",
     "position": "joint {joint}: position {reached}{when}, the limit is {allowed}",
@@ -38,27 +38,27 @@ _WORDS: dict[Quantity, str] = {
 
 
 class SafetyError(ValueError):
-    """Something that the arm must not do now; the message says why, and what to do."""
+    """A motion that is not allowed; the message states the reason and a remedy."""
 
 
 class PermitError(SafetyError):
-    """There is no permission for what was asked."""
+    """A request without permission."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A limit that is not kept.
+    """Violation of a limit.
 
     Attributes
     ----------
     joint : str
     what : str
-        Which quantity; "value" if it is not a finite number.
+        The quantity; "value" if it is not a finite number.
     reached, allowed : float
     unit : str
         Of both.
     at_s : float or None
-        Time along a trajectory; None of what happens now.
+        Time along a trajectory; None for the present cycle.
     """
 
     joint: str
@@ -69,7 +69,7 @@ class Violation:
     at_s: float | None = None
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the message, in one line."""
         return _WORDS.get(self.what, "joint {joint}: {what} {reached}{when}, at most {allowed} is allowed").format(
             joint=self.joint,
             what=self.what,
@@ -82,7 +82,7 @@ class Violation:
 
 @dataclass(frozen=True, eq=False)
 class SafetyLimits:
-    """What each joint may do, as told and as measured; arrays (n,), infinite where there is no limit.
+    """Limits of commands and measured values; arrays (n,), infinite where there is no limit.
 
     Attributes
     ----------
@@ -101,13 +101,13 @@ class SafetyLimits:
     temperature : (n,) float64
         [degC].
     blind_s : float
-        How long drives may go on at the speed that they have before a stop begins: by themselves, or along a line of
+        Longest time that drives continue at their present speed before a stop begins: by themselves, or along a line of
         set positions over lost cycles.
 
     Raises
     ------
     SafetyError
-        Not one value for each joint, or one that leaves a joint nothing.
+        If there is not one value for each joint, or a limit leaves no range.
     """
 
     joints: tuple[str, ...]
@@ -123,7 +123,7 @@ class SafetyLimits:
     blind_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the shapes, and that there is something left."""
+        """Check the shapes and ranges."""
         for item in fields(self):
             if item.name == "blind_s":
                 continue
@@ -146,7 +146,7 @@ class SafetyLimits:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Limits without which an arm is not moved, such as `velocity of joint_2`."""
+        """Required limits that are not set, such as `velocity of joint_2`."""
         return tuple(
             f"{name} of {joint}"
             for name in ("lower", "upper", "velocity", "acceleration", "following_error")
@@ -157,7 +157,7 @@ class SafetyLimits:
     def violation(
         self, what: Quantity, joint: int, reached: float, allowed: float, at_s: float | None = None
     ) -> Violation:
-        """Name a limit of joint number `joint` that is not kept."""
+        """Return the violation of a limit of joint number `joint`."""
         unit = self.units[joint]
         speed = f"{unit}/s"
         shown = {

@@ -1,7 +1,7 @@
-"""Who may move the arm, and whether it still may: a permit, a heartbeat, and the phases between off and motion.
+"""State machine of the permission to move: a permit, a heartbeat, and the phases between off and motion.
 
 Phases are disarmed, arming (the drives are being switched on), armed, approach and running, or guiding.  A stop in one
-of the last three leads through stopping back to disarmed, any other end straight to it.
+of the last three leads through stopping back to disarmed; any other end leads there directly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rt_core.safety._limits import PermitError
 
 Phase: TypeAlias = Literal["disarmed", "arming", "armed", "approach", "running", "guiding", "stopping"]
 
-#: Phases in which whoever has the permit moves the arm, and has to be heard of.
+#: Phases in which the client with the permit moves the arm and must send heartbeats.
 _LED: frozenset[Phase] = frozenset(("approach", "running", "guiding"))
 #: Phases in which the arm moves.
 MOVING: frozenset[Phase] = _LED | {"stopping"}
@@ -26,10 +26,10 @@ class Permit:
     Attributes
     ----------
     token : str
-        Whoever has it may use it.
+        Secret that proves the permission.
     granted_s, expires_s : float
     used : bool
-        A run has been started with it.
+        Whether a run has been started with it.
     """
 
     token: str
@@ -38,21 +38,20 @@ class Permit:
     used: bool = False
 
     def left_s(self, now_s: float) -> float:
-        """Time that it is still good for."""
+        """Return the remaining time [s]."""
         return max(0.0, self.expires_s - now_s)
 
 
 class SafetyState:
-    """Whether an arm may move.
+    """State of the permission to move an arm.
 
-    Nobody moves it without a permit, which `arm` grants for a limited time and which serves for one run or
-    session of guiding.  While the arm follows a trajectory or is guided, whoever started that has to be heard of.
-    Whatever stops the arm, disarms it.
+    Motion needs a permit, which `arm` grants for a limited time and for one run or session of guiding.  While the arm
+    follows a trajectory or is guided, its client must send heartbeats.  Every stop disarms the arm.
 
     Parameters
     ----------
     heartbeat_s : float
-        Longest silence of the client of a run.
+        Longest time between heartbeats of the client.
     silence_s : float
         Longest time without a frame in which all joints have valid values.
 
@@ -60,7 +59,7 @@ class SafetyState:
     ----------
     phase : str
     reason : str
-        Why the arm was stopped or disarmed last; empty from `arm` on.
+        Reason of the last stop or disarming; `arm` clears it.
     permit : Permit or None
     """
 
@@ -69,8 +68,8 @@ class SafetyState:
         self.phase: Phase = "disarmed"
         self.reason = "it has not been armed"
         self.permit: Permit | None = None
-        self._beat_s = 0.0
-        self._stopped_permit: Permit | None = None  # of what is being stopped
+        self._heartbeat_s = 0.0
+        self._stopped_permit: Permit | None = None  # of the motion that is being stopped
 
     @property
     def moving(self) -> bool:
@@ -78,14 +77,12 @@ class SafetyState:
         return self.phase in MOVING
 
     def arm(self, token: str, now_s: float, for_s: float) -> Permit:
-        """Grant a permit for `for_s`; the arm is armed when its drives are on (`on`), or stays so.
-
-        A permit that was granted before is of no use any more.
+        """Grant a permit for `for_s` and revoke earlier ones; the arm is armed when its drives are on (`on`).
 
         Raises
         ------
         PermitError
-            The arm moves.
+            If the arm moves.
         """
         if self.moving:
             raise PermitError(f"the arm is in state '{self.phase}': abort the run, or wait for its end")
@@ -96,7 +93,7 @@ class SafetyState:
         return self.permit
 
     def on(self) -> None:
-        """Take note that the drives are on and hold."""
+        """Register that the drives are on and hold."""
         if self.phase == "arming":
             self.phase = "armed"
 
@@ -125,25 +122,20 @@ class SafetyState:
         self.check_permit(token, now_s, duration_s)
         assert self.permit is not None
         self.permit = replace(self.permit, used=True)
-        self.phase, self._beat_s = phase, now_s
+        self.phase, self._heartbeat_s = phase, now_s
 
-    def beat(self, token: str, now_s: float) -> None:
-        """Take note that the client is there; raises `PermitError` for another's token."""
+    def heartbeat(self, token: str, now_s: float) -> None:
+        """Register a heartbeat of the client; raises `PermitError` for another token."""
         permit = self._stopped_permit if self.phase == "stopping" else self.permit
         if permit is not None and token != permit.token:
             raise PermitError("this is not the permit of the run that is under way")
-        self._beat_s = max(self._beat_s, now_s)
+        self._heartbeat_s = max(self._heartbeat_s, now_s)
 
     def overdue(self, now_s: float, frame_s: float, *, stopping: bool = False) -> str:
-        """Return why time is a reason to stop; empty if it is not.
+        """Return the deadline that has passed, as a reason to stop; empty if none has.
 
-        Parameters
-        ----------
-        now_s : float
-        frame_s : float
-            When the last frame in which all joints had valid values came.
-        stopping : bool
-            Judge a stop too, which is one that can be hastened.
+        `frame_s` is the time of the last frame in which all joints had valid values.  With `stopping` a stop is checked
+        as well, to end it at once.
         """
         if self.phase == "disarmed" or (self.phase == "stopping" and not stopping):
             return ""
@@ -152,35 +144,36 @@ class SafetyState:
             return f"no frame with values of all joints for {now_s - frame_s:.3g} s, at most {self.silence_s:g} s"
         if permit is not None and now_s >= permit.expires_s:
             return "the permit has expired"
-        if self.phase in MOVING and now_s - self._beat_s > self.heartbeat_s:
-            return f"the client has not been heard of for {now_s - self._beat_s:.3g} s, at most {self.heartbeat_s:g} s"
+        silent_s = now_s - self._heartbeat_s
+        if self.phase in MOVING and silent_s > self.heartbeat_s:
+            return f"the client has not been heard of for {silent_s:.3g} s, at most {self.heartbeat_s:g} s"
         return ""
 
     def arrived(self) -> None:
-        """Take note that the approach is over."""
+        """Register the end of the approach."""
         if self.phase == "approach":
             self.phase = "running"
 
     def finished(self) -> None:
-        """Take note that the trajectory is over and the arm holds; its permit has been used."""
+        """Register the end of the trajectory: the arm holds, and its permit has been used."""
         if self.phase == "running":
             self.phase = "armed"
 
     def stop(self, reason: str) -> None:
-        """Stop: along the ramp if the arm moves, else it is disarmed at once.  The first reason stays."""
+        """Stop along the ramp if the arm moves, else disarm at once.  The first reason stays."""
         if self.phase in _LED:
             self.phase, self.reason, self._stopped_permit, self.permit = "stopping", reason, self.permit, None
         elif self.phase in ("arming", "armed"):
             self.off(reason)
 
     def give_up(self, reason: str) -> None:
-        """Disarm in the middle of a stop, which `reason` shows to be of no use; it is told beside the first one."""
+        """Disarm during a stop that cannot go on; `reason` is appended to the first one."""
         if self.phase == "stopping":
             self.reason += f"; then {reason}"
         self.off(reason)
 
     def off(self, reason: str) -> None:
-        """Disarm at once: a stop has come to rest, or nothing can be commanded.  The first reason stays."""
+        """Disarm at once: a stop is complete, or nothing can be commanded.  The first reason stays."""
         if self.phase not in ("disarmed", "stopping"):
             self.reason = reason
         self.phase, self.permit = "disarmed", None

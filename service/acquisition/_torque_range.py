@@ -1,4 +1,4 @@
-"""Torques that have reached the end of what their measurement can show."""
+"""Clipping of measured torques at the end of their range."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-_ROUNDING = 1e-9  # of the limit: what was scaled from digits may miss it by that
-REPEAT_NS = 600_000_000_000  # from telling of a joint to telling of it again, while its torque is still clipped
-LASTS_NS = 2_000_000_000  # a joint that was clipped so short a time ago still is
+_ROUNDING = 1e-9  # of the limit, for values scaled from digits
+REPEAT_NS = 600_000_000_000  # between two reports of a joint while its torque is still clipped
+LASTS_NS = 2_000_000_000  # how long after the last clipped frame a joint counts as clipped
 
 
 @dataclass(frozen=True)
 class Clipped:
-    """A joint whose torque is at the end of its range: what it shows, its limit [N*m or N], and in how many frames."""
+    """A joint whose torque is at the end of its range: torque and limit [N*m or N], and the number of frames."""
 
     joint: int
     torque: float
@@ -60,14 +60,14 @@ class TorqueRange:
         self._limits = np.array(limits, dtype=np.float64)
         self._transmission = model.transmission
         self.counts = np.zeros(self._limits.size, dtype=np.int64)
-        self._next_tell_ns = np.zeros(self._limits.size, dtype=np.int64)
+        self._next_report_ns = np.zeros(self._limits.size, dtype=np.int64)
         self._last_ns = np.zeros(self._limits.size, dtype=np.int64)
 
     def marked(self, frame: JointFrame) -> tuple[JointFrame, list[Clipped]]:
-        """Return a copy of `frame` in which clipped joints are not valid, and those that are to be told of.
+        """Return a copy of `frame` in which clipped joints are invalid, and the joints to report.
 
-        That is at the first frame, and while it goes on every ten minutes, by `t_host_ns`.  Where none is clipped it is
-        `frame` itself, which is never changed.
+        A joint is reported at the first frame, and every ten minutes while it goes on, by `t_host_ns`. Without a
+        clipped joint the result is `frame` itself, which is never changed.
         """
         tau = self._torque(frame)
         if tau is None:
@@ -77,11 +77,11 @@ class TorqueRange:
             return frame, []
         self.counts += clipped
         self._last_ns[clipped] = frame.t_host_ns
-        told = np.flatnonzero(clipped & (frame.t_host_ns >= self._next_tell_ns))
-        self._next_tell_ns[told] = frame.t_host_ns + REPEAT_NS
+        reported = np.flatnonzero(clipped & (frame.t_host_ns >= self._next_report_ns))
+        self._next_report_ns[reported] = frame.t_host_ns + REPEAT_NS
         valid = ~clipped if frame.valid is None else frame.valid & ~clipped
         limits, counts = self._limits, self.counts
-        found = [Clipped(int(i), float(tau[i]), float(limits[i]), int(counts[i])) for i in told]
+        found = [Clipped(int(i), float(tau[i]), float(limits[i]), int(counts[i])) for i in reported]
         return replace(frame, valid=valid), found
 
     def lasting(self, now_ns: int) -> list[int]:

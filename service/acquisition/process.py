@@ -1,8 +1,8 @@
 """The acquisition process of one arm: driver in, frames out.
 
-It never waits for a slow consumer, except that a source which can wait (`DriverInfo.lossless`) does.
-Before the first frame it waits until the estimator, and the recorder if there is one, have subscribed:
-each also subscribes to a topic that marks it, which the publishing socket sees.
+It never waits for a slow consumer, unless the source can wait (`DriverInfo.lossless`). Before the first frame it waits
+until the estimator, and the recorder if there is one, have subscribed: each also subscribes to a topic that marks it,
+which the publishing socket sees.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rt_core.model.robot import RobotModel
 from service.acquisition._torque_range import Clipped, TorqueRange
 from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
-from service.config.load import ArmConfig, BusConfig, ReplayConfig
-from service.config.realtime import RealtimeConfig
+from service.config.arm_tables import RealtimeConfig, ReplayConfig
+from service.config.load import ArmConfig, BusConfig
 from service.io.sockets import readable
 from service.motion.motion_player import MotionPlayer
 from service.motion.run_verbs import RunRequests, make_runs, refusing
@@ -49,51 +49,51 @@ LOSSLESS_QUEUE = 1000
 STALL_S = 30.0  # longest wait of a source that can wait; then it goes on, and frames are lost
 READ_S = 0.1
 STOP_S = 1.5  # for a run to come to rest when the daemon stops; then drives stop by their own ramps
-_GRACE_S = 0.5  # after the longest start, before it is broken off
+_GRACE_S = 0.5  # beyond the longest start, before the process is killed
 MAX_CONTROL = 512  # bytes that a subscriber may send
 
 
 class Acquisition:
     """Reads one driver and publishes its frames."""
 
-    def __init__(self, child: Worker) -> None:
-        self.child = child
-        arm = child.arm
-        robot = load_arm_robot(arm, child.config.base)
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        arm = worker.arm
+        robot = load_arm_robot(arm, worker.config.base)
         model = robot.model
-        if not isinstance(arm.driver, ReplayConfig) and child.restarts:
-            # Nobody who looked at the arm has asked for power since.
+        if not isinstance(arm.driver, ReplayConfig) and worker.restarts:
+            # After a restart the drives stay off until a client enables them.
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
-        self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also while nobody listens yet
+        self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also before there are consumers
         self.player: MotionPlayer | None = None
         self.runs: RunRequests | None = None
         if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
             self.player = self._make_player(arm, model, arm.driver.cycle_hz, arm.driver.bridge_cycles)
-            self.runs = make_runs(child, arm, robot, self.driver, arm.driver.cycle_hz, arm.driver.bridge_cycles)
+            self.runs = make_runs(worker, arm, robot, self.driver, arm.driver.cycle_hz, arm.driver.bridge_cycles)
         else:  # the rate of the others is not known yet; what is compiled for it is ready then
-            make_runs(child, arm, robot, self.driver, 1000.0)
+            make_runs(worker, arm, robot, self.driver, 1000.0)
         self._prepare(arm)
         if isinstance(arm.driver, EthercatConfig):
             within_s = arm.driver.start_timeout_s + _GRACE_S
-            child.promise_ready(
+            worker.set_startup_deadline(
                 within_s,
                 f"EtherCAT on {arm.driver.interface}: the start did not come to an end within {within_s:g} s, and was "
                 "broken off: slaves went away meanwhile; look at the cable and the drives' power",
             )
-        # From here on a bus runs, and wants its next frame within milliseconds.
+        # From here on a bus runs, and needs its next frame within milliseconds.
         try:
             self.driver.open()
         except DriverError as error:
-            # Trying again by itself helps a bus that was there before, not one that never was.  A later start may find
-            # one that is powered by then; a recording, or what is simulated, is no other.
+            # Restarts help a bus that was there before, not one that never was. A later start of the daemon may find
+            # one that is powered by then; a recording or a simulation is the same at every start.
             raise (SourceError if self.keeps_cycle else FatalError)(str(error)) from error
         try:
             self.info = self.driver.info
             check_source(arm, model, self.info)
             if not isinstance(arm.driver, EthercatConfig):
                 self.player = self._make_player(arm, model, self.info.rate_hz)
-                self.runs = make_runs(child, arm, robot, self.driver, self.info.rate_hz, lead_s=self.info.lead_s)
+                self.runs = make_runs(worker, arm, robot, self.driver, self.info.rate_hz, lead_s=self.info.lead_s)
             self._set_up(arm, model)
         except BaseException:
             self.driver.close()
@@ -103,25 +103,25 @@ class Acquisition:
         if arm.motion is None:
             return None
         player = MotionPlayer(model, arm.motion, 1.0 / rate_hz, bridged)
-        if self.child.restarts:  # nobody who looked at the arm has asked for motion since
+        if self.worker.restarts:  # after a restart nothing moves until a client enables it
             player.stop("the acquisition was restarted; thetad control enable goes on")
         return player
 
     def _prepare(self, arm: ArmConfig) -> None:
-        """Do what delays the process, before there is anything to delay."""
+        """Apply the real-time settings: this delays the process, and nothing runs yet."""
         settings = arm.realtime
         if settings is None and isinstance(arm.driver, EthercatConfig):
             settings = RealtimeConfig()
         if settings is None:
             return
         for refused in apply_realtime(settings):
-            self.child.log.warning("realtime_refused", reason=refused)
+            self.worker.log.warning("realtime_refused", reason=refused)
 
     def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
-        child = self.child
+        worker = self.worker
         runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
         self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
-        # Asked once: to ask whether an object has a protocol's properties is to work them all out.
+        # Evaluated once: the check against a protocol computes all of its properties.
         self._commandable = self.driver if isinstance(self.driver, Commandable) else None
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
         self.robot = model.name
@@ -133,24 +133,24 @@ class Acquisition:
         self.frames = 0
         self.dropped = 0
         self.timeouts = 0
-        self.ignored = 0  # what subscribers sent that is no subscription
+        self.ignored = 0  # messages of subscribers that are no subscription
         self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
         self._arm = arm.name
         self._stops_at_end = arm.motion is not None and arm.motion.at_end == "stop"
         self._topic = topic(arm.name, "frame")
-        self._heard = {topic(arm.name, kind) for kind in ("meta", "status")}
-        self._time = (0, 0)  # newest t_ns and t_host_ns
+        self._status_topics = {topic(arm.name, kind) for kind in ("meta", "status")}
+        self._time = (0, 0)  # latest t_ns and t_host_ns
         self._stalled = False
-        self._guided = False  # as it was published last
-        self._end_s = 0.0  # by then it ends, whatever moves
+        self._guided = False  # as published last
+        self._end_s = 0.0  # deadline of the end, whatever moves
         self._next_tick_ns = 0
         self._next_report_ns = 0
         self.loop = LoopStatistics(self.info.rate_hz * pace_of(arm))
-        self._cost_ns = 0  # of the turns that have been told of
+        self._cost_ns = 0  # of the turns that have been reported
         self._cost_max_ns = 0
         self._last_report: dict[str, Any] = {}  # of a driver that has been closed
         self._reported = (0, time.monotonic_ns())
-        self.socket = child.context.socket(zmq.XPUB)
+        self.socket = worker.context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL)
         self.socket.setsockopt(zmq.LINGER, 1000)
         self.socket.setsockopt(zmq.SNDHWM, LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE)
@@ -158,17 +158,17 @@ class Acquisition:
             self.socket.setsockopt(zmq.XPUB_NODROP, 1)
         self.socket.setsockopt(zmq.SNDTIMEO, POLL_MS)
         self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
-        self.socket.bind(child.runtime.frames(arm.name))
+        self.socket.bind(worker.runtime.frames(arm.name))
 
     # ------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Publish until told to stop; after the end of the stream stay, so that late comers learn of it."""
+        """Publish until stopped; stay after the end of the stream, so that late subscribers learn of it."""
         info = self.info
-        self.child.log.info(
+        self.worker.log.info(
             "source_open", source=info.source, joints=info.n, rate_hz=info.rate_hz, lossless=info.lossless
         )
-        self.child.ready(source=info.source)
+        self.worker.ready(source=info.source)
         self._idle(until_running=True)
         if not self.keeps_cycle:
             gc.collect()
@@ -195,7 +195,7 @@ class Acquisition:
             now_ns = time.monotonic_ns()
             if now_ns >= self._next_tick_ns:
                 self._tick(now_ns)
-                now_ns = time.monotonic_ns()  # it is a part of the turn: the next frame waits for it too
+                now_ns = time.monotonic_ns()  # a part of the turn: the next frame waits for it too
             self.loop.add(began_ns, now_ns)
             cost_ns = now_ns - began_ns
             if cost_ns > self._cost_max_ns:
@@ -203,7 +203,7 @@ class Acquisition:
         self._idle(until_running=False)
 
     def _move(self, runs: RunRequests, frame: JointFrame) -> None:
-        """Let what moves the arm take a frame; whether a hand guides the arm is told before the frames it is so in."""
+        """Pass a frame to the motion; hand guiding is published before the frames that it concerns."""
         if runs.step(frame):
             self._next_report_ns = 0
         if runs.guided != self._guided:
@@ -211,8 +211,8 @@ class Acquisition:
             self._publish_status()
 
     def _may_end(self) -> bool:
-        """Tell whether the process is to end, and a run that was under way has come to rest or takes too long."""
-        if not self.child.stopping:
+        """Return whether the process may end: it is stopping, and a run has come to rest or takes too long."""
+        if not self.worker.stopping:
             return False
         now_s = time.monotonic()
         if self.runs is None or not self.runs.moving:
@@ -223,7 +223,7 @@ class Acquisition:
         return now_s >= self._end_s
 
     def _idle(self, until_running: bool) -> None:
-        while not self.child.stopping and not (until_running and self.state == "running"):
+        while not self.worker.stopping and not (until_running and self.state == "running"):
             if self.keeps_cycle and self.state != "ended":
                 self._keep_alive()
             else:
@@ -233,7 +233,7 @@ class Acquisition:
                 self._enter("running")
 
     def _keep_alive(self) -> None:
-        """Run the bus until the next tick is due; its frames are from before the start, and go nowhere."""
+        """Run the bus until the next tick is due; frames before the start are dropped."""
         while time.monotonic_ns() < self._next_tick_ns:
             try:
                 self.driver.read(READ_S)
@@ -257,40 +257,40 @@ class Acquisition:
                 player.reason += f" ({failure})" if failure else ""
                 driver.disable()
             self._next_report_ns = 0
-            self.child.log.info("motion_" + player.state, reason=player.reason)
+            self.worker.log.info("motion_" + player.state, reason=player.reason)
         return not (player.state == "ended" and self._stops_at_end)
 
     def _publish_frame(self, frame: JointFrame) -> None:
         if self.torque_range is not None:
-            # Only here: `frame` has been judged by what moves the arm, and stays what the driver gave.
+            # Only here: the motion has judged `frame` as the driver gave it.
             frame, clipped = self.torque_range.marked(frame)
             for one in clipped:
-                self._tell_clipped(one)
-        parts = encode_frame(self._topic, "acquisition", self.child.epoch, self.info.clock, frame)
+                self._report_clipped(one)
+        parts = encode_frame(self._topic, "acquisition", self.worker.epoch, self.info.clock, frame)
         self._time = (frame.t_bus_ns, frame.t_host_ns)
         if not self.info.lossless:
             self.socket.send(parts[0], zmq.SNDMORE | zmq.NOBLOCK)
             self.socket.send(parts[1], zmq.NOBLOCK)
-        elif not self._send_patiently(parts):
+        elif not self._send_lossless(parts):
             self.dropped += 1
             return
         self.frames += 1
 
-    def _tell_clipped(self, clipped: Clipped) -> None:
+    def _report_clipped(self, clipped: Clipped) -> None:
         name, unit = self.joint_names[clipped.joint], "N*m" if self.units[clipped.joint] == "rad" else "N"
         data = {"torque": clipped.torque, "limit": clipped.limit, "frames": clipped.frames}
-        self.child.event("torque_clipped", clipped.text(name, unit), joint=name, **data)
+        self.worker.event("torque_clipped", clipped.text(name, unit), joint=name, **data)
 
     def _clipping(self) -> list[str]:
-        """Names of the joints whose torque is at the end of its range now."""
+        """Return the names of the joints whose torque is clipped now."""
         if self.torque_range is None:
             return []
         return [self.joint_names[joint] for joint in self.torque_range.lasting(time.monotonic_ns())]
 
-    def _send_patiently(self, parts: list[bytes]) -> bool:
+    def _send_lossless(self, parts: list[bytes]) -> bool:
         """Send when every consumer has room; False if they stall for too long, and at once while they still do."""
         deadline_ns = time.monotonic_ns() + (0 if self._stalled else int(STALL_S * 1e9))
-        while not self.child.stopping:
+        while not self.worker.stopping:
             if readable(self.socket):
                 self._read_subscriptions()
             if self.required <= self.present:
@@ -306,7 +306,7 @@ class Acquisition:
             if now_ns >= deadline_ns:
                 if not self._stalled:
                     missing = [mark.decode() for mark in self.required - self.present]
-                    self.child.log.warning("frames_dropped", reason="a consumer stalls", missing=missing)
+                    self.worker.log.warning("frames_dropped", reason="a consumer stalls", missing=missing)
                 self._stalled = True
                 return False
         return False
@@ -315,7 +315,7 @@ class Acquisition:
         self.state = state
         self._next_report_ns = 0
         self._tick(time.monotonic_ns())
-        self.child.log.info("source_" + state, frames=self.frames)
+        self.worker.log.info("source_" + state, frames=self.frames)
 
     def _end(self) -> None:
         if isinstance(self.driver, Reporting):
@@ -328,15 +328,15 @@ class Acquisition:
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
         self._read_subscriptions()
-        self.child.serve(self._handlers)
-        if self.child.beat_due(now_ns):
+        self.worker.serve(self._handlers)
+        if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             info["clipping"] = self._clipping()
             if self.player is not None:
                 info |= {"motion": self.player.state, "motion_s": self.player.time_s}
             if self.runs is not None:
                 info["safety"] = self.runs.report()["state"]
-            self.child.beat(now_ns, info)
+            self.worker.heartbeat(now_ns, info)
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
             self._report(now_ns)
@@ -378,11 +378,11 @@ class Acquisition:
             known = len(parts) == 1 and parts[0][:1] in (b"\x00", b"\x01")
             if not known:
                 self.ignored += 1
-            elif parts[0][1:] in self._heard:
-                self._next_report_ns = 0  # a late joiner need not wait
+            elif parts[0][1:] in self._status_topics:
+                self._next_report_ns = 0  # a late subscriber need not wait
             elif parts[0][1:] in self.required:
                 (self.present.add if parts[0][0] else self.present.discard)(parts[0][1:])
-                self.child.log.debug("consumer", topic=parts[0][1:].decode(), present=bool(parts[0][0]))
+                self.worker.log.debug("consumer", topic=parts[0][1:].decode(), present=bool(parts[0][0]))
 
     def _report(self, now_ns: int) -> None:
         frames, since_ns = self._reported
@@ -427,12 +427,12 @@ class Acquisition:
         )
 
     def _drive_status(self) -> dict[str, Any]:
-        """Whatever the source and the motion say of themselves."""
+        """Return the status of source and motion."""
         status: dict[str, Any] = {}
         if isinstance(self.driver, Reporting):
             status["source"] = self._last_report if self.state == "ended" else self.driver.report()
         if not self.info.lossless:  # a source that waits for others has no cycle to keep
-            skipped = status.get("source", {}).get("overruns")  # told by a loop of the driver's own
+            skipped = status.get("source", {}).get("overruns")  # counted by a loop of the driver's own
             status["loop"] = self.loop.report() | ({} if skipped is None else {"overruns": skipped})
         if self.torque_range is not None:
             status["clipped"] = self.torque_range.counts.tolist()
@@ -445,12 +445,12 @@ class Acquisition:
 
     def _publish(self, kind: str, body: dict[str, Any]) -> None:
         t_ns, t_host_ns = self._time
-        envelope = Envelope("acquisition", self.child.epoch, self._seq[kind], t_ns, self.info.clock, t_host_ns)
+        envelope = Envelope("acquisition", self.worker.epoch, self._seq[kind], t_ns, self.info.clock, t_host_ns)
         self._seq[kind] += 1
         try:
             self.socket.send_multipart(encode(BodyMessage(self._arm, kind, envelope, body)), zmq.NOBLOCK)
         except zmq.Again:
-            self._next_report_ns = 0  # queues are full: say it again at the next tick
+            self._next_report_ns = 0  # queues are full: try again at the next tick
 
     def close(self) -> None:
         """Release the driver."""
@@ -458,15 +458,15 @@ class Acquisition:
 
 
 def pace_of(arm: ArmConfig) -> float:
-    """Seconds of the source's clock that pass in a second; 1 for a source without a pace."""
+    """Return the seconds of the source's clock that pass in a second; 1 for a source without a pace."""
     driver = arm.driver
     pace = driver.speed if isinstance(driver, ReplayConfig) else getattr(driver, "pace", 1.0)
     return 1.0 if pace == "max" else float(pace)
 
 
-def main(child: Worker) -> None:
-    """Run the acquisition of the child's arm."""
-    acquisition = Acquisition(child)
+def main(worker: Worker) -> None:
+    """Run the acquisition of the worker's arm."""
+    acquisition = Acquisition(worker)
     try:
         acquisition.run()
     finally:

@@ -1,4 +1,4 @@
-"""Choosing an arm's robot and driver by what the configuration says."""
+"""Driver of an arm by its configuration, and the check that it suits the robot."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from drivers.driver import Driver, DriverConfigError, DriverInfo
 from drivers.ethercat.config import EthercatConfig
 from drivers.files.robots.file import load_robot
 from rt_core.model.robot import RobotModel
-from service.config.load import ArmConfig, BusConfig, ReplayConfig
+from service.config.arm_tables import ReplayConfig
+from service.config.load import ArmConfig, BusConfig
 
 
 def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
-    """Make the driver that the configuration names, not yet open.
+    """Make the configured driver, not yet open.
 
     Raises
     ------

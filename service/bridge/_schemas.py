@@ -1,7 +1,6 @@
-"""JSON schemas of what a bridge sends.
+"""JSON schemas of the messages that a bridge sends.
 
-As in recordings only plain types are used, because viewers refuse unions: a value that there is not is null all the
-same.
+Only plain types, as in recordings, because viewers refuse unions: a missing value is null all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from drivers.files.recordings.joint_states import JOINT_STATES, JOINT_STATES_SCH
 
 @dataclass(frozen=True)
 class Stream:
-    """One topic, what its messages are called, and their JSON schema."""
+    """One topic, the name of its message type, and its JSON schema."""
 
     topic: str
     name: str
@@ -105,7 +104,7 @@ _LOG = {
 
 
 def arm_streams(arm: str) -> list[Stream]:
-    """Return the streams that every arm has, whatever it measures."""
+    """Return the streams that every arm has."""
     return [
         Stream(f"{arm}/torque", "thetad.Torque", _TORQUE),
         Stream(f"{arm}/estimate", "thetad.Estimate", _ESTIMATE),
@@ -115,7 +114,7 @@ def arm_streams(arm: str) -> list[Stream]:
 
 
 def frame_streams(meta: RecordingMeta) -> list[Stream]:
-    """Return the streams of an arm's frames: the same topics and fields as in recordings and their exports."""
+    """Return the streams of an arm's frames, with the topics and fields of recordings and their exports."""
     frame = json.loads(frame_schema(meta))
     frame["properties"]["t"] = _WHEN["t"]
     return [
@@ -124,8 +123,8 @@ def frame_streams(meta: RecordingMeta) -> list[Stream]:
     ]
 
 
-def plain_stream(arm: str, kind: str, src: str) -> Stream:
-    """Return the stream of messages that go on as they are, such as the status of one process."""
+def generic_stream(arm: str, kind: str, src: str) -> Stream:
+    """Return the stream of messages that are passed on unchanged, such as the status of one process."""
     if kind == "status":
         schema = _object("thetad.Status", "Of one process; the fields are described in docs/wire.md", state=_TEXT)
         return Stream(f"{arm}/status/{src}", "thetad.Status", schema)

@@ -1,23 +1,22 @@
-"""Foxglove's live connection: a WebSocket server that offers streams to viewers, by Foxglove's own SDK.
+"""Foxglove live connection: a WebSocket server for viewers, based on Foxglove's SDK.
 
-The SDK works in threads of its own.  For each viewer it keeps at most `BACKLOG` messages, and drops the oldest when a
-viewer is slow: whoever sends never waits.  It does not tell how many it has dropped.
+The SDK runs its own threads. For each viewer it queues at most `BACKLOG` messages and drops the oldest when the viewer
+is slow, so sending never blocks. It does not report how many it drops.
 
-Viewers can look, and nothing else: the server takes no messages, parameters or requests of theirs.
+The connection is read-only: the server accepts no messages, parameters or requests from viewers.
 """
 
 from __future__ import annotations
 
 import json
-from types import TracebackType
 from typing import Self
 
 import foxglove
 from foxglove.websocket import ChannelView, Client, ServerListener, StatusLevel
 
 from service.bridge._schemas import Stream
-from service.bridge.shape import Shaped
-from service.protocol.json_values import plain
+from service.bridge.conversion import ViewerMessage
+from service.protocol.json_values import json_values
 
 BACKLOG = 256
 _SILENCE = "thetad-silence"
@@ -28,7 +27,7 @@ class BindError(OSError):
 
 
 class _Viewers(ServerListener):
-    """Who has subscribed to something since the start; called by threads of the SDK."""
+    """Clients that have subscribed to something since the start; called by threads of the SDK."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
@@ -38,14 +37,14 @@ class _Viewers(ServerListener):
 
 
 class FoxgloveServer:
-    """Offers streams to viewers at `url`; a context manager.
+    """Server that offers streams to viewers at `url`; a context manager.
 
     Parameters
     ----------
     host : str
         Address to listen at.
     port : int
-        0: any free one.
+        0 for any free port.
 
     Attributes
     ----------
@@ -55,7 +54,7 @@ class FoxgloveServer:
     Raises
     ------
     BindError
-        Another program listens there, or the address is not of this computer.
+        The port is in use, or the address does not belong to this computer.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -73,17 +72,17 @@ class FoxgloveServer:
                 context=self._context,
                 message_backlog_size=BACKLOG,
             )
-        except RuntimeError as error:  # the SDK has no error of its own for this
+        except RuntimeError as error:  # the SDK has no specific exception for this
             raise BindError(f"{host}:{port}: cannot listen there: {error}; choose another --port or --host") from error
         self.url = f"ws://{host}:{self._server.port}"
 
     @property
     def viewers(self) -> int:
-        """How many connections have subscribed to something since the start."""
+        """Number of clients that have subscribed to something since the start."""
         return len(self._viewers.seen)
 
     def offer(self, stream: Stream) -> None:
-        """Tell viewers of a stream; one of the same topic is replaced."""
+        """Advertise a stream to viewers, replacing one of the same topic."""
         known = self._channels.get(stream.topic)
         if known is not None:
             if known[0] == stream:
@@ -93,22 +92,22 @@ class FoxgloveServer:
         channel = foxglove.Channel(stream.topic, schema=schema, message_encoding="json", context=self._context)
         self._channels[stream.topic] = stream, channel
 
-    def send(self, shaped: Shaped) -> None:
-        """Send a message to those who have subscribed to its topic; returns at once."""
+    def send(self, shaped: ViewerMessage) -> None:
+        """Send a message to the subscribers of its topic; returns at once."""
         _, channel = self._channels[shaped.topic]
         if channel.has_sinks():
             self.sent += 1
-            channel.log(json.dumps(plain(shaped.content), allow_nan=False, separators=(",", ":")))
+            channel.log(json.dumps(json_values(shaped.content), allow_nan=False, separators=(",", ":")))
 
     def warn(self, text: str) -> None:
-        """Show viewers a warning, or take it away if `text` is empty."""
+        """Show viewers a warning, or remove it if `text` is empty."""
         if text:
             self._server.publish_status(text, StatusLevel.Warning, _SILENCE)
         else:
             self._server.remove_status([_SILENCE])
 
     def close(self) -> None:
-        """Hang up on all viewers; may be called more than once."""
+        """Disconnect all viewers; may be called more than once."""
         self._server.stop()
         for _, channel in self._channels.values():
             channel.close()
@@ -117,7 +116,5 @@ class FoxgloveServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

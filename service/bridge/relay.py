@@ -1,4 +1,4 @@
-"""From a daemon to a viewer until told to stop: says when nothing comes any more, and waits for it to come again."""
+"""Pass messages from a daemon to a viewer, and report when the daemon falls silent and when it is back."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from types import FrameType
 from typing import Protocol
 
 from service.bridge._schemas import Stream
-from service.bridge.shape import Shaped, Shaper
+from service.bridge.conversion import MessageConverter, ViewerMessage
 from service.client import ClientTimeoutError, Subscriber
 
-#: A daemon tells of itself every second; after so long without a word it counts as gone.
+#: A daemon publishes its status every second; after this time without a message it counts as gone.
 SILENT_S = 3.0
 _TURN_S = 0.2
 
 
 class Viewer(Protocol):
-    """Where messages are shown."""
+    """Destination of messages."""
 
     def offer(self, stream: Stream) -> None:
-        """Tell of a stream, before its first message."""
+        """Advertise a stream, before its first message."""
 
-    def send(self, shaped: Shaped) -> None:
-        """Show a message; does not wait for anybody."""
+    def send(self, shaped: ViewerMessage) -> None:
+        """Show a message without blocking."""
 
     def warn(self, text: str) -> None:
-        """Show a warning, or take it away if `text` is empty."""
+        """Show a warning, or remove it if `text` is empty."""
 
 
 @dataclass
-class Relayed:
-    """What came in the end: messages heard, times that the daemon fell silent, seconds."""
+class RelayCounts:
+    """Totals of a relay: messages received, silences of the daemon, duration."""
 
     messages: int = 0
     silences: int = 0
@@ -44,32 +44,32 @@ class Relayed:
 
 def relay(
     stream: Subscriber,
-    shaper: Shaper,
+    shaper: MessageConverter,
     viewer: Viewer,
     done: threading.Event,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     seconds: float | None = None,
-) -> Relayed:
-    """Pass on what comes until `done` is set, or for some seconds; raises `NotAdmittedError`."""
-    result = Relayed()
-    began = heard = time.monotonic()
+) -> RelayCounts:
+    """Pass messages on until `done` is set, or for some seconds; raises `NotAdmittedError`."""
+    result = RelayCounts()
+    began = replied = time.monotonic()
     silent = False
     while not done.is_set() and (seconds is None or time.monotonic() - began < seconds):
         try:
             message = stream.receive(_TURN_S)
         except ClientTimeoutError:
-            if not silent and time.monotonic() - heard > SILENT_S:
+            if not silent and time.monotonic() - replied > SILENT_S:
                 silent = True
                 result.silences += 1
                 text = f"{stream.endpoint}: nothing from the daemon, or of that arm, for {SILENT_S:g} s; waiting"
-                tell(text)
+                report(text)
                 viewer.warn(text)
             continue
-        heard = time.monotonic()
+        replied = time.monotonic()
         result.messages += 1
         if silent:
             silent = False
-            tell(f"{stream.endpoint}: the daemon is heard again")
+            report(f"{stream.endpoint}: the daemon is heard again")
             viewer.warn("")
         shown = shaper.take(message)
         for new in shaper.fresh:
@@ -82,8 +82,8 @@ def relay(
 
 
 @contextlib.contextmanager
-def until_told() -> Iterator[threading.Event]:
-    """Return an event that SIGTERM or SIGINT sets, in place of ending the process; for the main thread."""
+def stop_event() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM or SIGINT sets instead of ending the process; for the main thread."""
     done = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:

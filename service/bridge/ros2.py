@@ -1,6 +1,6 @@
-"""What a ROS 2 node needs to know in order to republish a daemon: topics, types, quality of service, fields and units.
+"""Description of a daemon for a ROS 2 node: topics, types, quality of service, fields and units.
 
-There is no such node in this package, because ROS 2 does not come by pip; `examples/ros2` has one.
+The node itself is not part of this package, because ROS 2 cannot be installed by pip; `examples/ros2` has one.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 from drivers.files.recordings.export import ros_name
 from service.protocol.messages import VERSION
 
-#: As `rclpy.create_publisher(type, topic, 10)` has it: it fits subscribers of either reliability.
+#: Default of `rclpy.create_publisher(type, topic, 10)`; compatible with subscribers of either reliability.
 QOS = {"reliability": "reliable", "durability": "volatile", "history": "keep_last", "depth": 10}
 _STAMP = "the node's clock, when the message came; t and t_ns of the daemon are on the source's clock"
 _EFFORT = "N*m, of prismatic joints N"
 
 
 def description(arms: Sequence[str], frames: str, estimates: str) -> dict[str, Any]:
-    """Return the description for these arms, and for the endpoints of frames and estimates."""
+    """Return the description for these arms and these endpoints of frames and estimates."""
     return {
         "wire": {
             "socket": "ZeroMQ SUB, two parts: topic <arm>/<kind>, msgpack map",
@@ -82,8 +82,8 @@ def _topics(arm: str) -> list[dict[str, Any]]:
 def _topic(
     arm: str, name: str, kind: str, endpoint: str, source: str, rate_hz: float | None, *fields: dict[str, str]
 ) -> dict[str, Any]:
-    said = {"topic": f"/{ros_name(arm)}/{name}", "type": kind, "from": {"endpoint": endpoint, "topic": source}}
-    return said | {"rate_hz": rate_hz, "fields": list(fields)}
+    entry = {"topic": f"/{ros_name(arm)}/{name}", "type": kind, "from": {"endpoint": endpoint, "topic": source}}
+    return entry | {"rate_hz": rate_hz, "fields": list(fields)}
 
 
 def _field(name: str, source: str, unit: str = "") -> dict[str, str]:

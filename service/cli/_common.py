@@ -1,7 +1,7 @@
-"""What every command shares: exit codes, the JSON flag, and how errors become one line on stderr.
+"""Shared by all commands: exit codes, the JSON flag, and errors as one line on stderr.
 
-Exit codes: 0 done; 1 done, and the result says no (a model is not trusted, nothing was found);
-2 the input or the usage is wrong; 3 the daemon cannot be reached, or an internal error; 130 interrupted.
+Exit codes: 0 done; 1 done, with a negative result (a model is not trusted, nothing was found); 2 the input or the usage
+is wrong; 3 the daemon cannot be reached, or an internal error; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import argparse
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EXIT_OK = 0
 EXIT_NO = 1
@@ -20,12 +24,12 @@ EXIT_INPUT = 2
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 
-#: Exceptions defined in these packages carry a message made for users.
+#: Exceptions defined in these packages carry a message written for users.
 OWN_PACKAGES = frozenset({"service", "sim_backend", "drivers", "rt_core"})
 
 
 class CliError(Exception):
-    """Wrong usage or input of a command: printed as one line, exit code 2 unless told otherwise."""
+    """Wrong usage or input of a command: printed as one line, exit code 2 by default."""
 
     def __init__(self, message: str, exit_code: int = EXIT_INPUT) -> None:
         super().__init__(message)
@@ -40,7 +44,7 @@ class UnavailableError(CliError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that keeps the layout of descriptions and examples as written."""
+    """An argument parser that keeps the layout of descriptions and examples."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -48,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole_number(text: str) -> int:
-    """Whole number of at least 0, as the type of an argument."""
+    """Return a whole number of at least 0, as the type of an argument."""
     try:
         value = int(text)
     except ValueError:
@@ -59,13 +63,13 @@ def whole_number(text: str) -> int:
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`: the result is one JSON object on stdout, for programs."""
+    """Add `--json`: print the result as one JSON object on stdout."""
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on stdout")
 
 
 def print_json(value: Any) -> None:
     """Print `value` as one line of strict JSON on stdout."""
-    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(json_values(value), allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -77,7 +81,7 @@ def one_line(error: BaseException) -> str:
 
 
 def is_own(error: BaseException) -> bool:
-    """Tell whether the class of `error` is defined in one of the project's packages."""
+    """Return whether the class of `error` is defined in one of the project's packages."""
     return type(error).__module__.partition(".")[0] in OWN_PACKAGES
 
 
@@ -86,6 +90,31 @@ def fail(message: str) -> None:
     sys.stderr.write(f"thetad: {message}\n")
 
 
+def print_verdict(verdict: str, text: str, reasons: Iterable[str], facts: Iterable[tuple[str, str]]) -> None:
+    """Print a verdict with its reasons, then facts in two columns."""
+    print(f"{verdict}: {text}")
+    for reason in reasons:
+        print(f"  - {reason}")
+    for name, value in facts:
+        print(f"{name:21s} {value}")
+
+
+def verdict_console(
+    verdict: str, text: str, reasons: Iterable[str], facts: Iterable[tuple[str, str]], width: int | None = None
+) -> Console:
+    """Print the same on a console, which is returned for tables."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=width)
+    console.print(Text(f"{verdict}: {text}", style="bold"))
+    for reason in reasons:
+        console.print(f"  - {reason}", markup=False)
+    for name, value in facts:
+        console.print(f"{name:21s} {value}", markup=False)
+    return console
+
+
 def mute_stdout() -> None:
-    """Let nothing more be written to stdout, after a broken pipe."""
+    """Discard everything written to stdout from now on, after a broken pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,16 +1,23 @@
-"""A line of progress on stderr for what takes longer than a blink; silent where nobody watches."""
+"""Progress bar on stderr, shown only on a terminal."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+import argparse
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from service.cli._common import EXIT_NO, EXIT_OK, print_json
 
 if TYPE_CHECKING:
-    from rt_core.optimise.run import Progress as SearchProgress
+    from rt_core.optimise.run import SearchProgress
+    from service.operations.kind import Kind, Outcome
+    from service.operations.workspace import Input
 
 
 class Progress:
-    """Shows how much is done, what is under way and how long it will take; a context manager."""
+    """Progress bar with the current step and the time left; a context manager."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -22,11 +29,11 @@ class Progress:
         self._task = self._bar.add_task(title, total=None)
 
     def step(self, done: float, of: float, what: str) -> None:
-        """Say that `done` of `of` steps are over and `what` comes next."""
+        """Show that `done` of `of` steps are finished and `what` comes next."""
         self._bar.update(self._task, completed=done, total=of, description=what)
 
     def search(self, progress: SearchProgress) -> None:
-        """Follow a search of `rt_core.optimise`."""
+        """Show the progress of a search of `rt_core.optimise`."""
         self.step(progress.iteration, progress.of, f"search ({progress.stage}), cost {progress.cost:.4g}")
 
     def __enter__(self) -> Self:
@@ -34,8 +41,29 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar.console.is_terminal:
             self._bar.stop()
+
+
+def run_operation(kind: Kind[Any], parameters: Any, folder: Path, inputs: Mapping[str, Input] | None = None) -> Outcome:
+    """Run a job with `parameters` from `kind.read`, and write its results to `folder`; raises `OperationError`."""
+    from service.operations.workspace import Workspace
+
+    with Progress(kind.name) as progress:
+        workspace = Workspace(
+            folder,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            inputs=inputs or {},
+            report=lambda share, what: progress.step(share, 1.0, what),
+        )
+        return kind.run(parameters, workspace)
+
+
+def report_outcome(outcome: Outcome, args: argparse.Namespace, show: Callable[[Outcome, Path], None]) -> int:
+    """Print the outcome, as JSON or with `show`, and return the exit code."""
+    if args.json:
+        print_json(outcome.metrics | {"output": str(args.output)})
+    else:
+        show(outcome, args.output)
+    return EXIT_OK if outcome.accepted else EXIT_NO

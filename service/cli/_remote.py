@@ -1,4 +1,4 @@
-"""What the commands share that talk to a running daemon."""
+"""Shared by commands that talk to a running daemon: options, keys, requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.protocol.endpoints import ANSWER_S, CONTROL
 if TYPE_CHECKING:
     from service.client import ClientKey, ControlError
 
-#: Errors of requests that are wrong themselves; another one may be granted later.
+#: Errors of requests that are wrong in themselves; any other request may succeed later.
 _WRONG = ("bad_request", "unknown_verb", "bad_argument", "denied")
 
 
@@ -38,7 +38,7 @@ def add_key_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key",
         type=Path,
-        default=os.environ.get("THETAD_KEY") or None,  # empty: as if it were not set
+        default=os.environ.get("THETAD_KEY") or None,  # an empty variable counts as unset
         metavar="FILE",
         help="your key, for a daemon that asks for one (default: $THETAD_KEY)",
     )
@@ -48,7 +48,7 @@ def add_key_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def key_of(arguments: argparse.Namespace) -> ClientKey | None:
-    """Return the key that the flags name; raises `CliError`, `SecretFileError`."""
+    """Return the key given by the options; raises `CliError`, `SecretFileError`."""
     if not arguments.key:
         if arguments.server_key is not None:
             raise CliError("--server-key: is of no use without --key")
@@ -72,10 +72,10 @@ def request(arguments: argparse.Namespace, verb: str, **args: Any) -> dict[str, 
 
 
 def refusal(error: ControlError) -> CliError:
-    """Return what a command fails with: exit code 2 where the request is wrong, 3 where it cannot be done now."""
+    """Return the error of the command: exit code 2 for a wrong request, 3 if it cannot be done now."""
     return CliError(error.message) if is_wrong(error) else UnavailableError(error.message)
 
 
 def is_wrong(error: ControlError) -> bool:
-    """Tell whether a request was refused for what it says, whatever the daemon's state."""
+    """Return whether a request was refused for its content, whatever the daemon's state."""
     return error.type in _WRONG

@@ -1,4 +1,4 @@
-"""The command `thetad`: parses arguments, runs one command, turns errors into one line and an exit code."""
+"""The command `thetad`: parse arguments, run one command, turn errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.cli._common import (
     one_line,
 )
 
-# Several BLAS threads on the small matrices of an identification only wait for one another.  Before NumPy is imported.
+# Set before NumPy is imported: for the small matrices of an identification several BLAS threads are slower.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
@@ -73,7 +73,7 @@ Typical sequences:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of all commands; the modules it imports must stay light."""
+    """Build the parser of all commands; the modules it imports must be fast to import."""
     parser = Parser(prog="thetad", description=DESCRIPTION, epilog="More: thetad COMMAND --help")
     parser.add_argument("--version", action="version", version=_version())
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
@@ -92,7 +92,7 @@ def _version() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the returned exit code is documented in `service.cli._common`."""
+    """Run one command; `service.cli._common` documents the exit codes."""
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))

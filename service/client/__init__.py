@@ -1,4 +1,4 @@
-"""What other programs import: subscribe to a daemon's messages, and make requests.
+"""Client API for other programs: subscribe to a daemon's messages, and make requests.
 
     from service.client import Subscriber
 
@@ -6,7 +6,7 @@
         for message in subscriber:
             print(message.theta, message.std, subscriber.age_s(message))
 
-and let it work on jobs:
+Or queue jobs:
 
     from service.client import Control, Jobs
 
@@ -16,7 +16,8 @@ and let it work on jobs:
         job = jobs.wait(queued["id"])
         print(job["state"], job["summary"] or job["reason"])
 
-Importing this package loads neither numba nor any estimator.
+Where to start: `subscriber` receives messages, `control` makes single requests; `Jobs` and `Runs` are built on it.
+`latency_monitor` measures the age of estimates. Importing this package loads neither numba nor any estimator.
 """
 
 from service.client._jobs import Jobs
@@ -55,4 +56,7 @@ __all__ = [
     "TorqueMessage",
     "UnreachableError",
     "client_key",
+    "control",
+    "latency_monitor",
+    "subscriber",
 ]

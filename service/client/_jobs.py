@@ -1,4 +1,4 @@
-"""Working with a daemon's jobs from another program; users import it from `service.client`."""
+"""Jobs of a daemon; exported by `service.client`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from service.client.control import ClientTimeoutError, Control, UnreachableError, passes
+from service.client.control import ClientTimeoutError, Control, UnreachableError, may_retry
 from service.protocol.control import VERBS, ControlError
 from service.protocol.endpoints import ANSWER_S, PATIENCE_S
-from service.protocol.job_replies import ArmModels, EventEntry, JobDetail, JobSummary, Rollback, Submitted
-from service.protocol.job_state import FINISHED
+from service.protocol.job_replies import FINISHED, ArmModels, EventEntry, JobDetail, JobSummary, Rollback, Submitted
 
 
 class Jobs:
@@ -23,12 +22,12 @@ class Jobs:
     ----------
     control : Control
     timeout_s : float
-        Longest wait for one answer.
+        Longest wait for one reply.
 
     Examples
     --------
-    Fit a model to a recording, see how well it predicts another part of it, and make it the arm's active one if it
-    does better than the present one::
+    Fit a model to a recording, validate it on another part, and make it the arm's active one if it is better than the
+    present one::
 
         with Control() as control:
             jobs = Jobs(control)
@@ -70,8 +69,8 @@ class Jobs:
         kind : str
             Such as "identify"; `thetad jobs kinds` lists them with their parameters.
         parameters : mapping
-            Plain JSON values.  A `Path` is made absolute, for the daemon has a working directory of its own; texts
-            are sent as they are.
+            JSON values.  A `Path` is made absolute, because the daemon's working directory differs; texts are sent
+            unchanged.
         arm : str, optional
             Which arm of the daemon the job concerns.
         after : iterable of int
@@ -95,7 +94,7 @@ class Jobs:
         return cast(Submitted, self._ask("submit", kind=kind, parameters=values, **given))
 
     def reidentify(self, arm: str | None = None, promote: bool = True) -> Sequence[int]:
-        """Queue what the daemon does at a drift: identify `arm` from its last frames, validate, and promote.
+        """Queue the jobs that the daemon queues at a drift: identify `arm` from its last frames, validate, and promote.
 
         Returns the numbers of the jobs, in this order.
         """
@@ -103,23 +102,23 @@ class Jobs:
         return ids
 
     def job(self, id: int) -> JobDetail:
-        """Return all that is known of one job."""
+        """Return all details of one job."""
         return cast(JobDetail, self._ask("job", id=id))
 
     def list(
         self, states: Sequence[str] = (), arm: str | None = None, kind: str | None = None, limit: int = 100
     ) -> Sequence[JobSummary]:
-        """Return the newest jobs, newest first, at most 1000; only those in one of `states`, if any are named."""
+        """Return the newest jobs, newest first, at most 1000; only those in one of `states`, if given."""
         more = _given(states=[*states] or None, arm=arm, kind=kind)
         found: Sequence[JobSummary] = self._ask("jobs", limit=limit, **more)["jobs"]
         return found
 
     def cancel(self, id: int) -> JobSummary:
-        """Cancel a job that waits or runs; one that runs is told to stop, and ends soon after."""
+        """Cancel a queued or running job; a running one stops soon after."""
         return cast(JobSummary, self._ask("cancel", id=id))
 
     def retry(self, id: int) -> JobSummary:
-        """Queue a job again that failed or was cancelled."""
+        """Queue a failed or cancelled job again."""
         return cast(JobSummary, self._ask("retry", id=id))
 
     def wait(
@@ -134,11 +133,11 @@ class Jobs:
         Parameters
         ----------
         timeout_s : float, optional
-            Longest wait; None: as long as it takes.  The job goes on all the same.
+            Longest wait; None for no limit.  The job itself continues.
         on_progress : callable, optional
-            Is given the job as it is, about once a second.
+            Called with the job about once a second.
         patience_s : float
-            How long the daemon may be silent meanwhile: jobs outlast its restart.
+            How long the daemon may be silent: jobs survive its restart.
 
         Raises
         ------
@@ -162,7 +161,7 @@ class Jobs:
                 job = cast(JobDetail, self.control.request("job", min(self.timeout_s, max(left_s, 1.0)), id=id))
                 heard, answered = time.monotonic(), True
             except (UnreachableError, ControlError) as error:
-                if not passes(error) or time.monotonic() - heard > patience_s:
+                if not may_retry(error) or time.monotonic() - heard > patience_s:
                     raise
                 answered = False
 
@@ -175,17 +174,19 @@ class Jobs:
         return found
 
     def models(self, arm: str | None = None) -> dict[str, ArmModels]:
-        """Return by arm the models that are kept, the active one, and how it came to be that."""
+        """Return by arm the kept models, the active one, and the history of promotions."""
         found: dict[str, ArmModels] = self._ask("models", **_given(arm=arm))["arms"]
         return found
 
     def rollback(self, arm: str | None = None, reason: str = "") -> Rollback:
-        """Make the model active again that was before the present one."""
+        """Make the previous model active again."""
         return cast(Rollback, self._ask("rollback", reason=reason, **_given(arm=arm)))
 
     def _ask(self, verb: str, **args: Any) -> dict[str, Any]:
         within_s = self.timeout_s
-        if VERBS[verb].within_s > ANSWER_S:  # the daemon may take so long, if there is one
+        if (
+            VERBS[verb].within_s > ANSWER_S
+        ):  # first check that a daemon is there, because the request itself may take long
             self.control.request("ping", self.timeout_s)
             within_s = max(within_s, VERBS[verb].within_s)
         return self.control.request(verb, within_s, **args)

@@ -1,4 +1,4 @@
-"""Moving an arm of a daemon from another program; users import it from `service.client`."""
+"""Motions of a daemon's arm; exported by `service.client`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from service.client.control import Control, UnreachableError
 from service.protocol.control import VERBS, ControlError
 from service.protocol.endpoints import ANSWER_S
 
-#: Between two heartbeats [s]; how long one waits for its answer; and silence of the daemon that is given up on.
-BEAT_S = 0.2
-_BEAT_ANSWER_S = 0.5
+#: Time between two heartbeats [s]; longest wait for their reply; longest silence of the daemon.
+HEARTBEAT_S = 0.2
+_HEARTBEAT_REPLY_S = 0.5
 _PATIENCE_S = 10.0
-#: Longest wait for an arm that was told to stop.
+#: Longest wait for an arm that is stopping.
 _STOP_S = 10.0
 
 Progress = Callable[[Mapping[str, Any]], None]
@@ -28,11 +28,11 @@ class Runs:
     ----------
     control : Control
     arm : str, optional
-        May be left out where there is only one.
+        Optional where there is only one.
 
     Examples
     --------
-    Arming is an act of its own, by whoever has looked at the arm; its permit serves for one run::
+    Arming is a separate act, by the person who watches the arm; its permit is good for one run::
 
         with Control() as control:
             runs = Runs(control, "panda")
@@ -46,12 +46,12 @@ class Runs:
         self._arm = {} if arm is None else {"arm": arm}
 
     def arm(self, for_s: float | None = None) -> str:
-        """Switch the drives on; returns the permit, good for `for_s` seconds and one run or session of guiding."""
+        """Switch the drives on; return the permit, good for `for_s` seconds and one run or session of guiding."""
         given = {} if for_s is None else {"for_s": for_s}
         return str(self.control.request("arm", ANSWER_S, **self._arm, **given)["permit"])
 
     def disarm(self) -> dict[str, Any]:
-        """Stop what moves, and switch the drives off."""
+        """Stop all motion, and switch the drives off."""
         return self.control.request("disarm", ANSWER_S, **self._arm)
 
     def abort(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Runs:
         changed_robot: bool = False,
         on_progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Run a trajectory, and stay with it until the arm has come to rest.
+        """Run a trajectory, sending heartbeats until the arm has come to rest.
 
         If this is interrupted by any exception, such as KeyboardInterrupt, the run is aborted.
 
@@ -85,9 +85,9 @@ class Runs:
         name : str
             Of the trajectory, for the history.
         changed_robot : bool
-            Run it also if it was designed on another version of the robot's description.
+            Allow a trajectory designed on another version of the robot's description.
         on_progress : callable, optional
-            Takes what the arm says of the run, with each heartbeat.
+            Called with the arm's report at each heartbeat.
 
         Returns
         -------
@@ -97,10 +97,10 @@ class Runs:
         Raises
         ------
         ControlError
-            It is refused: the message says why, and nothing has moved.  Or the run was lost, for the arm's acquisition
-            was restarted, and the drives have stopped by themselves.
+            Refused: the message says why, and nothing has moved.  Or lost: the arm's acquisition was restarted, and the
+            drives have stopped by themselves.
         UnreachableError
-            The daemon has not answered for a while; it stops the arm for want of a heartbeat.
+            The daemon does not answer; it stops the arm when heartbeats are missing.
         """
         args = {"trajectory": dict(trajectory), "periods": periods, "hold": hold, "name": name}
         return self._do("run_trajectory", "run", permit, args | {"changed_robot": changed_robot}, on_progress)
@@ -116,7 +116,7 @@ class Runs:
         model: Mapping[str, Any] | None = None,
         on_progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Let the arm be guided by hand, and stay with it until its drives hold it again and are switched off.
+        """Let the arm be guided by hand, sending heartbeats until its drives hold it again and are switched off.
 
         If this is interrupted by any exception, such as KeyboardInterrupt, guiding is ended at once.
 
@@ -127,11 +127,11 @@ class Runs:
         for_s : float, optional
             How long; by default until it is stopped, or the permit expires.
         friction_share, damping_time_s, speed_share : float, optional
-            In place of those of the configuration; no higher speed may be asked for.
+            Override the configuration, except for a higher speed.
         model : mapping, optional
-            In place of the active model, which is watched: `theta`, `constants`, `robot` (SHA-256), and a `name`.
+            Instead of the active model: `theta`, `constants`, `robot` (SHA-256), and a `name`.
         on_progress : callable, optional
-            Takes what the arm says, with each heartbeat.
+            Called with the arm's report at each heartbeat.
 
         Returns
         -------
@@ -141,9 +141,9 @@ class Runs:
         Raises
         ------
         ControlError
-            It is refused: the message says why, and nothing has moved.
+            Refused: the message says why, and nothing has moved.
         UnreachableError
-            The daemon has not answered for a while; it ends guiding for want of a heartbeat.
+            The daemon does not answer; it ends guiding when heartbeats are missing.
         """
         given = {
             "for_s": for_s,
@@ -158,13 +158,13 @@ class Runs:
     def _do(
         self, verb: str, what: str, permit: str, args: Mapping[str, Any], on_progress: Progress | None
     ) -> dict[str, Any]:
-        """Ask for something that a permit is used for, and stay with it; `what` is its key in the answers."""
+        """Make a request that uses a permit, and follow it to its end; `what` is its key in the replies."""
         try:
-            # longer than the daemon waits itself: what it says is clearer than silence
-            said = self.control.request(verb, VERBS[verb].within_s + ANSWER_S, permit=permit, **args, **self._arm)
-            return self._follow(said, verb, what, permit, on_progress)
-        except ControlError as error:  # refused, or the daemon has lost the arm: there is nothing to stop
-            if error.type == "timeout":  # not answered: nobody knows
+            # longer than the daemon's own limit, because its error says more than silence
+            reply = self.control.request(verb, VERBS[verb].within_s + ANSWER_S, permit=permit, **args, **self._arm)
+            return self._follow(reply, verb, what, permit, on_progress)
+        except ControlError as error:  # refused, or the daemon has lost the arm: nothing to stop
+            if error.type == "timeout":  # no reply: the state is unknown
                 with contextlib.suppress(UnreachableError, ControlError):
                     self._stop()
             raise
@@ -177,31 +177,31 @@ class Runs:
         """Abort, and wait until the arm has come to rest."""
         until = time.monotonic() + _STOP_S
         while self.abort()["state"] != "disarmed" and time.monotonic() < until:
-            time.sleep(BEAT_S)
+            time.sleep(HEARTBEAT_S)
 
     def _follow(
-        self, said: dict[str, Any], verb: str, what: str, permit: str, on_progress: Progress | None
+        self, reply: dict[str, Any], verb: str, what: str, permit: str, on_progress: Progress | None
     ) -> dict[str, Any]:
-        number = said[what]["number"]
-        heard_s = time.monotonic()
+        number = reply[what]["number"]
+        replied_s = time.monotonic()
         while True:
-            done = said[what]
-            if done is None or done["number"] != number:  # another acquisition: it has been restarted meanwhile
-                reason = said["reason"] or "the arm knows nothing of it any more"
+            done = reply[what]
+            if done is None or done["number"] != number:  # the acquisition was restarted meanwhile
+                reason = reply["reason"] or "the arm knows nothing of it any more"
                 raise ControlError("unavailable", f"{verb}: it was lost: {reason}")
             if on_progress is not None:
-                on_progress(said)
+                on_progress(reply)
             if done["outcome"] in ("completed", "stopped"):
-                return said
-            if done["outcome"] == "refused":  # this was not heard of after the checks
+                return reply
+            if done["outcome"] == "refused":  # no heartbeat arrived after the checks
                 raise ControlError("unavailable", f"{verb}: {done['reason']}")
-            if done["outcome"] != "checked":  # its first heartbeat lets it begin
-                time.sleep(BEAT_S)
+            if done["outcome"] != "checked":  # the first heartbeat starts it
+                time.sleep(HEARTBEAT_S)
             try:
-                said = self.control.request("heartbeat", _BEAT_ANSWER_S, permit=permit, **self._arm)
-                heard_s = time.monotonic()
+                reply = self.control.request("heartbeat", _HEARTBEAT_REPLY_S, permit=permit, **self._arm)
+                replied_s = time.monotonic()
             except UnreachableError:
-                if time.monotonic() - heard_s > _PATIENCE_S:
+                if time.monotonic() - replied_s > _PATIENCE_S:
                     raise
             except ControlError as error:
                 raise ControlError(error.type, f"{verb}: it was lost: {error.message}") from error

@@ -1,17 +1,16 @@
-"""Making requests of a daemon from another program; users import it from `service.client`."""
+"""Connections to a daemon and requests; exported by `service.client`."""
 
 from __future__ import annotations
 
 import struct
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import zmq
 
 from service.protocol.control import ControlError, Request, decode_reply, encode_request
-from service.protocol.endpoints import CONTROL as CONTROL  # part of what clients import
+from service.protocol.endpoints import CONTROL as CONTROL  # re-exported for clients
 from service.protocol.messages import MAX_REPLY
 from service.security.keys import ClientKey, client_key
 
@@ -29,22 +28,22 @@ class UnreachableError(ClientError, ConnectionError):
 
 
 class NotAdmittedError(ClientError, ConnectionError):
-    """The daemon does not let this client in: a key is missing, unknown or revoked, or there should be none."""
+    """The daemon refuses this client: a key is missing, unknown or revoked, or there should be none."""
 
 
-def passes(error: UnreachableError | ControlError) -> bool:
-    """Tell whether the same request may be answered a moment later, as when the daemon is being restarted."""
+def may_retry(error: UnreachableError | ControlError) -> bool:
+    """Return whether the same request may succeed a moment later, as while the daemon restarts."""
     return isinstance(error, UnreachableError) or error.type in ("unavailable", "timeout")
 
 
-#: Of a connection's monitor: the handshake failed, and why.
+#: Events of a connection's monitor: the handshake failed.
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 _MONITOR = "inproc://monitor"
 _HEARTBEAT_MS = 5000
 
 
 class Connection:
-    """One socket of a client's own, closed with it; a context manager.
+    """One socket of a client; a context manager.
 
     Parameters
     ----------
@@ -52,14 +51,14 @@ class Connection:
         Type of the socket.
     endpoint : str
     key : ClientKey, str or Path, optional
-        The client's key or its file, for a daemon that asks for one; its file names the daemon's key too.
+        The client's key or its file, for a daemon that requires one; the file holds the daemon's key, too.
     options : tuple of (int, int or bytes)
-        Of the socket, set before it connects.
+        Socket options, set before connecting.
 
     Raises
     ------
     ClientError
-        The endpoint is none.
+        Invalid endpoint.
     SecretFileError
         The file of the key cannot be used.
     """
@@ -76,8 +75,8 @@ class Connection:
             self._monitor = self._context.socket(zmq.PAIR)
             self._monitor.setsockopt(zmq.RCVHWM, 0)  # a full queue would stop the connection
             self._monitor.connect(_MONITOR)
-            self._failures = 0  # of handshakes, one after the other, without a word of why
-            self._refused = ""  # why the daemon does not let this client in; libzmq does not try again then
+            self._failures = 0  # consecutive failed handshakes without a reason
+            self._refused = ""  # why the daemon refuses this client; libzmq does not retry then
             for option, value in (*options, (zmq.LINGER, 0)):
                 self._socket.setsockopt(option, value)
             if self.key is not None:
@@ -128,8 +127,8 @@ class Connection:
             self._failures += 1
 
     @property
-    def _doubt(self) -> str:
-        """What else may be wrong if nothing arrives."""
+    def _hint(self) -> str:
+        """Hint at a cause if nothing arrives."""
         if not self._failures:
             return ""
         if self.key is None:
@@ -143,20 +142,18 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class Control(Connection):
-    """Makes requests of a daemon; not for use by several threads at once.
+    """Connection for requests; not thread-safe.
 
     Parameters
     ----------
     endpoint : str
     key : ClientKey, str or Path, optional
-        The client's key or its file, for a daemon that asks for one.
+        The client's key or its file, for a daemon that requires one.
     """
 
     def __init__(self, endpoint: str = CONTROL, key: ClientKey | str | Path | None = None) -> None:
@@ -173,7 +170,7 @@ class Control(Connection):
         UnreachableError
             No answer within `timeout_s`.
         NotAdmittedError
-            The daemon does not let this client in.
+            The daemon refuses this client.
         """
         self._id += 1
         self._socket.send(encode_request(Request(self._id, verb, args)))
@@ -181,10 +178,10 @@ class Control(Connection):
         while True:
             if not self._arrives(deadline):
                 raise UnreachableError(
-                    f"{self.endpoint}: no answer within {timeout_s:g} s{self._doubt or '; is the daemon running?'}"
+                    f"{self.endpoint}: no answer within {timeout_s:g} s{self._hint or '; is the daemon running?'}"
                 )
             reply = decode_reply(self._socket.recv_multipart()[-1])
-            if reply.id not in (self._id, 0):  # the late answer to a request that was given up
+            if reply.id not in (self._id, 0):  # late reply to an abandoned request
                 continue
             if reply.error is not None:
                 raise reply.error

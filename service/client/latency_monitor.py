@@ -1,9 +1,8 @@
-"""Listens to a daemon while something else goes on: how old estimates are on arrival, and what the bus reports."""
+"""Record the latency of estimates and the bus's status of a daemon while something else runs."""
 
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -13,13 +12,13 @@ from service.client import BodyMessage, ClientTimeoutError, Subscriber
 _WAIT_S = 0.2
 
 
-class Listener:
+class LatencyMonitor:
     """Two threads, one for estimates and one for the acquisition's status.
 
     Attributes
     ----------
     bus : dict or None
-        What the driver last said of itself; None for a source without a bus.
+        Last status of the driver; None for a source without a bus.
     stopped : str
         Why the motion was stopped; empty if it was not.
     """
@@ -30,18 +29,18 @@ class Listener:
         self._ages: list[float] = []
         self._done = threading.Event()
         self._threads = [
-            threading.Thread(target=self._hear_estimates, args=(endpoints["estimates"], f"{arm}/estimate")),
-            threading.Thread(target=self._hear_status, args=(endpoints["frames"], f"{arm}/status")),
+            threading.Thread(target=self._record_latency, args=(endpoints["estimates"], f"{arm}/estimate")),
+            threading.Thread(target=self._watch_status, args=(endpoints["frames"], f"{arm}/status")),
         ]
 
     def latency_us(self) -> dict[str, float]:
-        """Percentiles of the time from a frame's arrival at the driver to its estimate at a subscriber [us]."""
+        """Return percentiles of the time from a frame's arrival at the driver to its estimate at a subscriber [us]."""
         if not self._ages:
             return {}
         p50, p99, p999 = np.percentile(self._ages, (50.0, 99.0, 99.9))
         return {"p50_us": float(p50), "p99_us": float(p99), "p999_us": float(p999), "max_us": max(self._ages)}
 
-    def _hear_estimates(self, endpoint: str, topic: str) -> None:
+    def _record_latency(self, endpoint: str, topic: str) -> None:
         with Subscriber(endpoint, [topic], timeout_s=_WAIT_S) as stream:
             while not self._done.is_set():
                 try:
@@ -50,7 +49,7 @@ class Listener:
                     continue
                 self._ages.append(1e6 * stream.age_s(message))
 
-    def _hear_status(self, endpoint: str, topic: str) -> None:
+    def _watch_status(self, endpoint: str, topic: str) -> None:
         with Subscriber(endpoint, [topic], timeout_s=_WAIT_S) as stream:
             while not self._done.is_set():
                 try:
@@ -67,9 +66,7 @@ class Listener:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         for thread in self._threads:
             thread.join()

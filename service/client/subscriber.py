@@ -1,4 +1,4 @@
-"""Subscribe to what a daemon publishes: decoded messages, their age, and what was lost."""
+"""Subscribe to a daemon: decoded messages, their age, and losses; exported by `service.client`."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ ESTIMATES = "tcp://127.0.0.1:9871"
 
 @dataclass
 class StreamCounts:
-    """What was received of one topic from one process.
+    """Counters of one topic from one process.
 
     Attributes
     ----------
     epoch : int
-        Of the newest message; 0 before the first.
+        Boot counter of the sender in the latest message; 0 before the first.
     epochs : int
-        How many starts of the sender were seen.
+        Number of the sender's starts seen.
     received, lost, repeated : int
-        Messages; sequence numbers missing between them within an epoch; messages that came late or twice.
+        Messages; sequence numbers missing within an epoch; late or repeated messages.
     """
 
     epoch: int = 0
@@ -50,7 +50,7 @@ class StreamCounts:
     expected: int = 0
 
     def count(self, epoch: int, seq: int) -> None:
-        """Take note of a message."""
+        """Count a message."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.epochs += 1
@@ -64,20 +64,20 @@ class StreamCounts:
 
 
 class Subscriber(Connection):
-    """Receives the messages of some topics.
+    """Connection that receives the messages of some topics.
 
     Parameters
     ----------
     endpoint : str or sequence of str
-        Such as `client.ESTIMATES`, or several of one daemon; whether anything is there shows only when messages come.
+        Such as `client.ESTIMATES`, or several of one daemon; a missing daemon shows only by the absence of messages.
     topics : iterable of str
         `<arm>/<kind>`, or an empty text for everything.
     timeout_s : float
         Longest wait of `receive` and of iteration for one message.
     queue : int
-        Messages kept for a slow reader before the oldest undelivered are lost, and counted so.
+        Messages kept for a slow reader; beyond that messages are lost, and counted.
     key : ClientKey, str or Path, optional
-        The client's key or its file, for a daemon that asks for one.
+        The client's key or its file, for a daemon that requires one.
 
     Attributes
     ----------
@@ -112,23 +112,23 @@ class Subscriber(Connection):
         Raises
         ------
         ClientTimeoutError
-            None came within `timeout_s` (None: as given at the start).
+            No message within `timeout_s` (None: that of the constructor).
         NotAdmittedError
-            The daemon does not let this client in.
+            The daemon refuses this client.
         """
         limit = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit
         while True:
             if not self._arrives(deadline):
-                raise ClientTimeoutError(f"{self.endpoint}: no message within {limit:g} s{self._doubt}")
+                raise ClientTimeoutError(f"{self.endpoint}: no message within {limit:g} s{self._hint}")
             message = self._take()
             if message is not None:
                 return message
 
     def newest(self, timeout_s: float | None = None) -> Message:
-        """Drop what waits but the last message, and return that one; waits for one if there is none.
+        """Drop all waiting messages but the last, and return it; wait for one if there is none.
 
-        With several topics, use one subscriber each: the last message is that of any of them.
+        With several topics use one subscriber each: the last message may be of any topic.
         """
         message = self.receive(timeout_s)
         while self._socket.poll(0):
@@ -136,7 +136,7 @@ class Subscriber(Connection):
         return message
 
     def __iter__(self) -> Iterator[Message]:
-        """Yield messages; ends with `ClientTimeoutError` when none comes within the timeout."""
+        """Yield messages; ends with `ClientTimeoutError` if none arrives within the timeout."""
         while True:
             yield self.receive()
 
@@ -147,7 +147,7 @@ class Subscriber(Connection):
 
     @staticmethod
     def age_s(message: Message) -> float:
-        """Time since the newest frame that a message rests on was received by the daemon, on this host [s]."""
+        """Return the time since the daemon received the latest frame that the message is based on, on this host [s]."""
         return (time.monotonic_ns() - message.envelope.t_host_ns) * 1e-9
 
     def _take(self) -> Message | None:

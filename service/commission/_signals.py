@@ -1,4 +1,4 @@
-"""Torque and current of an arm, whichever its source delivers."""
+"""Torque and current of an arm, depending on the channels of its source."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from service.commission.settings import Payload
 
 @dataclass(frozen=True)
 class TorqueSource:
-    """Where torque comes from.
+    """Source of an arm's torque.
 
     Attributes
     ----------
     channel : str
-        "tau", or "current" where no torque is delivered.
+        "tau", or "current" if no torque is delivered.
     scaled : bool
-        It is a torque; otherwise current at the motors' gears, whose torque constants are not known.
+        Whether it is a torque, and not current times gear ratio with unknown torque constants.
     units : tuple of str
-        Of what `torque` gives, joint by joint.
+        Units of `torque`, joint by joint.
     """
 
     channel: str
@@ -31,12 +31,12 @@ class TorqueSource:
 
 
 def states_constants(robot: RobotFile) -> bool:
-    """Tell whether the description states the motors' torque constants."""
+    """Return whether the description states the motors' torque constants."""
     return bool((robot.source.get("transmission") or {}).get("torque_constant"))
 
 
 def torque_source(robot: RobotFile, channels: Collection[str]) -> TorqueSource | None:
-    """Choose; None if there is neither torque nor a current that the description could turn into one."""
+    """Return the torque source; None without torque or a current convertible to torque."""
     units = tuple("N*m" if joint.kind == "revolute" else "N" for joint in robot.model.joints)
     if "tau" in channels:
         return TorqueSource("tau", True, units)
@@ -47,12 +47,9 @@ def torque_source(robot: RobotFile, channels: Collection[str]) -> TorqueSource |
 
 
 def check_source(robot: RobotFile, channels: Collection[str], payload: Payload | None) -> TorqueSource:
-    """Return where torque comes from.
+    """Return the torque source.
 
-    Raises
-    ------
-    StepFailedError
-        There is none, or the torque constants are neither stated nor to be found by `payload`.
+    Raises `StepFailedError`: there is none, or the torque constants are neither stated nor identifiable by `payload`.
     """
     source = torque_source(robot, channels)
     if source is None:
@@ -74,7 +71,7 @@ def check_source(robot: RobotFile, channels: Collection[str], payload: Payload |
 
 
 def torque(robot: RobotFile, source: TorqueSource, channels: Mapping[str, FloatArray]) -> FloatArray:
-    """Torque (N, n) at the joints, or current times gear ratio where the torque constants are not known."""
+    """Return the torque (N, n) at the joints, or current times gear ratio if the torque constants are unknown."""
     if source.channel == "tau":
         return channels["tau"]
     transmission = robot.model.transmission

@@ -1,7 +1,6 @@
-"""One arm of a daemon, as commissioning uses it: frames at rest, recorded motions, jobs.
+"""One arm of a daemon for commissioning: frames at rest, recorded motions, jobs.
 
-Everything that moves goes through `arm` and `run_trajectory` (`service.client.Runs`), with their permits, checks and
-stops.
+All motion uses `arm` and `run_trajectory` (`service.client.Runs`), with their permits, checks and stops.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.files.atomic_write import write_bytes, write_text
 from drivers.files.recordings.recording import Recording, RecordingError, read_recording
 from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import FloatArray, IntArray
@@ -32,19 +32,18 @@ from service.client import (
     UnreachableError,
 )
 from service.commission.errors import CommissionError, StepFailedError
-from service.io.atomic_files import write_bytes, write_text
 from service.io.trajectory_file import Trajectory
 from service.protocol.endpoints import ANSWER_S
 from service.protocol.job_replies import JobDetail
 
-#: Of a permit beyond the trajectory itself: the checks, and the way to its start.
+#: Permit time beyond the trajectory itself, for the checks and the approach [s].
 SPARE_S = 90.0
-#: Longest wait for drives that still stop, or an estimator that is not ready.
+#: Longest wait for drives that are stopping, or an estimator that is not ready.
 _READY_S = 60.0
 _FRAME_S = 5.0
-#: Longest wait for what the source says of itself, which it does every second.
+#: Longest wait for the source's metadata, which is sent every second.
 _META_S = 3.0
-#: Refusals of a permit that pass by themselves; nobody else moves the arm meanwhile.
+#: Temporary refusals of a permit, as long as nobody else moves the arm.
 _PASSING = ("still stopping", "in state 'stopping'", "is under way", "waits for its estimator")
 
 Make = Callable[[FloatArray, FloatArray], Trajectory]
@@ -53,9 +52,9 @@ Follow = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Frames:
-    """Some frames as arrays: times (N,) [s], counts (N,), and channels (N, n).
+    """Frames as arrays: times (N,) [s], counts (N,), and channels (N, n).
 
-    `rate_hz` is the one that the source states, 0 if it has not been told.
+    `rate_hz` is the nominal rate of the source, 0 if unknown.
     """
 
     t: FloatArray
@@ -66,20 +65,20 @@ class Frames:
 
 @dataclass(frozen=True)
 class Move:
-    """A recorded motion; `stopped` is why it did not end as it should, otherwise empty."""
+    """A recorded motion; `stopped` is the reason of an early end, otherwise empty."""
 
     path: Path
     stopped: str
 
     def recording(self) -> Recording:
-        """Read what was recorded; raises `StepFailedError` if that cannot be read."""
+        """Read the recording; raises `StepFailedError` if that fails."""
         try:
             return read_recording(self.path)
         except RecordingError as error:
             raise StepFailedError(f"what was recorded cannot be read: {error}") from error
 
     def check(self, what: str, found: dict[str, Any]) -> None:
-        """Raise `StepFailedError` with what was `found` so far, if it was stopped."""
+        """Raise `StepFailedError` with the results in `found`, if the motion was stopped."""
         if self.stopped:
             raise StepFailedError(f"{what} was stopped: {self.stopped}", found)
 
@@ -91,7 +90,7 @@ class Site:
     ----------
     control : Control
     arm : str, optional
-        May be left out where there is only one.
+        Optional where there is only one.
 
     Raises
     ------
@@ -102,11 +101,11 @@ class Site:
     ----------
     arm : str
     drives : str
-        SHA-256 of `[arm.driver]`: counts, gears and signs are those that were checked as long as it is the same.
+        SHA-256 of `[arm.driver]`: counts, gears and signs are unchanged as long as it is the same.
     permit_max_s : float
         Longest permit that the arm grants.
     journal : Path or None
-        Where it stands while something is recorded who has begun that, so that one's own is known again after a kill.
+        Holds the owner of a recording in progress, to recognise one's own after a kill.
     """
 
     def __init__(self, control: Control, arm: str | None = None) -> None:
@@ -133,18 +132,15 @@ class Site:
         self.jobs = Jobs(control)
 
     def robot_text(self) -> str:
-        """Return the description of the arm's robot, a JSON text."""
+        """Return the description of the arm's robot as JSON text."""
         return str(self.control.request("robot", ANSWER_S, arm=self.arm)["robot"])
 
     # ------------------------------------------------------------ at rest
 
     def rest(self, seconds: float) -> Frames:
-        """Take the arm's frames for so long by their own clock: a daemon that still compiles sends few.
+        """Receive the arm's frames for so long by their own clock, because a daemon that still compiles sends few.
 
-        Raises
-        ------
-        StepFailedError
-            None come.
+        Raises `StepFailedError`: there are no frames.
         """
         topics = [f"{self.arm}/frame", f"{self.arm}/meta"]
         with Subscriber(self._frames, topics, _FRAME_S, key=self.control.key) as stream:
@@ -168,13 +164,13 @@ class Site:
         return _arrays(frames, rate_hz)
 
     def where(self) -> tuple[FloatArray, FloatArray]:
-        """Return where the drives hold the arm (n,), and where it is measured (n,)."""
+        """Return the set position (n,) of the drives, and the measured position (n,)."""
         frame = self._here()
         assert frame.q is not None
         return frame.q if frame.setpoint is None else frame.setpoint, frame.q
 
     def _here(self) -> JointFrame:
-        """Return a frame of now."""
+        """Return a current frame."""
         with Subscriber(self._frames, [f"{self.arm}/frame"], _FRAME_S, key=self.control.key) as stream:
             try:
                 while True:
@@ -194,7 +190,7 @@ class Site:
         Parameters
         ----------
         make : callable
-            Takes where the drives hold the arm (n,), and where it is measured (n,); returns the trajectory.
+            Takes the drives' set position (n,) and the measured one (n,); returns the trajectory.
         for_s : float
             Length of all periods.
         name : str
@@ -203,19 +199,19 @@ class Site:
         Raises
         ------
         StepFailedError
-            It is refused; nothing has moved.
+            Refused; nothing has moved.
         """
         self._check_recorder()
         for last in (False, True):
             try:
-                said, path = self._attempt(make, for_s, periods, name, on_progress)
+                report, path = self._attempt(make, for_s, periods, name, on_progress)
                 break
             except ControlError as error:
-                if error.type != "timeout" or last:  # nobody answered in time, and nothing has moved: once more
+                if error.type != "timeout" or last:  # no reply in time, and nothing has moved: retry once
                     text = error.message.removeprefix("run_trajectory: ")
                     raise StepFailedError(f"{name}: refused: {text}") from error
-        run = said["run"] or {}
-        stopped = "" if run.get("outcome") == "completed" else str(run.get("reason") or said["reason"] or "stopped")
+        run = report["run"] or {}
+        stopped = "" if run.get("outcome") == "completed" else str(run.get("reason") or report["reason"] or "stopped")
         if not path:
             raise StepFailedError(f"{name}: nothing was recorded: `thetad status` says what the recorder is doing")
         return Move(Path(path), stopped)
@@ -223,14 +219,14 @@ class Site:
     def _attempt(
         self, make: Make, for_s: float, periods: int, name: str, on_progress: Follow | None
     ) -> tuple[dict[str, Any], str]:
-        """Arm, run and record once; returns what the arm says of the run, and the path of the recording.
+        """Arm, run and record once; return the arm's report of the run, and the path of the recording.
 
-        A run that is lost in the middle has been recorded until then, and is one that was stopped.
+        A run lost in the middle counts as stopped; it was recorded until then.
         """
-        said: dict[str, Any] = {"run": None, "reason": ""}
+        report: dict[str, Any] = {"run": None, "reason": ""}
 
         def follow(now: Mapping[str, Any]) -> None:
-            said.update(now)
+            report.update(now)
             if on_progress is not None:
                 on_progress(now)
 
@@ -239,28 +235,28 @@ class Site:
             trajectory = make(*self.where())
             self._begin_recording()
             try:
-                said = self._runs.run(trajectory.as_message(), permit, periods=periods, name=name, on_progress=follow)
+                report = self._runs.run(trajectory.as_message(), permit, periods=periods, name=name, on_progress=follow)
             except ControlError as error:
-                # the first heartbeat of a checked run lets it begin, whether it is answered or not
-                if (said["run"] or {}).get("outcome") in (None, "refused"):
+                # the first heartbeat of a checked run starts it, even if its reply is lost
+                if (report["run"] or {}).get("outcome") in (None, "refused"):
                     raise
                 self._disarm()
-                said = {"run": None, "reason": error.message}
+                report = {"run": None, "reason": error.message}
             finally:
                 path = self._end_recording()
         except BaseException:
             self._disarm()
             raise
-        return said, path
+        return report, path
 
     def _permit(self, for_s: float) -> str:
-        """Ask for a permit, again while drives stop; one that somebody else moves is not waited for."""
+        """Request a permit, repeatedly while drives are stopping, but not while somebody else moves the arm."""
         deadline = time.monotonic() + _READY_S
         while True:
             try:
                 return self._runs.arm(for_s)
             except ControlError as error:
-                if error.type == "timeout":  # an answer that is late may still have switched the drives on
+                if error.type == "timeout":  # a late reply may still have switched the drives on
                     self._disarm()
                 passes = error.type == "unavailable" and any(words in error.message for words in _PASSING)
                 if not passes or time.monotonic() > deadline:
@@ -275,7 +271,7 @@ class Site:
             self._runs.disarm()
 
     def _check_recorder(self) -> None:
-        """See before the first motion that nobody else records; afterwards its state is this one's own doing."""
+        """Check before the first motion that nobody else records."""
         if self._recorded:
             return
         self._recorded = True
@@ -291,14 +287,14 @@ class Site:
             )
 
     def _noted(self) -> str:
-        """Who has begun the recording that this commissioning has not ended."""
+        """Return the owner of a recording that this commissioning has not ended."""
         if self.journal is None or not self.journal.exists():
             return ""
         return self.journal.read_text(encoding="utf-8").strip()
 
     def _begin_recording(self) -> None:
         owner = secrets.token_hex(8)
-        if self.journal is not None:  # before it begins: a kill in between leaves a note of nothing
+        if self.journal is not None:  # before the start: a kill in between leaves a note without a recording
             write_text(self.journal, owner + "\n")
         self._record("start", owner=owner)
 
@@ -319,12 +315,9 @@ class Site:
     def job(
         self, kind: str, parameters: Mapping[str, Any], on_progress: Callable[[JobDetail], None] | None = None
     ) -> JobDetail:
-        """Queue a job of the arm and wait for it; if the wait is interrupted, the job is cancelled.
+        """Queue a job of the arm and wait for it; cancel it if the wait is interrupted.
 
-        Raises
-        ------
-        StepFailedError
-            It is refused, fails, or is cancelled.
+        Raises `StepFailedError`: it is refused, fails, or is cancelled.
         """
         try:
             id = self.jobs.submit(kind, parameters, arm=self.arm)["id"]
@@ -342,12 +335,9 @@ class Site:
 
 
 def fetch(job: JobDetail, folder: Path) -> dict[str, Path]:
-    """Copy the results of a job into `folder`, checked by their hash; returns them by name.
+    """Copy the results of a job into `folder`, checked by hash; return them by name.
 
-    Raises
-    ------
-    StepFailedError
-        One cannot be read, or is damaged.
+    Raises `StepFailedError`: a result cannot be read, or is damaged.
     """
     outcome = job["outcome"]
     results = {} if outcome is None else outcome["results"]

@@ -1,4 +1,4 @@
-"""The whole commissioning: step by step, from where it was."""
+"""Run the steps of a commissioning, resuming where an earlier call ended."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ STEP_NAMES = tuple(step.name for step in STEPS)
 
 
 @dataclass(frozen=True)
-class Told:
-    """How far a commissioning is.
+class StepProgress:
+    """Progress of a commissioning.
 
     Attributes
     ----------
     step : Step
     number, of : int
     share : float
-        Of the step.
+        Finished share of the step.
     what : str
     left_s : float
-        About the time left of all steps.
+        Estimated time left of all steps.
     """
 
     step: Step
@@ -39,17 +39,17 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Commissioned:
-    """What came of it.
+class CommissionResult:
+    """Result of a commissioning.
 
     Attributes
     ----------
     steps : sequence of dict
-        What the steps found, as their files hold it.
+        Results of the steps, as in their files.
     failed : str
-        Name of the step at which it ended; empty if none.
+        Name of the failed step, or empty.
     reason : str
-        Why.
+        Reason of the failure.
     """
 
     steps: Sequence[dict[str, Any]]
@@ -57,29 +57,26 @@ class Commissioned:
     reason: str = ""
 
     def find(self, name: str) -> dict[str, Any]:
-        """Return what a step found; empty if it has not been done."""
+        """Return the result of a step; empty if it has not been done."""
         return next((step for step in self.steps if step["step"] == name), {})
 
     @property
     def open(self) -> list[str]:
-        """What the checks of signs and units could not tell."""
+        """Questions about signs and units that the checks left open."""
         return open_checks(self.find("joints"))
 
     @property
     def validated(self) -> bool:
-        """Whether all steps are over and the model predicts the validation run."""
+        """Whether all steps are done and the model predicts the validation run."""
         return not self.failed and bool(self.find("validate").get("validated"))
 
 
-def commission(context: Context, tell: Callable[[Told], None], steps: Sequence[Step] = STEPS) -> Commissioned:
-    """Do all steps that have not been done; what each finds is in the folder as soon as it ends.
+def commission(
+    context: Context, report: Callable[[StepProgress], None], steps: Sequence[Step] = STEPS
+) -> CommissionResult:
+    """Run all steps that have not been done; each result is in the folder as soon as the step ends.
 
-    Raises
-    ------
-    DeclinedError
-        Somebody was asked before a motion, and said no.
-    CommissionError
-        A file of the folder cannot be read.
+    Raises `DeclinedError`: a motion was declined; `CommissionError`: a file of the folder cannot be read.
     """
     done: list[dict[str, Any]] = []
     for number, step in enumerate(steps, start=1):
@@ -88,12 +85,12 @@ def commission(context: Context, tell: Callable[[Told], None], steps: Sequence[S
         if before is not None and not (step.repeated and left and not context.place.rehearsal):
             done.append(before)
             continue
-        if before is None:  # what came after an earlier one of it does not follow from this one
+        if before is None:  # results of later steps depend on this step
             context.folder.forget(step.name)
         later_s = sum(s.seconds(context) for s in steps[number:] if context.folder.result(s.name) is None)
         own_s = step.seconds(context)
 
-        def told(
+        def progress(
             share: float,
             what: str,
             step: Step = step,
@@ -101,10 +98,10 @@ def commission(context: Context, tell: Callable[[Told], None], steps: Sequence[S
             own_s: float = own_s,
             later_s: float = later_s,
         ) -> None:
-            tell(Told(step, number, len(steps), share, what, (1.0 - min(share, 1.0)) * own_s + later_s))
+            report(StepProgress(step, number, len(steps), share, what, (1.0 - min(share, 1.0)) * own_s + later_s))
 
-        context.tell = told
-        told(0.0, step.help)
+        context.report = progress
+        progress(0.0, step.help)
         began_s = time.monotonic()
         state, reason = "done", ""
         try:
@@ -113,10 +110,10 @@ def commission(context: Context, tell: Callable[[Told], None], steps: Sequence[S
             state, summary, found = "skipped", str(error), {}
         except StepFailedError as error:
             state, summary, found, reason = "failed", str(error), error.result, str(error)
-        if state == "failed" and before is not None:  # how the arm is now; what was found before holds as it did
+        if state == "failed" and before is not None:  # reports the arm's present state; the earlier result stays valid
             done.append(before | {"state": state, "summary": summary})
         else:
             done.append(context.folder.write(step.name, state, summary, time.monotonic() - began_s, found))
         if state == "failed":
-            return Commissioned(done, step.name, reason)
-    return Commissioned(done)
+            return CommissionResult(done, step.name, reason)
+    return CommissionResult(done)

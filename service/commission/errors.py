@@ -1,4 +1,4 @@
-"""How a commissioning ends before its time."""
+"""Errors of a commissioning."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 
 class CommissionError(ValueError):
-    """Something about the request or its folder is wrong; nothing has moved for it."""
+    """The request or its folder is wrong; nothing has moved."""
 
 
 class StepFailedError(RuntimeError):
-    """A step came to nothing, or found what must be put right first.
+    """A step failed, or found a problem that must be fixed first.
 
     Attributes
     ----------
     result : dict
-        What the step found until then.
+        Results of the step so far.
     """
 
     def __init__(self, message: str, result: dict[str, Any] | None = None) -> None:
@@ -24,4 +24,4 @@ class StepFailedError(RuntimeError):
 
 
 class DeclinedError(Exception):
-    """Somebody was asked, and said no."""
+    """A question was answered by no."""

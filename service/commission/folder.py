@@ -1,7 +1,7 @@
-"""The folder of a commissioning: a file for each step, by which it goes on where it was.
+"""Folder of a commissioning: one file per step, from which a later call resumes.
 
-`commission.json` says what is commissioned and how; `03_joints.json` and the like hold what the steps found, as JSON to
-read.  A step whose file says "done" or "skipped" is not done again.
+`commission.json` holds the subject and the settings; `03_joints.json` and the like hold the results of the steps. A
+step whose file has the state "done" or "skipped" is not repeated.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from drivers.files.atomic_write import write_text
 from service.commission.errors import CommissionError
-from service.io.atomic_files import write_text
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 
 FORMAT = "thetad-commission/1"
-#: Settings by which a step does what it does; a step that is kept has to have had them.
+#: Settings used by each step; a kept step must have had the same ones.
 USED_BY = {
     "joints": ("small_rad", "small_m"),
     "friction": ("speeds", "sweep_s", "room"),
@@ -27,19 +27,16 @@ USED_BY = {
     "identify": ("method",),
     "validate": ("least_R", "promote"),
 }
-#: The first step that has looked at the drives; who has seen them move.
+#: First step that depends on the drives; file of the joints that were seen moving.
 _DRIVES_FROM, _SEEN = "signals", "seen.json"
 _OVER = ("done", "skipped")
 _FILE = "commission.json"
 
 
 def simulated_seed(path: Path, otherwise: int) -> int:
-    """Return the seed of the arm that the rehearsal in a folder simulates, whatever that of its design has become.
+    """Return the seed of the arm that the rehearsal in a folder simulates, which is kept for all its calls.
 
-    Raises
-    ------
-    CommissionError
-        The folder cannot be read.
+    Raises `CommissionError`: the folder cannot be read.
     """
     file = path / _FILE
     found = Folder.read(file) if file.exists() else {}
@@ -48,7 +45,7 @@ def simulated_seed(path: Path, otherwise: int) -> int:
 
 
 class Folder:
-    """What a commissioning leaves behind.
+    """Files of a commissioning.
 
     Parameters
     ----------
@@ -60,25 +57,25 @@ class Folder:
     def __init__(self, path: Path, steps: Sequence[str]) -> None:
         self.path = path
         self._steps = tuple(steps)
-        self._arm: dict[str, Any] = {}  # what was seen was seen of
+        self._arm: dict[str, Any] = {}  # the arm to which `seen` applies
 
     def begin(self, identity: dict[str, Any], again_from: str | None) -> None:
-        """Make the folder, or make sure that what is in it belongs to the same commissioning.
+        """Create the folder, or check that it belongs to the same commissioning.
 
         Parameters
         ----------
         identity : dict
-            Robot, arm, hash of its drives, and settings, as plain values.
+            Robot, arm, hash of its drives, and settings, as JSON values.
         again_from : str, optional
-            Forget this step and those after it; settings may differ then.
+            Forget this step and those after it; their settings may change.
 
         Raises
         ------
         CommissionError
-            It holds another one, or cannot be read.
+            It holds another commissioning, or cannot be read.
         """
         file = self.path / _FILE
-        wanted = plain({"format": FORMAT} | identity)
+        wanted = json_values({"format": FORMAT} | identity)
         self._arm = {key: wanted.get(key) for key in ("robot", "arm", "drives")}
         if file.exists():
             found = self.read(file)
@@ -87,7 +84,7 @@ class Folder:
             self._compare(found, wanted, again_from)
         elif self.path.exists() and any(self.path.iterdir()):
             raise CommissionError(f"{self.path}: is not empty and holds no commissioning: name another folder")
-        if again_from is not None:  # before the settings: what a kill leaves over belongs to those that stand there
+        if again_from is not None:  # before the settings, so that results left by a kill match the settings in the file
             self.forget(again_from)
         write_text(file, json.dumps(wanted, indent=1) + "\n")
 
@@ -128,45 +125,45 @@ class Folder:
                 )
 
     def forget(self, first: str) -> None:
-        """Forget a step and those after it, the last one first."""
+        """Delete the results of a step and those after it, the last one first."""
         for step in reversed(self._steps[self._steps.index(first) :]):
             self.file(step).unlink(missing_ok=True)
 
     def seen(self) -> list[str]:
-        """Joints that somebody has seen move as described, in any call with this description and these drives."""
+        """Return the joints that somebody has seen moving as described, with this description and these drives."""
         file = self.path / _SEEN
         found = self.read(file) if file.exists() else {}
         return [str(name) for name in found.get("joints", [])] if found.get("of") == self._arm else []
 
     def see(self, joint: str, *, as_described: bool = True) -> list[str]:
-        """Write down that somebody has seen a joint move, and return all that were seen to move as described."""
+        """Note that somebody has seen a joint move, and return all joints seen moving as described."""
         joints = [name for name in self.seen() if name != joint or as_described]
         joints += [joint] * (as_described and joint not in joints)
         write_text(self.path / _SEEN, json.dumps({"of": self._arm, "joints": joints}, indent=1) + "\n")
         return joints
 
     def file(self, step: str) -> Path:
-        """Path of the file of a step."""
+        """Return the path of a step's file."""
         return self.path / f"{self._steps.index(step) + 1:02d}_{step}.json"
 
     def result(self, step: str) -> dict[str, Any] | None:
-        """Return what a step found, if it is over; raises `CommissionError` if the file cannot be read."""
-        for name in self._steps[: self._steps.index(step) + 1]:  # one that came to be after another is void without it
+        """Return the result of a finished step; raises `CommissionError` if the file cannot be read."""
+        for name in self._steps[: self._steps.index(step) + 1]:  # a result is void without those of the steps before it
             found = self.found(name)
             if found is None or found.get("state") not in _OVER:
                 return None
         return found
 
     def found(self, step: str) -> dict[str, Any] | None:
-        """Return what a step left, also if it failed; raises `CommissionError` if the file cannot be read."""
+        """Return the file of a step, also of a failed one; raises `CommissionError` if it cannot be read."""
         file = self.file(step)
         return self.read(file) if file.exists() else None
 
     def write(self, step: str, state: str, summary: str, seconds: float, result: dict[str, Any]) -> dict[str, Any]:
-        """Write down what a step found, and return it as it will be read."""
+        """Write the result of a step, and return it as it will be read."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         head = {"step": step, "state": state, "summary": summary, "time": now, "seconds": round(seconds, 1)}
-        document: dict[str, Any] = plain(head | result)
+        document: dict[str, Any] = json_values(head | result)
         write_text(self.file(step), json.dumps(document, indent=1, allow_nan=False) + "\n")
         return document
 

@@ -1,7 +1,7 @@
-"""A rehearsal: commissioning of a simulated arm in a daemon of its own.
+"""Rehearsal of a commissioning: a simulated arm in a daemon of its own.
 
-The arm that is simulated is not the one that is described: masses, rotor inertias and friction differ by some ten per
-cent, as those of a real arm do from its data sheet.  Nothing of what it really is goes into the commissioning.
+The simulated arm differs from the description: masses, rotor inertias and friction by some ten per cent, as a real arm
+differs from its data sheet. The commissioning does not use its true values.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from drivers.files.atomic_write import write_text
 from drivers.files.robots.file import RobotFile, robot_from_source
 from rt_core.commissioning.torque_constant import payload_parameters
 from rt_core.model.robot import RobotModel
@@ -23,37 +23,36 @@ from service.commission._site import Site
 from service.commission.errors import CommissionError
 from service.commission.settings import Payload
 from service.config.load import Config, parse_config
-from service.io.atomic_files import write_text
 from service.io.toml_text import toml_text
 from service.supervisor.launch import DaemonProcess, LaunchError
 
 ARM = "rehearsal"
-#: How far the simulated arm's masses and its other values are from the description, at most.
+#: Largest relative deviation of the simulated arm's masses and other values from the description.
 _MASS, _REST = 0.15, 0.25
-#: Where a description knows no friction or rotor inertia: shares of the effort limit, at the velocity limit.
+#: Friction and rotor inertia if the description has none: shares of the effort limit, at the velocity limit.
 _DRY, _VISCOUS, _ARMATURE = 0.03, 0.05, 0.01
 _UNKNOWN_EFFORT = 50.0
-_CURRENT = 10.0  # of a motor at the effort limit [A], where no torque constant is known
-#: The arm begins so far from mid-range, as a share of its range, so that gravity shows.
+_CURRENT = 10.0  # of a motor at the effort limit [A], without a known torque constant
+#: Distance of the initial posture from mid-range, as a share of the range, so that gravity shows.
 _BENT = 0.1
-#: A machine that is busy with other things is no reason to stop a simulated arm; half the usual rate spares it.
+#: Half the usual rate, so that a busy machine does not stop a simulated arm.
 _RATE_HZ = 500.0
 _SAFETY = {"silence_s": 3.0, "heartbeat_s": 3.0, "permit_max_s": 3600.0}
 
 
 class Rehearsal:
-    """A simulated arm in a daemon that runs as long as this does; a context manager.
+    """A simulated arm in a daemon of its own; a context manager.
 
     Parameters
     ----------
     robot : RobotFile
         With link parameters.
     folder : Path
-        Where recordings, jobs and the daemon's log go.
+        For recordings, jobs and the daemon's log.
     seed : int
-        Of sensor noise, and of how the arm differs from its description.
+        Of sensor noise and the arm's deviation from its description.
     current_only : bool
-        The arm delivers the motors' current and no torque, where the description has a transmission.
+        Deliver the motors' current and no torque, if the description has a transmission.
 
     Raises
     ------
@@ -84,21 +83,19 @@ class Rehearsal:
         return self._site
 
     def mount(self, payload: Payload | None) -> None:
-        """Begin again with the payload on the flange, or without."""
+        """Restart with or without the payload on the flange."""
         self.close()
         self._payload = payload
 
     def close(self) -> None:
-        """End the daemon."""
+        """Stop the daemon."""
         self._site = None
         self._open.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _config(self) -> Config:
@@ -132,7 +129,7 @@ class Rehearsal:
 
 
 def disturbed(robot: RobotFile, seed: int) -> dict[str, Any]:
-    """Return the source of an arm that differs from its description; the same for the same seed."""
+    """Return the source of an arm that deviates from its description, reproducibly by the seed."""
     rng = np.random.default_rng(seed)
     model, source = robot.model, json.loads(json.dumps(robot.source))
     given = {joint["name"]: joint for joint in source["joint"]}
@@ -171,7 +168,7 @@ def loaded(source: dict[str, Any], payload: Payload) -> dict[str, Any]:
         table.pop(key, None)
 
     def link(phi: FloatArray) -> FloatArray:
-        """Parameters that the model has for those of the file, whatever frame they are about there."""
+        """Return the model's link parameters for those of the file, whatever their frame in the file."""
         table.update(mass=float(phi[0]), first_moment=phi[1:4].tolist(), inertia=phi[4:].tolist())
         table["inertia_about"] = "origin"
         inertial = robot_from_source(carried).model.inertial
@@ -189,7 +186,7 @@ def loaded(source: dict[str, Any], payload: Payload) -> dict[str, Any]:
 
 
 def _drive(model: RobotModel, k: int, factors: list[float]) -> dict[str, float]:
-    """Rotor inertia and friction of a joint; usual ones where the description knows none."""
+    """Return rotor inertia and friction of a joint, with usual values for unknown ones."""
     joint, dynamics = model.joints[k], model.dynamics
     effort = joint.effort if np.isfinite(joint.effort) else _UNKNOWN_EFFORT
     dry, viscous, armature = _DRY * effort, _VISCOUS * effort / joint.velocity, _ARMATURE * effort / joint.velocity

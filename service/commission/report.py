@@ -1,23 +1,22 @@
-"""A commissioning as one self-contained HTML page: verdict, signs, friction, excitation, model, validation."""
+"""Report of a commissioning as one HTML page: verdict, signs, friction, excitation, model, validation."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import RobotFile
 from rt_core.commissioning.friction_law import FrictionFit
-from service.commission.commissioning import Commissioned
+from service.commission.commissioning import CommissionResult
 from service.models.document import load_model
 from service.reports.figures import torque_figure
 from service.reports.figures.sweep import SweepCurve, sweep_figure
 from service.reports.identification import certain, number, parameter_row, percent
+from service.reports.page import embedded_figure, render_page
 from service.reports.validation import report_validation
 
 FRICTION_CAPTION = (
@@ -33,12 +32,12 @@ _VERDICTS = {"ok": "ok", "wrong": "wrong", "cannot_tell": "cannot tell"}
 _GRID = 80
 
 
-def commission_html(robot: RobotFile, result: Commissioned, *, rehearsal: bool) -> str:
-    """Render the report of what has been found so far."""
+def commission_html(robot: RobotFile, result: CommissionResult, *, rehearsal: bool) -> str:
+    """Render the report of the results so far."""
     where = "rehearsal with a simulated arm" if rehearsal else "commissioning"
     friction, payload, validate = (result.find(name) for name in ("friction", "payload", "validate"))
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
-    return environment.get_template("commission.html.j2").render(
+    return render_page(
+        "commission",
         title=f"{robot.model.name}: {where}",
         verdict="ok" if result.validated else "wrong" if result.failed else "open",
         verdict_text=_verdict(result),
@@ -67,7 +66,7 @@ def commission_html(robot: RobotFile, result: Commissioned, *, rehearsal: bool) 
     )
 
 
-def _verdict(result: Commissioned) -> str:
+def _verdict(result: CommissionResult) -> str:
     if result.failed:
         return f"ended at step {result.failed}: {result.reason}"
     if result.validated:
@@ -134,19 +133,19 @@ def _joint(row: dict[str, Any], robot: RobotFile, j: int) -> dict[str, str]:
     }
 
 
-def _figures(robot: RobotFile, result: Commissioned) -> dict[str, dict[str, str]]:
+def _figures(robot: RobotFile, result: CommissionResult) -> dict[str, dict[str, str]]:
     found = {}
     friction = result.find("friction")
     if friction.get("joints"):
         units = {row.get("unit", "") for row in friction["joints"]} - {"N*m", "N"}
-        unit = units.pop() if units else ""  # of a torque the figure knows it, joint by joint
+        unit = units.pop() if units else ""  # the figure derives the unit of a torque from the joint
         curves = [_curve(j, row) for j, row in enumerate(friction["joints"])]
-        found["friction"] = _figure(FRICTION_CAPTION, sweep_figure(robot.model, curves, unit))
+        found["friction"] = embedded_figure(FRICTION_CAPTION, sweep_figure(robot.model, curves, unit))
     validate, identify = result.find("validate"), result.find("identify")
     if validate.get("recording") and identify.get("model"):
         report = report_validation(load_model(Path(identify["model"])), read_recording(Path(validate["recording"])))
         picture = torque_figure(report.model.robot.model, report.result.rows, report.result.predicted)
-        found["torque"] = _figure(TORQUE_CAPTION, picture)
+        found["torque"] = embedded_figure(TORQUE_CAPTION, picture)
     return found
 
 
@@ -161,11 +160,7 @@ def _curve(j: int, row: dict[str, Any]) -> SweepCurve:
     return SweepCurve(j, speed, friction, std, grid, *fit.at(grid), fit.quantile_95)
 
 
-def _figure(caption: str, content: bytes) -> dict[str, str]:
-    return {"caption": caption, "alt": caption.partition(".")[0], "png": base64.b64encode(content).decode()}
-
-
-def summary(robot: RobotFile, result: Commissioned, files: Sequence[tuple[str, Path]]) -> dict[str, Any]:
+def summary(robot: RobotFile, result: CommissionResult, files: Sequence[tuple[str, Path]]) -> dict[str, Any]:
     """Return the `--json` result; `files` are pairs of name and path."""
     validate, identify = result.find("validate"), result.find("identify")
     rows = validate.get("joints", [])

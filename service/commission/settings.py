@@ -1,4 +1,4 @@
-"""What a commissioning does, and how far it goes."""
+"""Settings of a commissioning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.config.methods import Method
 
 @dataclass(frozen=True)
 class Payload:
-    """A body of known mass [kg] with its centre [m] in the frame of the flange."""
+    """A body of known mass [kg] with its centre [m] in the flange frame."""
 
     mass: float
     centre: tuple[float, float, float]
@@ -18,29 +18,29 @@ class Payload:
 
 @dataclass(frozen=True)
 class CommissionSettings:
-    """Sizes of motions, times, and what counts as validated.
+    """Sizes of motions, times, and the criterion of validation.
 
     Attributes
     ----------
     small_rad, small_m : float
-        Way of the first motion of each joint.
+        Size of the first motion of each joint [rad, m].
     speeds : tuple of float
-        Of the friction sweep, as shares of the velocity limits, ascending.
+        Speeds of the friction sweep, as shares of the velocity limits, ascending.
     sweep_s : float
         Time at constant speed, each way.
     room : float
-        Share of each joint's range that sweeps use, about the posture in which the arm stood.
+        Share of each joint's range that sweeps use, about the initial posture.
     period_s, harmonics, starts, seed : float and int
         Of the design of the trajectories.
     excite : dict
         Further parameters of the job `excite`.
     first_speed : float
-        Share of its speed at which a designed trajectory is run first.
+        Share of full speed for the first run of a designed trajectory.
     periods, validation_periods : int
     method : str
         Of the identification.
     least_R : float
-        Correlation of measured and predicted torque that each joint needs on the validation run.
+        Smallest correlation of measured and predicted torque of each joint on the validation run.
     payload : Payload or None
     promote : bool
         Make the model the arm's active one, if it is validated.
@@ -66,7 +66,7 @@ class CommissionSettings:
 
     @property
     def longest_period_s(self) -> float:
-        """Length of the longest trajectory, which is that of the slow run."""
+        """Period of the slow run, the longest one."""
         return self.period_s / min(self.first_speed, 1.0)
 
     @property
@@ -75,7 +75,7 @@ class CommissionSettings:
         return max(self.longest_period_s, max(self.periods, self.validation_periods) * self.period_s)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, to be compared with those of an earlier call."""
+        """Return JSON values, to compare with those of an earlier call."""
         found = asdict(self)
         found["speeds"] = list(self.speeds)
         if self.payload is not None:

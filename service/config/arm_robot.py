@@ -18,14 +18,13 @@ def load_arm_robot(arm: ArmConfig, base: Path) -> RobotFile:
 
 
 def online_settings(arm: ArmConfig, robot: RobotFile, where: str) -> OnlineSettings:
-    """Return the settings of the estimator: `[arm.estimator]`, over the band and slowest velocities of the robot file.
+    """Return the settings of the estimator: `[arm.estimator]` over the robot file's cut-off and slowest velocities.
 
-    Raises
-    ------
-    ConfigError
-        A key is unknown or out of range; `where` is the place of the table.
+    Raises `ConfigError`: a key is unknown or out of range; `where` names the table.
     """
-    from rt_core.online import OnlineSettings  # here, because only the estimator needs the filter design it brings
+    from rt_core.online import (
+        OnlineSettings,
+    )  # here, because it imports the filter design, which only the estimator needs
 
     given = robot.identification
     table: dict[str, Any] = {}

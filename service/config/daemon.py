@@ -1,4 +1,4 @@
-"""`[daemon]`: names, places, addresses and limits of a daemon as a whole."""
+"""`[daemon]`: name, directories, addresses and limits of the daemon as a whole."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from service.config.arm_tables import Table
 from service.protocol.roles import HttpRole
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 def _as_sent(origin: str) -> str:
-    """Refuse an origin that no browser sends."""
+    """Raise `ValueError` for an origin that no browser sends."""
     default = ":443" if origin.startswith("https:") else ":80"
     if origin.endswith(default):
         raise ValueError(f"{origin}: browsers leave the usual port out: write {origin.removesuffix(default)}")
@@ -24,32 +25,34 @@ def _as_sent(origin: str) -> str:
 Origin = Annotated[str, Field(pattern=r"^https?://[a-z0-9.-]{1,253}(:[0-9]{1,5})?$"), AfterValidator(_as_sent)]
 
 
-class DaemonConfig(BaseModel):
+class DaemonConfig(Table):
     """The table `[daemon]`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     name: str = Field("thetad", pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")
     state_dir: Path | None = None  # None: below the user's state directory
     runtime_dir: Path | None = None  # private sockets; None: below the user's runtime directory
     bind: str = "127.0.0.1"  # an IPv4 address; beyond loopback only with keys
-    require_keys: bool = False  # also on loopback: encrypt, and let in clients with a key alone
-    requests_per_s: float = Field(200.0, ge=1.0, le=1e6)  # of a client with a key; twice as many at once
+    require_keys: bool = False  # also on loopback: encrypt, and accept only clients with a key
+    requests_per_s: float = Field(200.0, ge=1.0, le=1e6)  # of a client with a key; bursts of twice as many
     keys_dir: Path | None = None  # the server's key and the clients'; None: keys/ in the state directory
     frames_port: Port = 9870  # 0: any free port, printed when ready
     estimates_port: Port = 9871
-    mirror_port: Port | None = None  # all of it on one port, thinned out for plotters, 9872 by convention; None: none
-    mirror_hz: float = Field(50.0, ge=1.0, le=1000.0)  # most messages of a topic a second that it passes on
+    mirror_port: Port | None = (
+        None  # all topics on one port at a lower rate, for plotters; 9872 by convention; None: none
+    )
+    mirror_hz: float = Field(50.0, ge=1.0, le=1000.0)  # highest rate of a topic there
     control_port: Port = 9873
-    http: bool | None = None  # answer HTTP; None: unless clients need a key, and there is no token
+    http: bool | None = None  # serve HTTP; None: unless clients need a key and there is no token
     http_port: Port = 9874
-    http_token_file: Path | None = None  # its tokens are asked of whoever asks by HTTP
-    http_role: HttpRole = "read"  # what may be done by HTTP at most; stopping an arm is refused to nobody without keys
-    http_origins: tuple[Origin, ...] = ()  # where else the dashboard's page may come from, as from a proxy with TLS
-    exit_at_end: bool = False  # stop when every source has ended and every frame is worked off
+    http_token_file: Path | None = None  # tokens required of HTTP clients
+    http_role: HttpRole = "read"  # highest role by HTTP; without keys anybody may stop an arm
+    http_origins: tuple[Origin, ...] = ()  # further origins of the dashboard's page, such as a proxy with TLS
+    exit_at_end: bool = False  # stop when every source has ended and every frame is processed
     hang_s: float = Field(10.0, ge=1.0, le=600.0)  # a process silent for so long is killed and restarted
     start_s: float = Field(300.0, ge=1.0, le=3600.0)  # longest time to become ready, with compilation
-    memory_mb: float = Field(1000.0, ge=100.0)  # of what clients talk to: the gateway, and the control socket
+    memory_mb: float = Field(
+        1000.0, ge=100.0
+    )  # of the processes that clients talk to: the gateway, and the control socket
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("bind")
@@ -65,17 +68,17 @@ class DaemonConfig(BaseModel):
 
     @property
     def keyed(self) -> bool:
-        """Whether the public sockets are encrypted, and only clients with a key are let in."""
+        """Whether the public sockets are encrypted and require a client key."""
         return self.require_keys or not ipaddress.IPv4Address(self.bind).is_loopback
 
     @property
     def serves_http(self) -> bool:
-        """Whether HTTP is answered: by default where nobody needs a key, or whoever asks has a token."""
+        """Whether HTTP is served: by default if no key is needed, or HTTP clients need a token."""
         return self.http if self.http is not None else not self.keyed or self.http_token_file is not None
 
     @property
     def http_bind(self) -> str:
-        """Address of HTTP: loopback always, for nothing is encrypted."""
+        """Address of HTTP: always loopback, because it is not encrypted."""
         return self.bind if ipaddress.IPv4Address(self.bind).is_loopback else "127.0.0.1"
 
     @model_validator(mode="after")

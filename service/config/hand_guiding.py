@@ -1,18 +1,19 @@
-"""`[arm.guiding]`: that an arm may be guided by hand, and how."""
+"""`[arm.guiding]`: hand guiding of an arm."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from service.config.arm_tables import Positive, Table
 
 if TYPE_CHECKING:
     from rt_core.hand_guiding import ZeroForceSettings
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
 
-#: Why arms behind these drivers are not guided.
+#: Why arms with these drivers cannot be guided.
 UNABLE = {
     "ethercat": "guiding changes drives from set positions (csp) to set torques (cst) while they are on, and the "
     "EtherCAT driver does not: it keeps the mode of operation (6060) in which they were switched on, and sends the "
@@ -22,13 +23,11 @@ UNABLE = {
 }
 
 
-class GuidingConfig(BaseModel):
-    """The table `[arm.guiding]`; its keys are those of `rt_core.hand_guiding.ZeroForceSettings`, which explains them.
+class GuidingConfig(Table):
+    """The table `[arm.guiding]`; `rt_core.hand_guiding.ZeroForceSettings` documents its keys.
 
-    An arm without the table is never put into torque mode.
+    Without the table an arm is never put into torque mode.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     friction_share: float = Field(0.75, ge=0.0, le=1.0)
     damping_time_s: Positive = 0.15
@@ -55,6 +54,8 @@ class GuidingConfig(BaseModel):
 
     def settings(self, **changes: float) -> ZeroForceSettings:
         """Return the controller's settings, with `changes` of one session."""
-        from rt_core.hand_guiding import ZeroForceSettings  # brings the kernels, which only the acquisition needs
+        from rt_core.hand_guiding import (
+            ZeroForceSettings,
+        )  # here, because it imports the kernels, which only the acquisition needs
 
         return ZeroForceSettings(**self.model_dump() | changes)

@@ -1,6 +1,6 @@
-"""The daemon's configuration: a TOML file, every key checked, the path of the key in every error.
+"""Configuration of the daemon: read a TOML file and check every key; errors name the path of the key.
 
-`docs/daemon.md` describes the keys.  Relative paths are relative to the configuration file.
+`docs/daemon.md` describes the keys. Relative paths are relative to the configuration file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -28,12 +28,22 @@ from pydantic_core import ErrorDetails
 
 from drivers.ads.config import AdsConfig, AxisTable
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from service.config.arm_tables import (
+    ArmMotionSettings,
+    ElasticConfig,
+    Positive,
+    PublishConfig,
+    RealtimeConfig,
+    RecorderConfig,
+    ReplayConfig,
+    SafetyConfig,
+    SimConfig,
+    StateConfig,
+    Table,
+)
 from service.config.daemon import DaemonConfig
-from service.config.elastic import ElasticConfig
 from service.config.hand_guiding import UNABLE, GuidingConfig
 from service.config.jobs import JobsConfig, ReidentifyConfig
-from service.config.realtime import RealtimeConfig
-from service.config.safety import SafetyConfig
 from service.protocol.messages import WireError, check_arm_name
 from service.security.files import SecretFileError
 from service.security.keys import server_pair
@@ -42,7 +52,7 @@ from sim_backend.arm.settings import (
     EventSettings,
     FaultSettings,
     MotionSettings,
-    SegmentSettings,
+    PieceSettings,
     SimSettings,
     WiringSettings,
 )
@@ -52,122 +62,40 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
-#: Drivers that a real arm's drives are behind.
+#: Drivers of real arms.
 BusConfig = EthercatConfig | AdsConfig
-#: Longest path of a socket in the file system that Linux accepts.
+#: Longest path of a UNIX socket on Linux.
 MAX_SOCKET_PATH = 107
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used: the file, the key and what to do are in the message."""
+    """A configuration that cannot be used; the message names file, key and remedy."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Speed = Literal["max"] | Annotated[float, Field(gt=0.0, le=1000.0)]
-
-
-class ReplayConfig(_Table):
-    """`[arm.driver]` with `kind = "replay"`: a recording."""
-
-    kind: Literal["replay"]
-    recording: Path
-    speed: Speed = 1.0  # times the recorded pace
-    span: str | None = None  # 0:0.6 or 0.1s:4.91s
-    loop: bool = False
-
-
-class SimConfig(_Table):
-    """`[arm.driver]` with `kind = "sim"`: a simulated arm."""
-
-    kind: Literal["sim"]
-    pace: Speed = 1.0  # simulated seconds a second
-    motion: MotionSettings = MotionSettings()
-    settings: SimSettings = SimSettings()
-    mode: Literal["csp", "cst"] | None = None  # of drives that are commanded; None: they follow `motion` by themselves
-    start: tuple[float, ...] | None = None  # posture to begin with [rad or m], in a mode; None: mid-range
-    enable: bool = False  # switch the drives on at the start, in a mode
-    faults: tuple[FaultSettings, ...] = ()  # what goes wrong, in a mode
-    wiring: tuple[WiringSettings, ...] = ()  # channels that are wired or scaled wrongly, in a mode
-    robot: str | None = None  # robot file of what is simulated, where it is not as the arm's describes it
-
-    @model_validator(mode="after")
-    def _commanded(self) -> SimConfig:
-        if self.mode is None:
-            for key in ("start", "enable", "faults", "wiring"):
-                if getattr(self, key):
-                    raise ValueError(f'{key}: is of drives that are commanded: set mode = "csp" or "cst"')
-        elif self.motion != MotionSettings():
-            raise ValueError("motion: an arm with a mode moves as it is commanded: leave motion out, or mode")
-        elif self.pace == "max":
-            raise ValueError('pace: an arm with a mode is commanded in time: give a number, not "max"')
-        return self
-
-
-class ArmMotionSettings(MotionSettings):
-    """`[arm.motion]`: what a real arm does once its drives are enabled; it has more keys than a simulated motion."""
-
-    approach: float = Field(0.15, gt=0.0, le=1.0)
-    """Share of the velocity and acceleration limits used on the way to the start."""
-    following_error: float = Field(0.2, gt=0.0)
-    """Largest distance between command and position [rad or m]; beyond it the motion stops."""
-    at_end: Literal["hold", "stop"] = "hold"
-    """After the motion: drives stay enabled and hold, or are switched off and the stream ends."""
-
-
-class PublishConfig(_Table):
-    """`[arm.publish]`: how often results are sent, by the frames' own clock."""
-
-    estimate_hz: float = Field(50.0, gt=0.0, le=10_000.0)
-    torque_hz: float = Field(100.0, gt=0.0, le=10_000.0)
-    elastic_hz: float = Field(10.0, gt=0.0, le=1000.0)  # of each joint of [[arm.elastic]]
-
-
-class StateConfig(_Table):
-    """`[arm.state]`: saving and resuming the estimator."""
-
-    every_s: float = Field(5.0, ge=0.1, le=3600.0)
-    resume: bool = True
-
-
-class RecorderConfig(_Table):
-    """`[arm.recorder]`: its presence starts a recorder process."""
-
-    enabled: bool = True  # record from the start; otherwise when told to
-    directory: Path | None = None  # None: recordings/ in the state directory
-    chunk_bytes: int = Field(1 << 18, ge=1 << 10, le=1 << 26)  # a kill loses at most one chunk
-    max_minutes: float = Field(10.0, gt=0.0, le=1440.0)  # of frames in one file; the next frame begins another
-    max_gb: float | None = Field(None, gt=0.0)  # of all recordings of the arm; the oldest are deleted
-    keep_days: float | None = Field(None, gt=0.0)  # older recordings are deleted
-
-
-class ArmConfig(_Table):
+class ArmConfig(Table):
     """One `[[arm]]`."""
 
     name: str
     robot: str  # name of a robot file, or its path
     driver: Annotated[ReplayConfig | SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
-    motion: ArmMotionSettings | None = None  # what the drives of a real arm follow once they are enabled
-    safety: SafetyConfig = SafetyConfig()  # limits of runs, see service.config.safety
-    guiding: GuidingConfig | None = None  # None: it is not guided by hand
-    realtime: RealtimeConfig | None = None  # None: as it is, or its defaults for a source with a cycle to keep
+    motion: ArmMotionSettings | None = None  # motion of a real arm's drives once they are enabled
+    safety: SafetyConfig = SafetyConfig()
+    guiding: GuidingConfig | None = None  # None: no hand guiding
+    realtime: RealtimeConfig | None = None  # None: unchanged, or the defaults for a source with a cycle
     torque_range: tuple[Positive, ...] | None = None  # of each joint, see service.acquisition._torque_range
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
-    elastic: tuple[ElasticConfig, ...] = ()  # joints whose springs are estimated beside it
+    elastic: tuple[ElasticConfig, ...] = ()  # joints whose stiffness is estimated in addition
     publish: PublishConfig = PublishConfig()
     state: StateConfig = StateConfig()
     recorder: RecorderConfig | None = None
-    reidentify: ReidentifyConfig | None = None  # None: only when somebody asks for it
+    reidentify: ReidentifyConfig | None = None  # None: only on request
     model: Path | None = None  # model file that predicts the torque; None: the running estimate
-    window_s: float = Field(120.0, ge=0.0, le=3600.0)  # newest frames that are kept for `set_aside`
+    window_s: float = Field(120.0, ge=0.0, le=3600.0)  # length of the frame buffer for `set_aside`
     hold: bool = False  # wait for the control verb `start` before the first frame
 
     @property
     def driver_sha256(self) -> str:
-        """Hash of `[arm.driver]` where it is not as by default, by which another one is known."""
+        """Hash of the non-default keys of `[arm.driver]`, to detect changes."""
         return hashlib.sha256(self.driver.model_dump_json(exclude_defaults=True).encode()).hexdigest()
 
     @model_validator(mode="after")
@@ -207,13 +135,13 @@ class ArmConfig(_Table):
             raise ValueError(str(error)) from error
 
 
-class Config(_Table):
-    """A whole configuration file, its paths absolute and, but for `keys_dir`, without links."""
+class Config(Table):
+    """A whole configuration file, with absolute paths, resolved except for `keys_dir`."""
 
     daemon: DaemonConfig = DaemonConfig()
     jobs: JobsConfig = JobsConfig()
     arm: tuple[ArmConfig, ...] = ()
-    base: Path = Path()  # directory that relative paths start from
+    base: Path = Path()  # base of relative paths
 
     @model_validator(mode="after")
     def _unique(self) -> Config:
@@ -243,10 +171,10 @@ class Config(_Table):
 
     @property
     def state_dir(self) -> Path:
-        """Directory of everything that outlives the daemon."""
+        """Directory of all files that outlive the daemon."""
         if self.daemon.state_dir is not None:
             return self.daemon.state_dir
-        # Without links, as a configured one is: jobs name their inputs so, and files that they need are known by name.
+        # Resolved like a configured one, because jobs identify their inputs by path.
         return self._usual_state_dir().resolve()
 
     def _usual_state_dir(self) -> Path:
@@ -255,17 +183,17 @@ class Config(_Table):
 
     @property
     def keys_dir(self) -> Path:
-        """Directory of the server's key and of the registry of clients, links and all: who may change one is judged."""
+        """Directory of the server's key and the client registry; not resolved, because links are checked, too."""
         return self.daemon.keys_dir or (self.daemon.state_dir or self._usual_state_dir()) / "keys"
 
     def recording_dir(self, arm: ArmConfig) -> Path:
-        """Directory that recordings of `arm` go to."""
+        """Return the directory for recordings of `arm`."""
         if arm.recorder is not None and arm.recorder.directory is not None:
             return arm.recorder.directory
         return self.state_dir / arm.name / "recordings"
 
 
-#: The tables by their place in the file, to suggest keys for a misspelt one.
+#: The tables by their path in the file, to suggest keys for a misspelt one.
 _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     (): Config,
     ("daemon",): DaemonConfig,
@@ -277,7 +205,7 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("arm", "reidentify"): ReidentifyConfig,
     ("arm", "driver", "replay"): ReplayConfig,
     ("arm", "motion"): ArmMotionSettings,
-    ("arm", "motion", "segments"): SegmentSettings,
+    ("arm", "motion", "segments"): PieceSettings,
     ("arm", "realtime"): RealtimeConfig,
     ("arm", "safety"): SafetyConfig,
     ("arm", "guiding"): GuidingConfig,
@@ -291,7 +219,7 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("arm", "driver", "sim", "motion"): MotionSettings,
     ("arm", "driver", "sim", "faults"): FaultSettings,
     ("arm", "driver", "sim", "wiring"): WiringSettings,
-    ("arm", "driver", "sim", "motion", "segments"): SegmentSettings,
+    ("arm", "driver", "sim", "motion", "segments"): PieceSettings,
     ("arm", "driver", "sim", "settings"): SimSettings,
     ("arm", "driver", "sim", "settings", "drive"): DriveSettings,
     ("arm", "driver", "sim", "settings", "events"): EventSettings,
@@ -305,7 +233,7 @@ def load_config(path: Path, *, needs_key: bool = True) -> Config:
     ----------
     path : Path
     needs_key : bool
-        False: also without the server's key that the configuration asks for, as where no daemon is started.
+        False: do not require the server's key, for uses that start no daemon.
 
     Raises
     ------
@@ -323,7 +251,7 @@ def load_config(path: Path, *, needs_key: bool = True) -> Config:
 
 
 def parse_config(table: object, origin: str, base: Path, *, needs_key: bool = True) -> Config:
-    """Check a configuration given as a table; `origin` names it in errors, `base` is what paths are relative to."""
+    """Check a configuration given as a table; `origin` names it in errors, `base` is the base of relative paths."""
     if not isinstance(table, dict):
         raise ConfigError(f"{origin}: expected a table with [daemon] and [[arm]]")
     if "base" in table:
@@ -342,11 +270,11 @@ def parse_config(table: object, origin: str, base: Path, *, needs_key: bool = Tr
 
 
 def _check_server_key(table: Mapping[str, Any], origin: str, base: Path) -> None:
-    """Refuse to be reached from other computers, or to ask for keys, without a key of the server."""
+    """Raise `ConfigError` if public sockets or `require_keys` lack a key of the server."""
     try:
         daemon = DaemonConfig.model_validate_json(json.dumps(table.get("daemon", {})))
     except ValidationError:
-        return  # told with everything else that is wrong
+        return  # reported with the other errors
     if not daemon.keyed:
         return
     try:
@@ -357,12 +285,9 @@ def _check_server_key(table: Mapping[str, Any], origin: str, base: Path) -> None
 
 
 def check_settings(kind: type[T], table: Mapping[str, Any], where: str) -> T:
-    """Build the settings dataclass `kind` from a table of the configuration; `where` is the table's place in it.
+    """Build the settings dataclass `kind` from a table of the configuration; `where` is the table's path.
 
-    Raises
-    ------
-    ConfigError
-        A key is unknown, or a value has the wrong type or is out of range.
+    Raises `ConfigError`: a key is unknown, or a value has the wrong type or is out of range.
     """
     hints = get_type_hints(kind)
     fields: dict[str, Any] = {}
@@ -381,7 +306,7 @@ def check_settings(kind: type[T], table: Mapping[str, Any], where: str) -> T:
 
 
 def describe(error: ValidationError, where: str = "", names: Sequence[str] = ()) -> str:
-    """Say in one line what is wrong with each key, with its path and, for a misspelt one, the likely meaning."""
+    """Describe all errors in one line, with the path of each key and a suggestion for a misspelt one."""
     return "; ".join(_describe_one(item, where, names) for item in error.errors(include_url=False))
 
 
@@ -399,7 +324,7 @@ def _describe_one(item: ErrorDetails, where: str, names: Sequence[str]) -> str:
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "extra_forbidden" or item["type"] == "unexpected_keyword_argument":
         if tagged[3:4] == ["device"] and len(tagged) == 6:
-            tagged[4] = "*"  # the name of a device is the user's
+            tagged[4] = "*"  # the user's own name of a device
         known: Iterable[str] = names or [
             name for name in getattr(_TABLES.get(tuple(tagged[:-1])), "model_fields", ()) if name != "base"
         ]
@@ -432,7 +357,9 @@ def _resolve(config: Config, base: Path) -> Config:
     keys_dir = config.daemon.keys_dir
     if keys_dir is None and config.daemon.state_dir is not None:
         keys_dir = config.daemon.state_dir / "keys"
-    places["keys_dir"] = None if keys_dir is None else (base / keys_dir.expanduser()).absolute()  # links are judged
+    places["keys_dir"] = (
+        None if keys_dir is None else (base / keys_dir.expanduser()).absolute()
+    )  # not resolved: links are checked
     daemon = config.daemon.model_copy(update=places)
     folders = None if config.jobs.folders is None else tuple(absolute(folder) for folder in config.jobs.folders)
     jobs = config.jobs.model_copy(update={"folders": folders})

@@ -1,8 +1,9 @@
-"""The whole path once, with a simulated arm: frames, live estimates, a batch model, validation, the truth.
+"""Demonstration of the complete workflow with a simulated arm.
 
-A daemon of its own runs the arm through an exciting motion and then an independent one.  The online
-estimate is taken when the first ends; the batch model is identified from the recording of the first.
-Both then predict the second, and both are compared with the parameters that the arm was made of.
+A daemon of its own runs the arm through an exciting motion and then an independent one. The online estimate is taken at
+the end of the first; the batch model is identified from its recording. Both predict the second motion, and both are
+compared with the arm's true parameters.
+
 The arm is simulated in the acquisition, or behind servo drives on EtherCAT or a PLC (`service.demo.hardware`).
 """
 
@@ -24,34 +25,34 @@ from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.types import FloatArray
 from service.client import ClientTimeoutError, Control, EstimateMessage, Subscriber
-from service.client.latency_monitor import Listener
+from service.client.latency_monitor import LatencyMonitor
+from service.config.arm_tables import RealtimeConfig
 from service.config.load import Config, parse_config
-from service.config.realtime import RealtimeConfig
 from service.demo.hardware import Bus, bus_configuration, empty_loop, own_network, simulated_drives, simulated_plc
 from service.models.document import batch_document, limits_of, online_document, write_model, write_text
 from service.operations.identify import Validation, identify_recording, signal_settings, validate_recording
 from service.reports.identification import html_report
 from service.supervisor.launch import DaemonProcess
 
-#: What the demonstration must reach, joint by joint, to call itself passed.
+#: Criteria of a passed demonstration, for each joint.
 MIN_R = 0.97
 MIN_COVERAGE = 0.90
 _ARM = "arm"
 _QUANTILE_95 = 1.959964
-_PAUSE_S = 0.5  # after the first motion the arm stands still; the estimate is taken within this time
+_PAUSE_S = 0.5  # pause after the first motion, in which the estimate is taken
 _STALL_S = 30.0
 _FINISHED = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
 _EMPTY_LOOP_S = 10.0
-_DRIVES_PRIORITY = 50  # of SCHED_FIFO: below the loop that they answer
+_DRIVES_PRIORITY = 50  # of SCHED_FIFO: below that of the loop
 
 
 class DemonstrationError(RuntimeError):
-    """The daemon did not get through the demonstration; the message says where it stopped."""
+    """The daemon did not complete the demonstration; the message says where it stopped."""
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What to run: an arm, the length of both motions [s], the seed of motion and noise, and the bus to the arm."""
+    """Settings: the arm, the length of both motions [s], the seed of motion and noise, and the bus."""
 
     robot: str = "space6"
     excite_s: float = 40.0
@@ -60,7 +61,7 @@ class Demonstration:
     bus: Bus | None = None
 
     def config(self, directory: Path) -> Config:
-        """Return the daemon's configuration; everything it leaves behind goes to `directory`."""
+        """Return the daemon's configuration; all its files go to `directory`."""
         segments = [
             {"kind": "fourier", "duration_s": self.excite_s, "seed": self.seed},
             {"kind": "hold", "duration_s": _PAUSE_S},
@@ -85,20 +86,20 @@ class Demonstration:
 
 
 def coverage(truth: FloatArray, theta: FloatArray, std: FloatArray) -> float:
-    """Share of parameters whose true value lies within the stated 95 % interval."""
+    """Return the share of parameters whose true value lies within the stated 95 % interval."""
     return float(np.mean(np.abs(theta - truth) <= _QUANTILE_95 * std))
 
 
-def run_demonstration(what: Demonstration, directory: Path, log: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Run it; `tell` receives a line of progress about every second.
+def run_demonstration(what: Demonstration, directory: Path, log: Path, report: Callable[[str], None]) -> dict[str, Any]:
+    """Run the demonstration; `report` receives a line of progress about every second.
 
-    Returns the result as plain data.  Recording, model files and report are left in `directory`.
+    Returns the result as JSON values.  Recording, model files and report are in `directory`.
     """
     robot = load_robot(what.robot)
     directory.mkdir(parents=True, exist_ok=True)
     before = set(directory.glob("*.mcap"))
     config = what.config(directory)
-    tell(f"starting a daemon with a simulated {robot.model.name}; the first start compiles, which takes a minute")
+    report(f"starting a daemon with a simulated {robot.model.name}; the first start compiles, which takes a minute")
     began, quiet = time.monotonic(), {}
     with contextlib.ExitStack() as stack:
         if what.bus == "ads":
@@ -106,21 +107,21 @@ def run_demonstration(what: Demonstration, directory: Path, log: Path, tell: Cal
         elif what.bus == "ethercat":
             own_network()
             stack.enter_context(simulated_drives(bus_configuration("ethercat", what.robot)[1], _DRIVES_PRIORITY))
-            tell(f"measuring an empty loop for {_EMPTY_LOOP_S:g} s, to compare with")
+            report(f"measuring an empty loop for {_EMPTY_LOOP_S:g} s, to compare with")
             quiet = empty_loop(config.arm[0].realtime or RealtimeConfig(), _EMPTY_LOOP_S)
         daemon = stack.enter_context(DaemonProcess(config, log))
-        tell(f"ready after {time.monotonic() - began:.1f} s: {what.excite_s:g} s of exciting motion at 1 kHz")
-        followed = replace(_run_daemon(what, daemon, tell), empty_loop_us=quiet)
+        report(f"ready after {time.monotonic() - began:.1f} s: {what.excite_s:g} s of exciting motion at 1 kHz")
+        record = replace(_run_daemon(what, daemon, report), empty_loop_us=quiet)
     recordings = sorted(set(directory.glob("*.mcap")) - before)
     if len(recordings) != 1:
         raise DemonstrationError(f"{directory}: expected one new recording, found {len(recordings)}")
-    tell(f"identifying from {recordings[0].name} and validating on the second motion")
-    return _evaluate(what, robot, read_recording(recordings[0]), followed, directory)
+    report(f"identifying from {recordings[0].name} and validating on the second motion")
+    return _evaluate(what, robot, read_recording(recordings[0]), record, directory)
 
 
 @dataclass(frozen=True)
-class Followed:
-    """What was seen of a run: the estimate at the end of the exciting motion, counts of frames, what the bus said."""
+class RunRecord:
+    """Observations of a run: the estimate at the end of the exciting motion, frame counts, bus status."""
 
     snapshot: dict[str, Any]
     frames: dict[str, Any]
@@ -129,17 +130,17 @@ class Followed:
     empty_loop_us: dict[str, Any]
 
 
-def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str], None]) -> Followed:
+def _run_daemon(what: Demonstration, daemon: DaemonProcess, report: Callable[[str], None]) -> RunRecord:
     """Follow the run to its end."""
     snapshot: dict[str, Any] | None = None
     total = what.excite_s + _PAUSE_S + what.validate_s
     with (
         Control(daemon.endpoints["control"]) as control,
         Subscriber(daemon.endpoints["estimates"], [f"{_ARM}/estimate"], timeout_s=1.0) as estimates,
-        Listener(daemon.endpoints, _ARM) as listener,
+        LatencyMonitor(daemon.endpoints, _ARM) as monitor,
     ):
         control.request("start")
-        told = progress = time.monotonic()
+        reported_s = progress = time.monotonic()
         while True:
             now = time.monotonic()
             try:
@@ -152,10 +153,10 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str]
                 position = processes["estimator"]["info"].get("received", 0) * 1e-3
             if isinstance(message, EstimateMessage):
                 progress = now
-                if now - told >= 1.0:
-                    told = now
+                if now - reported_s >= 1.0:
+                    reported_s = now
                     known = sum(s in ("estimated", "stale", "frozen") for s in message.status)
-                    tell(
+                    report(
                         f"{min(position, total):5.1f} s of {total:g} s: {message.frames} frames, {message.lost} lost, "
                         f"{known} of {len(message.status)} parameters estimated"
                     )
@@ -163,8 +164,8 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str]
                 snapshot = control.request("snapshot", timeout_s=30.0)
             if all(processes[role]["info"].get("state") == state for role, state in _FINISHED.items()):
                 break
-            if listener.stopped:
-                raise DemonstrationError(f"the motion was stopped: {listener.stopped}")
+            if monitor.stopped:
+                raise DemonstrationError(f"the motion was stopped: {monitor.stopped}")
             if now - progress > _STALL_S:
                 info = processes["estimator"]["info"]
                 received, lost = info.get("received", 0), info.get("lost", 0)
@@ -181,17 +182,17 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, tell: Callable[[str]
             "lost": sent["dropped"] + 2 * sent["frames"] - received["received"] - recorded,
             "gaps": received["lost"],
         }
-    return Followed(snapshot, frames, listener.bus, listener.latency_us(), {})
+    return RunRecord(snapshot, frames, monitor.bus, monitor.latency_us(), {})
 
 
 def _evaluate(
     what: Demonstration,
     robot: RobotFile,
     recording: Recording,
-    followed: Followed,
+    record: RunRecord,
     directory: Path,
 ) -> dict[str, Any]:
-    model, snapshot, frames = robot.model, followed.snapshot, followed.frames
+    model, snapshot, frames = robot.model, record.snapshot, record.frames
     base = base_parameters(model)
     truth = base.theta(standard_parameters(model, base.standard))
     settings = signal_settings(robot)
@@ -199,7 +200,7 @@ def _evaluate(
     if slowest is not None:
         settings = replace(settings, min_velocity=np.array(slowest))
     split_s = what.excite_s + 0.5 * _PAUSE_S
-    if what.bus is not None:  # the recording begins with the way to the start of the motion
+    if what.bus is not None:  # the recording begins with the approach to the motion's start
         split_s = (snapshot["t_ns"] - int(recording.t_ns[0])) * 1e-9
     span, held_back = Span.parse(f"0s:{split_s}s"), Span.parse(f"{split_s}s:")
     batch = identify_recording(recording, robot, settings, span=span, base=base)
@@ -213,7 +214,7 @@ def _evaluate(
     paths = _write(robot, recording, settings, span, batch, base, snapshot, results["batch"], directory)
     passed = (
         frames["lost"] == 0
-        and _accounted(frames, followed.bus)
+        and _accounted(frames, record.bus)
         and min(covered.values()) >= MIN_COVERAGE
         and all(bool((r.metrics.R > MIN_R).all()) for r in results.values())
     )
@@ -225,9 +226,9 @@ def _evaluate(
         "seconds": {"excite": what.excite_s, "validate": what.validate_s},
         "seed": what.seed,
         "frames": frames,
-        "bus": followed.bus,
-        "latency_us": followed.latency_us,
-        "empty_loop_us": followed.empty_loop_us,
+        "bus": record.bus,
+        "latency_us": record.latency_us,
+        "empty_loop_us": record.empty_loop_us,
         "coverage_95": min(covered.values()),
         "files": {name: str(path) for name, path in paths.items()},
     }
@@ -237,7 +238,7 @@ def _evaluate(
 
 
 def _accounted(frames: dict[str, Any], bus: dict[str, Any] | None) -> bool:
-    """Whether each gap in the frames is a cycle that the driver counted as late or unanswered."""
+    """Return whether each gap in the frames is a cycle that the driver counted as late or unanswered."""
     return bool(frames["gaps"] <= (0 if bus is None else bus.get("overruns", 0) + bus["lost_cycles"]))
 
 

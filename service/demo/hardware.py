@@ -1,7 +1,7 @@
-"""A demonstration's hardware: simulated drives at the far end of a virtual cable, or a simulated PLC on loopback.
+"""Hardware of a demonstration: simulated drives at the far end of a virtual cable, or a simulated PLC on loopback.
 
-The drives want a network namespace of their own.  It is this process's from then on, and that of every process it
-starts: nothing of the machine's network is touched, and all of it goes when the last of them ends.
+Drives need a network namespace: this process and its later children move to it. The machine's network is unchanged, and
+the namespace disappears with the last of these processes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import tempfile
 import time
 import tomllib
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
-from drivers.ethercat.bus.cycle import Histogram, sleep_until
+from drivers.timing import Histogram, sleep_until
+from service.config.arm_tables import RealtimeConfig
 from service.config.load import ConfigError
-from service.config.realtime import RealtimeConfig
 from service.worker.realtime import apply_realtime
 from sim_backend.ethercat.link import Link, enable_loopback
 
@@ -33,8 +32,8 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _READY_S = 120.0  # the first start compiles
 _STOP_S = 5.0
 _PROBE_CYCLE_NS = 1_000_000
-_PLC_ADDRESS = "127.0.0.2"  # as the shipped configuration has it
-#: The simulated hardware's file, beside the configuration of the arm: bus -> names with the robot in them.
+_PLC_ADDRESS = "127.0.0.2"  # as in the shipped configuration
+#: Files of arm and hardware by bus, with a placeholder for the robot.
 _FILES = {
     "ethercat": ("ethercat_{}.toml", "ethercat/{}_segment.toml"),
     "ads": ("twincat_{}.toml", "twincat/{}_plc.toml"),
@@ -46,7 +45,7 @@ class RehearsalError(RuntimeError):
 
 
 def bus_configuration(bus: Bus, robot: str) -> tuple[dict[str, Any], Path]:
-    """Return the arm's table of the shipped configuration and the file of its hardware; raises `ConfigError`."""
+    """Return the arm's table of the shipped configuration and the hardware's file; raises `ConfigError`."""
     config, hardware = (_SHIPPED / name.format(robot) for name in _FILES[bus])
     if not (config.is_file() and hardware.is_file()):
         before, after = _FILES[bus][0].split("{}")
@@ -59,12 +58,9 @@ def bus_configuration(bus: Bus, robot: str) -> tuple[dict[str, Any], Path]:
 
 
 def own_network() -> None:
-    """Move this process to a network namespace of its own, with a working loopback interface.
+    """Move this process to a new network namespace with a loopback interface.
 
-    Raises
-    ------
-    RehearsalError
-        The process may not.
+    Raises `RehearsalError`: permission denied.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_NETWORK) != 0:
@@ -79,9 +75,9 @@ class Hardware:
     Parameters
     ----------
     arguments : str
-        What stands after `thetad sim`.
+        Arguments of `thetad sim`.
     link : Link, optional
-        Cable to lay before, and to remove after.
+        Virtual cable to create before, and to remove after.
     """
 
     def __init__(self, *arguments: str, link: Link | None = None) -> None:
@@ -91,7 +87,7 @@ class Hardware:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Lay the cable and wait until the hardware answers; raises `RehearsalError`."""
+        """Create the cable and wait until the hardware answers; raises `RehearsalError`."""
         if self._link is not None:
             self._link.up()
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._log)
@@ -108,15 +104,15 @@ class Hardware:
             selector.register(process.stdout, selectors.EVENT_READ)
             line = process.stdout.readline() if selector.select(_READY_S) else b""
         if not line or json.loads(line).get("event") != "ready":
-            raise RehearsalError(f"the simulated hardware does not start: {self._said() or 'no answer'}")
+            raise RehearsalError(f"the simulated hardware does not start: {self._last_line() or 'no answer'}")
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
     def stop(self) -> str:
-        """End the hardware and remove the cable; returns its last words."""
+        """Stop the hardware and remove the cable; return its last line of output."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGTERM)
@@ -129,16 +125,14 @@ class Hardware:
                 process.stdout.close()
         if self._link is not None and self._link.exists():
             self._link.down()
-        said = self._said()
+        output = self._last_line()
         self._log.close()
-        return said
+        return output
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -148,12 +142,12 @@ def simulated_drives(segment: Path, priority: int) -> Hardware:
 
 
 def simulated_plc(file: Path) -> Hardware:
-    """Return a PLC on loopback, where the shipped configuration looks for it."""
+    """Return a PLC on loopback, at the shipped configuration's address."""
     return Hardware("plc", str(file), "--address", _PLC_ADDRESS)
 
 
 def empty_loop(config: RealtimeConfig, seconds: float) -> dict[str, Any]:
-    """Percentiles of the period [us] of a 1 kHz loop that does nothing, in a process of its own with these settings."""
+    """Return percentiles of the period [us] of an empty 1 kHz loop, in its own process with these settings."""
     command = [sys.executable, "-m", "service.demo.hardware", config.model_dump_json(), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30.0)
     result: dict[str, Any] = json.loads(done.stdout)

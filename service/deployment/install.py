@@ -1,6 +1,6 @@
-"""Putting the daemon in place as a system service: which files go where, what is run then, and whether it may be done.
+"""Installation as a system service: files, commands, and obstacles.
 
-A plan is made from the files of `deploy/` and compared with what is there; nothing is written until it is applied.
+A plan is made from the files of `deploy/` and compared with the host; nothing is written until it is applied.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.io.atomic_files import write_bytes
+from drivers.files.atomic_write import write_bytes
 
-#: `kept`: it is there, and is the user's own; `obsolete`: an earlier version's, under a name no longer used.
+#: `kept`: exists and belongs to the user; `obsolete`: an earlier version's, under an unused name.
 FileState = Literal["new", "same", "changed", "kept", "obsolete"]
 
 SHIPPED = Path(__file__).resolve().parent.parent.parent / "deploy"
-#: What the files of `deploy/` are written for.
+#: Placeholders in the files of `deploy/`.
 _PREFIX, _CARD = "/opt/thetad", "enp3s0"
 PROGRAM, INTERPRETER = ".venv/bin/thetad", ".venv/bin/python"
-_LINKS = 40  # more than that are a circle
+_LINKS = 40  # more links are a loop
 CONFIGURATION = Path("/etc/thetad/thetad.toml")
 _FILES = {
     "thetad.service": "/etc/systemd/system/thetad.service",
@@ -39,12 +39,12 @@ _BUS_FILES = {
     "network/90-thetad.conf": "/etc/NetworkManager/conf.d/90-thetad.conf",
     "network/05-thetad.network": "/etc/systemd/network/05-thetad.network",
 }
-#: What earlier versions have put in place for a bus, under names that are no longer used.
+#: Files of earlier versions for a bus, under names that are no longer used.
 _OBSOLETE = ("/etc/systemd/network/10-thetad.network",)
 #: Folders that the unit hides from the daemon (ProtectHome=, PrivateTmp=).
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 _USER = "thetad"  # of the unit
-#: Who cares for network cards, by unit: how it is told to read its files again.
+#: Reload commands of the managers of network cards, by unit.
 _RELOADS = {
     "systemd-networkd.service": ("networkctl", "reload"),
     "NetworkManager.service": ("nmcli", "general", "reload"),
@@ -53,12 +53,12 @@ _COMMAND_S = 60.0
 
 
 class DeployError(RuntimeError):
-    """The service could not be put in place; the message says at what."""
+    """The installation failed; the message says at which step."""
 
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file and where it goes; `target` is as the host will see it, without the root folder."""
+    """A file and its `target` on the host, without the root folder."""
 
     source: str  # in deploy/; empty of one that is obsolete
     target: Path
@@ -68,37 +68,35 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an installation does: first the files, then the commands, in order."""
+    """An installation: first the files, then the commands, in order."""
 
     root: Path
     prefix: Path
     files: tuple[PlannedFile, ...]
     commands: tuple[tuple[str, ...], ...]
-    hindrances: tuple[str, ...]  # why it may not be done; empty: it may
+    hindrances: tuple[str, ...]  # obstacles; empty if it can be applied
 
     def apply(self) -> None:
         """Write the files and run the commands.
 
-        A file that had been changed stays beside the new one as `NAME.old`, or with a number behind if there is such a
-        file already, and so does an obsolete one.
+        Changed and obsolete files are kept as `NAME.old`, or with a number appended if that exists.
 
-        Raises
-        ------
-        DeployError
-            A command failed.
+        Raises `DeployError`: a command failed.
         """
         for file in self.files:
             path = below(self.root, file.target)
             if file.state in ("changed", "obsolete"):
-                os.replace(path, _aside(path))
+                os.replace(path, _backup_name(path))
             if file.state in ("new", "changed"):
-                write_bytes(path, file.content.encode(), 0o644)  # whatever root's umask is: the service reads them
+                write_bytes(
+                    path, file.content.encode(), 0o644
+                )  # independent of root's umask, because the service reads them
         for command in self.commands:
             _run(command)
 
 
 def is_running(unit: str) -> bool:
-    """Tell whether a unit of this host is at work."""
+    """Return whether a unit of this host is active."""
     try:
         done = subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False, timeout=_COMMAND_S)
     except (OSError, subprocess.TimeoutExpired):
@@ -120,22 +118,22 @@ def make_plan(
     Parameters
     ----------
     root : Path
-        Folder that is, or will be, the host's file system.
+        Root of the host's file system.
     prefix : Path
-        Clone that the service runs, as the host will see it.
+        Clone that the service runs, as a path on the host.
     interface : str, optional
         Network card of an EtherCAT bus.
     force : bool
-        Files that are there and differ are replaced.
+        Replace existing files that differ.
     shipped : Path
         The folder `deploy/`.
     running : Callable
-        Tells whether a unit of this host is at work.
+        Returns whether a unit of this host is active.
 
     Raises
     ------
     DeployError
-        The folder `deploy/` is not there.
+        The folder `deploy/` is missing.
     """
     wanted = _FILES | (_BUS_FILES if interface is not None else {})
     files = []
@@ -153,8 +151,8 @@ def make_plan(
     return Plan(root, prefix, tuple(files), commands, _hindrances(root, prefix, files, force))
 
 
-def _aside(path: Path) -> Path:
-    """Return a name beside `path` for what is there now, which no file has yet."""
+def _backup_name(path: Path) -> Path:
+    """Return an unused name beside `path` for its present content."""
     number, name = 1, path.with_name(f"{path.name}.old")
     while os.path.lexists(name):
         number += 1
@@ -163,12 +161,12 @@ def _aside(path: Path) -> Path:
 
 
 def escaped(name: str) -> str:
-    """Write a name as part of a unit's name (systemd-escape)."""
+    """Escape a name as part of a unit's name (systemd-escape)."""
     return re.sub(r"[^A-Za-z0-9:_.]|^\.", lambda match: "".join(f"\\x{byte:02x}" for byte in match[0].encode()), name)
 
 
 def below(root: Path, path: Path) -> Path:
-    """Return an absolute path as it is below `root`."""
+    """Return an absolute path relocated below `root`."""
     return root / path.relative_to("/")
 
 
@@ -236,7 +234,7 @@ def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool)
 
 
 def _unreachable(root: Path, prefix: Path) -> list[str]:
-    """Say which of program and interpreter the service's user could not run, as far as they are there."""
+    """Return the reasons why the service's user could not run program or interpreter, as far as they exist."""
     found = []
     for name in (PROGRAM, INTERPRETER):
         path = _real(root, prefix / name)
@@ -253,13 +251,13 @@ def _unreachable(root: Path, prefix: Path) -> list[str]:
 
 
 def _closed(root: Path, path: Path) -> Path | None:
-    """Return the first folder on the way to a program, or the program, that the service's user may not use."""
+    """Return the first folder or file on the path of a program that the service's user may not use."""
     user = None
     if root == Path("/"):
         try:
             user = pwd.getpwnam(_USER)
         except KeyError:
-            user = None  # will be made
+            user = None  # will be created
     for step in (*reversed(path.parents), path):
         try:
             found = below(root, step).stat()
@@ -275,7 +273,7 @@ def _closed(root: Path, path: Path) -> Path | None:
 
 
 def _real(root: Path, path: Path) -> Path:
-    """Follow all links of an absolute path as the host will, whose file system is at `root`."""
+    """Resolve all links of an absolute path on the host, whose file system is at `root`."""
     done, left, links = Path("/"), list(path.parts[1:]), 0
     while left:
         part = left.pop(0)

@@ -1,4 +1,4 @@
-"""Checks of the network cards that a bus is at: facts in, findings out."""
+"""Checks of the network cards of a bus: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def check_card(card: Card, others: Sequence[str], coalescing: str | None, silent
     others : Sequence[str]
         Names of all cards of the host.
     coalescing : str or None
-        What `ethtool -c` prints; empty if the card collects none; None: it has told nothing.
+        Output of `ethtool -c`; empty if the card does not coalesce; None if there is none.
     silent : str
-        Why it has told nothing; empty: there is no ethtool.
+        Why there is no output; empty if ethtool is missing.
     """
     if not card.exists:
         known = ", ".join(others) or "none"
@@ -42,7 +42,7 @@ def _state(card: Card) -> Finding:
 
 def _driver(card: Card) -> Finding:
     value = f"{card.name}: {card.driver or 'virtual'}"
-    if card.wireless or card.usb:  # USB alone takes a good part of a cycle
+    if card.wireless or card.usb:  # USB alone takes a large part of a cycle
         kind = "wireless" if card.wireless else "behind USB"
         return Finding("card_driver", "failed", f"{value}, {kind}", "use a card on PCI Express")
     if card.driver is None:
@@ -67,10 +67,10 @@ def _coalescing(card: Card, text: str | None, silent: str) -> Finding:
     adaptive = re.findall(r"\b([RT]X): on\b", " ".join(re.findall(r"^Adaptive (.*)$", text, re.M)))
     if not values and not adaptive:
         return Finding(name, "not applicable", f"{card.name}: the card has none")
-    told = [f"{key} {each}" for key, each in sorted(values.items())] + [f"adaptive {each}" for each in adaptive]
-    value = f"{card.name}: {', '.join(told)}"
+    found = [f"{key} {each}" for key, each in sorted(values.items())] + [f"adaptive {each}" for each in adaptive]
+    value = f"{card.name}: {', '.join(found)}"
     if not any(values.values()) and not adaptive:
         return Finding(name, "ok", value)
-    # With adaptation the card chooses the times by itself, whatever they are set to.
+    # With adaptation the card chooses the times itself, whatever their setting.
     off = "".join(f" adaptive-{each.lower()} off" for each in adaptive)
     return Finding(name, "warning", value, f"ethtool -C {card.name}{off} rx-usecs 0 tx-usecs 0 (as root)")

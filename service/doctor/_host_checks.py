@@ -24,11 +24,11 @@ def check_host(
     facts : Facts
     needs : Needs
     synchronised : bool or None
-        Whether the kernel's clock is; None: it does not tell.
+        Whether the kernel's clock is synchronised; None if unknown.
     interpreter : int or None
-        Capabilities in the file of the Python interpreter; None: they cannot be read.
+        Capabilities of the Python interpreter's file; None if unreadable.
     closed : Collection[int]
-        Processors that are there, and that this process may not take.
+        Processors that this process may not use.
     """
     yield _kernel(facts)
     yield _isolated(facts, needs, closed)
@@ -193,7 +193,7 @@ def _has(facts: Facts, name: str) -> bool:
 
 
 def _list(numbers: Iterable[int]) -> str:
-    """Write processors as the kernel does: `0-2,5`."""
+    """Format processors as the kernel does: `0-2,5`."""
     pieces: list[list[int]] = []
     for number in sorted(numbers):
         if pieces and number == pieces[-1][1] + 1:

@@ -1,12 +1,12 @@
-"""What a configuration asks of the host."""
+"""Requirements of a configuration on the host."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from drivers.ethercat.config import EthercatConfig
+from service.config.arm_tables import RealtimeConfig
 from service.config.load import BusConfig, Config
-from service.config.realtime import RealtimeConfig
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Needs:
-    """What is asked of the host; without a configuration nothing is, and what is missing is a warning at most."""
+    """Requirements on the host; without a configuration none, so that a shortcoming is a warning at most."""
 
     loops: tuple[Loop, ...] = ()
     interfaces: tuple[str, ...] = ()  # of EtherCAT
@@ -30,7 +30,7 @@ class Needs:
 
 
 def needs_of(config: Config, interface: str | None = None) -> Needs:
-    """Return what `config` asks for, and `interface` beside."""
+    """Return the requirements of `config`, and of `interface` if given."""
     loops, interfaces = [], [] if interface is None else [interface]
     for arm in config.arm:
         ethercat = isinstance(arm.driver, EthercatConfig)
@@ -38,7 +38,7 @@ def needs_of(config: Config, interface: str | None = None) -> Needs:
             interfaces += arm.driver.interfaces
         settings = arm.realtime or (RealtimeConfig() if ethercat else None)
         if settings is None and isinstance(arm.driver, BusConfig):
-            settings = RealtimeConfig(lock_memory=False)  # behind a PLC: nothing is asked for without the table
+            settings = RealtimeConfig(lock_memory=False)  # behind a PLC nothing is required without the table
         if settings is not None:
             rate = float(arm.driver.cycle_hz) if isinstance(arm.driver, EthercatConfig) else 1000.0
             loops.append(Loop(arm.name, rate, settings))

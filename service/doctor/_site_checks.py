@@ -1,4 +1,4 @@
-"""Checks of the places that a daemon uses: the cache of compiled kernels, the disk, its folders, keys and ports."""
+"""Checks of the resources of a daemon: kernel cache, disk, folders, keys and ports."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pathlib import Path
 from service.config.load import Config
 from service.doctor.finding import Finding
 from service.jobs.budget import recordings_of
-from service.security.files import SecretFileError, risk
+from service.security.files import SecretFileError, replacement_risk
 from service.security.keys import server_pair
 from service.security.path_ownership import user_name
 from service.supervisor.directories import runtime_parent
 from service.worker.worker import Runtime
 
-#: What a start writes in states, logs and histories before anybody has recorded anything [bytes].
+#: Disk space for states, logs and histories before anything is recorded [bytes].
 _MIN_FREE = 100e6
 _AS_USER = "run thetad doctor as the daemon's user"
 
 
 def check_cache(package: Path, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Find where numba keeps the compiled kernels of `package`, and whether it can write there."""
+    """Find numba's cache of the compiled kernels of `package`, and check that it is writable."""
     name, named = "kernel_cache", environment.get("NUMBA_CACHE_DIR")
     places = [Path(named)] if named else [package / "__pycache__", Path.home() / ".cache" / "numba"]
     for place in places:
@@ -41,7 +41,7 @@ def check_cache(package: Path, environment: Mapping[str, str] = os.environ) -> F
 
 
 def check_site(config: Config) -> Iterator[Finding]:
-    """Yield the findings about the places that a configuration names."""
+    """Yield the findings about the directories, keys and ports of a configuration."""
     yield from _disk(config)
     yield _folder("state_dir", config.state_dir)
     yield _folder("runtime_dir", runtime_parent(config), private=True)
@@ -50,7 +50,7 @@ def check_site(config: Config) -> Iterator[Finding]:
 
 
 def _disk(config: Config) -> Iterator[Finding]:
-    """Compare the room on each disk with what recorders may still fill and what jobs want left."""
+    """Compare the free space of each disk with the limits of recorders and jobs."""
     wanted: dict[int, float] = {}
     places: dict[int, Path] = {}
     unlimited: dict[int, list[str]] = {}
@@ -95,7 +95,7 @@ def _disk(config: Config) -> Iterator[Finding]:
 
 
 def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
-    """Look whether this user can work in a folder, and others cannot; a `private` one has to be this user's own."""
+    """Check that this user can write to a folder, and others cannot; a `private` one must belong to this user."""
     me = user_name(os.geteuid())
     try:
         found = path.stat()
@@ -113,9 +113,9 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
         return Finding(name, "failed", value, f"run it as {user_name(found.st_uid)}, or name a folder of your own")
     if not _writable(path) or not os.access(path, os.R_OK):
         return Finding(name, "failed", f"{value}: cannot be written", f"chmod u+rwx '{path}', or mount it for writing")
-    strangers = _strangers(path)
-    if strangers:
-        text = f"{value}; of others, and closed: {', '.join(strangers)}"
+    foreign_entries = _foreign_entries(path)
+    if foreign_entries:
+        text = f"{value}; of others, and closed: {', '.join(foreign_entries)}"
         return Finding(name, "failed", text, f"sudo chown -R {me}: '{path}'")
     if other:
         remedy = f"what {me} writes there {user_name(found.st_uid)} may not change: run it as that user"
@@ -125,8 +125,8 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
     return Finding(name, "ok", value)
 
 
-def _strangers(path: Path) -> list[str]:
-    """Return what in a folder is somebody else's and cannot be written, as a daemon that once ran as root leaves it."""
+def _foreign_entries(path: Path) -> list[str]:
+    """Return entries of a folder that belong to others and are not writable, as left by a daemon run as root."""
     found = []
     for entry in sorted(path.iterdir()):
         with contextlib.suppress(FileNotFoundError):
@@ -144,8 +144,8 @@ def _keys(config: Config) -> Finding:
         server_pair(config.keys_dir)
     except SecretFileError as error:
         return Finding("keys", "failed", str(error), "thetad keys new --server, as the daemon's user")
-    if said := risk(config.keys_dir):
-        return Finding("keys", "warning", said, "name a directory of root's as daemon.keys_dir")
+    if warning := replacement_risk(config.keys_dir):
+        return Finding("keys", "warning", warning, "name a directory of root's as daemon.keys_dir")
     return Finding("keys", "ok", f"{config.keys_dir}: the server's key")
 
 
@@ -186,10 +186,10 @@ def _ports(config: Config) -> Finding:
 
 
 def _own_ports(config: Config, holder: str) -> set[int] | None:
-    """Return the ports that a running daemon was told, 0 for any; None if its configuration cannot be read."""
+    """Return the configured ports of a running daemon, 0 for any; None if its configuration cannot be read."""
     try:
-        told = Runtime(runtime_parent(config) / holder).config.read_bytes()
-        daemon = Config.model_validate_json(told).daemon
+        table = Runtime(runtime_parent(config) / holder).config.read_bytes()
+        daemon = Config.model_validate_json(table).daemon
     except (OSError, ValueError):
         return None
     ports = {daemon.frames_port, daemon.estimates_port, daemon.control_port}
@@ -198,7 +198,7 @@ def _own_ports(config: Config, holder: str) -> set[int] | None:
 
 
 def _running(state_dir: Path) -> str | None:
-    """Return the process id of the daemon that holds a state directory; None if none does."""
+    """Return the process id of the daemon that holds a state directory, or None."""
     try:
         handle = os.open(state_dir / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -213,14 +213,14 @@ def _running(state_dir: Path) -> str | None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest folder that is there; raises PermissionError if that may not be looked at."""
+    """Return the nearest existing folder; raises PermissionError if it cannot be inspected."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path
 
 
 def _writable(path: Path) -> bool:
-    """Tell whether this user can write in a folder, or make it."""
+    """Return whether this user can write to a folder, or create it."""
     try:
         place = _existing(path)
         return place.is_dir() and os.access(place, os.W_OK | os.X_OK)

@@ -1,6 +1,6 @@
-"""A cycle that is tried: a loop like that of an acquisition, which only sleeps, and how late it wakes.
+"""Trial of a cycle: a loop like that of an acquisition, which only sleeps, and how late it wakes.
 
-`python -m service.doctor.cycle` runs it in a process of its own, since what it asks for cannot be given back.
+`python -m service.doctor.cycle` runs it in a process of its own, because its settings cannot be undone.
 """
 
 from __future__ import annotations
@@ -14,66 +14,66 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from drivers.ethercat.bus.cycle import sleep_until
-from service.config.realtime import RealtimeConfig
+from drivers.timing import sleep_until
+from service.config.arm_tables import RealtimeConfig
 from service.doctor._needs import Loop
 from service.doctor.finding import Finding, Verdict, failed_or_warning
 from service.worker.realtime import apply_realtime
 
-#: Limits, as shares of a cycle.  What a loop does after it has woken takes up to 0.4 of a cycle of 1 ms with nine
-#: drives (docs/decisions/0017): one that wakes more than half a cycle late does not get its frame back in time.
+#: Limits, as shares of a cycle. After waking a loop takes up to 0.4 of a cycle of 1 ms with nine drives
+#: (docs/decisions/0017): if it wakes more than half a cycle late, its frame is not back in time.
 GOOD, LATE = 0.1, 0.5
-#: Share of the cycles that may be late before the verdict is `failed`.
+#: Share of late cycles above which the verdict is `failed`.
 MANY = 1e-3
-_TOLD_S = 0.5
+_REPORT_S = 0.5
 _GRACE_S = 60.0
 
 
 class CycleError(RuntimeError):
-    """The cycle could not be tried."""
+    """The trial could not be run."""
 
 
 @dataclass(frozen=True)
 class CycleResult:
-    """How late a loop woke [µs]; what it asked for and was refused."""
+    """Lateness of a loop [µs], and the settings that were refused."""
 
-    cycles: int  # with those that were passed over
+    cycles: int  # including skipped ones
     period_us: float
     p50_us: float
     p99_us: float
     p999_us: float
     max_us: float
-    late: int  # cycles that began more than half a cycle late, or not at all
+    late: int  # cycles that began more than half a cycle late, or were skipped
     refused: tuple[str, ...]
 
 
 def try_cycle(
-    settings: RealtimeConfig, period_ns: int, cycles: int, tell: Callable[[int], None] = lambda _done: None
+    settings: RealtimeConfig, period_ns: int, cycles: int, report: Callable[[int], None] = lambda _done: None
 ) -> CycleResult:
-    """Run `cycles` cycles of `period_ns` in this process, which keeps what `settings` gives it.
+    """Run `cycles` cycles of `period_ns` in this process, which keeps the settings.
 
-    A cycle whose deadline passed while the loop stood still is as late as the next one that begins.
+    A skipped cycle is as late as the next one that begins.
     """
     lateness_ns = np.zeros(cycles)
     refused = apply_realtime(settings)
     now_ns = time.monotonic_ns
-    every = max(1, int(_TOLD_S * 1e9 / period_ns))
+    every = max(1, int(_REPORT_S * 1e9 / period_ns))
     deadline_ns = now_ns() + period_ns
-    done = told = 0
+    done = next_report = 0
     while done < cycles:
         sleep_until(deadline_ns)
         late_ns = now_ns() - deadline_ns
         lateness_ns[done] = late_ns
-        # A deadline that has passed is not made up for: the loop goes on with the next that is to come.
+        # A missed deadline is skipped, not made up for.
         passed = late_ns // period_ns
         if passed:
             lost = lateness_ns[done + 1 : done + 1 + passed]
             lost[:] = period_ns * (passed - np.arange(len(lost)))
         deadline_ns += period_ns * (1 + passed)
         done += 1 + passed
-        if done >= told:
-            tell(min(done, cycles))
-            told = done + every
+        if done >= next_report:
+            report(min(done, cycles))
+            next_report = done + every
     p50, p99, p999 = np.percentile(lateness_ns, (50.0, 99.0, 99.9)) * 1e-3
     late = int(np.count_nonzero(lateness_ns > LATE * period_ns))
     largest = float(lateness_ns.max()) * 1e-3
@@ -81,12 +81,9 @@ def try_cycle(
 
 
 def try_in_process(loop: Loop, seconds: float) -> CycleResult:
-    """Try a loop's cycle for `seconds` in a process of its own; progress goes to stderr.
+    """Run the trial of a loop's cycle for `seconds` in a process of its own; progress goes to stderr.
 
-    Raises
-    ------
-    CycleError
-        The process ended without a result.
+    Raises `CycleError`: the process ended without a result.
     """
     period_ns = round(1e9 / loop.cycle_hz)
     asked = {"period_ns": period_ns, "cycles": max(1, round(seconds * loop.cycle_hz))}
@@ -100,7 +97,7 @@ def try_in_process(loop: Loop, seconds: float) -> CycleResult:
 
 
 def judge_cycle(result: CycleResult, arm: str | None) -> Finding:
-    """Return the finding; without an arm that keeps a cycle nothing worse than a warning."""
+    """Return the finding; without an arm that keeps a cycle at most a warning."""
     period = result.period_us
     value = (
         f"{arm + ': ' if arm else ''}woke late by {result.p50_us:.0f} µs (median), {result.p99_us:.0f} (99 %), "
@@ -124,16 +121,16 @@ def judge_cycle(result: CycleResult, arm: str | None) -> Finding:
 
 
 def main() -> None:
-    """Try a cycle as the arguments say, and print the result as JSON on stdout."""
+    """Run the trial given by the arguments, and print the result as JSON on stdout."""
     asked, settings = json.loads(sys.argv[1]), RealtimeConfig.model_validate_json(sys.argv[2])
     cycles = int(asked["cycles"])
 
-    def tell(done: int) -> None:
+    def report(done: int) -> None:
         sys.stderr.write(f"\rcycle: {done * 100 // cycles} %")
         sys.stderr.flush()
 
     watched = sys.stderr.isatty()
-    result = try_cycle(settings, int(asked["period_ns"]), cycles, tell if watched else lambda _done: None)
+    result = try_cycle(settings, int(asked["period_ns"]), cycles, report if watched else lambda _done: None)
     if watched:
         sys.stderr.write("\r\033[K")
     print(json.dumps(asdict(result)))

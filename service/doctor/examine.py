@@ -1,4 +1,4 @@
-"""All checks of this host, in the order of the report, and what they need of the system beyond files."""
+"""All checks of this host, in the order of the report."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import rt_core
+from service.config.arm_tables import RealtimeConfig
 from service.config.load import Config
-from service.config.realtime import RealtimeConfig
 from service.doctor._card_checks import check_card
 from service.doctor._host_checks import check_host
 from service.doctor._needs import Loop, Needs, needs_of
@@ -25,7 +25,7 @@ from service.doctor.finding import Finding
 
 _TIME_ERROR = 5
 _STA_UNSYNC = 0x40
-#: Cycle that is tried where the configuration keeps none.
+#: Settings of the trial if the configuration has no cycle.
 _ORDINARY = RealtimeConfig(lock_memory=False)
 _ETHTOOL_S = 5.0
 
@@ -36,11 +36,11 @@ def examine(config: Config | None, interface: str | None, cycle_s: float) -> Ite
     Parameters
     ----------
     config : Config or None
-        What is to run here; None: what any arm with a cycle wants, and nothing worse than a warning for its lack.
+        Configuration to run; None: requirements of any arm with a cycle, as warnings at most.
     interface : str or None
-        A network card to look at beside those of the configuration.
+        A further network card to check.
     cycle_s : float
-        How long each cycle is tried [s]; 0: not at all.
+        Length of each cycle's trial [s]; 0 for none.
     """
     needs = Needs(interfaces=(interface,) if interface else ()) if config is None else needs_of(config, interface)
     facts, interpreter = read_facts(), file_capabilities(Path(sys.executable).resolve())
@@ -62,8 +62,8 @@ def examine(config: Config | None, interface: str | None, cycle_s: float) -> Ite
 
 
 def synchronised() -> bool | None:
-    """Tell whether the kernel's clock is synchronised (adjtimex(2)); None if it does not tell."""
-    timex = ctypes.create_string_buffer(512)  # modes = 0: nothing is changed; larger than struct timex anywhere
+    """Return whether the kernel's clock is synchronised (adjtimex(2)); None if unknown."""
+    timex = ctypes.create_string_buffer(512)  # modes = 0: change nothing; larger than struct timex on any platform
     state = ctypes.CDLL(None, use_errno=True).adjtimex(timex)
     if state < 0:
         return None
@@ -73,7 +73,7 @@ def synchronised() -> bool | None:
 
 
 def file_capabilities(path: Path) -> int | None:
-    """Read the permitted capabilities in a file's attribute; None if it cannot be read."""
+    """Return the permitted capabilities in a file's attribute; None if unreadable."""
     try:
         raw = os.getxattr(path, "security.capability")
     except OSError as error:
@@ -84,7 +84,7 @@ def file_capabilities(path: Path) -> int | None:
 
 
 def coalescing(interface: str) -> tuple[str | None, str]:
-    """Return what `ethtool -c` prints, empty if the card has no such settings; or None, and why it told nothing."""
+    """Return the output of `ethtool -c`, empty if the card has no such settings; or None, and the reason."""
     tool = shutil.which("ethtool", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if tool is None:
         return None, ""
@@ -100,7 +100,7 @@ def coalescing(interface: str) -> tuple[str | None, str]:
 
 
 def closed_processors(numbers: Iterable[int]) -> tuple[int, ...]:
-    """Return which of these processors this process may not take, for its container or unit keeps it off."""
+    """Return the processors that this process may not use, because of its container or unit."""
     before, closed = os.sched_getaffinity(0), []
     try:
         for number in numbers:

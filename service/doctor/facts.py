@@ -1,6 +1,6 @@
-"""Facts about a host, read from files below a root folder: those of /proc, /sys, /run and /etc.
+"""Facts about a host, read from files in /proc, /sys, /run and /etc below a root folder.
 
-Nothing is judged here.  What a host does not tell is None.
+Nothing is judged here. Unknown facts are None.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Card:
     exists: bool
     up: bool = False
     link: bool = False
-    driver: str | None = None  # None: no device is behind it, as with a virtual one
+    driver: str | None = None  # None without a device, as for a virtual interface
     wireless: bool = False
     usb: bool = False
-    managers: tuple[str, ...] = ()  # programs that take care of it and may put an address on it
+    managers: tuple[str, ...] = ()  # programs that manage it and may assign an address
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A host, as a process on it sees it."""
+    """A host as seen by a process on it."""
 
     release: str  # of the kernel
     version: str
@@ -37,8 +37,8 @@ class Facts:
     online: tuple[int, ...]  # processors
     isolated: tuple[int, ...]
     without_tick: tuple[int, ...]  # nohz_full
-    governors: dict[int, str]  # by processor; empty: no frequency is governed here
-    rt_runtime_us: int | None  # of each period that real-time processes may take; -1: all
+    governors: dict[int, str]  # by processor; empty without frequency scaling
+    rt_runtime_us: int | None  # share of each period for real-time processes; -1: all
     rt_period_us: int | None
     rtprio: int  # limits of this process
     memlock: int  # bytes
@@ -76,7 +76,7 @@ def read_facts(root: Path = Path("/")) -> Facts:
 
 
 def read_card(name: str, root: Path = Path("/")) -> Card:
-    """Read what a host tells about the network interface `name`."""
+    """Read the facts of the network interface `name`."""
     folder = root / "sys/class/net" / name
     if not folder.is_dir():
         return Card(name, exists=False)
@@ -101,7 +101,7 @@ def card_names(root: Path = Path("/")) -> tuple[str, ...]:
 
 
 def processor_list(text: str) -> tuple[int, ...]:
-    """Return the processors of a list such as `0-3,6`, as the kernel writes them; what is no list is empty."""
+    """Parse a processor list of the kernel, such as `0-3,6`; invalid pieces are ignored."""
     found: list[int] = []
     for piece in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
@@ -111,7 +111,7 @@ def processor_list(text: str) -> tuple[int, ...]:
 
 
 def _managers(index: str, root: Path) -> tuple[str, ...]:
-    """Tell who manages the interface with number `index`, by what the managers keep in /run."""
+    """Return the managers of the interface with number `index`, by their files in /run."""
     found = []
     network_manager = _text(root / "run/NetworkManager/devices" / index) or ""
     if re.search(r"^managed=true$", network_manager, re.M):
@@ -123,7 +123,7 @@ def _managers(index: str, root: Path) -> tuple[str, ...]:
 
 
 def _limits(text: str) -> dict[str, int]:
-    """Soft limits of `/proc/self/limits`; 0 where there is none."""
+    """Return soft limits of `/proc/self/limits`; 0 for missing ones."""
     found = dict.fromkeys(_RIGHTS, 0)
     for name in _RIGHTS:
         match = re.search(rf"^{name}\s+(\S+)", text, re.M)
@@ -140,7 +140,7 @@ def _effective(status: str) -> int:
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # not there, or not to be read, as the carrier of an interface that is down
+    except OSError:  # missing or unreadable, as the carrier of an interface that is down
         return None
 
 

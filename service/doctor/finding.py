@@ -1,11 +1,11 @@
-"""What a check has found: a verdict, the value, and what to do."""
+"""Result of a check: verdict, value, and remedy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-#: `unknown`: it cannot be seen from here; `not applicable`: nothing here needs it, or has it.
+#: `unknown`: cannot be determined; `not applicable`: not needed or not available here.
 Verdict = Literal["ok", "warning", "failed", "unknown", "not applicable"]
 
 
@@ -16,9 +16,9 @@ class Finding:
     name: str
     verdict: Verdict
     value: str
-    remedy: str = ""  # empty where there is nothing to mend
+    remedy: str = ""  # empty if there is nothing to fix
 
 
 def failed_or_warning(needed: bool) -> Verdict:
-    """Return the verdict of something that is missing: a failure if the configuration asks for it."""
+    """Return the verdict on something missing: a failure if it is needed."""
     return "failed" if needed else "warning"

@@ -1,1 +1,12 @@
-"""NEW."""
+"""The estimator: one process per arm that identifies it online, from frames to estimates, torques and events.
+
+Start with `process`: `EstimatorProcess._on_frame` passes each frame to all consumers, `_tick` saves the state and
+serves requests. The estimate is `rt_core.online.OnlineEstimator`; `_active_model` is the model that it is compared
+with, and reports drift and sudden changes. Beside it run `_encoder_monitor` (stuck encoders, with rollback),
+`_breakaway` and `elastic_tracking` (elastic joints, each an `_elastic_tracker`).
+
+`_frame_buffer` keeps the latest frames, which jobs identify from; `_hand_guiding_model` and `_prior` answer requests
+of hand guiding and of user interfaces.
+"""
+
+__all__ = ["elastic_tracking", "process"]

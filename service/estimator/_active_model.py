@@ -1,4 +1,4 @@
-"""The model that an arm's estimator predicts by, and what is said about it: adopted, drifted, no longer the arm's."""
+"""The active model of an arm's estimator: activation, adoption, and monitoring for drift and sudden changes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from service.models.document import ModelFile
 
 #: Takes the kind of an event, a text for people, and plain data.
-Tell = Callable[[str, str, dict[str, Any]], None]
+ReportEvent = Callable[[str, str, dict[str, Any]], None]
 
 _PREFIX = "active_"
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a state file says of the active model: the one that was adopted last, and the one compared with.
+    """The active model in a state file: the one adopted last, and the one compared with.
 
-    `theta` and `constants` (p,) are those of the adopted model; None, with an `adopted` that is empty, without one.
-    `compared` is the digest of the model that `detector` and `change` are the states of; `change` is empty where a
-    version without one has saved.  `temperatures` are those that the adopted model was identified at, None where
-    friction does not follow them.
+    `theta` and `constants` (p,) are those of the adopted model; None, with an empty `adopted`, without one. `compared`
+    is the digest of the model that the states `detector` and `change` belong to; `change` is empty in files of versions
+    without it. `temperatures` are those that the adopted model was identified at, None where friction does not follow
+    them.
     """
 
     adopted: str
@@ -54,44 +54,43 @@ class SavedModel:
 
 
 class ActiveModel:
-    """Activates models, has the estimator adopt them, and watches for drift and sudden changes from the active one.
+    """Activates models, has the estimator adopt them, and monitors drift and sudden changes from the active one.
 
     Parameters
     ----------
-    estimator : OnlineEstimator
     robot : RobotFile
         The estimator's.
-    tell : callable
+    report_event : callable
         Takes events.
     look_s : float
         Of the frames' clock between two calls of `observe` [s].
-    doubt : callable
-        Why nothing that rests on the frames is to be believed at present; empty if nothing speaks against them.
+    invalid_reason : callable
+        Why no result of the frames is valid at present; empty if they are.
     """
 
     def __init__(
         self,
         estimator: OnlineEstimator,
         robot: RobotFile,
-        tell: Tell,
+        report_event: ReportEvent,
         look_s: float = 1.0,
-        doubt: Callable[[], str] = str,
+        invalid_reason: Callable[[], str] = str,
     ) -> None:
         self.estimator = estimator
-        self._doubt_of_frames = doubt
+        self._frames_invalid_reason = invalid_reason
         self.look_s = look_s
         self.robot = robot
-        self.tell = tell
-        self.model: str | None = None  # its id, as far as it has one
-        self._adopted = ""  # what the estimate was taken from last; empty if the active model was not adopted
+        self.report_event = report_event
+        self.model: str | None = None  # its id, if it has one
+        self._adopted = ""  # the model adopted last; empty if the active model was not adopted
         self._configured = ""  # SHA-256 of the file in the configuration
         self._constants: FloatArray | None = None
         self._theta: FloatArray | None = None
         self._compared = ""  # digest of the model that the detector compares with
-        self._saved: SavedModel | None = None  # until a model has been activated that is another, or the same
+        self._saved: SavedModel | None = None  # until a model has been activated
         self._digest = ""  # of the active model's values
-        self._temperatures: TemperatureRange | None = None  # that the active model was identified at
-        self._told_temperature = "ok"
+        self._temperatures: TemperatureRange | None = None  # of its identification
+        self._reported_temperature = "ok"
         self.detector = self._detector()
         self.change = self._change()
         self._payload = payload_columns(estimator.base, estimator.model)
@@ -120,10 +119,10 @@ class ActiveModel:
     # ------------------------------------------------------------ what is active
 
     def start(self, path: Path | None, saved: SavedModel | None) -> None:
-        """Begin with the configuration's model at `path`, or go on with the one that was adopted since.
+        """Begin with the configured model at `path`, or continue with the one adopted since.
 
-        `saved` is of the state that the estimator goes on from, None if it starts anew.  Where the configuration names
-        another file than then, that one holds.
+        `saved` comes from the state that the estimator resumes, None if it starts anew. A model file that was
+        configured since then takes precedence.
 
         Raises
         ------
@@ -145,7 +144,7 @@ class ActiveModel:
             self._compare(configured.theta, constants, configured.covariance)
 
     def read(self, state: Mapping[str, Any]) -> SavedModel | None:
-        """Check what `state` gave to the state file, and take it out; None if the file says nothing of models.
+        """Read and check what `state` gave to the state file; None if the file has no active model.
 
         Raises
         ------
@@ -181,7 +180,7 @@ class ActiveModel:
         return value
 
     def state(self) -> dict[str, Any]:
-        """Return what the state file keeps, so that no model is adopted twice and the watch for drift goes on."""
+        """Return the content of the state file: no model is adopted twice, and the monitors continue."""
         values: dict[str, Any] = {
             "adopted": self._adopted,
             "model": self.model or "",
@@ -203,7 +202,7 @@ class ActiveModel:
         self._keep(theta, temperatures)
 
     def _range(self, limits: object) -> TemperatureRange | None:
-        """Temperatures of a model from plain values; `ValueError` or `TypeError` if they are none."""
+        """Return the temperature range of a model from plain values; raises `ValueError` or `TypeError`."""
         return None if limits is None else TemperatureRange.from_plain(limits, self.estimator.model.n)
 
     def _keep(self, theta: FloatArray | None, temperatures: TemperatureRange | None) -> None:
@@ -256,7 +255,7 @@ class ActiveModel:
         temperatures: TemperatureRange | None,
         model: str | None,
     ) -> bool:
-        """Have the estimator adopt a model, unless it was the last it has adopted."""
+        """Adopt a model, unless it is the last adopted one; return whether it was adopted."""
         if theta is None or covariance is None:
             raise ValueError("a model can be adopted only with its theta and covariance")
         key = model or values_digest(theta, constants, covariance)
@@ -267,13 +266,15 @@ class ActiveModel:
         self._refer(theta, covariance, adopted=True)
         self._compared, self._saved = values_digest(theta, constants, covariance), None
         self._adopted, self.model = key, model
-        self.tell("model_adopted", f"the estimate goes on from model {model or 'without an id'}", {"model": model})
+        self.report_event(
+            "model_adopted", f"the estimate goes on from model {model or 'without an id'}", {"model": model}
+        )
         return True
 
     # ------------------------------------------------------------ drift
 
     def _compare(self, theta: FloatArray | None, constants: FloatArray | None, covariance: FloatArray | None) -> None:
-        """Compare with a model that is not adopted; with the same one as until now, or as before a restart, go on."""
+        """Compare with a model that is not adopted; continue if it is the same as before, or before a restart."""
         key = "" if theta is None else values_digest(theta, constants, covariance)
         if key == self._compared:
             return
@@ -284,47 +285,47 @@ class ActiveModel:
         self._compared = key
 
     def _refer(self, theta: FloatArray | None, covariance: FloatArray | None, *, adopted: bool) -> None:
-        """Compare with another model from now on."""
-        self._report(self.detector.refer(theta, covariance, adopted=adopted))  # of the model before
-        self.change.refer(theta is not None, payload_information(self._payload, covariance))
+        """Set the model to compare with."""
+        self._report(self.detector.set_model(theta, covariance, adopted=adopted))  # of the model before
+        self.change.set_model(theta is not None, payload_information(self._payload, covariance))
 
     def _restore(self, saved: SavedModel) -> None:
-        """Go on with the watch as it was saved."""
+        """Restore the saved monitors."""
         self.detector.restore(saved.detector)
         if saved.change:
             self.change.restore(saved.change)
         else:
-            self.change.refer(True)
+            self.change.set_model(True)
 
     def observe(self, report: EstimateReport) -> None:
         """Compare the active model with an estimate; about once a second of the frames' clock.
 
-        What a payload or a sensor has changed is no drift of the arm; nor is it known to be while that is being told.
+        A change by a payload or a sensor is no drift of the arm, and may not be known yet while it is being classified.
         """
-        spoiled = bool(self.change.doubt)
+        spoiled = bool(self.change.invalid_reason)
         if spoiled or self.change.status == "classifying":
             self._report(self.detector.skip(report, spoiled=spoiled))
         else:
             self._report(self.detector.observe(report, self.estimator.residual_power))
 
-    def watch(self, t_ns: int) -> None:
-        """Look for sudden changes of the arm, with what its residual has shown up to `t_ns`; ten times a second."""
+    def observe_changes(self, t_ns: int) -> None:
+        """Detect sudden changes of the arm from its residual up to `t_ns`; ten times a second."""
         for change in self.change.observe(self.estimator.take_evidence(), t_ns):
-            self.tell(change.kind, change.text, {"model": self.model, **change.data})
+            self.report_event(change.kind, change.text, {"model": self.model, **change.data})
 
-    def watched(self) -> dict[str, Any]:
-        """Return what the watch for drift and changes has seen, to go back to with `watch_again`."""
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of the monitors, for `rollback`."""
         return {"model": self._digest, "drift": self.detector.state(), "change": self.change.checkpoint()}
 
-    def watch_again(self, watched: Mapping[str, Any]) -> None:
-        """Have seen what was `watched` then, and nothing since; nothing changes if another model was active."""
-        if watched.get("model") == self._digest:
-            self.detector.restore(watched["drift"])
-            self.change.rollback(watched["change"])
+    def rollback(self, snapshot: Mapping[str, Any]) -> None:
+        """Restore the monitors from `snapshot`, unless another model was active."""
+        if snapshot.get("model") == self._digest:
+            self.detector.restore(snapshot["drift"])
+            self.change.rollback(snapshot["change"])
 
     @property
     def reported(self) -> list[str]:
-        """What was told of the arm and holds: "drift", "invalid", "sensor", "payload"."""
+        """Reports that still hold: "drift", "invalid", "sensor", "payload"."""
         change = self.change.report()
         holds = {
             "drift": self.detector.report().state == "drifted",
@@ -339,19 +340,19 @@ class ActiveModel:
             data: dict[str, Any] = {"joints": list(change.joints), "parameters": list(change.parameters)}
             if change.kind == "drift":
                 data = self.status()["drift"]
-            self.tell(change.kind, change.text, {"model": self.model, **data})
+            self.report_event(change.kind, change.text, {"model": self.model, **data})
 
     # ------------------------------------------------------------ temperature
 
     def temperature(self) -> dict[str, Any] | None:
-        """`temperature` of a status message: whether those of the joints are known, and within what the model knows.
+        """Return `temperature` of a status message: present temperatures, and whether the model covers them.
 
         None where friction does not follow temperature.
         """
         return self._temperature_of(self._temperatures)
 
-    def temperature_doubt(self, seen: TemperatureRange) -> str:
-        """Why a model that was identified at `seen` does not hold at the present temperatures; empty if it does."""
+    def temperature_invalid_reason(self, seen: TemperatureRange) -> str:
+        """Return why a model identified at `seen` does not hold at the present temperatures; empty if it does."""
         found = self._temperature_of(seen)
         return "" if found is None else str(found["reason"])
 
@@ -377,22 +378,22 @@ class ActiveModel:
             "state": state, "joints": joints, "reason": reason, "present": values, "fitted": fitted, "refused": refused,
         }  # fmt: skip
 
-    def watch_temperature(self) -> None:
-        """Tell when temperatures are not known any more, or outside what the active model was identified at."""
+    def check_temperature(self) -> None:
+        """Report when temperatures are missing, or outside those of the active model."""
         found = self.temperature()
-        if found is None or found["state"] == self._told_temperature:
+        if found is None or found["state"] == self._reported_temperature:
             return
-        self._told_temperature = found["state"]
-        self.tell(f"temperature_{found['state']}", found["reason"] or "temperatures are known again", found)
+        self._reported_temperature = found["state"]
+        self.report_event(f"temperature_{found['state']}", found["reason"] or "temperatures are known again", found)
 
     @property
-    def doubt_of_frames(self) -> str:
-        """Why no model is to be believed at present, whichever it is; empty if nothing speaks against the frames."""
-        return self._doubt_of_frames()
+    def frames_invalid_reason(self) -> str:
+        """Why no model is valid at present; empty if the frames are."""
+        return self._frames_invalid_reason()
 
     @property
     def settled(self) -> bool:
-        """Whether no sudden change of the arm is being explained, and no sensor is known to be faulty."""
+        """Whether no sudden change is being classified, and no sensor is known to be faulty."""
         return self.change.status != "classifying" and not self.change.report()["sensor_faults"]
 
     @property
@@ -402,29 +403,29 @@ class ActiveModel:
 
     @property
     def identity(self) -> str:
-        """How the active model is called: by its id, or a digest of its values; empty without one."""
+        """The active model's id, or a digest of its values; empty without one."""
         return "" if self._theta is None else self.model or self._compared or self._adopted
 
     @property
     def digest(self) -> str:
-        """Digest of the parameters and constants that the active model predicts by; empty without one."""
+        """Digest of the parameters and constants of the active model; empty without one."""
         return self._digest
 
     @property
-    def doubt(self) -> str:
-        """Why the active model is not valid, as far as it is known; empty if nothing speaks against it."""
-        if frames := self._doubt_of_frames():
+    def invalid_reason(self) -> str:
+        """Why the active model is not valid, as far as it is known; empty otherwise."""
+        if frames := self._frames_invalid_reason():
             return frames
-        # What was told of the estimate holds until it has moved for a while: an adoption may have mended it meanwhile.
+        # An invalid estimate is reported until it has moved for a while; an adoption may have corrected it meanwhile.
         if self.detector.invalid and "invalid" in self.estimator.report().status:
             return "the torque of a joint is not explained"
         temperature = self.temperature()
         if temperature is not None and temperature["reason"]:
             return str(temperature["reason"])
-        return self.change.doubt or self.detector.report().text
+        return self.change.invalid_reason or self.detector.report().text
 
     def status(self) -> dict[str, Any]:
-        """`model`, `drift` and `change` of a status message, and `temperature` where friction follows it."""
+        """Return `model`, `drift` and `change` of a status message, and `temperature` where friction follows it."""
         found = self.detector.report()
         drift = {
             "state": found.state,
@@ -459,6 +460,6 @@ def _array(value: object) -> FloatArray | None:
 
 
 def values_digest(*values: FloatArray | None) -> str:
-    """Tell models apart by their values."""
+    """Return a digest that identifies a model by its values."""
     content = json.dumps([None if value is None else value.tolist() for value in values])
     return "values:" + hashlib.sha256(content.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Spring and friction of one elastic joint, estimated from the frames of its arm."""
+"""Online estimate of spring and friction of one elastic joint, from the frames of its arm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.online.elastic import ElasticJointEstimator
 from rt_core.types import FloatArray
-from service.config.elastic import ElasticConfig
+from service.config.arm_tables import ElasticConfig
 from service.config.load import ConfigError
 from service.operations.elastic.file import ElasticFile, load_elastic
 from service.operations.elastic.online import estimate_document
@@ -30,10 +30,8 @@ class ElasticTracker:
 
     Parameters
     ----------
-    joint : str
     index : int
         Its place in the frames.
-    known : ElasticFile
     rate_hz : float
         Of the frames.
     forgetting : float or None
@@ -78,20 +76,20 @@ class ElasticTracker:
         self._gathered = np.empty((5, max(1, round(rate_hz / settings.update_hz))))
         self._count = 0
         self._origin_ns: int | None = None
-        self._row_ns: int | None = None  # of the newest row, on the clock of the present frames
+        self._row_ns: int | None = None  # of the latest row, on the clock of the present frames
 
     def warm_up(self) -> None:
-        """Compile every kernel, without touching the estimate."""
+        """Compile every kernel, without changing the estimate."""
         spare = self._make()
         t = np.arange(round(_WARM_S * spare.rate_hz)) / spare.rate_hz
         motor = spare.drive.gear_ratio * 10.0 * spare.settings.min_velocity * t
         link, torque = motor / spare.drive.gear_ratio, np.ones_like(t)
         spare.take(t, motor, link, torque, torque if spare.sensor else None)
         spare.report()
-        spare.mark_gap()
+        spare.restart_stream()
 
     def push(self, frame: JointFrame, *, masked: bool) -> None:
-        """Take a frame; one that is `masked`, or lacks what the estimate needs, counts as left out."""
+        """Collect a frame; one that is `masked`, or lacks a signal, counts as left out."""
         if self._origin_ns is None:
             self._origin_ns = frame.t_bus_ns
         column = self._gathered[:, self._count]
@@ -119,28 +117,28 @@ class ElasticTracker:
             column[4] = frame.tau[j]
 
     def take(self) -> None:
-        """Let the estimator take the frames that have been gathered."""
+        """Update the estimate with the collected frames."""
         t, motor, link, torque, sensor = (channel[: self._count] for channel in self._gathered)
         self._count = 0
         if self.estimator.take(t, motor, link, torque, sensor if self.estimator.sensor else None):
             self._row_ns = (self._origin_ns or 0) + round(self.estimator.time_s * 1e9)
 
-    def mark_gap(self) -> None:
-        """Let the filters start anew, with a new clock; parameters stay."""
+    def restart_stream(self) -> None:
+        """Restart the filters with a new clock; parameters stay."""
         self._count, self._origin_ns, self._row_ns = 0, None, None
-        self.estimator.mark_gap()
+        self.estimator.restart_stream()
 
     def reset(self) -> None:
-        """Forget everything but the file's values."""
+        """Discard everything but the file's values."""
         self.drop()
         self.estimator.reset()
 
     def drop(self) -> None:
-        """Leave out the frames that have been gathered; the newest row is not known any more."""
+        """Discard the collected frames; the latest row is not known any more."""
         self._count, self._row_ns = 0, None
 
     def document(self) -> dict[str, Any]:
-        """Plain form of what is known now; what is not known is null."""
+        """Return the present estimate as plain values; unknown ones are null."""
         return {
             "row_t": None if self._row_ns is None else self._row_ns * 1e-9,
             **estimate_document(self.estimator.report()),
@@ -148,7 +146,7 @@ class ElasticTracker:
 
 
 def make_tracker(spring: ElasticConfig, model: RobotModel, channels: Sequence[str], rate_hz: float) -> ElasticTracker:
-    """Make the estimate that one `[[arm.elastic]]` asks for.
+    """Make the estimate that one `[[arm.elastic]]` describes.
 
     Raises
     ------
@@ -201,7 +199,7 @@ def _same_drive(spring: ElasticConfig, known: ElasticFile, model: RobotModel, j:
 
 
 def _motor_torque(spring: ElasticConfig, known: ElasticFile, channels: Sequence[str]) -> bool:
-    """Whether the motor's torque comes from the current; `ConfigError` where the frames lack a channel."""
+    """Return whether the motor's torque comes from the current; `ConfigError` where the frames lack a channel."""
     there = f"the source has {', '.join(channels)}"
     for name, what in (("q", "the angle of the link"), ("q_motor", "the angle of the motor")):
         if name not in channels:

@@ -1,4 +1,4 @@
-"""Encoders of an arm that somebody else moves: one that sticks is told, and nothing is learned while it does."""
+"""Stuck encoders of an arm: reported, and undone in the estimate."""
 
 from __future__ import annotations
 
@@ -10,62 +10,60 @@ import numpy as np
 
 from rt_core.online import OnlineEstimator
 from rt_core.online.checkpoint import Checkpoint
-from rt_core.online.monitors.stuck_encoder import EncoderWatch
+from rt_core.online.monitors.stuck_encoder import StuckEncoderMonitor
 from rt_core.types import FloatArray
-from service.estimator._active_model import Tell
+from service.estimator._active_model import ReportEvent
 
-#: What else has learned from frames goes back along with the estimate: keep it, and take it again.
-Keep = Callable[[], Mapping[str, Any]]
-TakeAgain = Callable[[Mapping[str, Any], int], Mapping[str, Any]]
+#: Other consumers of frames are rolled back with the estimate: their snapshot, and its restoration.
+TakeSnapshot = Callable[[], Mapping[str, Any]]
+Rollback = Callable[[Mapping[str, Any], int], Mapping[str, Any]]
 
 LOOK_S = 0.02
-_KEEP_EVERY_S = 1.0
-_KEPT = 10
-_OLDEST_S = 60.0  # of the newest that is kept, where something speaks against an encoder for long
-_BEFORE_S = 0.2  # of the time at which a joint began to stand: its last frames were good
+_CHECKPOINT_EVERY_S = 1.0
+_MAX_CHECKPOINTS = 10
+_MAX_AGE_S = 60.0  # of the latest checkpoint, during a long suspicion
+_MARGIN_S = 0.2  # before a joint stopped: frames until then are good
 
 
-class EncoderTracking:
-    """Watches the encoders of an arm beside its estimate; see `rt_core.online.monitors.stuck_encoder`.
+class EncoderMonitor:
+    """Monitors the encoders of an arm; see `rt_core.online.monitors.stuck_encoder`.
 
-    That one sticks is known some seconds later.  What the estimate has learned since is given up: it goes back to
-    what it was before.
+    A stuck encoder is detected some seconds later; the estimate is then rolled back to a checkpoint from before.
 
     Parameters
     ----------
-    estimator : OnlineEstimator
-    tell : callable
+    report_event : callable
         Takes events.
-    keep : callable
-        Returns what else is to go back with the estimate.
-    take_again : callable
-        Gets that, and the time since which frames are not to be believed [ns]; returns what is to be told with it.
+    take_snapshot : callable
+        Returns the state of other consumers, to be rolled back with the estimate.
+    rollback : callable
+        Takes that state and the time from which frames are wrong [ns]; returns data for the event.
     """
 
     def __init__(
         self,
         estimator: OnlineEstimator,
-        tell: Tell,
-        keep: Keep = dict,
-        take_again: TakeAgain = lambda _kept, _since_ns: {},
+        report_event: ReportEvent,
+        take_snapshot: TakeSnapshot = dict,
+        rollback: Rollback = lambda _checkpoints, _since_ns: {},
     ) -> None:
-        self.estimator, self._tell = estimator, tell
-        self._keep, self._take_again = keep, take_again
+        self.estimator, self._report_event = estimator, report_event
+        self._take_snapshot, self._rollback = take_snapshot, rollback
         self.names = [joint.name for joint in estimator.model.joints]
-        self._watch = EncoderWatch(estimator.model.n, estimator.bank.delay / estimator.rate_hz)
-        self._kept: deque[tuple[float, Checkpoint, Mapping[str, Any]]] = deque(maxlen=_KEPT)
+        self._monitor = StuckEncoderMonitor(estimator.model.n, estimator.bank.delay / estimator.rate_hz)
+        self._checkpoints: deque[tuple[float, Checkpoint, Mapping[str, Any]]] = deque(maxlen=_MAX_CHECKPOINTS)
         self._next_look_s = -np.inf
         self._origin_ns: int | None = None
-        #: Whether any encoder sticks, so that nothing can be learned from a frame.
+        #: Whether any encoder is stuck, so that frames carry no information.
         self.stuck = False
 
     @property
-    def names_of_stuck(self) -> list[str]:
-        """Joints whose encoders stick."""
-        return [self.names[j] for j in np.flatnonzero(self._watch.stuck)]
+    def stuck_joints(self) -> list[str]:
+        """Names of the joints whose encoders are stuck."""
+        return [self.names[j] for j in np.flatnonzero(self._monitor.stuck)]
 
     def push(self, t_ns: int, q: FloatArray) -> None:
-        """Take a frame that the estimator has taken, or, while an encoder sticks, that it was not given."""
+        """Process a frame, whether or not the estimator has used it."""
         if self._origin_ns is None:
             self._origin_ns = t_ns
         t = (t_ns - self._origin_ns) * 1e-9
@@ -73,56 +71,56 @@ class EncoderTracking:
             return
         self._next_look_s = t + LOOK_S
         if not self.stuck:
-            self._keep_now(t)
-        found = self._watch.take(t, q, self.estimator.filtered_torque, self.estimator.standing)
-        self.stuck = bool(self._watch.stuck.any())
+            self._take_checkpoint(t)
+        found = self._monitor.take(t, q, self.estimator.filtered_torque, self.estimator.stationary_torque)
+        self.stuck = bool(self._monitor.stuck.any())
         if found.any():
-            self._stop(t, self._watch.stands_since(found))
-        elif self._watch.back.any():
-            self._go_on([self.names[j] for j in np.flatnonzero(self._watch.back)])
+            self._on_stuck(t, self._monitor.stopped_at(found))
+        elif self._monitor.recovered.any():
+            self._report_moving([self.names[j] for j in np.flatnonzero(self._monitor.recovered)])
 
-    def _keep_now(self, t: float) -> None:
-        """Keep what the estimate is, once a second while nothing speaks against an encoder."""
-        if self._kept and self._kept[-1][1].generation != self.estimator.generation:
-            self._kept.clear()  # it has begun from something else
-        if self._kept:
-            age_s = t - self._kept[-1][0]
-            if age_s < _KEEP_EVERY_S or (self._watch.doubts and age_s < _OLDEST_S):
+    def _take_checkpoint(self, t: float) -> None:
+        """Take a checkpoint, once a second while no encoder is suspicious."""
+        if self._checkpoints and self._checkpoints[-1][1].generation != self.estimator.generation:
+            self._checkpoints.clear()  # the estimate was replaced
+        if self._checkpoints:
+            age_s = t - self._checkpoints[-1][0]
+            if age_s < _CHECKPOINT_EVERY_S or (self._monitor.suspicious and age_s < _MAX_AGE_S):
                 return
-        self._kept.append((t, self.estimator.checkpoint(), self._keep()))
+        self._checkpoints.append((t, self.estimator.checkpoint(), self._take_snapshot()))
 
-    def _stop(self, t: float, stands_s: float) -> None:
-        joints = self.names_of_stuck
-        good = [kept for kept in self._kept if kept[0] < stands_s - _BEFORE_S]
-        if not good:  # it has stood for longer: as far back as is kept, but not by minutes
-            good = [kept for kept in self._kept if t - kept[0] <= _OLDEST_S][:1] or [self._kept[-1]]
+    def _on_stuck(self, t: float, stands_s: float) -> None:
+        joints = self.stuck_joints
+        good = [kept for kept in self._checkpoints if kept[0] < stands_s - _MARGIN_S]
+        if not good:  # it has been stuck for longer: as far back as possible, but not by minutes
+            good = [kept for kept in self._checkpoints if t - kept[0] <= _MAX_AGE_S][:1] or [self._checkpoints[-1]]
         kept_s, checkpoint, others = good[-1]
         self.estimator.rollback(checkpoint)
-        origin_ns, from_s = self._origin_ns or 0, max(kept_s, stands_s - _BEFORE_S)
-        more = self._take_again(others, origin_ns + round(1e9 * from_s))
-        self._kept.clear()
+        origin_ns, from_s = self._origin_ns or 0, max(kept_s, stands_s - _MARGIN_S)
+        more = self._rollback(others, origin_ns + round(1e9 * from_s))
+        self._checkpoints.clear()
         text = (
             f"the position of {', '.join(joints)} stays the same, but the torque is not that of a joint that stands: "
             "the encoder sticks, or it holds what is not known; nothing is learned meanwhile"
         )
         since = 1e-9 * origin_ns + stands_s
-        self._tell("encoder_stuck", text, {"joints": joints, "since": since, "back_s": t - kept_s, **more})
+        self._report_event("encoder_stuck", text, {"joints": joints, "since": since, "back_s": t - kept_s, **more})
 
-    def _go_on(self, joints: list[str]) -> None:
-        self._tell("encoder_moves", f"the position of {', '.join(joints)} changes again", {"joints": joints})
+    def _report_moving(self, joints: list[str]) -> None:
+        self._report_event("encoder_moves", f"the position of {', '.join(joints)} changes again", {"joints": joints})
 
-    def mark_gap(self) -> None:
+    def restart_stream(self) -> None:
         """Begin with another clock."""
         self._origin_ns = None
         self._next_look_s = -np.inf
-        self._kept.clear()
-        self._watch.restart()
+        self._checkpoints.clear()
+        self._monitor.restart()
 
     @property
-    def doubt(self) -> str:
-        """Why the torque of a model is not to be believed; empty if nothing speaks against it."""
-        return f"the encoder of {', '.join(self.names_of_stuck)} seems to stick" if self.stuck else ""
+    def invalid_reason(self) -> str:
+        """Why the torque of a model is not valid; empty if it is."""
+        return f"the encoder of {', '.join(self.stuck_joints)} seems to stick" if self.stuck else ""
 
     def document(self) -> dict[str, Any]:
         """Return `encoders` of a status message."""
-        return {"stuck": self.names_of_stuck}
+        return {"stuck": self.stuck_joints}

@@ -1,7 +1,7 @@
-"""The newest frames of an arm, kept in arrays, and set aside as a file when somebody asks for them.
+"""Ring buffer of an arm's latest frames, and its saving as a window file.
 
-Frames go into rings that are as long as the window and a margin.  They are copied out slice by slice in another
-thread while new ones come in: within the margin none that is wanted is overwritten.
+The rings hold the window and a margin. Another thread copies frames slice by slice while new ones arrive: within the
+margin none of the requested frames is overwritten.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from service.io.state_file import MAX_BYTES, save_state
 from service.operations.inputs import WINDOW_OWNER, WINDOW_SUFFIX, window_state
 from service.protocol.control import ControlError
 
-#: Frames that come in while a window is copied [s].
+#: Frames that arrive while a window is copied [s].
 MARGIN_S = 10.0
 #: Share of the frames of a span that have to be there.
 MIN_SHARE = 0.9
-#: Below the state directory: where windows are written to.
+#: Folder of window files, below the state directory.
 FOLDER = Path("jobs", "windows")
-_SLICE = 4096  # frames copied at a time; NumPy lets other threads go on meanwhile
+_SLICE = 4096  # frames copied at a time; NumPy releases the GIL meanwhile
 _HEAD_BYTES = 4096  # of a window's file, beside its frames
 
 
-class FrameWindow:
+class FrameBuffer:
     """Rings of the last `window_s` seconds of frames; `push` costs a few microseconds and allocates nothing.
 
     Parameters
     ----------
     window_s : float
         0 keeps nothing.
-    rate_hz : float
     n : int
         Number of joints.
     channels : sequence of str
@@ -57,40 +56,40 @@ class FrameWindow:
         self._valid: BoolArray = np.empty((size, n), np.bool_)
         self._rings: dict[str, FloatArray] = {name: np.empty((size, n)) for name in self.channels}
         for array in (self._stamps, self._valid, *self._rings.values()):
-            array.fill(0)  # memory is taken now, and does not grow later
+            array.fill(0)  # allocates the memory now
         self._columns = tuple(self._rings.items())
         self._last_ns = 0
-        #: Frames between these two are those of the present epoch; frame `k` stands at `k % size`.
+        #: Frames from `begin` to `end` belong to the present epoch; frame `k` stands at `k % size`.
         self.begin = self.end = 0
-        #: How often frames were given up that had been there.
-        self.cuts = 0
+        #: Number of times that frames were dropped after their arrival.
+        self.truncations = 0
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes that a frame takes, in memory and in a file."""
+        """Bytes of a frame, in memory and in a file."""
         return 3 * 8 + self.n * (1 + 8 * len(self.channels))
 
     def __len__(self) -> int:
-        """Frames that can be set aside."""
+        """Return the number of frames that can be saved."""
         return min(self.end - self.begin, self.wanted)
 
     def clear(self) -> None:
-        """Begin anew: the source has restarted, and with it the clock."""
+        """Start anew: the source has restarted, and with it the clock."""
         self.begin = self.end
 
     def drop_since(self, t_ns: int) -> None:
-        """Forget the frames from `t_ns` on."""
+        """Drop the frames from `t_ns` on."""
         oldest = max(self.begin, self.end - self._size)
         end = self._first_later(t_ns - 1, oldest, self.end)
         if end == self.end:
             return
-        self.begin = oldest  # what was before has been overwritten by what is given up
+        self.begin = oldest  # earlier frames were overwritten by those dropped now
         self.end = end
-        self.cuts += 1
+        self.truncations += 1
         self._last_ns = self._time_ns(end - 1) if end > self.begin else 0
 
     def push(self, frame: JointFrame) -> None:
-        """Keep a frame; one that is not later than the one before is left out."""
+        """Append a frame; one that is not later than the one before is left out."""
         if not self._size or (self.end > self.begin and frame.t_bus_ns <= self._last_ns):
             return
         at = self.end % self._size
@@ -105,7 +104,7 @@ class FrameWindow:
         self._valid[at] = True if valid is None or len(valid) != self.n else valid
         self.end += 1
 
-    def ask(self, seconds: float) -> range:
+    def select(self, seconds: float) -> range:
         """Return the numbers of the frames of the last `seconds` of the frames' own clock.
 
         Raises
@@ -145,7 +144,7 @@ class FrameWindow:
         return int(self._stamps[0, number % self._size])
 
     def _first_after(self, seconds: float, first: int, end: int) -> int:
-        """Return the first of the frames `first` to `end` that is less than `seconds` older than the last of them."""
+        """Return the first of the frames `first` to `end` that is less than `seconds` older than the last."""
         return self._first_later(self._time_ns(end - 1) - round(seconds * 1e9), first, end)
 
     def _first_later(self, t_ns: int, first: int, end: int) -> int:
@@ -158,14 +157,14 @@ class FrameWindow:
                 first = middle + 1
         return first
 
-    def copy(self, frames: range, cuts: int) -> dict[str, NDArray[Any]]:
-        """Copy frames that `ask` returned after so many `cuts`, also while `push` goes on in another thread.
+    def copy(self, frames: range, truncations: int) -> dict[str, NDArray[Any]]:
+        """Copy frames that `select` returned at this count of `truncations`, also while `push` runs in another thread.
 
         Raises
         ------
         ControlError
-            Newer frames have come in their place, for copying took longer than the margin; or frames were given up
-            meanwhile, which may be among them.
+            They were overwritten, because copying took longer than the margin; or frames were dropped meanwhile, which
+            may be among them.
         """
         count = len(frames)
         sources = {"stamps": self._stamps.T, "valid": self._valid, **self._rings}
@@ -179,23 +178,23 @@ class FrameWindow:
             done += size
         if self.end - frames.start >= self._size:  # `push` fills a frame's place before it counts it in `end`
             raise ControlError("failed", "frames came faster than they could be set aside; try again")
-        if self.cuts != cuts:
+        if self.truncations != truncations:
             raise ControlError("failed", "the newest frames were given up while they were set aside; try again")
         return copies
 
 
 @dataclass(frozen=True)
-class WindowRequest:
-    """What was asked for: frames of a window, where they go to, and what is known of their source."""
+class SaveRequest:
+    """A request to save frames of a window: which, where to, and the description of their source."""
 
     frames: range
     path: Path
     meta: RecordingMeta
-    cuts: int  # of the window at that time
+    truncations: int  # of the buffer at that time
 
-    def write(self, window: FrameWindow) -> dict[str, Any]:
-        """Copy and write the frames; returns the answer to the request, which raises `ControlError` otherwise."""
-        copies = window.copy(self.frames, self.cuts)
+    def write(self, window: FrameBuffer) -> dict[str, Any]:
+        """Copy and write the frames; return the reply to the request, or raise `ControlError`."""
+        copies = window.copy(self.frames, self.truncations)
         stamps = copies["stamps"]
         channels = {name: copies[name] for name in window.channels}
         state = window_state(
@@ -208,11 +207,11 @@ class WindowRequest:
         return {"path": str(self.path), "frames": len(self.frames), "t_ns": [int(stamps[0, 0]), int(stamps[-1, 0])]}
 
 
-def request_of(args: Mapping[str, Any], window: FrameWindow, state_dir: Path, meta: RecordingMeta) -> WindowRequest:
+def save_request(args: Mapping[str, Any], window: FrameBuffer, state_dir: Path, meta: RecordingMeta) -> SaveRequest:
     """Check the arguments `seconds` and `path` of the verb `set_aside`; raises `ControlError`.
 
-    The path is that of a new file `jobs/windows/NAME.window` below the state directory; no other, for the queue and its
-    results are there too.
+    The path is that of a new file `jobs/windows/NAME.window` below the state directory; other places there belong to
+    the queue and its results.
     """
     seconds, path = args.get("seconds"), args.get("path")
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0.0 < seconds <= 3600.0:
@@ -234,4 +233,4 @@ def request_of(args: Mapping[str, Any], window: FrameWindow, state_dir: Path, me
         raise ControlError("failed", f"path: there is no folder {folder}")
     if exists:
         raise ControlError("failed", f"path: {whole} is there already")
-    return WindowRequest(window.ask(float(seconds)), whole, meta, window.cuts)
+    return SaveRequest(window.select(float(seconds)), whole, meta, window.truncations)

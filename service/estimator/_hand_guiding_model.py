@@ -1,7 +1,7 @@
-"""What the estimator answers to guiding: a model of the arm, and whether the active one still holds.
+"""Models for hand guiding: the verbs `guiding_model` and `validity`.
 
-It has the active model, and may be late by the time that it takes to make the arrays of a controller from it; the
-acquisition may not.
+The estimator has the active model, and may take the time to make a controller's arrays from it; the acquisition may
+not.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ _HOW = (
 )
 
 
-#: Change of a temperature after which the friction that is left is computed anew [K].
+#: Change of a temperature after which the remaining friction is computed again [K].
 _RENEW_K = 0.5
 
 
-class GuidingSource:
+class HandGuidingModelSource:
     """Handlers of the verbs `guiding_model` and `validity`.
 
     Parameters
     ----------
     arm : ArmConfig
         Where it has a table `guiding`, everything is compiled now.
-    active : ActiveModel
     """
 
     def __init__(self, arm: ArmConfig, active: ActiveModel) -> None:
@@ -60,15 +59,15 @@ class GuidingSource:
         if self._arm.guiding is None:
             raise ControlError("bad_argument", f"arm {self._arm.name} has no table [arm.guiding] in its configuration")
         estimator = self._active.estimator
-        name, theta, base = self._given(args) if _brings_model(args) else self._taken()
+        name, theta, base = self._given(args) if _brings_model(args) else self._active_values()
         present = estimator.temperature
         try:
             model = GuidingModel.of(estimator.model, base, theta, temperature=present)
         except ValueError as error:
             raise ControlError("unavailable", str(error)) from error
-        doubt = self._doubt_of_given(args)
-        if doubt:
-            raise ControlError("unavailable", f"the model is not valid: {doubt}")
+        invalid_reason = self._given_invalid_reason(args)
+        if invalid_reason:
+            raise ControlError("unavailable", f"the model is not valid: {invalid_reason}")
         robot = self._active.robot.source
         digest = values_digest(theta, base.layout.shape[:, 0])
         values = plain_model(model)
@@ -78,17 +77,17 @@ class GuidingSource:
             "temperature": started,
         }  # fmt: skip
 
-    def _taken(self) -> tuple[str, FloatArray, BaseParameters]:
-        """Name, parameters and their base of the active model."""
+    def _active_values(self) -> tuple[str, FloatArray, BaseParameters]:
+        """Return name, parameters and their base of the active model."""
         active = self._active
         if active.theta is None:
             raise ControlError("unavailable", f"no model of arm {self._arm.name} is active: {_HOW}")
-        if active.doubt:
-            raise ControlError("unavailable", f"the active model is not valid: {active.doubt}; {_HOW}")
+        if active.invalid_reason:
+            raise ControlError("unavailable", f"the active model is not valid: {active.invalid_reason}; {_HOW}")
         return active.identity, active.theta, active.estimator.base
 
     def _given(self, args: Mapping[str, Any]) -> tuple[str, FloatArray, BaseParameters]:
-        """Name, parameters and their base of a model that the request brings along."""
+        """Return name, parameters and their base of the model in a request."""
         robot, base = self._active.robot, self._active.estimator.base
         if args.get("robot") != robot.sha256:
             raise ControlError(
@@ -109,11 +108,11 @@ class GuidingSource:
         shown = name if isinstance(name, str) and name else "of the request"
         return shown, values[0], _with_constants(base, robot.model, values[1])
 
-    def _doubt_of_given(self, args: Mapping[str, Any]) -> str:
-        """Why a model that the request brings along is not valid at present: encoders, temperatures."""
+    def _given_invalid_reason(self, args: Mapping[str, Any]) -> str:
+        """Return why the model in a request is not valid at present: encoders, temperatures; empty if it is."""
         estimator = self._active.estimator
-        if _brings_model(args) and self._active.doubt_of_frames:
-            return self._active.doubt_of_frames
+        if _brings_model(args) and self._active.frames_invalid_reason:
+            return self._active.frames_invalid_reason
         if not _brings_model(args) or not estimator.has_temperature:
             return ""
         try:
@@ -122,18 +121,18 @@ class GuidingSource:
             raise ControlError(
                 "bad_argument", f"friction follows temperature, and the model does not say at which it holds: {error}"
             ) from error
-        return self._active.temperature_doubt(seen)
+        return self._active.temperature_invalid_reason(seen)
 
     def _on_validity(self, args: dict[str, Any]) -> dict[str, Any]:
         active = self._active
-        name, digest, doubt = active.identity, active.digest, active.doubt
+        name, digest, invalid_reason = active.identity, active.digest, active.invalid_reason
         theta, base = active.theta, active.estimator.base
         if _brings_model(args):
             name, theta, base = self._given(args)
-            digest, doubt = values_digest(theta, base.layout.shape[:, 0]), self._doubt_of_given(args)
-        found = {"arm": args["arm"], "model": name, "digest": digest, "doubt": doubt}
+            digest, invalid_reason = values_digest(theta, base.layout.shape[:, 0]), self._given_invalid_reason(args)
+        found = {"arm": args["arm"], "model": name, "digest": digest, "doubt": invalid_reason}
         present = active.estimator.temperature
-        if args.get("started") is None or present is None or theta is None or doubt:
+        if args.get("started") is None or present is None or theta is None or invalid_reason:
             return found
         started = np.array(args["started"], dtype=np.float64)
         return {**found, "friction": self._friction_left(theta, base, digest, started, present)}
@@ -141,7 +140,7 @@ class GuidingSource:
     def _friction_left(
         self, theta: FloatArray, base: BaseParameters, digest: str, started: FloatArray, present: FloatArray
     ) -> float:
-        """See `friction_left`; computed anew where a temperature has changed enough to matter."""
+        """Return `friction_left`, computed again where a temperature has changed enough."""
         key = (digest, *started.tolist(), *np.round(present / _RENEW_K).tolist())
         if self._left[0] != key:
             self._left = key, friction_left(self._active.estimator.model, base, theta, started, present)

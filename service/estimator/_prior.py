@@ -1,12 +1,12 @@
-"""What the estimator answers to `prior`: what the robot's description says, beside what is estimated now.
+"""Reply to the verb `prior`: the robot's description beside the present estimate.
 
-The description is a robot file or a URDF, from CAD or a data sheet; a value that it leaves out is none, not zero.  The
-model that is active has no part in it.
+The description is a robot file or a URDF, from CAD or a data sheet; a value that it leaves out is missing, not zero.
+The active model is not used.
 
-Friction curves hold the terms that depend on a joint's velocity, and its torque offset, as
-`rt_core.identification.friction_curve` does; friction that follows temperature is that at the reference temperature.
-At standstill they have no point: whatever holds a joint there is no function of its velocity.  The band is that of the
-terms that are estimated; velocity constants are taken as they are given.
+Friction curves hold the terms that depend on a joint's velocity, and its torque offset, as in
+`rt_core.identification.friction_curve`; friction that follows temperature is that at the reference temperature. They
+have no point at standstill, where the holding torque is no function of velocity. The band is that of the estimated
+terms; velocity constants are taken as given.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW
 from rt_core.model.parameters import ParameterLayout, standard_layout, standard_parameters, stated_parameters
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator
-from rt_core.online.status import BELIEVED, STATUS
+from rt_core.online.status import STATUS, STATUSES_WITH_VALUE
 from rt_core.types import BoolArray, FloatArray
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 from service.worker.worker import Handler
 
 _SIDE_POINTS = 24  # of a curve, in each direction
@@ -32,12 +32,7 @@ _QUANTILE_95 = 1.959964
 
 
 class PriorSource:
-    """Handler of the verb `prior`.
-
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-    """
+    """Handler of the verb `prior`."""
 
     def __init__(self, estimator: OnlineEstimator) -> None:
         self._estimator = estimator
@@ -48,10 +43,10 @@ class PriorSource:
         model, base = estimator.model, estimator.base
         known = prior_known(estimator)
         prior = base.theta(standard_parameters(model, base.standard))
-        report = estimator.report(note=False)  # to ask changes nothing
-        believed = np.isin(report.status, STATUS[:BELIEVED])
-        curves = friction_curves(estimator, prior, known, report.theta, believed)
-        found: dict[str, Any] = plain(
+        report = estimator.report(note=False)  # without side effects
+        has_value = np.isin(report.status, STATUS[:STATUSES_WITH_VALUE])
+        curves = friction_curves(estimator, prior, known, report.theta, has_value)
+        found: dict[str, Any] = json_values(
             {
                 "arm": args["arm"],
                 "hash": str(estimator.meta["hash"]),
@@ -64,25 +59,25 @@ class PriorSource:
 
 
 def prior_known(estimator: OnlineEstimator) -> BoolArray:
-    """(p,) which base parameters the robot's description gives: all that they are made of is in it."""
+    """Return which base parameters (p,) the robot's description gives: all of their components are in it."""
     model, base = estimator.model, estimator.base
-    told = stated_parameters(model, base.standard)
-    return np.asarray(~((base.mapping != 0.0) & ~told).any(axis=1))
+    stated = stated_parameters(model, base.standard)
+    return np.asarray(~((base.mapping != 0.0) & ~stated).any(axis=1))
 
 
 def velocities(standstill: float, top: float) -> FloatArray:
-    """Both directions up to `top`, closer together near standstill, and standstill itself as a gap between them."""
+    """Return velocities in both directions up to `top`, denser near standstill, with standstill as a gap."""
     side = standstill + (top - standstill) * np.linspace(0.0, 1.0, _SIDE_POINTS) ** 2
     return np.concatenate((-side[::-1], [0.0], side))
 
 
 def friction_curves(
-    estimator: OnlineEstimator, prior: FloatArray, known: BoolArray, theta: FloatArray, believed: BoolArray
+    estimator: OnlineEstimator, prior: FloatArray, known: BoolArray, theta: FloatArray, has_value: BoolArray
 ) -> list[dict[str, Any]]:
-    """Friction of each joint that has any: described by `prior` (p,), estimated as `theta` (p,), with its 95 % band.
+    """Return the friction of each joint that has any: described by `prior` (p,), and estimated by `theta` (p,).
 
-    A curve is None where not all that it is made of is `known` (p,), or `believed` (p,): then `undetermined` names what
-    is not.  That of the description has its own velocity constants, and is None without them.
+    The estimate has a 95 % band. A curve is None where a term is not `known` (p,), or has no value (`has_value` (p,));
+    then `undetermined` names it. The description's curve has its own velocity constants, and is None without them.
     """
     model, base = estimator.model, estimator.base
     layout, n = base.layout, model.n
@@ -109,7 +104,7 @@ def friction_curves(
             continue
         G = np.where(grid[:, None] == 0.0, np.nan, effects[:, acting])
         G_own = np.where(grid[:, None] == 0.0, np.nan, effects_own[:, acting])
-        lacking = [layout.names[c] for c in index if not believed[c]]
+        lacking = [layout.names[c] for c in index if not has_value[c]]
         described = G_own @ prior[index] if known[index].all() else None
         estimated = lower = upper = None
         if not lacking:
@@ -135,7 +130,7 @@ def friction_curves(
 
 
 def _as_described(estimator: OnlineEstimator) -> ParameterLayout:
-    """Columns of the estimate with the velocity constants that the description gives, in place of a model's."""
+    """Return the columns of the estimate with the velocity constants of the description."""
     model, base = estimator.model, estimator.base
     every = standard_layout(model)
     shape = {name: every.shape[c] for c, name in enumerate(every.names)}

@@ -1,4 +1,4 @@
-"""Elastic joints of an arm, estimated beside its rigid model: who is told when, and what is saved of them."""
+"""Online estimates of an arm's elastic joints, beside its rigid model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEVER = -(1 << 62)
 class ElasticTracking:
     """All elastic joints of an arm that are estimated; none where the configuration names none.
 
-    Each is told `hz` times a second, one after the other: to tell all at once would hold up the frames.
+    Each is published `hz` times a second, one after the other: all at once would delay the frames.
     """
 
     def __init__(self, trackers: Sequence[ElasticTracker], hz: float) -> None:
@@ -29,16 +29,16 @@ class ElasticTracking:
 
     def warm_up(self) -> None:
         """Compile every kernel."""
-        for tracker in self.trackers[:1]:  # they are the same for all
+        for tracker in self.trackers[:1]:  # the kernels are the same for all
             tracker.warm_up()
 
     def push(self, frame: JointFrame, *, masked: bool) -> None:
-        """Take a frame."""
+        """Process a frame."""
         for tracker in self.trackers:
             tracker.push(frame, masked=masked)
 
     def due(self, t_ns: int) -> dict[str, Any] | None:
-        """Return the body of a message that is due at `t_ns` of the frames' clock, None if none is."""
+        """Return the body of the message due at `t_ns` of the frames' clock, None if none is."""
         if not self.trackers or t_ns < self._next_ns:
             return None
         self._next_ns = max(self._next_ns + self._every_ns, t_ns + self._every_ns // 2)
@@ -47,26 +47,26 @@ class ElasticTracking:
         return {"joints": {tracker.joint: tracker.document()}}
 
     def documents(self) -> dict[str, Any]:
-        """Return what is known of each joint, with all frames that have come."""
+        """Return the estimate of each joint, with all frames that have arrived."""
         for tracker in self.trackers:
             tracker.take()
         return {tracker.joint: tracker.document() for tracker in self.trackers}
 
-    def mark_gap(self) -> None:
-        """Let the filters start anew, with a new clock; parameters stay."""
+    def restart_stream(self) -> None:
+        """Restart the filters with a new clock; parameters stay."""
         self._next_ns = _NEVER
         for tracker in self.trackers:
-            tracker.mark_gap()
+            tracker.restart_stream()
 
     def reset(self) -> None:
-        """Forget everything but the files' values."""
+        """Discard everything but the files' values."""
         for tracker in self.trackers:
             tracker.reset()
 
     # ------------------------------------------------------------ state
 
     def state(self) -> dict[str, Any]:
-        """Return what the state file keeps of all joints."""
+        """Return the content of the state file for all joints."""
         return {
             f"{_prefix(tracker.joint)}{name}": value
             for tracker in self.trackers
@@ -74,9 +74,9 @@ class ElasticTracking:
         }
 
     def restore(self, state: Mapping[str, Any], ignored: Callable[[str, str], None]) -> None:
-        """Go on from a saved state, joint by joint; `ignored` is told joint and reason where that of one cannot serve.
+        """Restore a saved state, joint by joint; `ignored` gets joint and reason where it cannot be used.
 
-        A joint that the state says nothing of begins with its file.
+        A joint without a saved state begins with its file.
         """
         for tracker in self.trackers:
             prefix = _prefix(tracker.joint)
@@ -89,7 +89,7 @@ class ElasticTracking:
                 ignored(tracker.joint, str(error))
 
     def rollback(self, state: Mapping[str, Any]) -> None:
-        """Be again what `state` has returned; frames that have been gathered are left out."""
+        """Restore what `state` has returned; collected frames are dropped."""
         for tracker in self.trackers:
             prefix = _prefix(tracker.joint)
             tracker.drop()
@@ -105,17 +105,17 @@ def _prefix(joint: str) -> str:
 def elastic_tracking(
     arm: ArmConfig, model: RobotModel, channels: Sequence[str], rate_hz: float, where: str
 ) -> ElasticTracking:
-    """Make the estimates that `[[arm.elastic]]` asks for, of frames with these channels.
+    """Make the estimates that `[[arm.elastic]]` describes, for frames with these channels.
 
     Raises
     ------
     ConfigError
-        A joint is unknown, the frames do not show a spring, or a file cannot serve; `where` is the place of the tables.
+        A joint is unknown, the frames do not show a spring, or a file cannot be used; `where` names the tables.
     """
     trackers = []
     for k, spring in enumerate(arm.elastic):
         from service.estimator._elastic_tracker import (
-            make_tracker,  # brings the off-line fits: only arms with springs need them
+            make_tracker,  # imports the off-line fits: only arms with springs need them
         )
 
         try:

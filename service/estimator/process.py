@@ -1,7 +1,7 @@
 """The estimator process of one arm: frames in, estimates and torques out.
 
-Results are timed by the frames' own clock, so that the same recording gives the same messages at any
-speed.  The state is saved every few seconds and at the end, and resumed from at the next start.
+Results are timed by the frames' own clock, so that the same recording gives the same messages at any speed. The state
+is saved every few seconds and at the end, and restored at the next start.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rt_core.types import BoolArray, FloatArray
 from service.config.arm_robot import load_arm_robot, online_settings
 from service.estimator._active_model import ActiveModel, SavedModel
 from service.estimator._breakaway import BreakawayTracking
-from service.estimator._encoder_monitor import EncoderTracking
-from service.estimator._frame_buffer import MIN_SHARE, FrameWindow, request_of
-from service.estimator._hand_guiding_model import GuidingSource
+from service.estimator._encoder_monitor import EncoderMonitor
+from service.estimator._frame_buffer import MIN_SHARE, FrameBuffer, save_request
+from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.estimator._prior import PriorSource
 from service.estimator.elastic_tracking import elastic_tracking
 from service.io.state_file import FILE_NAME, StateError, StateWriter, load_state, set_aside
@@ -39,12 +39,13 @@ from service.protocol.messages import (
     TorqueMessage,
     encode,
 )
-from service.worker.frame_subscriber import FrameFeed
+from service.worker.frame_subscriber import FrameSubscriber
 from service.worker.loop_statistics import LATENCY_NS, Durations
-from service.worker.worker import Handler, Worker, resident_mb
+from service.worker.resources import resident_mb
+from service.worker.worker import Handler, Worker
 
 REPORT_NS = 1_000_000_000
-WATCH_NS = 1_000_000_000  # of the frames' own clock, between two looks for drift
+WATCH_NS = 1_000_000_000  # of the frames' own clock, between two checks for drift
 CHANGE_NS = 100_000_000  # and for sudden changes
 TICK_NS = 50_000_000
 RESULT_QUEUE = 10_000
@@ -73,17 +74,17 @@ class Inputs:
         return q, tau, frame.valid, frame.dq if self.has_dq else None
 
 
-class Estimation:
+class EstimatorProcess:
     """Runs one arm's estimator on its frames."""
 
-    def __init__(self, child: Worker) -> None:
-        self.child = child
-        self.arm = child.arm
-        robot = load_arm_robot(self.arm, child.config.base)
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.arm = worker.arm
+        robot = load_arm_robot(self.arm, worker.config.base)
         model = robot.model
         settings = online_settings(self.arm, robot, f"arm {self.arm.name}: estimator")
-        self.feed = FrameFeed(child, self._on_frame)
-        self.source = self.feed.wait_for_meta(child)
+        self.frame_subscriber = FrameSubscriber(worker, self._on_frame)
+        self.source = self.frame_subscriber.wait_for_meta(worker)
         has_dq = "dq" in self.source["channels"]
         self.inputs = Inputs(model, has_dq)
         rate_hz = float(self.source["rate_hz"])
@@ -93,13 +94,13 @@ class Estimation:
         began = time.monotonic()
         self.estimator.warm_up()
         self.elastic.warm_up()
-        child.log.info("compiled", seconds=round(time.monotonic() - began, 3))
-        directory = child.config.state_dir / self.arm.name
+        worker.log.info("compiled", seconds=round(time.monotonic() - began, 3))
+        directory = worker.config.state_dir / self.arm.name
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE_NAME
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
-        self.encoders = EncoderTracking(self.estimator, self._on_event, self._watched, self._on_stuck)
-        self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.doubt)
+        self.encoders = EncoderMonitor(self.estimator, self._on_event, self._snapshot, self._on_stuck)
+        self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.invalid_reason)
         self.breakaway = BreakawayTracking(
             self.estimator, lambda: self.active.settled and not self.encoders.stuck, self._on_event
         )
@@ -107,14 +108,14 @@ class Estimation:
         resets = int(self.estimator.report().resets)
         self.active.start(self.arm.model, saved)  # after the state, which brings constants of its own
         if self.resumed and self.estimator.report().resets > resets:
-            child.log.warning("estimate_restarted", reason=f"{self.arm.model}: not the model of the saved state")
-        self.window = FrameWindow(self.arm.window_s, self.estimator.rate_hz, model.n, self.source["channels"])
-        self._window_ns = 0  # time of the last frame in it
-        self._asides: list[tuple[int, Future[dict[str, Any]]]] = []  # windows being written, by their request
+            worker.log.warning("estimate_restarted", reason=f"{self.arm.model}: not the model of the saved state")
+        self.frame_buffer = FrameBuffer(self.arm.window_s, self.estimator.rate_hz, model.n, self.source["channels"])
+        self._window_ns = 0  # time of its last frame
+        self._saves: list[tuple[int, Future[dict[str, Any]]]] = []  # windows being written, by request
         self.unusable = 0  # frames without position or torque
         self._writer = StateWriter(self.path, self.estimator.state_hash)
-        self._save_failed = ""  # as it was logged last
-        self._aside_writer = ThreadPoolExecutor(1, "window")
+        self._save_failed = ""  # as logged last
+        self._window_writer = ThreadPoolExecutor(1, "window")
         self._next_save_ns = 0
         self._seq = dict.fromkeys(("estimate", "torque", "elastic", "meta", "status", "stats", "event"), 0)
         self._time = (0, 0)
@@ -128,69 +129,70 @@ class Estimation:
             "snapshot": self._on_snapshot,
             "reset_estimator": self._on_reset,
             "activate": self._on_activate,
-            "set_aside": self._on_set_aside,
-            **GuidingSource(self.arm, self.active).handlers,
+            "set_aside": self._on_save_window,
+            **HandGuidingModelSource(self.arm, self.active).handlers,
             **PriorSource(self.estimator).handlers,
         }
         self._next_report_ns = self._next_tick_ns = 0
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
         self._updates = 0
         self._latency = Durations(LATENCY_NS)  # from a frame's arrival to the estimate that it has renewed
-        self.socket = child.context.socket(zmq.PUB)
+        self.socket = worker.context.socket(zmq.PUB)
         self.socket.setsockopt(zmq.SNDHWM, RESULT_QUEUE)
         self.socket.setsockopt(zmq.LINGER, 1000)
-        self.socket.bind(child.runtime.results(self.arm.name, "estimator"))
+        self.socket.bind(worker.runtime.results(self.arm.name, "estimator"))
 
     # ------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Estimate until told to stop."""
-        self.feed.start()
-        self.child.ready(resumed=self.resumed, hash=str(self.meta["hash"]))
+        """Estimate until stopped."""
+        self.frame_subscriber.start()
+        self.worker.ready(resumed=self.resumed, hash=str(self.meta["hash"]))
         gc.collect()
         gc.freeze()
-        while not self.child.stopping:
-            self.feed.poll()
+        while not self.worker.stopping:
+            self.frame_subscriber.poll()
             now_ns = time.monotonic_ns()
             if now_ns >= self._next_tick_ns:
                 self._tick(now_ns)
 
     def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
         if restart is not None:
-            self.estimator.mark_gap(restart)
-            self.elastic.mark_gap()
-            self.breakaway.mark_gap()
-            self.encoders.mark_gap()
-            self.window.clear()
+            self.estimator.restart_stream(restart)
+            self.elastic.restart_stream()
+            self.breakaway.restart_stream()
+            self.encoders.restart_stream()
+            self.frame_buffer.clear()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
             self._renewed = False  # by a frame from before: the outage is no latency
         frame = message.frame
         began_ns = time.monotonic_ns()
-        guided = self.feed.guided  # torque of a hand is no change of the arm: nothing is learned from it
-        untold = guided or self.encoders.stuck  # what the frame says of the arm is not known
-        if not untold:
-            self.window.push(frame)
+        # the torque of a hand is no change of the arm: nothing is learned from it
+        guided = self.frame_subscriber.guided
+        suppressed = guided or self.encoders.stuck  # the frame carries no information on the arm
+        if not suppressed:
+            self.frame_buffer.push(frame)
             self._window_ns = frame.t_bus_ns
         self._drained = False
         self._time = (frame.t_bus_ns, frame.t_host_ns)
-        self.elastic.push(frame, masked=untold)
+        self.elastic.push(frame, masked=suppressed)
         values = self.inputs(frame)
         if values is None:
             self.unusable += 1
             return
         t_ns = frame.t_bus_ns
         q, tau, valid, dq = values
-        self.breakaway.push(frame, q, tau, masked=untold)
+        self.breakaway.push(frame, q, tau, masked=suppressed)
         temperature = frame.temperature
         if temperature is not None and len(temperature) != len(q):
             temperature = None
-        if self.estimator.step(t_ns, frame.seq, q, tau, valid, dq, temperature, masked=untold):
+        if self.estimator.step(t_ns, frame.seq, q, tau, valid, dq, temperature, masked=suppressed):
             self._renewed = True
             self._updates += 1
             self._renewed_host_ns = frame.t_host_ns
         if not guided and (valid is None or valid.all()):
             self.encoders.push(t_ns, q)
-        if t_ns >= self._next_torque_ns and not untold:
+        if t_ns >= self._next_torque_ns and not suppressed:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
         if t_ns >= self._next_estimate_ns and (self._renewed or self._lacking or self.encoders.stuck):
@@ -198,8 +200,8 @@ class Estimation:
                 self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
             self._publish_estimate()
-        if (said := self.elastic.due(t_ns)) is not None:
-            self._publish("elastic", said)
+        if (due_body := self.elastic.due(t_ns)) is not None:
+            self._publish("elastic", due_body)
         spent_ns = time.monotonic_ns() - began_ns
         self._steps += 1
         self._step_ns += spent_ns
@@ -208,24 +210,25 @@ class Estimation:
 
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
-        self.feed.log_losses(now_ns)
-        if self.feed.ended and not self._drained:
+        self.frame_subscriber.log_losses(now_ns)
+        if self.frame_subscriber.ended and not self._drained:
             self._drained = True
             self._publish_estimate()
             if self.arm.elastic:
                 self._publish("elastic", {"joints": self.elastic.documents()})
             self._save_now()
             self._next_report_ns = 0
-            self.child.log.info("drained", **self.feed.counts())
-            self.child.beat(now_ns, self._status())
-        self.child.serve(self._handlers)
-        self._answer_asides()
-        if self.child.beat_due(now_ns):
-            self.child.beat(now_ns, self._status())
+            self.worker.log.info("drained", **self.frame_subscriber.counts())
+            self.worker.heartbeat(now_ns, self._status())
+        self.worker.serve(self._handlers)
+        self._reply_saved()
+        if self.worker.heartbeat_due(now_ns):
+            self.worker.heartbeat(now_ns, self._status())
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
             self._report()
-        if now_ns >= self._next_save_ns and self._writer.begin(self._state):  # while one is written: at a later tick
+        # while one is being written: at a later tick
+        if now_ns >= self._next_save_ns and self._writer.begin(self._state):
             self._next_save_ns = now_ns + int(self.arm.state.every_s * 1e9)
             self._log_save()
 
@@ -239,9 +242,9 @@ class Estimation:
     def _envelope(self, kind: str, t_ns: int) -> Envelope:
         seq = self._seq[kind]
         self._seq[kind] = seq + 1
-        clock = str(self.feed.meta.get("clock", ""))
+        clock = str(self.frame_subscriber.meta.get("clock", ""))
         host_ns = self._renewed_host_ns if kind == "estimate" else self._time[1]
-        return Envelope("estimator", self.child.epoch, seq, t_ns, clock, host_ns)
+        return Envelope("estimator", self.worker.epoch, seq, t_ns, clock, host_ns)
 
     def _send(self, message: Message) -> None:
         self.socket.send_multipart(encode(message), zmq.NOBLOCK)  # a publisher drops for slow consumers
@@ -254,7 +257,7 @@ class Estimation:
             self.active.observe(report)
         if report.t_ns >= self._next_change_ns and not self.encoders.stuck:
             self._next_change_ns = report.t_ns + CHANGE_NS
-            self.active.watch(report.t_ns)
+            self.active.observe_changes(report.t_ns)
         self._send(
             EstimateMessage(
                 self.arm.name,
@@ -287,40 +290,40 @@ class Estimation:
 
     @property
     def _lacking(self) -> bool:
-        """Whether the estimate stands still for want of temperatures, which subscribers are to know."""
+        """Whether the estimate stands still for lack of temperatures, which is published."""
         return self.estimator.has_temperature and bool(self.estimator.lacks_temperature.any())
 
     def _on_event(self, kind: str, text: str, data: dict[str, Any]) -> None:
-        """Tell the supervisor and the subscribers of an event."""
-        source_epoch, expected = self.feed.position
+        """Report an event to the supervisor and the subscribers."""
+        source_epoch, expected = self.frame_subscriber.position
         ids = {"source_epoch": source_epoch, "frame": expected - 1}
-        ids |= {"estimator_epoch": self.child.epoch, "estimate": self._seq["estimate"] - 1}
-        self.child.event(kind, text, ids, **data)
+        ids |= {"estimator_epoch": self.worker.epoch, "estimate": self._seq["estimate"] - 1}
+        self.worker.event(kind, text, ids, **data)
         self._publish("event", {"event": kind, "text": text, "data": data})
 
-    def _watched(self) -> dict[str, Any]:
-        """Return what else frames have told than the estimate, to go back to."""
+    def _snapshot(self) -> dict[str, Any]:
+        """Return the state of all other consumers of frames, to be rolled back with the estimate."""
         return {
-            "active": self.active.watched(),
+            "active": self.active.snapshot(),
             "elastic": self.elastic.state(),
-            "breakaway": self.breakaway.watched(),
+            "breakaway": self.breakaway.snapshot(),
         }
 
-    def _on_stuck(self, watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
-        """Take back what frames have told since an encoder stuck; returns what was told before and holds."""
-        self.active.watch_again(watched["active"])
-        self.elastic.rollback(watched["elastic"])
-        self.breakaway.rollback(watched["breakaway"])
-        self.window.drop_since(since_ns)
+    def _on_stuck(self, snapshot: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
+        """Roll back what was learned since an encoder stuck; return the earlier reports that still hold."""
+        self.active.rollback(snapshot["active"])
+        self.elastic.rollback(snapshot["elastic"])
+        self.breakaway.rollback(snapshot["breakaway"])
+        self.frame_buffer.drop_since(since_ns)
         self._renewed = False
-        self._next_save_ns = 0  # or a restart would bring back what was taken back
+        self._next_save_ns = 0  # a restart must not bring the old state back
         return {"still": self.active.reported}
 
     def _publish(self, kind: str, body: Mapping[str, Any]) -> None:
         self._send(BodyMessage(self.arm.name, kind, self._envelope(kind, self._time[0]), dict(body)))
 
     def _status(self) -> dict[str, Any]:
-        state = "drained" if self._drained else "running" if self.feed.received else "waiting"
+        state = "drained" if self._drained else "running" if self.frame_subscriber.received else "waiting"
         return {
             "state": state,
             "resumed": self.resumed,
@@ -329,12 +332,12 @@ class Estimation:
             **self.active.status(),
             "breakaway": self.breakaway.document(),
             "encoders": self.encoders.document(),
-            **self.feed.counts(),
+            **self.frame_subscriber.counts(),
         }
 
     def _report(self) -> None:
-        self.active.watch_temperature()
-        source = {key: value for key, value in self.feed.meta.items() if key not in self.meta}
+        self.active.check_temperature()
+        source = {key: value for key, value in self.frame_subscriber.meta.items() if key not in self.meta}
         self._publish("meta", {**source, **self.meta, "breakaway": self.breakaway.meta})
         self._publish("status", self._status())
         steps = max(1, self._steps)
@@ -355,11 +358,11 @@ class Estimation:
     # ------------------------------------------------------------ state
 
     def _resume(self) -> tuple[bool, SavedModel | None]:
-        """Go on from the saved state, if there is one that can be used; and return what it says of the active model."""
+        """Restore the saved state, if it can be used; return whether it was, and its active model."""
         if not self.path.exists():
             return False, None
         if not self.arm.state.resume:
-            self.child.log.info("state_ignored", path=str(self.path))
+            self.worker.log.info("state_ignored", path=str(self.path))
             return False, None
         try:
             state = load_state(self.path, self.estimator.state_hash)
@@ -369,25 +372,25 @@ class Estimation:
         except (StateError, ValueError, TypeError, KeyError) as error:
             bad = set_aside(self.path)
             self.estimator.reset()
-            self.child.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
+            self.worker.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
             return False, None
         self.elastic.restore(state, self._on_elastic_ignored)
         self.breakaway.restore(state, self._on_breakaway_ignored)
-        self.feed.resume(*position)
-        self.child.log.info("state_resumed", path=str(self.path), source_epoch=position[0], next_seq=position[1])
+        self.frame_subscriber.resume(*position)
+        self.worker.log.info("state_resumed", path=str(self.path), source_epoch=position[0], next_seq=position[1])
         return True, saved
 
     def _state(self) -> dict[str, Any]:
-        epoch, expected = self.feed.position
+        epoch, expected = self.frame_subscriber.position
         models = self.estimator.state() | self.active.state() | self.elastic.state()
         models |= self.breakaway.state()
         return {**models, "feed_epoch": epoch, "feed_expected": expected}
 
     def _on_elastic_ignored(self, joint: str, reason: str) -> None:
-        self.child.log.warning("elastic_state_ignored", joint=joint, reason=reason)
+        self.worker.log.warning("elastic_state_ignored", joint=joint, reason=reason)
 
     def _on_breakaway_ignored(self, reason: str) -> None:
-        self.child.log.warning("breakaway_state_ignored", reason=reason)
+        self.worker.log.warning("breakaway_state_ignored", reason=reason)
 
     def _save_now(self) -> None:
         self._writer.save(self._state())
@@ -396,7 +399,7 @@ class Estimation:
     def _log_save(self) -> None:
         failed, self._save_failed = self._save_failed, self._writer.error
         if self._save_failed and self._save_failed != failed:
-            self.child.log.error("state_not_saved", reason=self._save_failed)
+            self.worker.log.error("state_not_saved", reason=self._save_failed)
 
     # ------------------------------------------------------------ requests
 
@@ -425,7 +428,7 @@ class Estimation:
             "elastic": self.elastic.documents(),
             "breakaway": self.breakaway.document(),
             "meta": self.meta,
-            "source": self.feed.meta,
+            "source": self.frame_subscriber.meta,
             "path": str(self.path),
         }
 
@@ -433,21 +436,23 @@ class Estimation:
         self.estimator.reset()
         self.elastic.reset()
         self.breakaway.reset()
-        self._save_now()  # or a restart would bring back what was to be forgotten
+        self._save_now()  # a restart must not bring the old state back
         self._next_estimate_ns = self._next_torque_ns = _NEVER
-        self.child.log.info("estimator_reset")
+        self.worker.log.info("estimator_reset")
         return {"arm": args["arm"]}
 
     def _on_activate(self, args: dict[str, Any]) -> dict[str, Any]:
         answer = self.active.activate(args)
         self._next_report_ns = 0  # names and constants go out at once
-        self._next_save_ns = 0  # or a restart would adopt it again
+        self._next_save_ns = 0  # a restart must not adopt it again
         return {"arm": args["arm"], **answer}
 
-    def _on_set_aside(self, args: dict[str, Any]) -> None:
+    def _on_save_window(self, args: dict[str, Any]) -> None:
         if self.encoders.stuck:
-            raise ControlError("failed", f"{self.encoders.doubt}: no frame tells what a model can be identified from")
-        source = self.feed.meta
+            raise ControlError(
+                "failed", f"{self.encoders.invalid_reason}: no frame tells what a model can be identified from"
+            )
+        source = self.frame_subscriber.meta
         meta = RecordingMeta(
             self.arm.name,
             tuple(source["joint_names"]),
@@ -457,40 +462,44 @@ class Estimation:
             str(source["source"]),
         )
         guided_s, seconds = 1e-9 * (self._time[0] - self._window_ns), args.get("seconds")
-        if self.feed.guided and isinstance(seconds, (int, float)) and guided_s > (1.0 - MIN_SHARE) * seconds > 0.0:
+        if (
+            self.frame_subscriber.guided
+            and isinstance(seconds, (int, float))
+            and guided_s > (1.0 - MIN_SHARE) * seconds > 0.0
+        ):
             raise ControlError(
                 "failed",
                 f"the arm has been guided by hand for {guided_s:.1f} s, and a model is not identified from that: end "
                 f"guiding, and wait for {seconds:g} s",
             )
-        asked = request_of(args, self.window, self.child.config.state_dir, meta)
-        self._asides.append((self.child.request_id, self._aside_writer.submit(asked.write, self.window)))
+        asked = save_request(args, self.frame_buffer, self.worker.config.state_dir, meta)
+        self._saves.append((self.worker.request_id, self._window_writer.submit(asked.write, self.frame_buffer)))
 
-    def _answer_asides(self) -> None:
+    def _reply_saved(self) -> None:
         """Answer the requests whose window has been written."""
-        for entry in [entry for entry in self._asides if entry[1].done()]:
-            self._asides.remove(entry)
+        for entry in [entry for entry in self._saves if entry[1].done()]:
+            self._saves.remove(entry)
             id, written = entry
             try:
-                self.child.reply(id, written.result())
+                self.worker.reply(id, written.result())
             except ControlError as error:
-                self.child.refuse(id, error)
+                self.worker.refuse(id, error)
             except (OSError, MemoryError) as error:
-                self.child.refuse(id, ControlError("failed", f"the frames cannot be set aside: {error!r:.200}"))
+                self.worker.refuse(id, ControlError("failed", f"the frames cannot be set aside: {error!r:.200}"))
             except CancelledError:
-                self.child.refuse(id, ControlError("unavailable", "the estimator is ending"))
+                self.worker.refuse(id, ControlError("unavailable", "the estimator is ending"))
 
     def close(self) -> None:
         """Save the state, and finish the window that is being written."""
         self._save_now()
-        self._aside_writer.shutdown(cancel_futures=True)
-        self._answer_asides()
+        self._window_writer.shutdown(cancel_futures=True)
+        self._reply_saved()
         self._writer.close()
 
 
-def main(child: Worker) -> None:
-    """Run the estimator of the child's arm."""
-    estimation = Estimation(child)
+def main(worker: Worker) -> None:
+    """Run the estimator of the worker's arm."""
+    estimation = EstimatorProcess(worker)
     try:
         estimation.run()
     finally:

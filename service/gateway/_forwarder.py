@@ -1,8 +1,9 @@
-"""A lane: one public port, and the private endpoints whose messages it makes public."""
+"""Forwarders: one public port each, and the private endpoints whose messages they publish."""
 
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import dataclass, field
 
 import zmq
@@ -12,13 +13,17 @@ from service.protocol.messages import MAX_MESSAGE
 from service.security.authenticator import protect
 from service.security.keys import KeyPair
 from service.worker.bind import BIND_S, bind_tcp
+from service.worker.worker import FRAME_QUEUE, POLL_MS
 
 MAX_SUBSCRIPTION = 512  # bytes of what a subscriber may send
+
+#: Kinds of which each message replaces the one before; every message of the others is forwarded.
+THINNED = frozenset((b"frame", b"torque", b"estimate"))
 
 
 @dataclass
 class Forwarder:
-    """One public port and the private endpoints that it makes public."""
+    """One public port and the private endpoints that it publishes."""
 
     name: str
     port: int
@@ -52,14 +57,14 @@ class Forwarder:
             self.inner.connect(endpoint)
 
     def connections(self) -> int:
-        """Return how many subscribers are connected; for the thread that opened the lane."""
+        """Return how many subscribers are connected; for the thread that opened the forwarder."""
         while readable(self.monitor):
             event, descriptor = struct.unpack("=Hi", self.monitor.recv_multipart()[0])
             (self.connected.add if event == zmq.EVENT_ACCEPTED else self.connected.discard)(descriptor)
         return len(self.connected)
 
     def stop_counting(self) -> None:
-        """Let go of the monitor, in this order: an event that nobody takes would hold up libzmq's own thread."""
+        """Close the monitor, in this order: an event that nobody reads would block libzmq's own thread."""
         self.outer.disable_monitor()
         self.monitor.close()
 
@@ -70,3 +75,44 @@ class Forwarder:
         except zmq.ContextTerminated:
             self.inner.close()
             self.outer.close()
+
+
+@dataclass
+class ThrottledForwarder(Forwarder):
+    """A forwarder of at most `rate_hz` messages a second for each topic with frames, torques or estimates.
+
+    For programs that draw: messages are unchanged, and of the frequent ones only the latest of each turn is sent. They
+    pass through Python, which costs time: nothing is subscribed to while no client is connected.
+    """
+
+    rate_hz: float = 50.0
+
+    def run(self) -> None:
+        """Forward until the context is terminated."""
+        hears = True  # as `open` has subscribed
+        try:
+            while True:
+                watched = bool(self.connected)
+                if watched != hears:
+                    self.inner.setsockopt(zmq.SUBSCRIBE if watched else zmq.UNSUBSCRIBE, b"")
+                    hears = watched
+                if self.inner.poll(POLL_MS):
+                    self._turn()
+                    time.sleep(1.0 / self.rate_hz)
+        except zmq.ContextTerminated:
+            self.inner.close()
+            self.outer.close()
+
+    def _turn(self) -> None:
+        newest: dict[bytes, list[bytes]] = {}
+        for _ in range(FRAME_QUEUE):  # at full load the queue never empties
+            try:
+                parts = self.inner.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            if parts[0].rpartition(b"/")[2] in THINNED:
+                newest[parts[0]] = parts
+            else:
+                self.outer.send_multipart(parts)
+        for parts in newest.values():
+            self.outer.send_multipart(parts)

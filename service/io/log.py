@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on stderr, with the process, the arm and the epoch in each."""
+"""Logs: one JSON object per line on stderr, with process, arm and boot counter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Log: TypeAlias = structlog.typing.FilteringBoundLogger
 
 
 def configure(level: str = "info") -> None:
-    """Set up structlog for this process; a line is one write, so that lines of processes do not mix."""
+    """Set up structlog for this process; each line is one write, so that lines of processes do not mix."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

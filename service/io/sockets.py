@@ -1,4 +1,4 @@
-"""ZeroMQ sockets: a cheap look for a message."""
+"""ZeroMQ sockets: check for a waiting message."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import zmq
 
 
 def readable(socket: zmq.Socket[bytes]) -> bool:
-    """Tell whether a message waits; cheaper than a poll."""
+    """Return whether a message waits; cheaper than a poll."""
     return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)

@@ -1,7 +1,7 @@
-"""Files that hold an estimator's state: written whole or not at all, and checked when read.
+"""State files of an estimator, written atomically and checked when read.
 
-A file is a line that names the format, the SHA-256 of the rest, and a msgpack map of scalars and
-arrays with the hash of model and settings that they belong to.
+A file is a line that names the format, the SHA-256 of the rest, and a msgpack map of scalars and arrays with the hash
+of the model and settings they belong to.
 """
 
 from __future__ import annotations
@@ -74,12 +74,8 @@ def save_state(path: Path, state: State, owner: str) -> None:
 def load_state(path: Path, owner: str) -> dict[str, NDArray[Any] | int | float | str]:
     """Read a state that belongs to `owner`.
 
-    Raises
-    ------
-    StateError
-        The file is torn, damaged, of another format, or belongs to another model or other settings.
-    OSError
-        The file cannot be read.
+    Raises `StateError`: the file is torn, damaged, of another format, or belongs to another model or other settings;
+    `OSError`: the file cannot be read.
     """
     if path.stat().st_size > MAX_BYTES:
         raise StateError(f"{path}: larger than {MAX_BYTES} bytes")
@@ -108,7 +104,7 @@ def set_aside(path: Path) -> Path:
 
 
 class StateWriter:
-    """Saves one file's states in a thread of its own: waiting for the disk must not delay frames.
+    """Save the states of one file in a thread, so that disk access does not delay frames.
 
     Parameters
     ----------
@@ -129,7 +125,7 @@ class StateWriter:
         self._writing: Future[None] | None = None
 
     def begin(self, state: Callable[[], State]) -> bool:
-        """Begin to save what `state` returns; False, without a call, while another is being written."""
+        """Start saving the result of `state`; return False, without calling it, while another save is running."""
         if self._writing is not None and not self._writing.done():
             return False
         self._finish()
@@ -137,7 +133,7 @@ class StateWriter:
         return True
 
     def save(self, state: State) -> None:
-        """Save, after what is being written, and return when it is on disk or `error` says why not."""
+        """Save after a running save, and return when it is on disk or `error` is set."""
         self._finish()
         self._writing = self._pool.submit(save_state, self.path, state, self.owner)
         self._finish()
@@ -167,7 +163,7 @@ def _packed(value: NDArray[Any] | int | float | str) -> NDArray[Any] | int | flo
 
 
 def _pieces(values: State, owner: str) -> Iterator[bytes | memoryview]:
-    """Yield the msgpack map of a state, arrays in slices: whoever writes them lets other threads go on between."""
+    """Yield the msgpack map of a state, arrays in slices, so that other threads can run in between."""
     packer = msgpack.Packer()
     yield packer.pack_map_header(3) + packer.pack("owner") + packer.pack(owner)
     yield packer.pack("saved_ns") + packer.pack(time.time_ns()) + packer.pack("values")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def toml_text(source: dict[str, Any]) -> str:
-    """Write the source of a robot as a robot file."""
+    """Return the source of a robot as the text of a robot file."""
     scalars = {key: value for key, value in source.items() if not isinstance(value, dict) and key != "joint"}
     lines = [f"{key} = {_value(value)}" for key, value in scalars.items()]
     for joint in source.get("joint", ()):

@@ -1,7 +1,7 @@
-"""Trajectories as files have them: `trajectory.json` (a Fourier series) and tables of comma-separated values.
+"""Trajectory files: `trajectory.json` (a Fourier series) and tables of comma-separated values.
 
-Either names its joints in order and the units of their positions, so that a reader can tell whether it is meant for the
-arm at hand.  What is sent to a daemon is the same as a map, never a path: the daemon may run elsewhere.
+Both name the joints in order and the units of their positions, so that a reader can check them against the arm.
+Requests hold the same as a map, never a path, because the daemon may run elsewhere.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from rt_core.types import FloatArray
 
 FORMAT = "thetad-excitation/1"
 UNITS = ("rad", "m")
-#: A table's cells: more would take too long to unpack between two frames.
+#: Numbers of a table: more would take too long to unpack between two frames.
 MAX_NUMBERS = 8_000
-#: Cycles of one period of a trajectory, or of a table.
+#: Cycles of one period of a trajectory or table.
 MAX_CYCLES = 200_000
-#: Of a series: more would take too long to sample between two frames.
+#: Harmonics of a series: more would take too long to sample between two frames.
 MAX_HARMONICS = 100
 MAX_BYTES = 1 << 24
 MAX_PERIODS = 10_000
 _MAX_JOINTS = 64
 _COLUMN = re.compile(r"(?P<joint>\S.*) (?P<symbol>q|dq|ddq) \[(?P<unit>[^\]]*)\]")
-#: Times of a table may be off its rate by so much of a step.
+#: Tolerance of the times of a table, in steps.
 _JITTER = 1e-3
 
 
 class TrajectoryError(ValueError):
-    """A trajectory that cannot be used; the message says what is wrong, where, and what to do."""
+    """A trajectory that cannot be used; the message names place, problem and remedy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Trajectory:
     joints, units : tuple of str
         In order; "rad" or "m".
     robot, robot_sha256 : str
-        What it was designed for; empty if the file does not say.
+        The robot it was designed for; empty if unknown.
     series : FourierSeries or None
     rate_hz : float
         Of the table; 0 of a series.
@@ -80,12 +80,9 @@ class Trajectory:
         return (len(self.table) - 1) / self.rate_hz
 
     def as_message(self) -> dict[str, Any]:
-        """Plain values for a request, from which `from_message` makes the same trajectory.
+        """Return JSON values for a request, the inverse of `from_message`.
 
-        Raises
-        ------
-        TrajectoryError
-            A table that is too large for a request.
+        Raises `TrajectoryError`: a table that is too large for a request.
         """
         head = {
             "joints": list(self.joints),
@@ -105,7 +102,7 @@ class Trajectory:
 
     @classmethod
     def from_message(cls, message: object) -> Trajectory:
-        """Check and take what `as_message` gave; raises `TrajectoryError`."""
+        """Check and convert the result of `as_message`; raises `TrajectoryError`."""
         if not isinstance(message, Mapping):
             raise TrajectoryError("trajectory: expected a map")
         joints, units = _texts(message, "joints"), _texts(message, "units")
@@ -120,12 +117,9 @@ class Trajectory:
         return _from_series(joints, units, robot, sha, message)
 
     def check_arm(self, joints: Sequence[str], units: Sequence[str], robot: str, sha256: str, *, changed: bool) -> None:
-        """Refuse an arm that the trajectory is not for; `changed` allows another version of the same robot's file.
+        """Check that the trajectory fits an arm; `changed` allows another version of the same robot's file.
 
-        Raises
-        ------
-        TrajectoryError
-            Joints, their order, their units or the robot differ.
+        Raises `TrajectoryError`: joints, their order, their units or the robot differ.
         """
         mine, its = list(self.joints), list(joints)
         if mine != its:
@@ -147,10 +141,7 @@ class Trajectory:
     def cycles(self, period_s: float) -> int:
         """Return the number of the arm's cycles in one period.
 
-        Raises
-        ------
-        TrajectoryError
-            It is no whole number or too many, or the table is finer than the arm's cycle.
+        Raises `TrajectoryError`: the number is not whole or too large, or the table is finer than the arm's cycle.
         """
         count = self.period_s / period_s
         if not 2 <= count <= MAX_CYCLES:
@@ -169,7 +160,7 @@ class Trajectory:
         return whole
 
     def positions(self, times: FloatArray) -> FloatArray:
-        """Positions (N, n) at `times` (N,) within one period [s]; a table is joined by cubics, at rest at both ends."""
+        """Return positions (N, n) at `times` (N,) of one period [s]; tables by cubic splines, at rest at both ends."""
         if self.series is not None:
             return self.series.sample(times)[0]
         return np.asarray(self._spline(times))
@@ -185,10 +176,7 @@ class Trajectory:
 def read_trajectory(path: Path) -> Trajectory:
     """Read a trajectory: JSON by its suffix or its first character, else comma-separated values.
 
-    Raises
-    ------
-    TrajectoryError
-        It cannot be read, or is none that can be used.
+    Raises `TrajectoryError`: the file cannot be read, or its trajectory cannot be used.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -206,7 +194,7 @@ def read_trajectory(path: Path) -> Trajectory:
 
 
 def column(joint: str, symbol: str, unit: str) -> str:
-    """Name of a table's column: `joint_1 dq [rad/s]`."""
+    """Return the name of a table's column: `joint_1 dq [rad/s]`."""
     power = {"q": "", "dq": "/s", "ddq": "/s^2"}[symbol]
     return f"{joint} {symbol} [{unit}{power}]"
 
@@ -319,7 +307,7 @@ def _parse_csv(text: str) -> Trajectory:
 
 
 def _rate(t: FloatArray) -> float:
-    """Rate of the rows at the times `t`; raises `TrajectoryError` unless they are equidistant from 0 on."""
+    """Return the rate of rows at the times `t`; raises `TrajectoryError` unless they are equidistant from 0 on."""
     bad = ~np.isfinite(t)
     if bad.any():
         raise TrajectoryError(f"line {int(np.argmax(bad)) + 2}: {t[np.argmax(bad)]} is no time")

@@ -1,4 +1,4 @@
-"""A copy of what the daemon keeps, made while it works: the queue, what it names, and the estimators' states."""
+"""Backup of a daemon's data while it runs: the queue, its files, and the estimators' states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.jobs._job_storage import Holdings
+from service.jobs._job_storage import JobStorage
 from service.jobs.queue.artifacts import ArtifactError, Artifacts
 from service.jobs.queue.retention import needed_files
 from service.jobs.queue.store import FILE_NAME, Store, StoreError
@@ -16,11 +16,11 @@ ESTIMATORS = "estimators"
 
 
 def back_up(
-    holdings: Holdings, target: Path, states: Mapping[str, Path], stopping: threading.Event | None = None
+    storage: JobStorage, target: Path, states: Mapping[str, Path], stopping: threading.Event | None = None
 ) -> dict[str, int | str]:
-    """Copy the queue, the results and windows that it names, and `states` by arm; returns what was copied.
+    """Copy the queue, the results and windows that it names, and `states` by arm; return a summary.
 
-    What is in `target` already is not read again.  This may be done in any thread.
+    Files that are in `target` already are not read again. This may run in any thread.
 
     Raises
     ------
@@ -28,8 +28,8 @@ def back_up(
         What is at `target` is a queue in use, it cannot be written, or the process is `stopping`.
     """
     target.mkdir(parents=True, exist_ok=True)
-    holdings.queue.store.backup(target / FILE_NAME)
-    store = Store(target / FILE_NAME)  # what the copy names is what belongs to it
+    storage.queue.store.backup(target / FILE_NAME)
+    store = Store(target / FILE_NAME)  # the files that the copy names belong to it
     try:
         needed = needed_files(store)
     finally:
@@ -48,12 +48,12 @@ def back_up(
         try:
             if copies.place(sha256).exists():
                 continue
-            source = holdings.artifacts.verify(sha256)
+            source = storage.artifacts.verify(sha256)
         except ArtifactError:  # the input of a job that is no artifact, or one that is lost already
             continue
         count(source)
         copies.put(source)
-    for window in holdings.windows.iterdir():
+    for window in storage.windows.iterdir():
         copy = target / "windows" / window.name
         if str(window.resolve()) in needed.paths and not copy.exists():
             count(window)
@@ -66,7 +66,7 @@ def back_up(
 
 
 def _copy(source: Path, copy: Path) -> None:
-    """Copy a file; it appears whole or not at all."""
+    """Copy a file atomically."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f".{copy.name}.part")
     try:

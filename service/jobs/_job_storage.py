@@ -1,4 +1,4 @@
-"""What the jobs process keeps below the state directory: the queue, results, windows of frames, folders of runs."""
+"""Storage of the jobs process below the state directory: queue, results, windows, folders of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.config.jobs import JobsConfig
-from service.jobs._path_policy import Places
+from service.jobs._path_policy import PathPolicy
 from service.jobs.queue.artifacts import Artifacts
 from service.jobs.queue.queue import Queue
 from service.jobs.queue.retention import needed_files, purge
@@ -23,7 +23,7 @@ _NEW_S = 3600.0  # a window younger than this may belong to a job that is being 
 
 
 @dataclass
-class Holdings:
+class JobStorage:
     """An open queue and the folders beside it."""
 
     directory: Path
@@ -33,15 +33,15 @@ class Holdings:
     salvaged: Salvaged | None = None
 
     @classmethod
-    def open(cls, directory: Path, places: Places | None = None) -> Holdings:
-        """Open what is in `directory`, which is made; a damaged queue is set aside and what can be read is kept.
+    def open(cls, directory: Path, path_policy: PathPolicy | None = None) -> JobStorage:
+        """Open the storage in `directory`, which is made if missing; a damaged queue is salvaged.
 
-        Clients may name files in `places`; None: in any.
+        Clients may name files within `path_policy`; None: any.
 
         Raises
         ------
         StoreError
-            The queue cannot be used now; to try again later may help.
+            The queue cannot be used now; a retry may help.
         """
         salvaged = None
         try:
@@ -59,7 +59,7 @@ class Holdings:
         except OSError as error:
             raise StoreError(f"{error.filename or directory}: {error.strerror}") from error
         queue = Queue(store)
-        return cls(directory, queue, artifacts, References(queue, artifacts, places or Places()), salvaged)
+        return cls(directory, queue, artifacts, References(queue, artifacts, path_policy or PathPolicy()), salvaged)
 
     @property
     def runs(self) -> Path:
@@ -72,19 +72,19 @@ class Holdings:
         return self.directory / "windows"
 
     def free_mb(self) -> float:
-        """Room on the disk [10^6 bytes]; raises `StoreError`."""
+        """Return the free space on the disk [10^6 bytes]; raises `StoreError`."""
         with _disk(self.directory):
             found = os.statvfs(self.directory)
         return found.f_bavail * found.f_frsize * 1e-6
 
     def clear_runs(self) -> None:
-        """Remove what runs have left that are no more; raises `StoreError`."""
+        """Remove folders left by earlier runs; raises `StoreError`."""
         with _disk(self.runs):
             for folder in self.runs.iterdir():
                 shutil.rmtree(folder, ignore_errors=True)
 
     def purge(self, config: JobsConfig) -> int:
-        """Delete old jobs, and the results and windows that no job needs; returns how many jobs went."""
+        """Delete old jobs, and results and windows that no job needs; return the number of deleted jobs."""
         gone = purge(self.queue.store, self.queue.clock(), config.keep_days, config.keep_jobs)
         needed = needed_files(self.queue.store)
         before = time.time() - _NEW_S
@@ -102,7 +102,7 @@ class Holdings:
 
 @contextlib.contextmanager
 def _disk(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with files into `StoreError`."""
+    """Turn errors of files into `StoreError`."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where in the file system clients may point: every path that a request names is checked here before it is used."""
+"""Policy for paths in requests: every path of a client is checked here before it is used."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.config.load import Config
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 
 
 @dataclass(frozen=True)
-class Places:
-    """Folders that clients may name files in, and one that they may not.
+class PathPolicy:
+    """Folders in which clients may name files, and one in which they may not.
 
     Attributes
     ----------
@@ -25,37 +25,39 @@ class Places:
     secret: Path | None = None
 
     @classmethod
-    def of(cls, config: Config) -> Places:
-        """Return the places of a daemon: `jobs.folders`, or with keys the recordings, or else any."""
+    def of(cls, config: Config) -> PathPolicy:
+        """Return the policy of a daemon: `jobs.folders`, or with keys the recordings, or else any folder."""
         folders = config.jobs.folders
         if folders is None and config.daemon.keyed:
             folders = tuple(config.recording_dir(arm) for arm in config.arm)
         return cls(folders, config.keys_dir)
 
     def check(self, path: Path, name: str) -> Path:
-        """Return the path without links and detours.
+        """Return the resolved path.
 
         Raises
         ------
-        JobError
-            It is not absolute, not a path, or leads to where clients may not point; `name` is what it was given for.
+        OperationError
+            It is not absolute, not a path, or outside the allowed folders; `name` is the parameter.
         """
         if not path.is_absolute():
-            raise JobError(f"{name}: {path}: give the whole path, for the daemon works in another directory")
+            raise OperationError(f"{name}: {path}: give the whole path, for the daemon works in another directory")
         try:
             whole = path.resolve()
             secret = self.secret is not None and whole.is_relative_to(self.secret.resolve())
             inside = self.folders is None or any(whole.is_relative_to(folder.resolve()) for folder in self.folders)
         except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
             why = getattr(error, "strerror", None) or error
-            raise JobError(f"{name}: {str(path)!r:.200}: cannot be read: {why}") from error
+            raise OperationError(f"{name}: {str(path)!r:.200}: cannot be read: {why}") from error
         if secret:
-            raise JobError(f"{name}: {path}: keys are there, and nothing of them is for jobs")
+            raise OperationError(f"{name}: {path}: keys are there, and nothing of them is for jobs")
         if not inside:
-            raise JobError(f"{name}: {path}: is in none of the folders that clients may name (jobs.folders)")
+            raise OperationError(f"{name}: {path}: is in none of the folders that clients may name (jobs.folders)")
         return whole
 
     def check_robot(self, text: str, name: str) -> None:
-        """Raise `JobError` if a robot is named by a path, and clients may not point anywhere."""
+        """Raise `OperationError` if a robot is named by a path although folders are restricted."""
         if self.folders is not None and (Path(text).suffix or len(Path(text).parts) != 1 or "\0" in text):
-            raise JobError(f"{name}: {text!r:.200}: give the name of a robot or its whole description, not a path")
+            raise OperationError(
+                f"{name}: {text!r:.200}: give the name of a robot or its whole description, not a path"
+            )

@@ -1,4 +1,4 @@
-"""What clients may ask of the jobs process: each verb's arguments are checked, and answered or refused."""
+"""Requests to the jobs process: checks the arguments of each verb, and answers or refuses."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.config.load import Config, describe
 from service.io.state_file import FILE_NAME as STATE_FILE
-from service.jobs._auto_identification import Arms, robot_text
+from service.jobs._auto_identification import AutoIdentification, robot_text
 from service.jobs._backup import back_up
-from service.jobs._job_storage import Holdings
-from service.jobs._path_policy import Places
+from service.jobs._job_storage import JobStorage
+from service.jobs._path_policy import PathPolicy
 from service.jobs._summary import details, iso, summary
-from service.jobs.execution.executor import Execution
+from service.jobs.execution.executor import Executor
 from service.jobs.kinds import find_kind
 from service.jobs.queue.queue import QueueFullError, Submission
 from service.jobs.queue.state import JobStateError, Limits
 from service.jobs.queue.store import Model, Promotion, StoreCorruptError, StoreError
 from service.jobs.references import MODEL_WORDS, RECORDING_WORDS, References, Resolved, file_input, is_large
+from service.operations.errors import OperationError
 from service.operations.kind import Kind, Parameters
-from service.operations.workspace import JobError
 from service.protocol.control import ControlError
-from service.protocol.job_state import State
+from service.protocol.job_replies import State
 from service.worker.worker import Worker
 
 T = TypeVar("T")
@@ -91,19 +91,24 @@ class _Backup(_Args):
 
 
 class Requests:
-    """Answers requests; `reason` is why the queue cannot be used, while `holdings` is None."""
+    """Handlers of the requests; `reason` is why the queue cannot be used, while `storage` is None."""
 
-    def __init__(self, child: Worker, config: Config, arms: Arms) -> None:
-        self.child, self.config, self.arms, self.aside = child, config, arms, arms.aside
+    def __init__(self, worker: Worker, config: Config, auto_identification: AutoIdentification) -> None:
+        self.worker, self.config, self.auto_identification, self.background = (
+            worker,
+            config,
+            auto_identification,
+            auto_identification.background,
+        )
         self.backing_up = False  # nothing that the copy names may be deleted meanwhile
-        self.holdings: Holdings | None = None
-        self.execution: Execution | None = None
+        self.storage: JobStorage | None = None
+        self.executor: Executor | None = None
         self.reason = "the queue is not open yet"
-        self.corrupt = ""  # what a request found to be wrong with the queue's file
+        self.corrupt = ""  # damage of the queue's file that a request has found
 
     @property
     def handlers(self) -> dict[str, Callable[[dict[str, Any]], Mapping[str, Any] | None]]:
-        """What the child serves."""
+        """Handlers by verb."""
         return {
             "submit": self._guarded(_Submit, self._submit),
             "reidentify": self._guarded(_Reidentify, self._reidentify),
@@ -119,7 +124,7 @@ class Requests:
         }
 
     def _guarded(
-        self, form: type[Any], handle: Callable[[Any, Holdings], Mapping[str, Any] | None]
+        self, form: type[Any], handle: Callable[[Any, JobStorage], Mapping[str, Any] | None]
     ) -> Callable[[dict[str, Any]], Mapping[str, Any] | None]:
         """Check the arguments, refuse while there is no queue, and turn errors into refusals."""
 
@@ -128,10 +133,10 @@ class Requests:
                 checked = form.model_validate(args)
             except ValidationError as error:
                 raise ControlError("bad_argument", describe(error)) from error
-            if self.holdings is None:
+            if self.storage is None:
                 raise ControlError("unavailable", self.reason)
             with self._refusals():
-                return handle(checked, self.holdings)
+                return handle(checked, self.storage)
 
         return answer
 
@@ -151,66 +156,66 @@ class Requests:
         except OSError as error:
             raise ControlError("failed", f"{error.filename or ''}: {error.strerror or error}") from error
 
-    def _later(self, work: Callable[[], T], then: Callable[[T], Mapping[str, Any] | None], holdings: Holdings) -> None:
-        """Answer the present request with what `then` makes of the result of `work`, which takes long."""
-        request = self.child.request_id
+    def _later(self, work: Callable[[], T], then: Callable[[T], Mapping[str, Any] | None], storage: JobStorage) -> None:
+        """Run `work` in the background, and answer the present request with `then` of its result."""
+        request = self.worker.request_id
 
         def done(result: Callable[[], T]) -> None:
-            self.child.request_id = request
+            self.worker.request_id = request
             try:
                 with self._refusals():
                     found = result()
-                    if self.holdings is not holdings:
+                    if self.storage is not storage:
                         raise StoreError("the queue was opened anew meanwhile; try again")
                     answer = then(found)
             except ControlError as error:
-                self.child.refuse(request, error)
+                self.worker.refuse(request, error)
             else:
                 if answer is not None:
-                    self.child.reply(request, answer)
+                    self.worker.reply(request, answer)
 
-        self.aside.begin(work, done)
+        self.background.begin(work, done)
 
     def _arm(self, name: str | None, *, needed: bool) -> str | None:
-        """Return the arm that a request means; the only one if there is one."""
+        """Return the arm of a request; the only one if there is one."""
         names = [arm.name for arm in self.config.arm]
         if name is None:
             if len(names) == 1:
                 return names[0]
             if needed:
-                raise JobError(f"arm: which? There are {', '.join(names)}")
+                raise OperationError(f"arm: which? There are {', '.join(names)}")
         elif name not in names:
-            raise JobError(f"arm: there is no {name!r:.80}; there are {', '.join(names)}")
+            raise OperationError(f"arm: there is no {name!r:.80}; there are {', '.join(names)}")
         return name
 
     # ------------------------------------------------------------ jobs
 
-    def _submit(self, args: _Submit, holdings: Holdings) -> Mapping[str, Any] | None:
+    def _submit(self, args: _Submit, storage: JobStorage) -> Mapping[str, Any] | None:
         kind = find_kind(args.kind)
         arm = self._arm(args.arm, needed=kind.needs_arm)
         parameters = dict(args.parameters)
         for name in _ROBOTS:
             if name in kind.parameters.model_fields:
-                parameters[name] = self._robot(parameters.get(name), name, arm, holdings.references.places)
+                parameters[name] = self._robot(parameters.get(name), name, arm, storage.references.path_policy)
         if kind.uses_active and arm is not None:
             parameters["robot"] = self._own_robot(parameters["robot"], arm)
         checked = kind.read(parameters)
-        large = self._large_files(kind, checked, holdings.references)
+        large = self._large_files(kind, checked, storage.references)
         if not large:
-            return self._resolve(args, kind, arm, checked, {}, holdings)
+            return self._resolve(args, kind, arm, checked, {}, storage)
 
         def read() -> dict[str, dict[str, str]]:
             kept = kind.models if kind.uses_active else ()
             return {
-                name: _keep_model(path, name, holdings) if name in kept else file_input(path, name)
+                name: _keep_model(path, name, storage) if name in kept else file_input(path, name)
                 for name, path in large.items()
             }
 
-        self._later(read, lambda files: self._resolve(args, kind, arm, checked, files, holdings), holdings)
+        self._later(read, lambda files: self._resolve(args, kind, arm, checked, files, storage), storage)
         return None
 
     def _large_files(self, kind: Kind[Any], checked: Parameters, references: References) -> dict[str, Path]:
-        """Return by parameter the files that take long to read."""
+        """Return the large files of a request, by parameter."""
         named = [(name, RECORDING_WORDS) for name in kind.recordings] + [(name, MODEL_WORDS) for name in kind.models]
         found = {}
         for name, words in named:
@@ -222,20 +227,20 @@ class Requests:
 
     def _resolve(
         self, args: _Submit, kind: Kind[Any], arm: str | None, checked: Parameters, files: Mapping[str, dict[str, str]],
-        holdings: Holdings,
+        storage: JobStorage,
     ) -> Mapping[str, Any] | None:  # fmt: skip
-        """Queue a job whose parameters have been checked, and of which `files` have been read already."""
+        """Queue a job whose parameters have been checked, and whose `files` have been read already."""
         resolved = Resolved(dict(files), list(args.after))
         for name in kind.recordings:
             text = getattr(checked, name)
             if text is not None and name not in files:
-                holdings.references.recording(text, name, arm, resolved)
+                storage.references.recording(text, name, arm, resolved)
         for name in kind.models:
             text = getattr(checked, name)
             if text is not None and name not in files:
-                holdings.references.model(text, name, arm, resolved)
-        if kind.uses_active:  # what is judged is kept now: its file may change while it is judged
-            self._keep_models(kind.models, resolved, holdings)
+                storage.references.model(text, name, arm, resolved)
+        if kind.uses_active:  # models to be judged are kept now: their files may change meanwhile
+            self._keep_models(kind.models, resolved, storage)
         jobs = self.config.jobs
         parts = list(kind.fan_out.split(checked)) if kind.fan_out is not None and kind.divided(checked) else []
         submission = Submission(
@@ -244,20 +249,20 @@ class Requests:
             limits=Limits(args.time_s or jobs.time_s, args.memory_mb or jobs.memory_mb),
         )  # fmt: skip
         if not resolved.live:
-            return self._queued(submission, holdings)
+            return self._queued(submission, storage)
         if len(resolved.live) > 1:
-            raise JobError(f"{', '.join(resolved.live)}: only one of them can be live")
-        self._after_window(submission, resolved, holdings)
+            raise OperationError(f"{', '.join(resolved.live)}: only one of them can be live")
+        self._after_window(submission, resolved, storage)
         return None
 
-    def _keep_models(self, names: tuple[str, ...], resolved: Resolved, holdings: Holdings) -> None:
-        """Make artifacts of the models that are named as files."""
+    def _keep_models(self, names: tuple[str, ...], resolved: Resolved, storage: JobStorage) -> None:
+        """Make artifacts of models that are named as files."""
         for name in names:
             given = resolved.inputs.get(name)
             if given is not None and "path" in given and "name" not in given:
-                resolved.inputs[name] = _keep_model(Path(given["path"]), name, holdings)
+                resolved.inputs[name] = _keep_model(Path(given["path"]), name, storage)
 
-    def _robot(self, given: Any, name: str, arm: str | None, places: Places) -> Any:
+    def _robot(self, given: Any, name: str, arm: str | None, path_policy: PathPolicy) -> Any:
         """Return a robot's whole description, so that the job depends neither on its file nor on this machine."""
         if given is None:
             return robot_text(self.config.find(arm), self.config) if name == "robot" and arm is not None else None
@@ -265,14 +270,14 @@ class Requests:
             return given  # checked with the other parameters
         from service.operations.inputs import open_robot
 
-        places.check_robot(given, name)
+        path_policy.check_robot(given, name)
         try:
             return json.dumps(open_robot(given).source)
         except ValueError as error:
-            raise JobError(f"{name}: {error}") from error
+            raise OperationError(f"{name}: {error}") from error
 
     def _own_robot(self, given: Any, arm: str) -> Any:
-        """Return the arm's own robot; `JobError` if another was given: a model of it would be no model of the arm."""
+        """Return the arm's own robot; `OperationError` if another was given, whose model would not fit the arm."""
         if not isinstance(given, str):
             return given  # checked with the other parameters
         from service.operations.inputs import open_robot
@@ -280,80 +285,80 @@ class Requests:
         own = robot_text(self.config.find(arm), self.config)
         robot, arms_robot = open_robot(given), open_robot(own)
         if robot.sha256 != arms_robot.sha256:
-            raise JobError(
+            raise OperationError(
                 f"robot: is {robot.model.name} ({robot.sha256[:12]}), arm {arm} is {arms_robot.model.name} "
                 f"({arms_robot.sha256[:12]}), and only models of the arm's own robot can be active: leave robot out"
             )
         return own
 
-    def _queued(self, submission: Submission, holdings: Holdings) -> dict[str, Any]:
-        (job,) = holdings.queue.submit(submission)
-        self._look_now()
+    def _queued(self, submission: Submission, storage: JobStorage) -> dict[str, Any]:
+        (job,) = storage.queue.submit(submission)
+        self._wake()
         return {"id": job.id, "kind": job.kind, "parts": job.parts}
 
-    def _after_window(self, submission: Submission, resolved: Resolved, holdings: Holdings) -> None:
-        """Queue the job when the frames that it takes have been set aside, and answer then."""
-        request = self.child.request_id
+    def _after_window(self, submission: Submission, resolved: Resolved, storage: JobStorage) -> None:
+        """Queue the job when its frames have been saved, and answer then."""
+        request = self.worker.request_id
         ((name, seconds),) = resolved.live.items()
 
         def then(given: dict[str, str] | None, error: ControlError | None) -> None:
             if given is None or error is not None:
-                self.child.refuse(request, error or ControlError("failed", "no frames"))
+                self.worker.refuse(request, error or ControlError("failed", "no frames"))
                 return
             inputs = {**submission.inputs, name: given}
             try:
-                self.child.reply(request, self._queued(replace(submission, inputs=inputs), holdings))
+                self.worker.reply(request, self._queued(replace(submission, inputs=inputs), storage))
             except StoreError as problem:
-                self.child.refuse(request, ControlError("unavailable", str(problem)))
+                self.worker.refuse(request, ControlError("unavailable", str(problem)))
             except (JobStateError, QueueFullError, ValueError, OSError) as problem:
-                self.child.refuse(request, ControlError("failed", str(problem)))
+                self.worker.refuse(request, ControlError("failed", str(problem)))
 
-        self.arms.set_aside(str(submission.arm), seconds, holdings, then)
+        self.auto_identification.save_window(str(submission.arm), seconds, storage, then)
 
-    def _reidentify(self, args: _Reidentify, holdings: Holdings) -> None:
-        request = self.child.request_id
+    def _reidentify(self, args: _Reidentify, storage: JobStorage) -> None:
+        request = self.worker.request_id
         arm = str(self._arm(args.arm, needed=True))
 
         def then(ids: list[int] | None, error: ControlError | None) -> None:
             if ids is None or error is not None:
-                self.child.refuse(request, error or ControlError("failed", "no jobs"))
+                self.worker.refuse(request, error or ControlError("failed", "no jobs"))
             else:
-                self._look_now()
-                self.child.reply(request, {"ids": ids})
+                self._wake()
+                self.worker.reply(request, {"ids": ids})
 
-        self.arms.reidentify(arm, "request", args.promote, holdings, then)
+        self.auto_identification.reidentify(arm, "request", args.promote, storage, then)
 
-    def _look_now(self) -> None:
-        if self.execution is not None:
-            self.execution.look_now()
+    def _wake(self) -> None:
+        if self.executor is not None:
+            self.executor.wake()
 
     @property
     def _trouble(self) -> str:
         if self.config.jobs.workers == 0:
             return "jobs.workers is 0: none are run"
-        return "" if self.execution is None else self.execution.waits
+        return "" if self.executor is None else self.executor.waiting_reason
 
-    def _recent(self, args: _Recent, holdings: Holdings) -> dict[str, Any]:
-        jobs = holdings.queue.recent(args.states, args.arm, args.kind, args.limit)
-        rows = [summary(job, holdings.queue, self.execution, self._trouble) for job in jobs]
+    def _recent(self, args: _Recent, storage: JobStorage) -> dict[str, Any]:
+        jobs = storage.queue.recent(args.states, args.arm, args.kind, args.limit)
+        rows = [summary(job, storage.queue, self.executor, self._trouble) for job in jobs]
         return {"jobs": rows, "trouble": self._trouble}
 
-    def _job(self, args: _One, holdings: Holdings) -> dict[str, Any]:
-        return details(holdings.queue.job(args.id), holdings, self.execution, self._trouble)
+    def _job(self, args: _One, storage: JobStorage) -> dict[str, Any]:
+        return details(storage.queue.job(args.id), storage, self.executor, self._trouble)
 
-    def _cancel(self, args: _One, holdings: Holdings) -> dict[str, Any]:
-        job = holdings.queue.cancel(args.id)
-        if self.execution is not None:
-            self.execution.cancel(job.id)
-        return summary(job, holdings.queue, self.execution, self._trouble)
+    def _cancel(self, args: _One, storage: JobStorage) -> dict[str, Any]:
+        job = storage.queue.cancel(args.id)
+        if self.executor is not None:
+            self.executor.cancel(job.id)
+        return summary(job, storage.queue, self.executor, self._trouble)
 
-    def _retry(self, args: _One, holdings: Holdings) -> dict[str, Any]:
-        job = holdings.queue.retry(args.id)
-        self._look_now()
-        return summary(job, holdings.queue, self.execution, self._trouble)
+    def _retry(self, args: _One, storage: JobStorage) -> dict[str, Any]:
+        job = storage.queue.retry(args.id)
+        self._wake()
+        return summary(job, storage.queue, self.executor, self._trouble)
 
-    def _events(self, args: _History, holdings: Holdings) -> dict[str, Any]:
-        events = holdings.queue.events(args.arm, args.job, args.limit, args.after)
+    def _events(self, args: _History, storage: JobStorage) -> dict[str, Any]:
+        events = storage.queue.events(args.arm, args.job, args.limit, args.after)
         return {
             "events": [
                 {
@@ -366,57 +371,57 @@ class Requests:
 
     # ------------------------------------------------------------ models
 
-    def _models(self, args: _OfArm, holdings: Holdings) -> dict[str, Any]:
+    def _models(self, args: _OfArm, storage: JobStorage) -> dict[str, Any]:
         arm = None if args.arm is None else self._arm(args.arm, needed=True)
         names = [a.name for a in self.config.arm] if arm is None else [arm]
-        return {"arms": {name: self._models_of(name, holdings) for name in names}}
+        return {"arms": {name: self._models_of(name, storage) for name in names}}
 
-    def _models_of(self, arm: str, holdings: Holdings) -> dict[str, Any]:
-        history = holdings.queue.history.promotions(arm)
+    def _models_of(self, arm: str, storage: JobStorage) -> dict[str, Any]:
+        history = storage.queue.history.promotions(arm)
         return {
             "active": history[-1].model if history else None,
-            "models": [_model(model, holdings) for model in holdings.queue.history.models(arm)],
+            "models": [_model(model, storage) for model in storage.queue.history.models(arm)],
             "history": [_promotion(entry) for entry in history],
         }
 
-    def _description(self, args: _OfArm, holdings: Holdings) -> dict[str, Any]:  # noqa: ARG002
+    def _description(self, args: _OfArm, storage: JobStorage) -> dict[str, Any]:  # noqa: ARG002
         arm = str(self._arm(args.arm, needed=True))
         return {"arm": arm, "robot": robot_text(self.config.find(arm), self.config)}
 
-    def _rollback(self, args: _Rollback, holdings: Holdings) -> dict[str, Any]:
+    def _rollback(self, args: _Rollback, storage: JobStorage) -> dict[str, Any]:
         arm = str(self._arm(args.arm, needed=True))
-        entry = holdings.queue.history.roll_back(arm, args.reason)
-        self.arms.promoted(arm)
+        entry = storage.queue.history.roll_back(arm, args.reason)
+        self.auto_identification.promoted(arm)
         return {"arm": arm, "active": entry.model, "previous": entry.previous}
 
-    def _backup(self, args: _Backup, holdings: Holdings) -> None:
-        target = holdings.references.places.check(Path(args.directory), "directory")
+    def _backup(self, args: _Backup, storage: JobStorage) -> None:
+        target = storage.references.path_policy.check(Path(args.directory), "directory")
         if self.backing_up:
             raise ControlError("failed", "a backup is under way")
         states = {arm.name: self.config.state_dir / arm.name / STATE_FILE for arm in self.config.arm}
 
         def work() -> dict[str, int | str]:
             try:
-                return back_up(holdings, target, states, self.aside.stopping)
+                return back_up(storage, target, states, self.background.stopping)
             except OSError as error:
-                raise JobError(f"directory: {error.filename or target}: {error.strerror}") from error
+                raise OperationError(f"directory: {error.filename or target}: {error.strerror}") from error
             finally:
                 self.backing_up = False
 
         self.backing_up = True
         try:
-            self._later(work, lambda said: said, holdings)
+            self._later(work, lambda said: said, storage)
         except ControlError:
             self.backing_up = False
             raise
 
 
-def _keep_model(path: Path, name: str, holdings: Holdings) -> dict[str, str]:
+def _keep_model(path: Path, name: str, storage: JobStorage) -> dict[str, str]:
     """Make an artifact of a model's file."""
-    return holdings.references.artifact(holdings.artifacts.put(path), name)
+    return storage.references.artifact(storage.artifacts.put(path), name)
 
 
-def _model(model: Model, holdings: Holdings) -> dict[str, Any]:
+def _model(model: Model, storage: JobStorage) -> dict[str, Any]:
     error = model.relative_error
     return {
         "id": model.id,
@@ -426,7 +431,7 @@ def _model(model: Model, holdings: Holdings) -> dict[str, Any]:
         "relative_error": error if error is not None and math.isfinite(error) else None,
         "origin": model.origin,
         "job": model.job,
-        "path": str(holdings.artifacts.place(model.id)),
+        "path": str(storage.artifacts.place(model.id)),
     }
 
 

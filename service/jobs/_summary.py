@@ -1,4 +1,4 @@
-"""A job as clients see it: plain maps, with times as text."""
+"""Jobs as plain maps for clients, with times as text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from service.jobs._job_storage import Holdings
+from service.jobs._job_storage import JobStorage
 from service.jobs.execution.backend import log_tail
-from service.jobs.execution.executor import Execution
+from service.jobs.execution.executor import Executor
 from service.jobs.execution.progress import left_by_history, left_by_parts
 from service.jobs.queue import state
 from service.jobs.queue.queue import Queue
@@ -17,15 +17,15 @@ from service.jobs.queue.state import Job
 
 
 def iso(t_ns: int) -> str | None:
-    """ISO 8601 text of a time [ns since 1970], UTC; None for 0."""
+    """Return the ISO 8601 text of a time [ns since 1970], UTC; None for 0."""
     return None if not t_ns else datetime.fromtimestamp(t_ns * 1e-9, UTC).isoformat(timespec="milliseconds")
 
 
-def summary(job: Job, queue: Queue, execution: Execution | None, trouble: str) -> dict[str, Any]:
-    """Return what a list shows of a job."""
+def summary(job: Job, queue: Queue, executor: Executor | None, trouble: str) -> dict[str, Any]:
+    """Return a job's entry in a list."""
     outcome: Mapping[str, Any] = job.outcome or {}
     counts = queue.part_counts(job.id) if job.parts else {}
-    share, doing, left_s = _progress(job, counts, queue, execution)
+    share, doing, left_s = _progress(job, counts, queue, executor)
     return {
         "id": job.id,
         "kind": job.kind,
@@ -40,7 +40,7 @@ def summary(job: Job, queue: Queue, execution: Execution | None, trouble: str) -
         "attempts": job.attempts,
         "interruptions": job.interruptions,
         "after": list(job.after),
-        "waits": _waits(job, counts, queue, trouble) if job.state == "queued" else "",
+        "waits": _waiting_reason(job, counts, queue, trouble) if job.state == "queued" else "",
         "share": share,
         "doing": doing,
         "left_s": left_s,
@@ -53,17 +53,17 @@ def summary(job: Job, queue: Queue, execution: Execution | None, trouble: str) -
     }
 
 
-def details(job: Job, holdings: Holdings, execution: Execution | None, trouble: str) -> dict[str, Any]:
+def details(job: Job, storage: JobStorage, executor: Executor | None, trouble: str) -> dict[str, Any]:
     """Return all of a job."""
-    parts = holdings.queue.parts(job.id) if job.parts else []
-    return summary(job, holdings.queue, execution, trouble) | {
+    parts = storage.queue.parts(job.id) if job.parts else []
+    return summary(job, storage.queue, executor, trouble) | {
         "parameters": dict(job.parameters),
         "inputs": dict(job.inputs),
         "limits": {"time_s": job.limits.seconds, "memory_mb": job.limits.memory_mb},
         "log": job.log
-        if execution is None or job.id not in execution.held
-        else log_tail(execution.held[job.id].run.folder),
-        "outcome": _outcome(job, holdings),
+        if executor is None or job.id not in executor.held
+        else log_tail(executor.held[job.id].run.folder),
+        "outcome": _outcome(job, storage),
         "partial": [part.outcome["part"] for part in parts if part.state == "succeeded" and part.outcome],
         "parts": [
             {"part": p.part, "id": p.id, "state": p.state, "reason": p.reason, "attempts": p.attempts} for p in parts
@@ -71,24 +71,24 @@ def details(job: Job, holdings: Holdings, execution: Execution | None, trouble: 
     }
 
 
-def _outcome(job: Job, holdings: Holdings) -> dict[str, Any] | None:
+def _outcome(job: Job, storage: JobStorage) -> dict[str, Any] | None:
     if job.outcome is None:
         return None
     outcome = {key: value for key, value in job.outcome.items() if key not in ("ok", "accepted")}
     outcome["results"] = {
-        name: {**result, "path": str(holdings.artifacts.place(result["sha256"]))}
+        name: {**result, "path": str(storage.artifacts.place(result["sha256"]))}
         for name, result in (outcome.get("results") or {}).items()
     }
     if outcome.get("log"):
-        outcome["log"] = {**outcome["log"], "path": str(holdings.artifacts.place(outcome["log"]["sha256"]))}
+        outcome["log"] = {**outcome["log"], "path": str(storage.artifacts.place(outcome["log"]["sha256"]))}
     return outcome
 
 
 def _progress(
-    job: Job, counts: Mapping[str, int], queue: Queue, execution: Execution | None
+    job: Job, counts: Mapping[str, int], queue: Queue, executor: Executor | None
 ) -> tuple[float | None, str, list[float] | None]:
-    """Share done, what is being done, and the time left [s] as shortest and longest."""
-    held = {} if execution is None else execution.held
+    """Return share done, present step, and shortest and longest time left [s]."""
+    held = {} if executor is None else executor.held
     now = time.monotonic()
     if job.id in held:
         run = held[job.id].run
@@ -105,8 +105,8 @@ def _progress(
     return share, doing, None if left is None else list(left)
 
 
-def _waits(job: Job, counts: Mapping[str, int], queue: Queue, trouble: str) -> str:
-    """Say why a queued job does not run yet."""
+def _waiting_reason(job: Job, counts: Mapping[str, int], queue: Queue, trouble: str) -> str:
+    """Return why a queued job does not run yet."""
     now_ns = queue.clock()
     if job.due_ns > now_ns:
         return f"until {iso(job.due_ns)}" + (f", after a failure: {job.reason}" if job.attempts else "")
@@ -121,5 +121,5 @@ def _waits(job: Job, counts: Mapping[str, int], queue: Queue, trouble: str) -> s
 
 
 def state_text(job: Job) -> str:
-    """Say why a job is queued again."""
+    """Return why a job is queued again."""
     return f"for its turn, again: {job.reason} (attempt {job.attempts + 1} of {state.MAX_ATTEMPTS})"

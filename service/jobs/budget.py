@@ -1,4 +1,4 @@
-"""How much disk recordings may take: the oldest go first, and none that a job still has to read."""
+"""Disk budget of recordings: the oldest are deleted first, and none that a job has still to read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Found:
 
 
 def recordings_of(arm: str, directory: Path) -> list[Found]:
-    """Return the recordings that the recorder of `arm` has made in `directory`, oldest first.
+    """Return the recordings of `arm` in `directory`, oldest first.
 
-    Files by other names are somebody's own and are never touched.  Paths are without links, as jobs name them.
+    Files with other names belong to users and are never touched. Paths are resolved, as jobs name them.
     """
     found = []
     for path in directory.resolve().glob(f"{arm}-[0-9]*T[0-9]*.mcap"):
@@ -37,9 +37,9 @@ def recordings_of(arm: str, directory: Path) -> list[Found]:
 def to_delete(
     found: Iterable[Found], now_s: float, keep_days: float | None, max_gb: float | None, needed: set[str]
 ) -> list[Found]:
-    """Choose what goes: what is older than `keep_days`, and the oldest beyond `max_gb` in all.
+    """Return the recordings to delete: those older than `keep_days`, and the oldest beyond `max_gb` in total.
 
-    What is still written to, and what is `needed`, stays and counts.
+    Files that are being written or `needed` stay, and count.
     """
     files = list(found)
     total = sum(one.bytes for one in files)

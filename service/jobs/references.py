@@ -1,9 +1,9 @@
-"""What the texts mean by which a job's parameters name recordings and models.
+"""References of job parameters to recordings and models.
 
     a recording:  "/path/rec.mcap"   "live:60" (the arm's last 60 s)   "job:12" (the recording of job 12)
     a model:      "/path/model.yaml"   "active" (the arm's)   "job:12" (that job 12 makes)   "model:3fa9..." (kept)
 
-A file is named in the job with its hash at that moment.  What another job has yet to make is named by that job.
+A file is stored in the job with its present hash; a result that another job has yet to make, with that job's number.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from service.jobs._background import SOON_BYTES
-from service.jobs._path_policy import Places
+from service.jobs._path_policy import PathPolicy
 from service.jobs.queue.artifacts import ArtifactError, Artifacts
 from service.jobs.queue.queue import Queue
 from service.jobs.queue.state import Job, JobStateError
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 
 ACTIVE = "active"
-#: What a text begins with that names no file.
+#: First words of references that are not paths.
 RECORDING_WORDS, MODEL_WORDS = ("live", "job"), (ACTIVE, "job", "model")
 MODEL = "model.yaml"  # the result of a job that is a model
-MAX_BYTES = 2_000_000_000  # of an input: it is read once, to note its hash
+MAX_BYTES = 2_000_000_000  # of an input, which is read once for its hash
 _MIN_WINDOW_S = 1.0
 
 
 @dataclass
 class Resolved:
-    """Inputs of a job to be; `live` names the parameters that take frames not set aside yet, and how many seconds."""
+    """Inputs of a new job; `live` maps parameters to the seconds of frames that have still to be saved."""
 
     inputs: dict[str, Any] = field(default_factory=dict)
     after: list[int] = field(default_factory=list)
@@ -39,71 +39,71 @@ class Resolved:
 
 
 def is_large(path: Path) -> bool:
-    """Tell whether a file takes so long to read that it must not be done while requests wait."""
+    """Return whether reading a file takes too long while requests wait."""
     try:
         return SOON_BYTES < path.stat().st_size <= MAX_BYTES
     except (OSError, ValueError):
-        return False  # `file_input` says what is wrong with it
+        return False  # `file_input` reports the error
 
 
 def file_input(path: Path, name: str) -> dict[str, str]:
-    """Name a file with its present hash; raises `JobError`."""
+    """Return the input for a file with its present hash; raises `OperationError`."""
     if not path.is_absolute():
-        raise JobError(f"{name}: {path}: give the whole path, for the daemon works in another directory")
+        raise OperationError(f"{name}: {path}: give the whole path, for the daemon works in another directory")
     try:
         path = path.resolve()
         if not path.is_file() or path.is_relative_to("/proc") or path.is_relative_to("/sys"):
-            raise JobError(f"{name}: {path}: {'is not a file' if path.exists() else 'no such file'}")
+            raise OperationError(f"{name}: {path}: {'is not a file' if path.exists() else 'no such file'}")
         if path.stat().st_size > MAX_BYTES:
-            raise JobError(f"{name}: {path}: is larger than {MAX_BYTES / 1e9:g} GB; give a shorter recording")
+            raise OperationError(f"{name}: {path}: is larger than {MAX_BYTES / 1e9:g} GB; give a shorter recording")
         with path.open("rb") as stream:
             return {"path": str(path), "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        raise JobError(f"{name}: {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise OperationError(f"{name}: {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 class References:
-    """Resolves references against a queue and its artifacts; files that clients name lie in `places`."""
+    """Resolves references against a queue and its artifacts; paths of clients must satisfy `path_policy`."""
 
-    def __init__(self, queue: Queue, artifacts: Artifacts, places: Places) -> None:
-        self.queue, self.artifacts, self.places = queue, artifacts, places
+    def __init__(self, queue: Queue, artifacts: Artifacts, path_policy: PathPolicy) -> None:
+        self.queue, self.artifacts, self.path_policy = queue, artifacts, path_policy
 
     def file_of(self, text: str, name: str, words: tuple[str, ...]) -> Path | None:
-        """Return the file that a parameter names, None if it begins with one of `words`; raises `JobError`."""
+        """Return the file of a reference, None if it begins with one of `words`; raises `OperationError`."""
         word, colon, _ = text.partition(":")
-        return None if word in words and (colon or text == ACTIVE) else self.places.check(Path(text), name)
+        return None if word in words and (colon or text == ACTIVE) else self.path_policy.check(Path(text), name)
 
     def recording(self, text: str, name: str, arm: str | None, into: Resolved) -> None:
-        """Resolve the recording parameter `name`; raises `JobError`."""
+        """Resolve the recording parameter `name`; raises `OperationError`."""
         kind, colon, rest = text.partition(":")
         if kind == "live" and colon:
             if arm is None:
-                raise JobError(f"{name}: {text}: whose frames? Name an arm")
+                raise OperationError(f"{name}: {text}: whose frames? Name an arm")
             into.live[name] = _seconds(rest, name, text)
         elif kind == "job" and colon:
             job = self._job(rest, name, text)
             given = job.inputs.get("recording")
             if given is None or "sha256" not in given:
-                raise JobError(f"{name}: {text}: that job has no recording")
+                raise OperationError(f"{name}: {text}: that job has no recording")
             into.inputs[name] = dict(given)
         else:
-            into.inputs[name] = file_input(self.places.check(Path(text), name), name)
+            into.inputs[name] = file_input(self.path_policy.check(Path(text), name), name)
 
     def model(self, text: str, name: str, arm: str | None, into: Resolved) -> None:
-        """Resolve the model parameter `name`; raises `JobError`."""
+        """Resolve the model parameter `name`; raises `OperationError`."""
         kind, colon, rest = text.partition(":")
         if text == ACTIVE:
             if arm is None:
-                raise JobError(f"{name}: {text}: the active model of which arm? Name one")
+                raise OperationError(f"{name}: {text}: the active model of which arm? Name one")
             active = self.queue.history.active(arm)
             if active is None:
-                raise JobError(f"{name}: arm {arm} has no active model; promote one, or name a file")
+                raise OperationError(f"{name}: arm {arm} has no active model; promote one, or name a file")
             into.inputs[name] = self.artifact(active, name)
         elif kind == "job" and colon:
             job = self._job(rest, name, text)
             if job.state in ("failed", "cancelled"):
                 how = "failed" if job.state == "failed" else "was cancelled"
-                raise JobError(f"{name}: {text}: that job {how}" + (f": {job.reason}" if job.reason else ""))
+                raise OperationError(f"{name}: {text}: that job {how}" + (f": {job.reason}" if job.reason else ""))
             if job.state == "succeeded":
                 self._made(job, name)
             into.inputs[name] = {"job": job.id}
@@ -113,21 +113,21 @@ class References:
             found = {model.id for model in kept if model.id.startswith(rest)}
             if len(found) != 1:
                 what = "several models begin so" if found else "no such model is kept"
-                raise JobError(f"{name}: {text}: {what}; `thetad models list` names them")
+                raise OperationError(f"{name}: {text}: {what}; `thetad models list` names them")
             into.inputs[name] = self.artifact(found.pop(), name)
         else:
-            into.inputs[name] = file_input(self.places.check(Path(text), name), name)
+            into.inputs[name] = file_input(self.path_policy.check(Path(text), name), name)
 
     def artifact(self, sha256: str, name: str) -> dict[str, str]:
-        """Name an artifact; raises `JobError` if it is damaged or gone."""
+        """Return the input for an artifact; raises `OperationError` if it is damaged or gone."""
         try:
             self.artifacts.verify(sha256)
         except ArtifactError as error:
-            raise JobError(f"{name}: {error}") from error
+            raise OperationError(f"{name}: {error}") from error
         return {"path": str(self.artifacts.path(sha256)), "sha256": sha256, "name": f"model {sha256[:12]}"}
 
     def at_start(self, job: Job) -> dict[str, Any]:
-        """Return the inputs of a job that starts now, as files; raises `JobError`."""
+        """Return the inputs of a starting job, all as files; raises `OperationError`."""
         inputs = {}
         for name, given in job.inputs.items():
             if "job" not in given:
@@ -138,19 +138,19 @@ class References:
         return inputs
 
     def _made(self, job: Job, name: str) -> str:
-        """Return the hash of the model that a job has made; raises `JobError` if it made none."""
+        """Return the hash of the model that a job has made; raises `OperationError` if there is none."""
         results: Mapping[str, Any] = (job.outcome or {}).get("results") or {}
         if MODEL not in results:
-            raise JobError(f"{name}: job {job.id} made no model")
+            raise OperationError(f"{name}: job {job.id} made no model")
         return str(results[MODEL]["sha256"])
 
     def _job(self, number: str, name: str, text: str) -> Job:
         try:
             return self.queue.job(int(number))
         except (ValueError, OverflowError):
-            raise JobError(f"{name}: {text}: write job:NUMBER") from None
+            raise OperationError(f"{name}: {text}: write job:NUMBER") from None
         except JobStateError as error:
-            raise JobError(f"{name}: {text}: {error}") from error
+            raise OperationError(f"{name}: {text}: {error}") from error
 
 
 def _seconds(text: str, name: str, whole: str) -> float:
@@ -159,5 +159,5 @@ def _seconds(text: str, name: str, whole: str) -> float:
     except ValueError:
         seconds = 0.0
     if not _MIN_WINDOW_S <= seconds <= 1e5:
-        raise JobError(f"{name}: {whole}: write live:SECONDS, at least {_MIN_WINDOW_S:g}")
+        raise OperationError(f"{name}: {whole}: write live:SECONDS, at least {_MIN_WINDOW_S:g}")
     return seconds

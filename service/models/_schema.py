@@ -1,7 +1,6 @@
-"""What a model file must hold, and YAML that cannot crash its reader.
+"""Schema of a model file, and safe reading of YAML.
 
-The file is checked before anything of it is used: a file that was damaged or edited is refused with
-the field, it never surprises whoever reads a model later.
+The file is checked before anything in it is used: a damaged or edited one is refused with the field's name.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class RobotEntry(_Table):
 
 
 class ParameterEntry(_Table):
-    """One base parameter as people read it."""
+    """One base parameter in readable form."""
 
     name: str
     expression: str
@@ -57,7 +56,7 @@ class ParameterEntry(_Table):
 
 
 class ConstantEntry(_Table):
-    """A velocity constant of friction; `used` is what predictions are made with, also where `value` is not known."""
+    """A velocity constant of friction; predictions use `used`, also where `value` is not known."""
 
     name: str
     unit: str
@@ -69,7 +68,7 @@ class ConstantEntry(_Table):
 
 
 class TemperatureTable(_Table):
-    """Temperatures of each joint that friction was identified at [degC]; null of a joint that was not seen moving."""
+    """Temperatures of each joint that friction was identified at [degC]; null for a joint that did not move."""
 
     reference_c: _Number
     lower: list[_Number | None]
@@ -77,7 +76,7 @@ class TemperatureTable(_Table):
 
 
 class JointEntry(_Table):
-    """How well one joint is determined."""
+    """Determination of one joint."""
 
     name: str
     verdict: str
@@ -136,10 +135,10 @@ def check_document(document: object) -> ModelDocument:
 
 
 def read_yaml(text: str) -> Any:
-    """Content of a YAML document without aliases and of bounded depth; raises `ValueError` on any other text.
+    """Return the content of a YAML document without aliases and of bounded depth; raises `ValueError` otherwise.
 
-    The events are looked at first: building the content recurses and follows aliases, so that a small
-    hostile file could exhaust the stack or the memory.
+    The events are checked first: building the content recurses and follows aliases, so that a small hostile file could
+    exhaust the stack or the memory.
     """
     try:
         found = _hazard(text)
@@ -151,7 +150,7 @@ def read_yaml(text: str) -> Any:
 
 
 def _hazard(text: str) -> str | None:
-    """Say what makes a document too dangerous to build, if anything."""
+    """Return why a document is too dangerous to build, if it is."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):

@@ -1,7 +1,7 @@
-"""What differs between two models of one robot, in the units of what they state to know.
+"""Differences between two models of one robot, relative to their stated uncertainties.
 
-`z` is a difference over the joint standard deviation `sqrt(std_a^2 + std_b^2)`: the two are taken as independent.
-Fits of one recording are not; their differences are less certain to be seen than `z` says.
+`z` is a difference over the joint standard deviation `sqrt(std_a^2 + std_b^2)`: the two are taken as independent. Fits
+of one recording are not; their differences are less certain than `z` indicates.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from rt_core.model.regressor import regressor
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
 
-#: Speeds at which friction is compared, in parts of the joint's greatest, both ways.
+#: Speeds at which friction is compared, as shares of the joint's greatest, in both directions.
 SPEEDS = (0.05, 0.2, 0.5)
-_UNKNOWN_SPEED = 1.0  # [rad/s or m/s], of a joint whose greatest is not known
+_UNKNOWN_SPEED = 1.0  # [rad/s or m/s], of a joint without a known limit
 _QUANTILE_95 = 1.959964
 _SAME = 1e-6  # of the regrouping coefficients
 _ELSEWHERE = (LAW_LINK, LAW_ARMATURE, LAW_LOAD, LAW_OFFSET, *CYCLIC)
 
 
 class ModelDiffError(ValueError):
-    """Two models that cannot be compared; the message says why."""
+    """Two models that cannot be compared; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity in both models; a value is None where a model does not know it, and `z` then, too.
+    """A quantity in both models; a value is None where a model does not determine it, and then so is `z`.
 
     Attributes
     ----------
-    name, unit : str
     values, stds : (float or None, float or None)
         Of the first and of the second model.
     z : float or None
@@ -61,7 +60,7 @@ class FrictionDifference:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """How two models differ.
+    """Differences between two models.
 
     Attributes
     ----------
@@ -85,15 +84,15 @@ class ModelDifference:
 
     @property
     def compared(self) -> int:
-        """How many parameters and constants both models know."""
+        """Number of parameters and constants that both models determine."""
         return sum(q.z is not None for q in (*self.parameters, *self.constants))
 
     def by_chance(self, z: float) -> float:
-        """Return how many would differ by more than `z` if nothing but noise were between the two."""
+        """Return the expected number of differences beyond `z` by noise alone."""
         return self.compared * math.erfc(z / math.sqrt(2.0))
 
     def known_to_one(self) -> list[Quantity]:
-        """Return the parameters and constants that only one of the models knows."""
+        """Return the parameters and constants that only one of the models determines."""
         return [q for q in (*self.parameters, *self.constants) if (q.values[0] is None) != (q.values[1] is None)]
 
 
@@ -136,7 +135,7 @@ def _quantity(
 
 
 def _z(values: Sequence[float | None], stds: Sequence[float | None]) -> float | None:
-    """Difference over the joint standard deviation; None where something is not known."""
+    """Return the difference over the joint standard deviation; None where something is unknown."""
     (value_a, value_b), (std_a, std_b) = values, stds
     if value_a is None or value_b is None or std_a is None or std_b is None:
         return None
@@ -158,7 +157,7 @@ def _constants(a: ModelFile, b: ModelFile) -> list[Quantity]:
 
 
 def _constant(row: dict[str, Any]) -> tuple[float | None, float | None, float | None, float | None]:
-    """Value of a constant and its standard deviation, of itself and of its logarithm; None where not known."""
+    """Return a constant and its standard deviation, of itself and of its logarithm; None where unknown."""
     value, lower, upper = row["value"], row["lower"], row["upper"]
     if value is None or lower is None or upper is None or not 0.0 < lower <= value <= upper:
         return None, None, None, None
@@ -174,7 +173,7 @@ def _friction(a: ModelFile, b: ModelFile) -> list[FrictionDifference]:
         unit = "N*m" if joint.kind == "revolute" else "N"
         of_a, of_b = (_friction_torque(model, j, speeds) for model in (a, b))
         if of_a is None and of_b is None:
-            continue  # a joint without friction, or with one that neither knows
+            continue  # a joint without friction, or with one that neither determines
         for k, speed in enumerate(speeds):
             (value_a, std_a), (value_b, std_b) = (
                 (None, None) if of is None else (float(of[0][k]), float(of[1][k])) for of in (of_a, of_b)
@@ -185,7 +184,7 @@ def _friction(a: ModelFile, b: ModelFile) -> list[FrictionDifference]:
 
 
 def _friction_torque(model: ModelFile, joint: int, speeds: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Friction at `speeds` (V,) and its standard deviation; None if the model has none there or does not know it."""
+    """Return friction at `speeds` (V,) and its standard deviation; None if it is absent or undetermined."""
     layout = model.base.layout
     columns = np.flatnonzero(~np.isin(layout.law, _ELSEWHERE) & (layout.motor[:, joint] != 0.0))
     if columns.size == 0:

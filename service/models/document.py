@@ -1,7 +1,7 @@
-"""The model file: a YAML document that carries everything a prediction needs, and where it came from.
+"""The model file: a YAML document with everything that a prediction needs, and the model's origin.
 
-The robot description is embedded, so that a model file stands alone.  `theta` and `covariance` hold
-the full estimate; in `parameters`, which people read, a value that the data do not determine is null.
+The robot description is embedded, so that a model file stands alone. `theta` and `covariance` hold the full estimate;
+in `parameters`, which people read, a value that the data do not determine is null.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from drivers.files.atomic_write import write_text as write_text
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile, robot_from_source
 from rt_core.identification.identify import Identification
@@ -29,18 +30,17 @@ from rt_core.model.parameters import friction_constants, with_constants
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
-from service.io.atomic_files import write_text as write_text
 from service.models._schema import SIZE_LIMIT, SettingsTable, TemperatureTable, check_document, read_yaml
 from service.models.origin import origin_of
 
 FORMAT = "thetad-model/1"
-#: Statuses of a batch model whose value is not shown: the data do not support it.
+#: Statuses of a batch model whose value is hidden: the data do not support it.
 HIDDEN = ("undetermined", "prior")
 _ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
 
 
 class ModelFileError(ValueError):
-    """A model file that cannot be read, or does not fit; the message names file and field."""
+    """A model file that is unreadable or does not fit; the message names file and field."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,6 @@ class ModelFile:
     ----------
     robot : RobotFile
         The embedded robot description; its model has the friction constants that were found.
-    base : BaseParameters
-    theta : (p,) float64
-    covariance : (p, p) float64
     settings : SignalSettings
         How the signals were prepared; a validation prepares its own the same way.
     document : dict
@@ -82,23 +79,23 @@ class ModelFile:
 
     @property
     def temperature_limits(self) -> dict[str, Any]:
-        """`temperatures` as an estimator takes them, in a map; an empty one where friction does not follow them."""
+        """`temperatures` as arguments for an estimator; an empty map where friction does not follow them."""
         return {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
 
     @property
     def origin(self) -> str:
-        """What the model was identified from: a recording, or the daemon's arm."""
+        """Origin of the model: a recording, or the daemon's arm."""
         data = self.document["data"]
         return str(data.get("recording") or data.get("arm") or "unknown data")
 
 
 def digest(content: Any) -> str:
-    """SHA-256 of plain JSON content, independent of key order."""
+    """Return the SHA-256 of plain JSON content, independent of key order."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def settings_document(settings: SignalSettings) -> dict[str, Any]:
-    """Plain form of signal settings, with the defaults resolved."""
+    """Return signal settings as plain data, with the defaults resolved."""
     speeds = settings.min_velocity
     return {
         "cutoff_hz": settings.cutoff_hz,
@@ -125,7 +122,7 @@ def _finite(value: float) -> float | None:
 
 
 def finite_covariance(covariance: FloatArray) -> FloatArray:
-    """Covariance with zeros where nothing is known; the parameters' statuses tell which."""
+    """Return a covariance with zeros for unknown entries; the parameters' statuses mark these."""
     open_ = ~np.isfinite(np.diag(covariance))
     out = np.where(np.isfinite(covariance), covariance, 0.0)
     out[open_] = 0.0
@@ -136,7 +133,7 @@ def finite_covariance(covariance: FloatArray) -> FloatArray:
 def parameter_table(
     base: BaseParameters, theta: FloatArray, std: FloatArray, status: tuple[str, ...], hide: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """One entry per base parameter; the value of a parameter whose status is in `hide` is null."""
+    """Return one entry per base parameter; the value of a parameter whose status is in `hide` is null."""
     rows: list[dict[str, Any]] = []
     for k, expression in enumerate(base.expressions):
         shown = status[k] not in hide
@@ -156,7 +153,7 @@ def parameter_table(
 
 
 def estimator_document(result: Identification) -> dict[str, Any]:
-    """How the parameters were estimated, for the record."""
+    """Return how the parameters were estimated, for the record."""
     options, search, consistent = result.options, result.estimate.search, result.estimate.consistent
     out: dict[str, Any] = {"seed": options.seed}
     if options.method == "iwls":
@@ -192,7 +189,7 @@ def batch_document(
     span: Span | None,
     created: str | None = None,
 ) -> dict[str, Any]:
-    """Make the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now if left out."""
+    """Return the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now by default."""
     chosen = settings_document(settings)
     solution, method = result.solution, result.options.method
     consistent = result.estimate.consistent
@@ -252,7 +249,7 @@ def batch_document(
 
 
 def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
-    """Entry of a model file that tells which temperatures friction was identified at; nothing for None."""
+    """Return the entry with the temperatures that friction was identified at; empty for None."""
     if seen is None:
         return {}
     lower, upper = seen.plain
@@ -260,19 +257,19 @@ def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
 
 
 def limits_of(snapshot: Mapping[str, Any], n: int) -> TemperatureRange | None:
-    """Return the temperatures that an estimate was learned from, of the answer to the verb `snapshot`."""
+    """Return the temperatures of an estimate, from the reply to the verb `snapshot`."""
     limits = snapshot.get("temperatures")
     return None if limits is None else TemperatureRange.from_plain(limits, n)
 
 
 def _without_gravity(model: RobotModel, base: BaseParameters) -> dict[str, Any]:
-    """Entry of a model file that names what only gravity would show, for an arm without it."""
+    """Return the entry that names what only gravity would show, for an arm without it."""
     names = needing_gravity(model, base)
     return {"needs_gravity": list(names)} if names else {}
 
 
 def _constants_of(robot: RobotFile, base: BaseParameters, columns: FloatArray) -> Iterator[tuple[str, str, float]]:
-    """Name, unit and value of each friction constant, from that of the columns that it shapes."""
+    """Return name, unit and value of each friction constant, from those of the columns that it shapes."""
     codes = {source: laws for _, source, laws in robot.model.friction.constants}
     for name, (source, joint) in friction_constants(robot.model).items():
         shaped = np.isin(base.layout.law, codes[source]) & (base.layout.source == joint)
@@ -293,10 +290,10 @@ def online_document(
     constants: FloatArray | None = None,
     temperatures: TemperatureRange | None = None,
 ) -> dict[str, Any]:
-    """Make the model file of an online estimate; `source` tells arm, frames and settings it came from.
+    """Return the model file of an online estimate; `source` is the origin of its arm, frames and settings.
 
-    `constants` (p,) are the friction constants it went on with, one per base parameter; those of `base` if left out.
-    `temperatures` are those that it has learned from, where friction follows them.
+    `constants` (p,) are its friction constants, one per base parameter; those of `base` by default. `temperatures` are
+    those that it has learned from, where friction follows them.
     """
     used = base.layout.shape[:, 0] if constants is None else constants
     chosen = settings_document(settings)
@@ -332,12 +329,12 @@ def model_text(document: dict[str, Any]) -> str:
 
 
 def write_model(document: dict[str, Any], path: Path) -> None:
-    """Write a model file; it appears whole or not at all."""
+    """Write a model file atomically."""
     write_text(path, model_text(document))
 
 
 def load_model(path: str | Path) -> ModelFile:
-    """Read a model file and check that it is whole and consistent.
+    """Read a model file and check that it is complete and consistent.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A model as a Python module with one function, `torque(q, dq, ddq)`, that needs nothing but Python."""
+"""Export of a model as a Python module with one function, `torque(q, dq, ddq)`, that needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def torque(q, dq, ddq{argument}):
     return tau
 '''
 
-# What a model has in addition whose friction follows temperature.
+# Additional part of a model whose friction follows temperature.
 _WITH_TEMPERATURE = {
     "argument": ", temperature",
     "takes": ", temperature [degC]",
@@ -170,10 +170,7 @@ _LAW_WORDS = {
 
 
 def to_python(model_file: ModelFile) -> str:
-    """Source of a module with `torque(q, dq, ddq)` that needs nothing but Python.
-
-    It takes the temperatures of the joints, too, where friction follows them.
-    """
+    """Return the source of a module with `torque(q, dq, ddq)`, with temperatures where friction follows them."""
     model, base = model_file.robot.model, model_file.base
     phi = base.phi(model_file.theta) if model_file.standard is None else model_file.standard
     seen = model_file.temperatures

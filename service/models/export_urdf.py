@@ -1,4 +1,4 @@
-"""A model as URDF, for other tools."""
+"""Export of a model as URDF."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rt_core.model.urdf_writer import urdf_from_model
 from rt_core.types import FloatArray
 from service.models.document import ModelFile, ModelFileError
 
-#: Assumed where the robot file knows nothing of a link: 1 kg, a ball of 10 cm [Pinocchio's order].
+#: Assumed for links that the robot file does not describe: 1 kg, a ball of 10 cm [Pinocchio's order].
 _ASSUMED_LINK = np.array([1.0, 0.0, 0.0, 0.0, 0.004, 0.0, 0.004, 0.0, 0.0, 0.004])
 #: A mass below this is rounding [kg].
 _NO_MASS = 1e-9
-#: Two sets of base parameters that agree like this, relative to the largest, give the same torque.
+#: Relative tolerance, to the largest, within which two sets of base parameters give the same torque.
 _SAME = 1e-10
 
 
 def consistent_parameters(model_file: ModelFile) -> FloatArray | None:
-    """Return standard parameters (P,) with the model's base parameters in which every link is a possible body.
+    """Return standard parameters (P,) with the model's base parameters and physically possible links.
 
-    Those of the model file where its method gives them, else the ones nearest to the robot file's links; None if no
-    possible bodies have these base parameters.
+    Those of the model file where its method gives them, else the nearest ones to the robot file's links; None if no
+    possible links have these base parameters.
 
     Raises
     ------
@@ -43,14 +43,14 @@ def consistent_parameters(model_file: ModelFile) -> FloatArray | None:
                 f"{model_file.path}: field standard does not belong to theta; the file is damaged or was edited"
             )
         return model_file.standard
-    # a parameter that the data left open has no variance in the file, and its value is kept like the others
+    # an undetermined parameter has no variance in the file, and keeps its value like the others
     known = bool((np.diag(model_file.covariance) > 0.0).all())
     found = complete_parameters(base, model_file.robot.model, theta, model_file.covariance if known else None)
     return found.phi if found.exact and _same(base.theta(found.phi), theta) else None
 
 
 def full_parameters(model_file: ModelFile) -> FloatArray:
-    """Return the standard parameters (P,) that a URDF carries: possible bodies where there are any."""
+    """Return the standard parameters (P,) for a URDF, with possible links where there are any."""
     found = consistent_parameters(model_file)
     return standard_from_base(model_file.robot.model, model_file.base, model_file.theta) if found is None else found
 
@@ -60,10 +60,10 @@ def _same(a: FloatArray, b: FloatArray) -> bool:
 
 
 def standard_from_base(model: RobotModel, base: BaseParameters, theta: FloatArray) -> FloatArray:
-    """Find standard parameters (P,) with exactly the base parameters `theta`, as close as possible to the prior.
+    """Return standard parameters (P,) with exactly the base parameters `theta`, as close as possible to the prior.
 
-    What torque cannot determine stays at the robot file's link parameters (or an assumed ball of 1 kg).
-    The closeness is measured in units of one kilogram, and of a tenth of a metre for moments.
+    What torque cannot determine stays at the robot file's link parameters (or an assumed ball of 1 kg). The distance is
+    measured in units of one kilogram, and of a tenth of a metre for moments.
     """
     prior = standard_parameters(model, base.standard)
     for i in range(model.n):
@@ -71,14 +71,14 @@ def standard_from_base(model: RobotModel, base: BaseParameters, theta: FloatArra
         if not prior[link].any():
             prior[link] = _ASSUMED_LINK
     element = np.where(base.standard.law == LAW_LINK, base.standard.source % 10, 4)
-    unit = np.select([element == 0, element < 4], [0.1, 0.1], 0.01)  # the mass moves reluctantly
+    unit = np.select([element == 0, element < 4], [0.1, 0.1], 0.01)  # penalises changes of mass
     scaled = base.mapping * unit
     correction = lstsq(scaled, theta - base.mapping @ prior)
     return np.asarray(prior + unit * correction)
 
 
 def joint_effects(model: RobotModel, base: BaseParameters, phi: FloatArray) -> JointDynamics:
-    """Rotor inertia, friction and offset per joint in standard parameters `phi` (P,), joint side only."""
+    """Return rotor inertia, friction and offset per joint in standard parameters `phi` (P,), joint side only."""
     held = {law: source for _, law, source in model.friction.terms}
     held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
     effects = JointDynamics.zeros(model.n)
@@ -90,12 +90,11 @@ def joint_effects(model: RobotModel, base: BaseParameters, phi: FloatArray) -> J
 
 
 def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
-    """URDF of an identified arm, and warnings.
+    """Return the URDF of an identified arm, and warnings.
 
-    The link parameters give exactly the identified torque, with friction, rotor inertia and offset added.  Every link
-    is a possible body wherever such bodies exist (see `consistent_parameters`); where noise has carried the base
-    parameters outside, links may be impossible by themselves, and the warnings name those.  They also name negative
-    friction, which a URDF cannot hold.
+    The link parameters give exactly the identified torque, with friction, rotor inertia and offset added. Every link is
+    possible wherever such links exist (see `consistent_parameters`); otherwise, because of noise, some may be
+    impossible, and warnings name them. Warnings also name negative friction, which a URDF cannot hold.
 
     Raises
     ------
@@ -141,5 +140,5 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
 
 
 def plain_text(text: str) -> str:
-    """`text` with nothing in it that ends a docstring or an XML comment."""
+    """Return `text` without anything that ends a docstring or an XML comment."""
     return re.sub(r"[^\w.,:/ -]", "_", re.sub(r"--+", "-", text))

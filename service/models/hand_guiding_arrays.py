@@ -1,4 +1,4 @@
-"""The model of an arm that is guided as plain values, on its way from the estimator to the acquisition."""
+"""Model for hand guiding as plain values, sent from the estimator to the acquisition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rt_core.hand_guiding import GuidingModel
-from rt_core.hand_guiding.model import COORDINATE_WIDTH, EFFECT_WIDTH
+from rt_core.hand_guiding.rows import COORDINATE_WIDTH, EFFECT_WIDTH
 from rt_core.model.robot import RobotModel
 
 _ARRAYS = ("arm", "rotor", "effects", "coordinates", "inertia")
@@ -20,7 +20,7 @@ def plain_model(model: GuidingModel) -> dict[str, Any]:
 
 
 def guiding_model(robot: RobotModel, values: object) -> GuidingModel:
-    """Return the model of `robot` that `plain_model` made lists of; `ValueError` or `TypeError` if they are not."""
+    """Return the model of `robot` from the lists of `plain_model`; raises `ValueError` or `TypeError`."""
     if not isinstance(values, Mapping):
         raise TypeError("a model for guiding is a map of arrays")
     n = robot.n
@@ -36,7 +36,7 @@ def guiding_model(robot: RobotModel, values: object) -> GuidingModel:
 
 
 def still_model(robot: RobotModel) -> GuidingModel:
-    """Return a model without links or friction: what kernels are compiled for, and settings judged by."""
+    """Return a model without links or friction, to compile kernels and check settings."""
     n = robot.n
     return GuidingModel(
         robot,

@@ -1,23 +1,29 @@
-"""Which recordings a model was fitted to, and whether other data are among them.
+"""Origin of a model: the recordings it was fitted to, and the check whether other data are among them.
 
-A model file says it under `data`: file, hash, times and marks of frames.  Of several recordings that were joined it has
-a list, `sources`, of each by itself and on its own clock: times and hash of the joined one are found in no file.
+A model file has it under `data`: file, hash, times and fingerprints of frames. Joined recordings have a list,
+`sources`, of each with its own clock, because times and hash of the joined one are found in no file.
+
+The fingerprint of a frame is its time stamp and its joint positions, to the last bit: the same in a window of live
+frames and in a file of the recorder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from drivers.files.recordings.recording import Recording
 from rt_core.types import FloatArray
-from service.models._frame_fingerprints import marks, shared
+
+#: Fingerprints that are kept of the fitted frames, evenly spread.
+MAX_FINGERPRINTS = 200
 
 
 def origin_of(recording: Recording, t: FloatArray) -> dict[str, Any]:
-    """Return what a model file says of the recording that it was fitted to, whose rows were at times `t` (K,) [s]."""
+    """Return the entry for the recording that a model was fitted to, whose rows were at times `t` (K,) [s]."""
     first, last = float(t[0]), float(t[-1])
     out: dict[str, Any] = {
         "recording": recording.file_name,
@@ -26,7 +32,7 @@ def origin_of(recording: Recording, t: FloatArray) -> dict[str, Any]:
         "last_s": last,
     }
     if not recording.parts:
-        return out | {"frames": marks(recording, first, last)}
+        return out | {"frames": frame_fingerprints(recording, first, last)}
     sources = []
     for part, (begin, end) in zip(recording.parts, recording.spans, strict=True):
         own = t[(t >= begin) & (t <= end)] - begin + float(part.t[0])
@@ -42,8 +48,6 @@ def share_seen(data: Mapping[str, Any], recording: Recording, t: FloatArray, gua
     ----------
     data : dict
         `data` of the model file.
-    recording : Recording
-    t : (K,) float64
     guard_s : float
         Rows so near to those of the fit count as well [s].
 
@@ -59,5 +63,29 @@ def share_seen(data: Mapping[str, Any], recording: Recording, t: FloatArray, gua
             seen += float(np.mean((t >= first) & (t <= last)))
         else:
             known = source.get("frames") or []
-            seen = max(seen, shared(known, recording, float(t[0]) - guard_s, float(t[-1]) + guard_s))
+            seen = max(seen, share_of_fingerprints(known, recording, float(t[0]) - guard_s, float(t[-1]) + guard_s))
     return min(seen, 1.0)
+
+
+def frame_fingerprints(recording: Recording, begin_s: float, end_s: float, count: int = MAX_FINGERPRINTS) -> list[str]:
+    """Return the fingerprints of `count` frames between two times [s] of a recording."""
+    inside = np.flatnonzero((recording.t >= begin_s) & (recording.t <= end_s))
+    if not inside.size:
+        return []
+    chosen = inside[np.unique(np.linspace(0, inside.size - 1, min(count, inside.size)).round().astype(np.int64))]
+    return [_fingerprint(recording, int(k)) for k in chosen]
+
+
+def share_of_fingerprints(known: Sequence[str], recording: Recording, begin_s: float, end_s: float) -> float:
+    """Return the share of the fingerprints `known` whose frames lie between two times [s] of a recording."""
+    if not known:
+        return 0.0
+    wanted = {int(fingerprint.partition(":")[0]): fingerprint for fingerprint in known}
+    inside = np.flatnonzero((recording.t >= begin_s) & (recording.t <= end_s))
+    there = inside[np.isin(recording.t_ns[inside], np.array(list(wanted), np.int64))]
+    found = sum(_fingerprint(recording, int(k)) == wanted[int(recording.t_ns[k])] for k in there)
+    return found / len(known)
+
+
+def _fingerprint(recording: Recording, k: int) -> str:
+    return f"{int(recording.t_ns[k])}:{zlib.crc32(np.ascontiguousarray(recording.channels['q'][k]).tobytes()):08x}"

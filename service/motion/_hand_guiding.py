@@ -1,7 +1,7 @@
-r"""Guiding by hand: from a hold by the drives into torque mode, and back to a hold by the drives.
+r"""Hand guiding: from a hold by the drives into torque mode, and back to a hold.
 
-Torque is that of `rt_core.hand_guiding`, which takes every sample and says when guiding has to end.  The drives then
-follow positions again, from where the arm is and at the speed that it has, along a stop within its acceleration limits.
+`rt_core.hand_guiding` computes the torque for every sample and decides when guiding has to end. The drives then follow
+positions again, from the arm's position and velocity, along a stop within its acceleration limits.
 
     preparing -> checked -> guiding -> stopping -> completed, or stopped
              \-> refused
@@ -26,10 +26,10 @@ from service.motion._hand_guiding_limits import check_limits, effective
 
 Outcome = Literal["preparing", "refused", "checked", "guiding", "stopping", "completed", "stopped"]
 
-#: Of a permit that is left at the end of guiding, at least; and for how long the drives hold before they go off.
+#: Time left of a permit at the end of guiding, at least; and time that the drives hold before they are switched off.
 _SPARE_S = 1.0
 _SETTLE_S = 0.2
-#: In which the arm comes to rest back in the hold, as far as its acceleration limits allow.
+#: Time to come to rest in the hold, as far as the acceleration limits allow.
 _BRAKE_S = 0.1
 _MIN_BRAKE = 1e-3  # [rad/s^2 or m/s^2]
 #: Longest time that the drives hold an arm that does not come to rest.
@@ -38,7 +38,7 @@ _UNREST_S = 2.0
 
 @dataclass
 class Session:
-    """One time that an arm is guided.
+    """A session of hand guiding.
 
     Attributes
     ----------
@@ -46,21 +46,19 @@ class Session:
         Counts the sessions of this process.
     token : str
         Of the permit.
-    settings : ZeroForceSettings
     for_s : float or None
-        How long; None: until it is stopped.
+        Duration; None: until it is stopped.
     model : str
-        By which it is guided, as far as it is known.
+        Its model, as far as it is known.
     digest : str
         Of the values of the model.
-    outcome : str
     reason : str
         Why it was refused, or has ended.
     later : list of str
-        What was found on the way to the hold, beside what the controller has found.
+        Faults on the way to the hold, besides those of the controller.
     began_ns, stopped_ns, at_once_ns : int or None
-        Of the frames' own clock: the first sample, the one from which on the arm is brought to its hold, and the one
-        from which on that is done at once; None if it was done slowly.
+        Of the frames' own clock: the first sample, the one where the way to the hold began, and the one where it became
+        quick; None if it was slow.
     t_s : float
         Since the first sample, up to the end of the hold.
     over : bool
@@ -83,18 +81,15 @@ class Session:
     over: bool = False
 
 
-class Guiding:
-    """Sessions of one arm; an `Activity` of `service.motion._motion_controller`.
+class HandGuiding:
+    """Hand guiding of one arm; an `Activity` of `service.motion._motion_controller`.
 
     Everything that a session calls is compiled when it is made.
 
     Parameters
     ----------
-    model : RobotModel
-    limits : SafetyLimits
     state : SafetyState
         Shared with whatever else may move the arm.
-    config : GuidingConfig
     period_s : float
         Of the cycle.
     pace : float
@@ -130,16 +125,16 @@ class Guiding:
         self._limits, self._state, self._period_s, self._pace = limits, state, period_s, pace
         self._controller: ZeroForceController | None = None
         self._sessions = 0
-        self._begin_until_s = 0.0  # by then the client of a session that is checked has to be heard of
+        self._begin_until_s = 0.0  # deadline for the client's heartbeat after the checks
         self._held: tuple[FloatArray, FloatArray] | None = None  # set position and its velocity, back in the hold
         self._stop = limits  # with the deceleration of the present stop
         self._settle_until_s = self._unrest_until_s = 0.0
-        self._settle_at: FloatArray | None = None  # where the arm was when it last began to settle
-        self._untold = False  # drives hold by themselves where they must not be told a position
+        self._settle_at: FloatArray | None = None  # position when the arm last began to settle
+        self._uncommanded = False  # drives hold by themselves, because no set position may be commanded
 
     @property
     def token(self) -> str:
-        """Of the permit of the last session; empty before the first."""
+        """Permit of the last session; empty before the first."""
         return "" if self.session is None else self.session.token
 
     @property
@@ -159,12 +154,12 @@ class Guiding:
 
     @property
     def position(self) -> FloatArray | None:
-        """Where the drives were told to hold the arm after torque mode; None before."""
+        """Commanded position after torque mode; None before."""
         return None if self._held is None else self._held[0]
 
     @property
     def phase(self) -> str:
-        """Where the last session stands, in one word; empty before it has begun."""
+        """Phase of the last session, in one word; empty before it has begun."""
         if self._controller is None or self.session is None or self.session.began_ns is None:
             return ""
         if self._held is not None or self._controller.state is GuidingState.HOLD_REQUESTED:
@@ -174,7 +169,7 @@ class Guiding:
     # ------------------------------------------------------------ what is asked for
 
     def prepare(self, token: str, now_s: float, settings: ZeroForceSettings, for_s: float | None) -> Session:
-        """Begin a session that waits for its model; raises `PermitError` if the permit is not good for it."""
+        """Begin a session that waits for its model; raises `PermitError` if the permit does not suffice."""
         self._state.check_permit(token, now_s, self._duration_s(settings, for_s))
         settings = effective(settings, self._model, self._limits)
         self._sessions += 1
@@ -182,8 +177,8 @@ class Guiding:
         self.session = Session(self._sessions, token, settings, for_s)
         return self.session
 
-    def give(self, model: GuidingModel, name: str, now_s: float, digest: str = "") -> None:
-        """Take the model of a session that is being prepared, and its digest; a heartbeat then begins it."""
+    def set_model(self, model: GuidingModel, name: str, now_s: float, digest: str = "") -> None:
+        """Set the model of a session in preparation, and its digest; a heartbeat then begins it."""
         session = self.session
         if session is None or session.outcome != "preparing":
             return
@@ -203,7 +198,7 @@ class Guiding:
             session.outcome, session.reason = "refused", reason
 
     def begin(self, now_s: float) -> None:
-        """Begin the session if it is checked: its client has been heard of."""
+        """Begin the session if it is checked: its client has sent a heartbeat."""
         session = self.session
         if session is None or session.outcome != "checked":
             return
@@ -215,18 +210,18 @@ class Guiding:
             session.outcome = "guiding"
 
     def _duration_s(self, settings: ZeroForceSettings, for_s: float | None) -> float:
-        """Time that a permit has to be good for."""
+        """Return the time that a permit has to last."""
         return 0.0 if for_s is None else (for_s + settings.ramp_s) / self._pace + _SPARE_S
 
     def wait(self, _frame: JointFrame, now_s: float) -> None:
-        """See whether the client of a session that is checked is still there."""
+        """Refuse a checked session whose client is silent."""
         if self.session is not None and self.session.outcome == "checked" and now_s > self._begin_until_s:
             self.refuse(f"the client has not been heard of for {self._state.heartbeat_s:g} s after the answer")
 
     # ------------------------------------------------------------ cycle by cycle
 
-    def hasten(self, reason: str) -> None:
-        """Take note of what was found on the way to the hold, and go there at once."""
+    def hold_at_once(self, reason: str) -> None:
+        """Record a fault on the way to the hold, and make that a quick one."""
         session = self.session
         if session is None or not self.moving or reason in (self._state.reason, session.reason, *session.later):
             return
@@ -266,14 +261,14 @@ class Guiding:
             driver.command(torque)
         except DriverError as error:
             if state.phase == "stopping":
-                self.hasten(str(error))
+                self.hold_at_once(str(error))
             state.stop(str(error))
             session.over = False
             self._note(session, frame)
             self._hold(frame, driver, now_s)
 
     def _note(self, session: Session, frame: JointFrame) -> None:
-        """Write down from which frame on the arm is brought to its hold, and from which on at once."""
+        """Record the frame where the way to the hold begins, and the one where it becomes quick."""
         if self._state.phase != "stopping":
             return
         if session.outcome == "guiding":
@@ -282,7 +277,7 @@ class Guiding:
             session.at_once_ns = frame.t_bus_ns
 
     def _end(self, controller: ZeroForceController) -> None:
-        """Take note that the controller does not go on: for what it has found, or because it was told to stop."""
+        """Record that the controller ends, by its own decision or because it was stopped."""
         status = controller.status
         if self._state.phase == "guiding":
             self._state.stop(status.reason)
@@ -290,7 +285,7 @@ class Guiding:
             self.session.over, self.session.reason = False, status.reason  # found on the way to the hold
 
     def _hold(self, frame: JointFrame, driver: ModeChanging, now_s: float) -> None:
-        """Let the drives hold again, from where the arm is; or stop by themselves, if that is not known."""
+        """Have the drives hold again at the arm's position; if that is unknown, have them stop by themselves."""
         controller, state = self._controller, self._state
         assert controller is not None
         q, holds, v = frame.q, controller.holds, controller.status.velocity
@@ -301,9 +296,9 @@ class Guiding:
             return
         assert q is not None
         v = np.nan_to_num(v)
-        self._held, self._stop, self._untold = self._stopping_place(q, v)
-        if self._untold and (np.abs(v) > self._model.standstill_velocity).any():
-            state.off(state.reason)  # no set position may be told, and without one all joints would stop dead
+        self._held, self._stop, self._uncommanded = self._stopping_place(q, v)
+        if self._uncommanded and (np.abs(v) > self._model.standstill_velocity).any():
+            state.off(state.reason)  # no set position is allowed, and without one all joints would stop at once
             return
         try:
             driver.change_mode("csp")
@@ -315,10 +310,10 @@ class Guiding:
         self._brake(frame, driver, now_s, 0)
 
     def _stopping_place(self, q: FloatArray, v: FloatArray) -> tuple[tuple[FloatArray, FloatArray], SafetyLimits, bool]:
-        """Set position and its velocity that a stop begins with, its limits, and whether drives cannot be told it.
+        """Return set position and velocity where a stop begins, its limits, and whether none may be commanded.
 
-        A joint comes to rest within its position limits, as far as its acceleration allows.  Drives that are pushed
-        further beyond them than a set position may step back hold where they are by themselves, untold.
+        A joint comes to rest within its position limits, as far as its acceleration allows. Drives that were pushed
+        further beyond them than a set position may step back hold at their position by themselves.
         """
         limits = self._limits
         here = np.clip(q, limits.lower, limits.upper)
@@ -332,12 +327,12 @@ class Guiding:
         return (here, v), stop, False
 
     def _brake(self, frame: JointFrame, driver: ModeChanging, now_s: float, lost: int) -> None:
-        """Bring the set position to rest, and switch the drives off when the arm rests too."""
+        """Bring the set position to rest; switch the drives off when the arm rests too."""
         assert self._held is not None
         q, v = self._held
         if lost:  # meanwhile the drives have stopped at their last set position
             v = np.zeros_like(v)
-        if not self._untold:
+        if not self._uncommanded:
             q, v = brake(self._stop, self._period_s, q, v)
             within = np.clip(q, self._limits.lower, self._limits.upper)
             q, v = within, np.where(within == q, v, 0.0)
@@ -352,11 +347,11 @@ class Guiding:
         if now_s >= self._settle_until_s:
             self._state.off(self._state.reason)
         elif now_s >= self._unrest_until_s:
-            self.hasten(f"the arm has not come to rest in its hold within {_UNREST_S:g} s")
+            self.hold_at_once(f"the arm has not come to rest in its hold within {_UNREST_S:g} s")
             self._state.off(self._state.reason)
 
     def _rests(self, frame: JointFrame) -> bool:
-        """Whether the arm is where it was when it began to settle, as far as a joint at standstill may move."""
+        """Return whether the arm is where it began to settle, within what a joint at standstill may move."""
         q, at = frame.q, self._settle_at
         if q is None or not np.isfinite(q).all() or not (frame.valid is None or frame.valid.all()):
             return False

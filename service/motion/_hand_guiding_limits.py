@@ -1,4 +1,4 @@
-"""Speed and torque limits of a session of guiding: the lowest of what its settings, the robot and the arm allow."""
+"""Speed and torque limits of a hand guiding session: the lowest of its settings, the robot's and the arm's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rt_core.safety import SafetyLimits
 
 
 def check_limits(robot: RobotModel, settings: ZeroForceSettings) -> None:
-    """Refuse lists of a configuration that are above the limits of the robot.
+    """Check the configured lists against the limits of the robot.
 
     Raises
     ------
     ValueError
-        Which, of which joint, and what the robot file allows.
+        A value is larger; names the joint and the limit.
     """
     for name, given, stated in (
         ("speed_limit", settings.speed_limit, "velocity"),
@@ -32,9 +32,9 @@ def check_limits(robot: RobotModel, settings: ZeroForceSettings) -> None:
 
 
 def effective(settings: ZeroForceSettings, robot: RobotModel, limits: SafetyLimits) -> ZeroForceSettings:
-    """Return `settings` with the limits that hold for each joint: also those that runs of this arm keep.
+    """Return `settings` with the limits of each joint, including those of runs of this arm.
 
-    What is missing, or has not one value for each joint, is left as it is, for the controller to refuse.
+    A list that is missing or has the wrong length stays, for the controller to refuse.
     """
     velocity = np.array([joint.velocity for joint in robot.joints])
     effort = np.array([joint.effort for joint in robot.joints])

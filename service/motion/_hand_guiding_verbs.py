@@ -1,7 +1,7 @@
-"""The verb `zero_force`: an arm that is armed is guided by hand.
+"""The verb `zero_force`: hand guiding of an armed arm.
 
-Its model comes from the arm's estimator, which is asked for it, and then every half second whether it still holds.
-The request is answered when all is ready; the first heartbeat begins.
+The model comes from the arm's estimator, which is asked every half second whether it still holds. The request is
+answered when the session is ready; the first heartbeat begins it.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from rt_core.safety import PermitError
 from service.config.hand_guiding import GuidingConfig
 from service.config.load import ArmConfig
 from service.models.hand_guiding_arrays import guiding_model
-from service.motion._hand_guiding import Guiding, Session
-from service.motion._motion_controller import Execution
+from service.motion._hand_guiding import HandGuiding, Session
+from service.motion._motion_controller import MotionController
 from service.motion._request_fields import token_of
 from service.protocol.control import ControlError
 from service.worker.worker import Worker
 
-#: Between two questions whether the model holds, and silence of the estimator that ends guiding.
+#: Time between two checks of the model's validity, and silence of the estimator that ends guiding.
 _ASK_S = 0.5
 _SILENT_S = 5.0
 _SETTINGS = ("friction_share", "damping_time_s", "speed_share")
 _GIVEN = {"theta", "constants", "robot", "name"}
-#: Guiding ends when friction has fallen so near to the share of it that is compensated.
+#: Guiding ends when the remaining friction comes so near to its compensated share.
 _FRICTION_MARGIN = 0.05
 _CHANNELS = {"dq": "velocity, which is observed from positions", "tau": "torque, which drives are believed to give"}
 
 
-class GuidingRequests:
-    """Requests for guiding one arm, and what the history says of it.
+class HandGuidingRequests:
+    """Requests for hand guiding of one arm, and their events.
 
     Parameters
     ----------
-    child : Child
-    arm : ArmConfig
-    robot : RobotModel
     driver : CommandedArm
         Whose drives change their mode.
-    execution : Execution
-    guiding : Guiding
-        Its guiding.
     """
 
     def __init__(
-        self, child: Worker, arm: ArmConfig, robot: RobotModel, driver: Any, execution: Execution, guiding: Guiding
+        self,
+        worker: Worker,
+        arm: ArmConfig,
+        robot: RobotModel,
+        driver: Any,
+        controller: MotionController,
+        guiding: HandGuiding,
     ) -> None:
-        self._child, self._arm, self._robot, self._driver = child, arm, robot, driver
-        self._execution, self._guiding = execution, guiding
-        self._request: int | None = None  # that waits for its session to be ready
+        self._worker, self._arm, self._robot, self._driver = worker, arm, robot, driver
+        self._controller, self._guiding = controller, guiding
+        self._request: int | None = None  # waits for its session to be ready
         self._refused = "unavailable"  # type of its error
         self._given: dict[str, Any] = {}  # the model that came with the request
-        self._started: list[float] | None = None  # temperatures of the friction that is compensated
+        self._started: list[float] | None = None  # temperatures of the compensated friction
         self._asked_s = self._heard_s = 0.0
-        self._told = ("", "")
+        self._reported = ("", "")
 
     # ------------------------------------------------------------ requests
 
     def on_zero_force(self, args: dict[str, Any], now_s: float) -> None:
-        """Begin to prepare a session; it is answered later."""
+        """Begin to prepare a session; the reply follows later."""
         config = self._arm.guiding
         assert config is not None
         token, for_s = token_of(args, "zero_force"), args.get("for_s")
@@ -86,17 +86,17 @@ class GuidingRequests:
         changes = {name: _number(name, args[name]) for name in _SETTINGS if args.get(name) is not None}
         settings = _settings(config, changes)
         try:
-            self._execution.check_permit(token, now_s)
+            self._controller.check_permit(token, now_s)
             session = self._guiding.prepare(token, now_s, settings, for_s)
         except PermitError as error:
             raise ControlError("unavailable", f"zero_force: {error}") from error
-        self._request, self._refused, self._given = self._child.request_id, "unavailable", model or {}
+        self._request, self._refused, self._given = self._worker.request_id, "unavailable", model or {}
         self._started = None
 
         def answered(result: Mapping[str, Any] | None, error: ControlError | None) -> None:
             self._take_model(session, result, error)
 
-        self._child.ask("guiding_model", {"arm": self._arm.name, **(model or {})}, answered)
+        self._worker.ask("guiding_model", {"arm": self._arm.name, **(model or {})}, answered)
 
     def _take_model(self, session: Session, result: Mapping[str, Any] | None, error: ControlError | None) -> None:
         if session is not self._guiding.session or session.outcome != "preparing":
@@ -111,19 +111,19 @@ class GuidingRequests:
             self._guiding.refuse(str(problem))
             return
         self._started = result.get("temperature")
-        self._guiding.give(model, str(result.get("model")), time.monotonic(), str(result.get("digest")))
+        self._guiding.set_model(model, str(result.get("model")), time.monotonic(), str(result.get("digest")))
 
     # ------------------------------------------------------------ while the arm is guided
 
     def watch(self, now_s: float) -> None:
-        """Ask now and then whether the model still holds, and stop if it does not, or if nobody says."""
+        """Check now and then that the model still holds; stop if it does not, or if the estimator is silent."""
         session = self._guiding.session
         if session is None or not self._guiding.free or (self._given and self._started is None):
             self._asked_s = self._heard_s = now_s
             return
         if now_s - self._heard_s > _SILENT_S:
             reason = f"for {_SILENT_S:g} s the estimator has not said whether the model holds"
-            self._execution.stop(reason, self._driver)
+            self._controller.stop(reason, self._driver)
         elif now_s - self._asked_s >= _ASK_S:
             self._asked_s = now_s
 
@@ -133,70 +133,72 @@ class GuidingRequests:
                     self._judge(session, result)
 
             about = {"arm": self._arm.name, "started": self._started, **self._given}
-            self._child.ask("validity", about, answered)
+            self._worker.ask("validity", about, answered)
 
-    def _judge(self, session: Session, said: Mapping[str, Any]) -> None:
+    def _judge(self, session: Session, validity: Mapping[str, Any]) -> None:
         reason = ""
-        if said["model"] != session.model:
-            now = f"{said['model']:.20}" if said["model"] else "none"
+        if validity["model"] != session.model:
+            now = f"{validity['model']:.20}" if validity["model"] else "none"
             reason = f"the active model has changed: it was {session.model:.20}, and is {now}"
-        elif said["digest"] != session.digest:
+        elif validity["digest"] != session.digest:
             reason = f"the active model has changed: {session.model:.20} has other values than when guiding began"
-        elif said["doubt"]:
-            reason = f"the estimator says that the model is not valid: {said['doubt']}"
-        elif said.get("friction", np.inf) < session.settings.compensated_share + _FRICTION_MARGIN:
+        elif validity["doubt"]:
+            reason = f"the estimator says that the model is not valid: {validity['doubt']}"
+        elif validity.get("friction", np.inf) < session.settings.compensated_share + _FRICTION_MARGIN:
             reason = (
-                f"friction has fallen with temperature to {100 * said['friction']:.0f} % of what it was at the start: "
-                "more compensation would drive the arm; begin again"
+                f"friction has fallen with temperature to {100 * validity['friction']:.0f} % of what it was at the "
+                "start: more compensation would drive the arm; begin again"
             )
         if reason and self._guiding.free:
-            self._execution.stop(reason, self._driver)
+            self._controller.stop(reason, self._driver)
 
     # ------------------------------------------------------------ answers
 
-    def told(self) -> tuple[str, str]:
-        """Return what has to be told when it changes: outcome and phase of the last session."""
+    def reported(self) -> tuple[str, str]:
+        """Return outcome and phase of the last session, which are reported when they change."""
         session = self._guiding.session
         return ("", "") if session is None else (f"{session.number} {session.outcome}", self._guiding.phase)
 
-    def tell(self) -> None:
-        """Answer who asked for a session, and write down what has become of it."""
-        session, before, told = self._guiding.session, self._told, self.told()
-        if session is None or told == before:
+    def report_change(self) -> None:
+        """Answer the request for a session, and report its events."""
+        session, before, reported = self._guiding.session, self._reported, self.reported()
+        if session is None or reported == before:
             return
-        self._told = told
-        self._child.log.info("guiding_" + session.outcome, number=session.number, phase=told[1], reason=session.reason)
-        if told[0] != before[0]:
+        self._reported = reported
+        self._worker.log.info(
+            "guiding_" + session.outcome, number=session.number, phase=reported[1], reason=session.reason
+        )
+        if reported[0] != before[0]:
             self._answer(session)
         facts: dict[str, Any] = {"session": session.number, "model": session.model}
         outcome, what = session.outcome, f"guiding {session.number}"
-        if outcome == "guiding" and told[0] != before[0]:
-            self._child.event("guiding_started", f"{what} began by model {session.model:.20}", **facts)
-        elif outcome == "guiding" and told[1] == "guiding":
-            self._child.event("guiding_free", f"{what}: the arm may be pushed", **facts)
-        elif outcome == "stopping" and told[0] != before[0]:
+        if outcome == "guiding" and reported[0] != before[0]:
+            self._worker.event("guiding_started", f"{what} began by model {session.model:.20}", **facts)
+        elif outcome == "guiding" and reported[1] == "guiding":
+            self._worker.event("guiding_free", f"{what}: the arm may be pushed", **facts)
+        elif outcome == "stopping" and reported[0] != before[0]:
             report = self._guiding.report() or {}
             facts |= {key: report[key] for key in ("t_s", "residual", "margin", "reason")}
-            self._child.event("guiding_hold", f"{what} goes to its hold: {report['reason']}", **facts)
-        elif outcome in ("completed", "stopped") and told[0] != before[0]:
+            self._worker.event("guiding_hold", f"{what} goes to its hold: {report['reason']}", **facts)
+        elif outcome in ("completed", "stopped") and reported[0] != before[0]:
             reason = session.reason
-            self._child.event(f"guiding_{outcome}", f"{what} has ended: {reason}", reason=reason, **facts)
+            self._worker.event(f"guiding_{outcome}", f"{what} has ended: {reason}", reason=reason, **facts)
 
     def _answer(self, session: Session) -> None:
         if self._request is None or session.outcome == "preparing":
             return
         id, self._request = self._request, None
         if session.outcome == "refused":
-            self._child.refuse(id, ControlError(self._refused, f"zero_force: {session.reason}"))
+            self._worker.refuse(id, ControlError(self._refused, f"zero_force: {session.reason}"))
             return
         channels = self._driver.info.channels
         unchecked = [
             f"{what}: the source does not deliver {name}" for name, what in _CHANNELS.items() if name not in channels
         ]
         unchecked += ["whether the model holds: it came with the request"] if self._given else []
-        report = self._execution.report(time.monotonic())
+        report = self._controller.report(time.monotonic())
         settings = asdict(session.settings)
-        self._child.reply(
+        self._worker.reply(
             id, {"arm": self._arm.name, **report, "settings": settings, "unchecked": ["collisions", *unchecked]}
         )
 
@@ -208,7 +210,7 @@ def _number(name: str, value: object) -> float:
 
 
 def _settings(config: GuidingConfig, changes: dict[str, float]) -> Any:
-    """Return the settings of a session; a request may ask for less speed than the configuration, not for more."""
+    """Return the settings of a session; a request may lower the configured speed, not raise it."""
     if changes.get("speed_share", 0.0) > config.speed_share:
         raise ControlError(
             "bad_argument",

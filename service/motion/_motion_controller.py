@@ -1,8 +1,8 @@
-"""What moves an arm: armed, then a run of a trajectory or guiding by hand, stopped, disarmed.
+"""Motion of an arm: armed, then a run of a trajectory or hand guiding, stopped, disarmed.
 
-What may be done is decided by `rt_core.safety`; here it is done, frame by frame.  What is common to all motion is here:
-drives that are switched on and off, the permit, what is watched in each cycle.  What is commanded is that of an
-activity: `service.motion._trajectory_follower` or `service.motion._hand_guiding`.
+`rt_core.safety` decides what is allowed; this module executes it, frame by frame: drives are switched on and off,
+permits granted, feedback checked in each cycle. The commands are those of an activity:
+`service.motion._trajectory_follower` or `service.motion._hand_guiding`.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.safety import FeedbackWatch, PermitError, SafetyError, SafetyState
 from rt_core.types import FloatArray
-from service.config.safety import SafetyConfig
+from service.config.arm_tables import SafetyConfig
 from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import CommandBounds, narrowed, safety_limits
-from service.motion._trajectory_follower import Following, bridged_cycles
+from service.motion._trajectory_follower import TrajectoryFollower, bridged_cycles
 from service.motion.trajectory_run import Run
 
-#: With a longer lead, what is measured is no reason for a stop that begins so late: the drives stop by themselves.
+#: With a longer lead, feedback causes no stop, which would begin too late: the drives stop by themselves.
 _PROMPT_S = 0.2
-#: Longest time for the drives to be switched on, longer than `enable_timeout_ms` of a driver may be; and how often they
-#: are asked why they are not.
+#: Longest time for the drives to be switched on, above any `enable_timeout_ms` of a driver; and the interval of checks
+#: why they are not.
 ARMING_S = 8.0
 _LOOK_S = 0.1
 
 
 class Activity(Protocol):
-    """What a permit is used for."""
+    """A use of a permit."""
 
     @property
     def token(self) -> str:
-        """Of the permit of the last one; empty before the first."""
+        """Permit of the last one; empty before the first."""
         ...
 
     @property
@@ -46,28 +46,28 @@ class Activity(Protocol):
 
     @property
     def moving(self) -> bool:
-        """Whether it is this that moves the arm."""
+        """Whether it moves the arm."""
         ...
 
     def begin(self, now_s: float) -> None:
-        """Begin what is prepared: its client has been heard of."""
+        """Begin what is prepared: its client has sent a heartbeat."""
         ...
 
     def command(self, frame: JointFrame, driver: Any, now_s: float, lost: int, /) -> None:
-        """Give the drives what they are to do next; `lost` cycles were before this frame."""
+        """Command the drives; `lost` cycles were before this frame."""
         ...
 
     def wait(self, frame: JointFrame, now_s: float, /) -> None:
-        """Go on with what is prepared while the drives hold."""
+        """Continue what is prepared while the drives hold."""
         ...
 
     def close(self) -> None:
-        """Take note that the arm is disarmed."""
+        """Finish: the arm is disarmed."""
         ...
 
 
 class Guidance(Activity, Protocol):
-    """Guiding by hand, as `service.motion._hand_guiding.Guiding`, which not every arm has."""
+    """Hand guiding, see `service.motion._hand_guiding.HandGuiding`, which not every arm has."""
 
     @property
     def free(self) -> bool:
@@ -76,11 +76,11 @@ class Guidance(Activity, Protocol):
 
     @property
     def position(self) -> FloatArray | None:
-        """Where the drives were told to hold the arm after torque mode; None before."""
+        """Commanded position after torque mode; None before."""
         ...
 
-    def hasten(self, reason: str) -> None:
-        """Take note of what was found on the way to the hold, and go there at once."""
+    def hold_at_once(self, reason: str) -> None:
+        """Record a fault on the way to the hold, and make that a quick one."""
         ...
 
     def report(self) -> dict[str, Any] | None:
@@ -88,17 +88,15 @@ class Guidance(Activity, Protocol):
         ...
 
 
-class Execution:
-    """What one arm does whose drives follow set positions.
+class MotionController:
+    """Motion of one arm whose drives follow set positions.
 
     Times `now_s` are of one clock that never goes back.
 
     Parameters
     ----------
-    model : RobotModel
     sha256 : str
         Of the robot's description.
-    config : SafetyConfig
     period_s : float
         Of the cycle.
     bridged : int
@@ -112,8 +110,6 @@ class Execution:
 
     Attributes
     ----------
-    limits : SafetyLimits
-    state : SafetyState
     guiding : Guidance or None
         To be set where the arm can be guided.
 
@@ -135,38 +131,38 @@ class Execution:
         bounds: CommandBounds | None = None,
     ) -> None:
         limits = safety_limits(model, config)
-        # Set positions of a gap lie on a line where they are sent ahead: a stop comes that much later there, too.
+        # Set positions of a gap lie on a line where they are sent ahead: a stop begins later there, too.
         blind_s = bridged_cycles(period_s, bridged, lead_s) * period_s
         self.limits = replace(limits if bounds is None else narrowed(limits, bounds), blind_s=blind_s)
         self.state = SafetyState(config.heartbeat_s, config.silence_s)
         self.guiding: Guidance | None = None
-        self._following = Following(
+        self._follower = TrajectoryFollower(
             model, sha256, self.limits, self.state, config.approach, period_s, bridged, lead_s, pace, bounds
         )
         self._feedback = FeedbackWatch(self.limits, config.overload_s)
         self._model, self._config, self._period_s, self._lead_s = model, config, period_s, lead_s
-        self._on = False  # drives have been told to be
+        self._on = False  # drives have been switched on
         self._arming_until_s = 0.0
         self._seq: int | None = None
         self._frame_s = self._whole_s = 0.0  # of the last frame, and of the last with values of all joints
         self._look_s = 0.0
         self._behind = np.full(self.limits.n, np.nan)  # following error at the beginning of a stop, where it is known
-        self._found: set[tuple[str, str]] = set()  # joint and quantity, since the arm was armed; so nothing tells twice
+        self._found: set[tuple[str, str]] = set()  # joint and quantity, since the arm was armed: each is reported once
 
     @property
     def run(self) -> Run | None:
         """The last run."""
-        return self._following.run
+        return self._follower.run
 
     @property
     def _activities(self) -> tuple[Activity, ...]:
-        return (self._following,) if self.guiding is None else (self._following, self.guiding)
+        return (self._follower,) if self.guiding is None else (self._follower, self.guiding)
 
     @property
     def _activity(self) -> Activity:
-        """What moves the arm, if anything does."""
+        """The activity that moves the arm, if any does."""
         guided = self.guiding is not None and self.guiding.moving
-        return self.guiding if guided and self.guiding is not None else self._following
+        return self.guiding if guided and self.guiding is not None else self._follower
 
     @property
     def busy(self) -> bool:
@@ -214,7 +210,7 @@ class Execution:
     def start(
         self, trajectory: Trajectory, token: str, now_s: float, *, periods: int, hold: bool, name: str, changed: bool
     ) -> Run:
-        """Begin to check a run; its `outcome` says what came of it.  When it is checked, a heartbeat begins it.
+        """Begin to check a run, see its `outcome`; after the checks a heartbeat begins it.
 
         Raises
         ------
@@ -222,42 +218,42 @@ class Execution:
             The permit is not good for it, or the trajectory is not for this arm.
         """
         self.check_permit(token, now_s)
-        return self._following.start(
+        return self._follower.start(
             trajectory, token, now_s, periods=periods, hold=hold, name=name, changed=changed
         )  # fmt: skip
 
     def check_permit(self, token: str, now_s: float) -> None:
-        """Raise `PermitError` unless something may be prepared with `token` now."""
+        """Raise `PermitError` unless an activity may be prepared with `token` now."""
         self.state.check_permit(token, now_s)
         if self.busy:
             raise PermitError("another run or guiding is under way")
 
-    def beat(self, token: str, now_s: float) -> None:
-        """Take note that the client is there, and begin what is prepared for it.
+    def heartbeat(self, token: str, now_s: float) -> None:
+        """Note the client's heartbeat, and begin what is prepared for it.
 
         Raises
         ------
         SafetyError
-            For another's token, unless it is that of something that has ended, whose client asks what came of it.
+            For another's token, unless it is that of an activity that has ended, whose outcome its client asks for.
         """
         state = self.state
         mine = [activity for activity in self._activities if activity.token == token]
         if mine and not state.moving and (state.permit is None or state.permit.token != token):
             return
-        state.beat(token, now_s)
+        state.heartbeat(token, now_s)
         for activity in mine:
             activity.begin(now_s)
 
     def stop(self, reason: str, driver: Commandable) -> None:
-        """Stop within the acceleration limits if anything moves; switch the drives off, whoever switched them on."""
+        """Stop within the acceleration limits if anything moves; then switch the drives off."""
         if self.state.phase == "stopping" and self.guiding is not None and self.guiding.free:
-            self.guiding.hasten(reason)
+            self.guiding.hold_at_once(reason)
         self.state.stop(reason)
         if self.state.phase == "disarmed":
             self._switch_off(driver)
 
     def off(self, reason: str) -> None:
-        """Take note that the drives are switched off by somebody else."""
+        """Note that the drives were switched off by another request."""
         self.state.off(reason)
         self._on = False
         self._close()
@@ -265,7 +261,7 @@ class Execution:
     # ------------------------------------------------------------ frame by frame
 
     def step(self, frame: JointFrame, driver: Commandable, now_s: float) -> None:
-        """Judge `frame`, and give the drives what they are to do next, if there is anything."""
+        """Check `frame`, and command the drives."""
         state = self.state
         lost = 0 if self._seq is None else max(frame.seq - self._seq - 1, 0)
         self._seq = frame.seq
@@ -290,14 +286,14 @@ class Execution:
             self._switch_off(driver)
 
     def silent(self, driver: Commandable, now_s: float) -> None:
-        """Judge that no frame has come: nothing can be commanded, the drives have to stop by themselves."""
+        """Handle a missing frame: nothing can be commanded, the drives have to stop by themselves."""
         left_s = self.state.silence_s - (now_s - self._frame_s)
         if left_s < 0.0 and self.state.phase != "disarmed":
             self.state.off(self._with_failure(f"no frame for more than {self.state.silence_s:g} s", driver))
         else:
             self._watch_time(now_s)
         if self.state.phase == "disarmed" and self._on:
-            self._switch_off(driver)  # for when they hear again
+            self._switch_off(driver)  # for when the connection is back
 
     def _switch_off(self, driver: Commandable) -> None:
         self._on = False
@@ -305,11 +301,11 @@ class Execution:
         driver.disable()
 
     def _await_drives(self, frame: JointFrame | None, driver: Commandable, now_s: float) -> None:
-        """See whether the drives are on; `frame` is None if not all joints have values in it."""
+        """Check whether the drives are on; `frame` is None if not all joints have values in it."""
         if driver.enabled and frame is not None:
             here = frame.q if frame.setpoint is None else frame.setpoint
             if here is not None and np.isfinite(here).all():
-                self._following.stand(here)
+                self._follower.set_position(here)
                 self.state.on()
                 return
         failure = ""
@@ -340,26 +336,26 @@ class Execution:
             self.state.stop(str(found))
         elif guiding.free:
             if new:
-                guiding.hasten(str(found))
+                guiding.hold_at_once(str(found))
         elif new or found.what != "temperature":  # a drive that was hot before can hold for as long as it takes
-            guiding.hasten(str(found))
+            guiding.hold_at_once(str(found))
             self.state.off(str(found))
 
     def _watch_stop(self, frame: JointFrame) -> None:
-        """See whether the arm follows the set positions of a stop: where it does not, drives brake by themselves."""
+        """Check that the arm follows the set positions of a stop: where it does not, drives brake by themselves."""
         if frame.q is None:
             return
-        apart = np.abs(frame.q - self._reference(frame))
-        told = np.isfinite(apart) if frame.valid is None else np.isfinite(apart) & frame.valid
-        self._behind = np.where(np.isnan(self._behind) & told, apart, self._behind)
+        deviation = np.abs(frame.q - self._reference(frame))
+        known = np.isfinite(deviation) if frame.valid is None else np.isfinite(deviation) & frame.valid
+        self._behind = np.where(np.isnan(self._behind) & known, deviation, self._behind)
         most = self._behind + self.limits.following_error
-        behind = told & (apart > most)
+        behind = known & (deviation > most)
         if behind.any():
             joint = int(np.argmax(behind))
-            self.state.give_up(str(self.limits.violation("following error", joint, apart[joint], most[joint])))
+            self.state.give_up(str(self.limits.violation("following error", joint, deviation[joint], most[joint])))
 
     def _watch_time(self, now_s: float) -> None:
-        """Stop where frames, the permit or the client fail; a slow end of guiding becomes a quick one."""
+        """Stop where frames, the permit or the client fail; make a slow end of guiding a quick one."""
         free = self.guiding is not None and self.guiding.free
         reason = self.state.overdue(now_s, self._whole_s, stopping=free)
         if not reason:
@@ -369,16 +365,16 @@ class Execution:
         if self.state.phase != "stopping":
             self.state.stop(reason)
         elif new and self.guiding is not None:
-            self.guiding.hasten(reason)
+            self.guiding.hold_at_once(reason)
 
     def _reference(self, frame: JointFrame) -> FloatArray:
-        """Position that the drives were to be at in this cycle."""
+        """Return the position where the drives should be in this cycle."""
         guiding = self.guiding if self.guiding is not None and self.guiding.moving else None
         if guiding is not None and guiding.free and frame.q is not None:
-            return frame.q  # the hand says where
+            return frame.q  # the hand determines it
         if guiding is not None and guiding.position is not None:
             return guiding.position
-        return self._following.position if frame.setpoint is None else frame.setpoint
+        return self._follower.position if frame.setpoint is None else frame.setpoint
 
     # ------------------------------------------------------------ what came of it
 
@@ -396,16 +392,16 @@ class Execution:
 
     @property
     def unchecked(self) -> list[str]:
-        """What of a trajectory is not judged ahead, in words."""
-        return self._following.unchecked
+        """Properties of a trajectory that are not checked in advance, in words."""
+        return self._follower.unchecked
 
     def report(self, now_s: float) -> dict[str, Any]:
-        """State, permit, and what was done last, as plain values."""
+        """Return state, permit and last activities, as plain values."""
         state = self.state
         return {
             "state": state.phase,
             "reason": state.reason,
             "permit_left_s": None if state.permit is None or state.permit.used else state.permit.left_s(now_s),
-            "run": self._following.report(),
+            "run": self._follower.report(),
             "guiding": None if self.guiding is None else self.guiding.report(),
         }

@@ -1,4 +1,4 @@
-"""Fields that several verbs of an arm take."""
+"""Fields of requests that several verbs of an arm have."""
 
 from __future__ import annotations
 

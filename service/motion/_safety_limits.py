@@ -1,4 +1,4 @@
-"""What an arm may do, from its robot file and `[arm.safety]`."""
+"""Limits of an arm's motion, from its robot file and `[arm.safety]`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from drivers.ethercat.config import DriveTable
 from rt_core.model.robot import RobotModel
 from rt_core.safety import SafetyError, SafetyLimits
 from rt_core.types import FloatArray
-from service.config.safety import SafetyConfig
+from service.config.arm_tables import SafetyConfig
 
-#: Acceleration limit over velocity limit [1/s], where none is given.
+#: Acceleration limit over velocity limit [1/s], by default.
 ASSUMED_ACCELERATION = 5.0
-#: Following error [rad], and [m] of a slide, where none is given.
+#: Following error [rad], and [m] of a slide, by default.
 FOLLOWING_ERROR, SLIDE_FOLLOWING_ERROR = 0.2, 0.01
-#: Commands may exceed a safety limit by 1e-6 of it, for rounding; a driver's limit they may not.
+#: Commands may exceed a safety limit by 1e-6 of it, for rounding, but not a driver's limit.
 _ROUNDING = 2e-6
 
 
 class CommandBounds(NamedTuple):
-    """Commands that a driver takes, (n,) each: others it refuses, and beyond these it extrapolates none."""
+    """Commands that a driver accepts, (n,) each; it extrapolates none beyond these."""
 
     lower: FloatArray
     upper: FloatArray
@@ -32,7 +32,7 @@ class CommandBounds(NamedTuple):
 
 
 def command_bounds(axes: Sequence[DriveTable | AxisTable]) -> CommandBounds:
-    """Return what the configuration of a driver allows its drives, one a joint; infinite where it says nothing."""
+    """Return the limits in a driver's configuration, one per joint; infinite where it has none."""
 
     def each(values: Iterable[float | None], default: float) -> FloatArray:
         return np.array([default if value is None else value for value in values])
@@ -45,9 +45,9 @@ def command_bounds(axes: Sequence[DriveTable | AxisTable]) -> CommandBounds:
 
 
 def narrowed(limits: SafetyLimits, bounds: CommandBounds) -> SafetyLimits:
-    """Return `limits` with what is narrower of `bounds`; raises `SafetyError` if that leaves a joint nothing.
+    """Return `limits` narrowed by `bounds`; raises `SafetyError` if that leaves a joint no range.
 
-    A limit that the robot file does not state stays missing: what is measured would be judged by nothing.
+    A limit that the robot file does not state stays missing: feedback would not be checked against it.
     """
     width = limits.upper - limits.lower
     spare = np.where(np.isfinite(width), _ROUNDING * width, 0.0)

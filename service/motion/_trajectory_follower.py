@@ -1,7 +1,7 @@
 """Following a trajectory: set positions cycle by cycle, from the approach to rest, or along a stop.
 
-What may be commanded is decided by `rt_core.safety`.  A trajectory is sampled and judged in slices between frames, so
-that the bus keeps its cycle, and what is played is what was judged.
+`rt_core.safety` decides what may be commanded. A trajectory is sampled and checked in slices between frames, so that
+the bus keeps its cycle, and exactly the checked positions are commanded.
 """
 
 from __future__ import annotations
@@ -18,45 +18,29 @@ from rt_core.safety import PermitError, SafetyError, SafetyLimits, SafetyState, 
 from rt_core.types import FloatArray
 from service.io.trajectory_file import Trajectory, TrajectoryError
 from service.motion._safety_limits import CommandBounds
-from service.motion._trajectory_rejoin import Detour
+from service.motion._trajectory_rejoin import TrajectoryRejoin
 from service.motion.trajectory_run import Run, RunCheck
 
-#: Lost cycles over which a run goes on where set positions are sent ahead.
+#: Lost time that a run bridges where set positions are sent ahead.
 _LOST_S = 0.01
 #: Longest wait for the last set position to be reached, beyond the lead, before the drives are switched off.
 _SETTLE_S = 0.5
-#: Of a permit that is left at the end of a run, at least.
+#: Time left of a permit at the end of a run, at least.
 _SPARE_S = 1.0
 #: A set position has been reached within this share of a joint's range; drives count in whole numbers.
 _REACHED = 1e-5
 
 
 def bridged_cycles(period_s: float, bridged: int, lead_s: float) -> int:
-    """Return how many cycles without a frame a run goes on over; the arguments are those of `Following`."""
+    """Return the number of cycles without a frame that a run bridges; arguments as of `TrajectoryFollower`."""
     return round(_LOST_S / period_s) if lead_s else bridged
 
 
-class Following:
+class TrajectoryFollower:
     """Runs of one arm whose drives follow set positions; an `Activity` of `service.motion._motion_controller`.
 
-    Parameters
-    ----------
-    model : RobotModel
-    sha256 : str
-        Of the robot's description.
-    limits : SafetyLimits
-    state : SafetyState
-        Shared with whatever else may move the arm.
-    approach : float
-        Share of velocity and acceleration limits on the way to a start.
-    period_s : float
-        Of the cycle.
-    bridged : int
-        Cycles without a frame that driver and drives bridge by extrapolation.
-    lead_s : float
-        How far set positions are sent ahead, as `DriverInfo.lead_s`; where frames were lost they lie on a line then.
-    pace : float
-        Seconds of the arm's cycles a second.
+    Parameters are those of `MotionController`; `approach` is the share of velocity and acceleration limits on the way
+    to a start, and `state` is shared with the other activities.
 
     Attributes
     ----------
@@ -83,18 +67,18 @@ class Following:
         self.position = self._before = np.zeros(model.n)  # commanded last, and before that
         self._model, self._sha256, self._limits, self._state = model, sha256, limits, state
         self._period_s, self._lead_s, self._pace, self._bounds = period_s, lead_s, pace, bounds
-        self._most_lost = bridged_cycles(period_s, bridged, lead_s)
+        self._max_lost = bridged_cycles(period_s, bridged, lead_s)
         self._checks: Iterator[None] | None = None
-        self._detour = Detour(model.n, period_s)
+        self._rejoin = TrajectoryRejoin(model.n, period_s)
         self._settle_until_s: float | None = None
-        self._begin_until_s = 0.0  # by then the client of a run that was checked has to be heard of
+        self._begin_until_s = 0.0  # deadline for the client's heartbeat after the checks
         self._runs = 0
         self._reach = _REACHED * (limits.upper - limits.lower)
         self._ahead = None if limits.missing else RunCheck(model, limits, period_s, approach, pace)
 
     @property
     def token(self) -> str:
-        """Of the permit of the last run; empty before the first."""
+        """Permit of the last run; empty before the first."""
         return "" if self.run is None else self.run.token
 
     @property
@@ -105,22 +89,22 @@ class Following:
 
     @property
     def moving(self) -> bool:
-        """Whether it is a run that moves the arm."""
+        """Whether a run moves the arm."""
         return self.run is not None and self.run.outcome in ("moving", "stopping")
 
     @property
     def unchecked(self) -> list[str]:
-        """What of a trajectory is not judged ahead, in words."""
+        """Properties of a trajectory that are not checked in advance, in words."""
         return [] if self._ahead is None else self._ahead.unchecked
 
-    def stand(self, q: FloatArray) -> None:
-        """Take note that the drives hold at `q` (n,)."""
+    def set_position(self, q: FloatArray) -> None:
+        """Set the position (n,) at which the drives hold."""
         self.position = self._before = q.copy()
 
     def start(
         self, trajectory: Trajectory, token: str, now_s: float, *, periods: int, hold: bool, name: str, changed: bool
     ) -> Run:
-        """Begin to check a run; as `Execution.start`."""
+        """Begin to check a run; see `MotionController.start`."""
         state, limits = self._state, self._limits
         if self._ahead is None or self.busy:
             raise PermitError("another run is under way")
@@ -131,11 +115,11 @@ class Following:
         )
         state.check_permit(token, now_s, self._duration_s(run))
         self._runs, self.run, self._checks = number, run, checks
-        self._detour.end()
+        self._rejoin.end()
         return run
 
     def begin(self, now_s: float) -> None:
-        """Begin the run if it is checked: its client has been heard of."""
+        """Begin the run if it is checked: its client has sent a heartbeat."""
         run = self.run
         if run is None or run.outcome != "checked":
             return
@@ -150,9 +134,9 @@ class Following:
     # ------------------------------------------------------------ while the drives hold
 
     def wait(self, frame: JointFrame, now_s: float) -> None:
-        """Go on with the checks of a run, wait for its client, or end one whose trajectory is over."""
+        """Continue the checks of a run, wait for its client, or finish one whose trajectory is over."""
         if self._checks is not None:
-            self._go_on_checking(now_s)
+            self._continue_checks(now_s)
         elif self.run is not None and self.run.outcome == "checked":
             if now_s > self._begin_until_s:
                 waited_s = self._state.heartbeat_s
@@ -166,7 +150,7 @@ class Following:
                 if not run.hold:
                     self._state.off("the run is complete")
 
-    def _go_on_checking(self, now_s: float) -> None:
+    def _continue_checks(self, now_s: float) -> None:
         run = self.run
         assert run is not None
         assert self._checks is not None
@@ -187,7 +171,7 @@ class Following:
         return bool((np.abs(frame.setpoint - self.position) <= self._reach).all())
 
     def _duration_s(self, run: Run) -> float:
-        """Time that a permit has to be good for."""
+        """Return the time that a permit has to last."""
         return run.cycles * self._period_s / self._pace + self._lead_s + _SPARE_S
 
     # ------------------------------------------------------------ while the arm moves
@@ -195,14 +179,14 @@ class Following:
     def command(self, frame: JointFrame, driver: Commandable, now_s: float, lost: int) -> None:
         """Give the drives their next set position; `lost` cycles were before this frame."""
         state = self._state
-        if lost > self._most_lost:
-            reason = f"{lost} cycles were lost, at most {self._most_lost} are bridged"
-            if self._lead_s:  # where they are now, and what they still hold, is not known well enough
+        if lost > self._max_lost:
+            reason = f"{lost} cycles were lost, at most {self._max_lost} are bridged"
+            if self._lead_s:  # neither their position nor their remaining set positions are known well enough
                 state.off(reason)
                 return
             state.stop(reason)
             # Drives have come to rest meanwhile, where the last set positions left them.
-            self.stand(self.position if frame.setpoint is None else frame.setpoint)
+            self.set_position(self.position if frame.setpoint is None else frame.setpoint)
         elif lost and not self._lead_s:
             self._follow_drives(lost)
         apart = 1 + lost if self._lead_s else 1
@@ -221,12 +205,12 @@ class Following:
         self._arrive(frame, now_s)
 
     def _follow_drives(self, lost: int) -> None:
-        """Take note that the drives have gone on by themselves for some cycles."""
+        """Update the state after drives have extrapolated for some cycles."""
         run = self.run
         assert run is not None
         step = self.position - self._before
         self.position = self.position + lost * step
-        if self._bounds is not None:  # as the driver does; a joint stands there
+        if self._bounds is not None:  # as in the driver; a joint stands there
             inside = np.clip(self.position, self._bounds.lower, self._bounds.upper)
             step = np.where(inside == self.position, step, 0.0)
             self.position = inside
@@ -234,18 +218,18 @@ class Following:
         if self._state.phase != "stopping":
             run.cycle = min(run.cycle + lost, run.cycles - 1)
             here = run.row(run.cycle)
-            self._detour.begin(self.position - here, (step - here + run.row(run.cycle - 1)) / self._period_s)
+            self._rejoin.begin(self.position - here, (step - here + run.row(run.cycle - 1)) / self._period_s)
 
     def _next(self, apart: int) -> tuple[FloatArray, FloatArray]:
-        """Set position of the cycle before, and the next: that of the run if it may be commanded, else that of a stop.
+        """Return the set position of the cycle before, and the next one: of the run if it is allowed, else of a stop.
 
-        It is for `apart` cycles after the last one that was given; between them set positions lie on a line.
+        It is for `apart` cycles after the last one; set positions between them lie on a line.
         """
         run, state, q = self.run, self._state, self.position
         assert run is not None
         if state.phase != "stopping":
             cycle = min(run.cycle + apart, run.cycles)
-            wanted = run.row(cycle) + self._detour.next()
+            wanted = run.row(cycle) + self._rejoin.next()
             line = [q + (wanted - q) * (k / apart) for k in range(1, apart)]
             path = np.stack((self._before, q, *line, wanted))
             found = check_commands(self._limits, self._period_s, path)
@@ -262,7 +246,7 @@ class Following:
         return wanted - self._period_s * v, wanted
 
     def _arrive(self, frame: JointFrame, now_s: float) -> None:
-        """Take note of the end of the approach, of the trajectory, or of a stop."""
+        """Handle the end of the approach, of the trajectory, or of a stop."""
         run, state = self.run, self._state
         assert run is not None
         if state.phase == "stopping":
@@ -273,7 +257,7 @@ class Following:
             return
         if state.phase == "approach" and run.cycle >= run.start:
             state.arrived()
-        if state.phase == "running" and run.cycle >= run.cycles and not self._detour:
+        if state.phase == "running" and run.cycle >= run.cycles and not self._rejoin:
             state.finished()
             self._settle_until_s = now_s + self._lead_s + _SETTLE_S
 

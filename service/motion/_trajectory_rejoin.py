@@ -1,4 +1,4 @@
-"""The way back to a trajectory that drives have left, because they went on by themselves while frames were lost."""
+"""Return to a trajectory after drives have extrapolated over lost frames."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from rt_core.types import FloatArray
 
-#: Time constant of the way back [s]: set positions come to it as a critically damped spring does.  What it adds to
-#: the acceleration is at most 2/TIME_S times the change of velocity that was missed.
+#: Time constant of the return [s], which is that of a critically damped spring. It adds to the acceleration at most
+#: 2/TIME_S times the missed change of velocity.
 TIME_S = 0.1
-#: Nearer than this, and they are there [rad or m]; over a cycle squared it is no acceleration that counts.
+#: The return ends within this distance [rad or m], which over a cycle squared is a negligible acceleration.
 _THERE = 1e-9
 
 
-class Detour:
-    """How far set positions are off the trajectory, cycle by cycle; nothing unless drives have left it.
+class TrajectoryRejoin:
+    """Offset of set positions from the trajectory, cycle by cycle; zero unless drives have left it.
 
     Parameters
     ----------
@@ -29,19 +29,19 @@ class Detour:
         self._off, self._rate = np.zeros(n), np.zeros(n)
 
     def __bool__(self) -> bool:
-        """Whether set positions are off the trajectory."""
+        """Return whether set positions are off the trajectory."""
         return bool(self._off.any() or self._rate.any())
 
     def begin(self, off: FloatArray, rate: FloatArray) -> None:
-        """Be `off` (n,) the trajectory, at a velocity of `rate` (n,) relative to it."""
+        """Begin at the offset `off` (n,), with the relative velocity `rate` (n,)."""
         self._off, self._rate = off.copy(), rate.copy()
 
     def end(self) -> None:
-        """Be on the trajectory."""
+        """End: set positions are on the trajectory."""
         self._off[:] = self._rate[:] = 0.0
 
     def next(self) -> FloatArray:
-        """Return how far off the next set position is (n,)."""
+        """Return the offset (n,) of the next set position."""
         if self:
             self._rate -= self._period_s * (2.0 * self._rate / TIME_S + self._off / TIME_S**2)
             self._off += self._period_s * self._rate

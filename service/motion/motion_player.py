@@ -1,10 +1,10 @@
-"""A motion that the acquisition has real drives follow: from where the arm stands to its start, then along it.
+"""Configured motion of an arm with real drives: from its position to the start, then along the motion.
 
-The motion is planned before the drives are switched on, within the joints' limits.  Its clock advances by one cycle for
-each frame.  Where frames are lost it goes on for as many cycles as the drives extrapolate (`bridge_cycles`), and
-otherwise waits: a set position that caught up with more than that would be a jump.  Where the drives have gone by
-themselves the motion has bent meanwhile: set positions come back to it at a small share of the velocity limits.  At
-once, it would be a jump, and the drives would take it for the speed to go on with where the next frames are lost, too.
+The motion is planned before the drives are switched on, within the joints' limits. Its clock advances by one cycle per
+frame. Over lost frames it continues for as many cycles as the drives extrapolate (`bridge_cycles`), and otherwise
+waits: a set position that caught up with more than that would be a jump. Where the drives have extrapolated along a
+line and the motion has bent, set positions return to it at a small share of the velocity limits: a jump would also be
+the speed at which the drives extrapolate over the next lost frames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.safety import Approach, SafetyLimits, check_feedback, check_positions
 from rt_core.types import FloatArray
-from service.config.load import ArmMotionSettings
+from service.config.arm_tables import ArmMotionSettings
 from sim_backend.arm.settings import MotionSettings
 from sim_backend.arm.trajectory import MotionLimits, plan_motion
 from sim_backend.errors import MotionError
@@ -25,17 +25,15 @@ from sim_backend.errors import MotionError
 State = Literal["waiting", "approach", "running", "ended", "stopped"]
 
 _MIN_APPROACH_S = 0.5
-#: Share of the velocity limits at which set positions come back to the motion.
+#: Share of the velocity limits at which set positions return to the motion.
 _RETURN = 0.05
 
 
 class MotionPlayer:
-    """Turns frames into the next set position.
+    """Computes the next set position from each frame.
 
     Parameters
     ----------
-    model : RobotModel
-    settings : ArmMotionSettings
     period_s : float
         Of the cycle.
     bridged : int
@@ -71,10 +69,10 @@ class MotionPlayer:
         self._cycle = 0
         self._approach: Approach | None = None
         self._target = self._before = np.zeros(model.n)  # commanded last, and before that
-        self._off = np.zeros(model.n)  # of set positions from the motion
+        self._off = np.zeros(model.n)  # offset of set positions from the motion
 
     def step(self, frame: JointFrame, enabled: bool) -> FloatArray | None:
-        """Set position (n,) for the cycle after `frame`; None while there is nothing to command.
+        """Return the set position (n,) for the cycle after `frame`; None while there is nothing to command.
 
         The drives hold the last one after the motion has ended.
         """
@@ -83,14 +81,14 @@ class MotionPlayer:
         if self.state == "waiting":
             if not enabled or frame.q is None or not (frame.valid is None or frame.valid.all()):
                 return None
-            # A drive that was switched on holds its set position, and may stand off it by its following error.
+            # A drive that was switched on holds its set position, within its following error.
             self._begin(frame.q if frame.setpoint is None else frame.setpoint)
             self._seq = frame.seq - 1
         elif not enabled:
             self.stop("the drives are no longer enabled")
             return None
         elif frame.q is not None:
-            # The command is the one that the frame states as that of its cycle, else the last target.
+            # The commanded position of this cycle is stated in the frame, or else the last target.
             command = self._target if frame.setpoint is None else frame.setpoint
             if found := check_feedback(self._limits, command, frame.q, frame.dq, valid=frame.valid):
                 self.stop(str(found))
@@ -110,11 +108,11 @@ class MotionPlayer:
         return self._target
 
     def _gone(self, missed: int) -> int:
-        """Cycles for which the drives have gone on by themselves while frames were missed, then held."""
+        """Return for how many cycles the drives have extrapolated while frames were missed, before they held."""
         return max(missed, 0) if missed <= self._bridged else max(self._bridged - 1, 0)
 
     def _back_to(self, here: FloatArray) -> FloatArray:
-        """Set position (n,) on the way back to `here`, within the velocity limits."""
+        """Return the set position (n,) on the return to `here`, within the velocity limits."""
         if not self._off.any():
             return here
         most = self._limits.velocity * self._period_s
@@ -124,7 +122,7 @@ class MotionPlayer:
         return here + self._off
 
     def _advance(self, cycles: int) -> FloatArray:
-        """Position (n,) on the way so many cycles later."""
+        """Advance by so many cycles; return the position (n,)."""
         self._cycle += cycles
         t = self._cycle * self._period_s
         if self._approach is not None and t >= self._approach.duration_s:
@@ -135,17 +133,17 @@ class MotionPlayer:
 
     @property
     def _over(self) -> bool:
-        """Whether the motion has come to its end."""
+        """Whether the motion has ended."""
         once = not np.isfinite(self.motion.period_s)
         return self.state == "running" and once and self._cycle * self._period_s >= self.motion.duration_s
 
     @property
     def time_s(self) -> float:
-        """Time since the beginning of the motion [s]; 0 before, the whole of it after."""
+        """Time since the beginning of the motion [s]; 0 before, its duration after."""
         return 0.0 if self.state in ("waiting", "approach") else self._cycle * self._period_s
 
     def stop(self, reason: str) -> None:
-        """Command nothing any more; the first reason stays."""
+        """Stop commanding; the first reason stays."""
         if self.state == "stopped":
             return
         self.state, self.reason = "stopped", reason
@@ -163,7 +161,7 @@ class MotionPlayer:
 
 
 def _limits(model: RobotModel, settings: ArmMotionSettings) -> SafetyLimits:
-    """Limits that are watched: the motion was planned within the others."""
+    """Return the monitored limits: the motion was planned within the others."""
     plan, n = MotionLimits.of(model, settings.acceleration), model.n
     free = np.full(n, np.inf)
     return SafetyLimits(

@@ -1,7 +1,6 @@
-"""The verbs of an arm that is moved: `arm`, `disarm`, `run_trajectory`, `zero_force`, `heartbeat`, `abort`.
+"""The verbs of motion: `arm`, `disarm`, `run_trajectory`, `zero_force`, `heartbeat`, `abort`.
 
-`arm`, `run_trajectory` and `zero_force` are answered when what they ask for has come about or has been refused, some
-frames later.
+`arm`, `run_trajectory` and `zero_force` are answered some frames later, when they have taken effect or were refused.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from service.protocol.control import ControlError
 from service.worker.worker import FatalError, Handler, Worker
 
 if TYPE_CHECKING:
-    from service.motion._hand_guiding_verbs import GuidingRequests
-    from service.motion._motion_controller import Execution
+    from service.motion._hand_guiding_verbs import HandGuidingRequests
+    from service.motion._motion_controller import MotionController
 
 VERBS = ("arm", "disarm", "run_trajectory", "zero_force", "heartbeat", "abort")
 _TOKEN_BYTES = 8
 _MAX_NAME = 200
-#: Channels by which a motion is watched, where they are delivered.
+#: Channels that monitor a motion, where the source has them.
 _WATCHED = {"dq": "velocity", "tau": "torque", "temperature": "temperature"}
 
 
 def make_runs(
-    child: Worker,
+    worker: Worker,
     arm: ArmConfig,
     robot: RobotFile,
     driver: Driver,
@@ -45,7 +44,7 @@ def make_runs(
     bridged: int = 0,
     lead_s: float = 0.0,
 ) -> RunRequests | None:
-    """Return what serves the runs of an arm; None if its drives do not follow set positions, or something else's.
+    """Return the handlers of an arm's runs; None if its drives do not follow set positions, or `[arm.motion]` moves it.
 
     Raises
     ------
@@ -54,42 +53,44 @@ def make_runs(
     """
     if not isinstance(driver, Commandable) or getattr(arm.driver, "mode", None) != "csp" or arm.motion is not None:
         return None
-    from service.motion._motion_controller import Execution  # other arms start without it
+    from service.motion._motion_controller import MotionController  # other arms start without it
 
     pace = getattr(arm.driver, "pace", 1.0)
-    if not isinstance(pace, (int, float)):  # as fast as possible: the source refuses to be commanded
+    if not isinstance(pace, (int, float)):  # as fast as possible: the source refuses commands
         pace = 1.0
     guiding = None
     try:
         bounds = bounds_of(arm.driver)
-        execution = Execution(robot.model, robot.sha256, arm.safety, 1.0 / rate_hz, bridged, lead_s, pace, bounds)
+        controller = MotionController(
+            robot.model, robot.sha256, arm.safety, 1.0 / rate_hz, bridged, lead_s, pace, bounds
+        )
         if arm.guiding is not None and isinstance(driver, ModeChanging):
-            from service.motion._hand_guiding import Guiding  # brings the kernels of a controller
+            from service.motion._hand_guiding import HandGuiding  # imports the kernels of a controller
 
             model, period_s = robot.model, 1.0 / rate_hz
-            guiding = Guiding(model, execution.limits, execution.state, arm.guiding, period_s, pace)
-            execution.guiding = guiding
+            guiding = HandGuiding(model, controller.limits, controller.state, arm.guiding, period_s, pace)
+            controller.guiding = guiding
     except SafetyError as error:
         raise FatalError(f"arm {arm.name}: {error}") from error
-    if child.restarts:
-        execution.state.reason = "the acquisition was restarted"
+    if worker.restarts:
+        controller.state.reason = "the acquisition was restarted"
     if guiding is None:
-        return RunRequests(child, arm, driver, execution)
-    from service.motion._hand_guiding_verbs import GuidingRequests
+        return RunRequests(worker, arm, driver, controller)
+    from service.motion._hand_guiding_verbs import HandGuidingRequests
 
-    requests = GuidingRequests(child, arm, robot.model, driver, execution, guiding)
-    return RunRequests(child, arm, driver, execution, requests)
+    requests = HandGuidingRequests(worker, arm, robot.model, driver, controller, guiding)
+    return RunRequests(worker, arm, driver, controller, requests)
 
 
 def bounds_of(driver: object) -> CommandBounds | None:
-    """Return what the configuration of a driver allows its drives; None of one that knows no such limits."""
+    """Return the command limits in a driver's configuration; None if it has none."""
     if isinstance(driver, EthercatConfig):
         return command_bounds(driver.drive)
     return command_bounds(driver.axis) if isinstance(driver, AdsConfig) else None
 
 
 def refusing(arm: ArmConfig, driver: Driver, info: DriverInfo) -> Mapping[str, Handler]:
-    """Handlers that say why an arm has no runs."""
+    """Return handlers that refuse with the reason why an arm has no runs."""
     if not isinstance(driver, Commandable):
         words = f"a {info.source} source has no drives that could be told where to go"
         words += ': set mode = "csp" in [arm.driver]' if info.source == "sim" else ""
@@ -105,36 +106,32 @@ def refusing(arm: ArmConfig, driver: Driver, info: DriverInfo) -> Mapping[str, H
 
 
 class CommandedArm(Driver, Commandable, Protocol):
-    """A source whose drives are commanded."""
+    """A source whose drives can be commanded."""
 
 
 class RunRequests:
-    """Requests concerning what moves one arm.
+    """Requests concerning the motion of one arm.
 
     Parameters
     ----------
-    child : Child
-    arm : ArmConfig
-    driver : CommandedArm
-    execution : Execution
-    guiding : GuidingRequests, optional
+    guiding : HandGuidingRequests, optional
         Of an arm that can be guided.
     """
 
     def __init__(
         self,
-        child: Worker,
+        worker: Worker,
         arm: ArmConfig,
         driver: CommandedArm,
-        execution: Execution,
-        guiding: GuidingRequests | None = None,
+        controller: MotionController,
+        guiding: HandGuidingRequests | None = None,
     ) -> None:
-        self._child, self._arm, self._driver, self._execution = child, arm, driver, execution
+        self._worker, self._arm, self._driver, self._controller = worker, arm, driver, controller
         self._guiding = guiding
         self._arming: tuple[int, str] | None = None  # request that waits for the drives, and its token
         self._starting: int | None = None  # request that waits for the checks of a trajectory
-        self._told = ("disarmed", "", "", "")
-        self._watched = False  # frames are judged; before, nothing is switched on
+        self._reported = ("disarmed", "", "", "")
+        self._watched = False  # frames are monitored; before, nothing is switched on
         self.handlers: Mapping[str, Handler] = {
             "arm": self._on_arm,
             "disarm": self._on_disarm,
@@ -147,40 +144,40 @@ class RunRequests:
     @property
     def moving(self) -> bool:
         """Whether the arm is being moved."""
-        return self._execution.state.moving
+        return self._controller.state.moving
 
     @property
     def guided(self) -> bool:
-        """Whether a hand moves the arm, or it is being brought to its hold after that."""
-        guiding = self._execution.guiding
+        """Whether the arm is guided by hand, or on its way to the hold after that."""
+        guiding = self._controller.guiding
         return guiding is not None and guiding.moving
 
     def report(self) -> dict[str, Any]:
-        """State, permit and last run, as plain values."""
-        return self._execution.report(time.monotonic())
+        """Return state, permit and last run, as plain values."""
+        return self._controller.report(time.monotonic())
 
     def step(self, frame: JointFrame) -> bool:
-        """Work on a frame; True if something has changed that should be told at once."""
+        """Process a frame; return whether something has changed that should be published at once."""
         self._watched = True
         now_s = time.monotonic()
         if self._guiding is not None:
             self._guiding.watch(now_s)
-        self._execution.step(frame, self._driver, now_s)
+        self._controller.step(frame, self._driver, now_s)
         return self._answer()
 
     def silent(self) -> bool:
-        """Take note that there is no frame; True if something has changed."""
+        """Process a missing frame; return whether something has changed."""
         self._watched = True
-        self._execution.silent(self._driver, time.monotonic())
+        self._controller.silent(self._driver, time.monotonic())
         return self._answer()
 
     def stop(self, reason: str) -> None:
-        """Stop whatever moves, and switch the drives off."""
-        self._execution.stop(reason, self._driver)
+        """Stop what moves, and switch the drives off."""
+        self._controller.stop(reason, self._driver)
 
     def off(self, reason: str) -> None:
-        """Take note that the drives are switched off by another request."""
-        self._execution.off(reason)
+        """Note that the drives were switched off by another request."""
+        self._controller.off(reason)
 
     # ------------------------------------------------------------ requests
 
@@ -193,26 +190,26 @@ class RunRequests:
             raise ControlError("bad_argument", "arm: the source delivers no q: an arm is not moved without")
         token = secrets.token_hex(_TOKEN_BYTES)
         try:
-            self._execution.arm(token, time.monotonic(), float(for_s), self._driver)
+            self._controller.arm(token, time.monotonic(), float(for_s), self._driver)
         except (PermitError, DriverError) as error:
             raise ControlError("unavailable", f"arm: {error}") from error
         except SafetyError as error:
             raise ControlError("bad_argument", f"arm: {error}") from error
         if self._arming is not None:
-            self._child.refuse(self._arming[0], ControlError("unavailable", "arm: another permit has been granted"))
-        self._arming = (self._child.request_id, token)
+            self._worker.refuse(self._arming[0], ControlError("unavailable", "arm: another permit has been granted"))
+        self._arming = (self._worker.request_id, token)
 
     def _on_disarm(self, args: dict[str, Any]) -> dict[str, Any]:
-        self._execution.stop("disarmed by request", self._driver)
+        self._controller.stop("disarmed by request", self._driver)
         return {"arm": args["arm"], **self.report()}
 
     def _on_abort(self, args: dict[str, Any]) -> dict[str, Any]:
-        self._execution.stop("aborted by request", self._driver)
+        self._controller.stop("aborted by request", self._driver)
         return {"arm": args["arm"], **self.report()}
 
     def _on_heartbeat(self, args: dict[str, Any]) -> dict[str, Any]:
         try:
-            self._execution.beat(token_of(args, "heartbeat"), time.monotonic())
+            self._controller.heartbeat(token_of(args, "heartbeat"), time.monotonic())
         except SafetyError as error:
             raise ControlError("unavailable", f"heartbeat: {error}") from error
         return {"arm": args["arm"], **self.report()}
@@ -241,12 +238,12 @@ class RunRequests:
         now_s = time.monotonic()
         try:
             trajectory = Trajectory.from_message(args.get("trajectory"))
-            self._execution.start(trajectory, token, now_s, periods=periods, hold=hold, name=name, changed=changed)
+            self._controller.start(trajectory, token, now_s, periods=periods, hold=hold, name=name, changed=changed)
         except PermitError as error:
             raise ControlError("unavailable", f"run_trajectory: {error}") from error
         except (TrajectoryError, SafetyError, ArithmeticError, ValueError, MemoryError) as error:
             raise ControlError("bad_argument", f"run_trajectory: {error}") from error
-        self._starting = self._child.request_id
+        self._starting = self._worker.request_id
 
     def _on_zero_force(self, args: dict[str, Any]) -> None:
         if self._guiding is None:
@@ -259,49 +256,49 @@ class RunRequests:
     # ------------------------------------------------------------ answers
 
     def _answer(self) -> bool:
-        state, run = self._execution.state, self._execution.run
+        state, run = self._controller.state, self._controller.run
         if self._arming is not None and state.phase != "arming":
             (id, token), self._arming = self._arming, None
             if state.phase == "armed" and state.permit is not None and state.permit.token == token:
                 left_s = state.permit.left_s(time.monotonic())
-                self._child.reply(id, {"arm": self._arm.name, "permit": token, "for_s": left_s})
+                self._worker.reply(id, {"arm": self._arm.name, "permit": token, "for_s": left_s})
             else:
-                self._child.refuse(id, ControlError("failed", f"arm: {state.reason}"))
-        told = (
+                self._worker.refuse(id, ControlError("failed", f"arm: {state.reason}"))
+        reported = (
             state.phase,
             "" if run is None else f"{run.number} {run.outcome}",
-            *(("", "") if self._guiding is None else self._guiding.told()),
+            *(("", "") if self._guiding is None else self._guiding.reported()),
         )
-        if told == self._told:
+        if reported == self._reported:
             return False
-        before, self._told = self._told, told
-        if told[:2] != before[:2]:
-            self._child.log.info("safety_" + state.phase, reason=state.reason, run=told[1])
-        if run is not None and told[1] != before[1]:
-            self._tell(run.outcome, run.reason or state.reason)
+        before, self._reported = self._reported, reported
+        if reported[:2] != before[:2]:
+            self._worker.log.info("safety_" + state.phase, reason=state.reason, run=reported[1])
+        if run is not None and reported[1] != before[1]:
+            self._report_run(run.outcome, run.reason or state.reason)
         if self._guiding is not None:
-            self._guiding.tell()
+            self._guiding.report_change()
         return True
 
-    def _tell(self, outcome: str, reason: str) -> None:
-        """Answer who asked for the run, and write down what became of it."""
-        run = self._execution.run
+    def _report_run(self, outcome: str, reason: str) -> None:
+        """Answer the request for a run, and report its events."""
+        run = self._controller.run
         assert run is not None
         if self._starting is not None and outcome != "checking":  # "checked": a heartbeat lets it begin
             id, self._starting = self._starting, None
             if outcome == "refused":
-                self._child.refuse(id, ControlError("bad_argument", f"run_trajectory: {reason}"))
+                self._worker.refuse(id, ControlError("bad_argument", f"run_trajectory: {reason}"))
             else:
-                unchecked = self._execution.unchecked + [
+                unchecked = self._controller.unchecked + [
                     f"{what} while it moves: the source does not deliver {channel}"
                     for channel, what in _WATCHED.items()
                     if channel not in self._driver.info.channels
                 ]
-                self._child.reply(id, {"arm": self._arm.name, **self.report(), "unchecked": unchecked})
+                self._worker.reply(id, {"arm": self._arm.name, **self.report(), "unchecked": unchecked})
         facts = {"run": run.number, "trajectory": run.name, "periods": run.periods}
         if outcome == "moving":
-            self._child.event("run_started", f"run {run.number} of {run.name or 'a trajectory'} began", **facts)
+            self._worker.event("run_started", f"run {run.number} of {run.name or 'a trajectory'} began", **facts)
         elif outcome == "completed":
-            self._child.event("run_completed", f"run {run.number} is complete", **facts)
+            self._worker.event("run_completed", f"run {run.number} is complete", **facts)
         elif outcome == "stopped":
-            self._child.event("run_stopped", f"run {run.number} was stopped: {reason}", reason=reason, **facts)
+            self._worker.event("run_stopped", f"run {run.number} was stopped: {reason}", reason=reason, **facts)

@@ -1,4 +1,4 @@
-"""One run of a trajectory: sampled at the arm's cycle from where the arm stands, and judged before anything moves."""
+"""One run of a trajectory: sampled at the arm's cycle from its position, and checked before anything moves."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from service.protocol.control import VERBS
 
 Outcome = Literal["checking", "refused", "checked", "moving", "stopping", "completed", "stopped"]
 
-#: Rows that are sampled or judged between two frames.
+#: Rows that are sampled or checked between two frames.
 _SLICE = 32
-#: Frames that are lost, and a machine that is busy: of the time in which a run has to be checked.
+#: Of the time in which a run has to be checked: allowance for lost frames and a busy machine.
 _SPARE_S = 10.0
-#: Approach and one period together; each row is sampled with one frame and judged with another.
+#: Approach and one period together; each row is sampled with one frame and checked with another.
 MAX_S = 0.5 * _SLICE * (VERBS["run_trajectory"].within_s - _SPARE_S)
 _MIN_APPROACH_S = 0.5
 
 
 @dataclass
 class Run:
-    """What is commanded, cycle by cycle, and how far it is.
+    """A run: its commands cycle by cycle, and its progress.
 
     Attributes
     ----------
@@ -47,8 +47,6 @@ class Run:
         Counts the runs of this process.
     name : str
         Of the trajectory, as the client calls it.
-    trajectory : Trajectory
-    periods : int
     hold : bool
         The arm stays armed at the end.
     token : str
@@ -57,7 +55,6 @@ class Run:
         Approach and one period, a command a cycle; the first is where the arm stands.
     start : int
         Row at which the trajectory begins.
-    outcome : str
     reason : str
         Why it was refused or stopped.
     cycle : int
@@ -78,22 +75,22 @@ class Run:
 
     @property
     def period(self) -> int:
-        """Cycles of one period."""
+        """Number of cycles of one period."""
         return len(self.path) - 1 - self.start
 
     @property
     def cycles(self) -> int:
-        """Cycles of the whole run."""
+        """Number of cycles of the whole run."""
         return self.start + self.periods * self.period
 
     def row(self, cycle: int) -> FloatArray:
-        """Command number `cycle` of the run, (n,)."""
+        """Return command number `cycle` of the run, (n,)."""
         if cycle > self.start:
             cycle = self.start + (cycle - self.start - 1) % self.period + 1
         return np.asarray(self.path[cycle])
 
     def report(self, period_s: float, reason: str) -> dict[str, Any]:
-        """Return how far it is and what came of it, as plain values; `reason` is that of a stop under way."""
+        """Return progress and outcome, as plain values; `reason` is that of a stop under way."""
         into = max(0, self.cycle - self.start)
         return {
             "number": self.number,
@@ -109,12 +106,10 @@ class Run:
 
 
 class RunCheck:
-    """Samples and judges runs of an arm.
+    """Samples and checks runs of an arm.
 
     Parameters
     ----------
-    model : RobotModel
-    limits : SafetyLimits
     period_s : float
         Of the cycle.
     share : float
@@ -128,7 +123,7 @@ class RunCheck:
     ) -> None:
         self._model, self._limits, self._period_s, self._share = model, limits, period_s, share
         self._longest_s = pace * MAX_S
-        # Now: the first trajectory would keep the bus waiting for it.
+        # Imported now: with the first trajectory it would delay the bus.
         import scipy.interpolate  # noqa: F401
 
         self._prior = None if model.inertial is None else PriorTorque(model)
@@ -136,7 +131,7 @@ class RunCheck:
 
     @property
     def unchecked(self) -> list[str]:
-        """What is not judged ahead, in words."""
+        """Properties of a trajectory that are not checked in advance, in words."""
         limits, model = self._limits, self._model
         open_ = [name for name, most in zip(limits.joints, limits.effort, strict=True) if np.isinf(most)]
         free = [f"torque of {', '.join(open_)}: the robot description does not give an effort limit"] if open_ else []
@@ -150,12 +145,12 @@ class RunCheck:
     def begin(
         self, number: int, name: str, trajectory: Trajectory, here: FloatArray, *, periods: int, hold: bool, token: str
     ) -> tuple[Run, Iterator[None]]:
-        """Return a run from `here` (n,), and its checks: a slice with each step, `SafetyError` at what breaks a limit.
+        """Return a run from `here` (n,), and its checks: one slice per step, which raises `SafetyError`.
 
         Raises
         ------
         SafetyError
-            The first point, or where the arm stands, is outside the limits already; or it is too long to be checked.
+            The first point, or the arm's position, is outside the limits; or the motion is too long to be checked.
         TrajectoryError
             It does not suit the arm's cycle.
         """
@@ -205,7 +200,7 @@ class RunCheck:
             path[first:last] = trajectory.positions(np.arange(first - start, last - start, dtype=np.float64) * period_s)
             self._judge(check_positions(limits, period_s, path[first:last], (first - start) * period_s), trajectory)
             yield
-        self._judge(check_path(limits, period_s, path[start:], 0, 2), trajectory)  # a begin in motion, by its name
+        self._judge(check_path(limits, period_s, path[start:], 0, 2), trajectory)  # names a begin in motion as such
         for first, last in slices(0, count):
             self._judge(check_path(limits, period_s, path, first, last, begins_s), trajectory)
             tau = self._torque(path[np.clip(np.arange(first - 1, last + 1), 0, count - 1)])
@@ -216,7 +211,7 @@ class RunCheck:
             self._judge(check_closed(limits, period_s, path[start:]), trajectory)
 
     def _torque(self, q: FloatArray) -> FloatArray | None:
-        """Torque (N, n) of the prior model at the inner rows of `q` (N + 2, n); None without one."""
+        """Return the torque (N, n) of the prior model at the inner rows of `q` (N + 2, n); None without one."""
         if self._prior is None:
             return None
         dq = (q[2:] - q[:-2]) / (2.0 * self._period_s)
@@ -234,7 +229,7 @@ class RunCheck:
         raise SafetyError(text)
 
     def _in_degrees(self, trajectory: Trajectory) -> bool:
-        """Whether numbers look as if they were degrees: beyond any turn of the joints, and within limits as such."""
+        """Return whether numbers seem to be degrees: beyond any turn of the joints, and within limits as such."""
         turning = np.array([unit == "rad" for unit in trajectory.units])
         q = trajectory.positions(np.linspace(0.0, trajectory.period_s, 200))
         as_degrees = np.where(turning, np.radians(q), q)

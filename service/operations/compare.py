@@ -1,9 +1,9 @@
-"""All estimators on the same simulated truth: noise, outliers, bad starts, many seeds.
+"""Comparison of all estimators on the same simulated truth: noise, outliers, bad starts, many seeds.
 
-Every seed makes one exciting motion to learn from and an independent one to be judged on.  What a method
-predicts is compared with the torque of the second motion as the joints really feel it, without noise: so
-the figure is the method's own error.  The evaluation follows Jing et al. 2025 (Actuators 14, 497) and Zhang
-et al. 2025 (J. Mechanical Transmission 06): torque error, parameter error, time and success.
+Every seed makes one exciting motion to learn from and an independent one for the evaluation. Predictions are compared
+with the torque of the second motion without noise, so that the figure is the method's own error. The evaluation follows
+Jing et al. 2025 (Actuators 14, 497) and Zhang et al. 2025 (J. Mechanical Transmission 06): torque error, parameter
+error, time and success.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rt_core.types import BoolArray, FloatArray
 from service.config.methods import COMPARABLE, NETWORKS, ONLINE
 from service.operations import comparators
 from sim_backend.arm.robot import SimulatedArm
-from sim_backend.arm.settings import MotionSettings, SegmentSettings, SimSettings
+from sim_backend.arm.settings import MotionSettings, PieceSettings, SimSettings
 
 BURST = 30  # samples of one burst of outliers
 OUTLIER_SIZE = 10.0  # standard deviations of the noise
@@ -41,14 +41,14 @@ _NO_ADAPTATION = 1e-12  # forgetting that never quickens: plain RLS
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all methods are given.
+    """Input of all methods.
 
     Attributes
     ----------
     seconds, validation_s : float
         Length of the two motions [s].
     slow_s : float
-        How much longer the first goes on slowly, with many passes through low speeds [s].
+        Length of a slow continuation of the first, with many passes through low speeds [s].
     noise : (n,) float64 or None
         Standard deviation of the torque noise [N*m]; None for the simulated sensors' own.
     outliers : float
@@ -67,9 +67,9 @@ class Trial:
     """One method on one seed.
 
     `torque_error` (n,) is the rms of the error against the noise-free torque [N*m], `rmse` and `R` (n,) compare with
-    the noisy torque; `parameter_error` is relative, in units of torque, None for a network; `success` says that the
-    torque error of every joint is below the noise.  `constants` tells for each friction constant whether it was
-    called determined and whether its interval holds the truth.  `failure` says why there is no result.
+    the noisy torque; `parameter_error` is relative, in units of torque, None for a network; `success`: the torque error
+    of every joint is below the noise. `constants` has for each friction constant whether it was called determined and
+    whether its interval holds the truth. `failure` is the reason why there is no result.
     """
 
     method: str
@@ -117,24 +117,24 @@ class Scene:
 
     @cached_property
     def disturbed(self) -> Signals:
-        """The same with as much noise again on position and velocity."""
+        """Signals with as much noise again on position and velocity."""
         q, dq = disturb(self.q, self.seed), disturb(self.dq, self.seed + 1)
         return prepare(self.t, q, self.tau, self.settings, dq=dq)
 
     @property
     def start_model(self) -> RobotModel:
-        """What a method may know beforehand: the arm, with friction constants taken away."""
+        """Prior knowledge of a method: the arm without its friction constants."""
         names = friction_constants(self.truth)
         return with_constants(self.truth, dict.fromkeys(names, 0.0)) if names else self.truth
 
     def predict(self, model: RobotModel, base: BaseParameters, theta: FloatArray) -> FloatArray:
-        """(N, n) torque of a model along the validation motion."""
+        """Return the torque (N, n) of a model along the validation motion."""
         load = link_torque(model, base, theta, *self.states) if base.layout.has_load else None
         Y = regressor_columns(model, base.layout, *self.states, load=load)
         return np.asarray(np.einsum("npk,p->kn", Y, theta))
 
     def parameter_error(self, theta: FloatArray) -> float:
-        """Relative error of base parameters, each weighed by the torque it moves along the validation motion."""
+        """Return the relative error of base parameters, weighed by the torque they move along the validation motion."""
         load = link_torque(self.truth, self.base, self.theta, *self.states) if self.base.layout.has_load else None
         Y = regressor_columns(self.truth, self.base.layout, *self.states, load=load)
         effect = np.sqrt((Y**2).sum(axis=(0, 2)))
@@ -144,13 +144,13 @@ class Scene:
 def _exciting(conditions: Conditions, seed: int) -> MotionSettings:
     if conditions.slow_s == 0.0:
         return MotionSettings(seed=seed)
-    slow = SegmentSettings(duration_s=conditions.slow_s, amplitude=_SLOW_AMPLITUDE)
-    segments = (SegmentSettings(duration_s=conditions.seconds), slow)
+    slow = PieceSettings(duration_s=conditions.slow_s, amplitude=_SLOW_AMPLITUDE)
+    segments = (PieceSettings(duration_s=conditions.seconds), slow)
     return MotionSettings(kind="schedule", seed=seed, segments=segments)
 
 
 def bursts(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> FloatArray:
-    """(N, n) outliers in units of the noise: bursts of one sign at random places, `share` of each column."""
+    """Return outliers (N, n) in units of the noise: bursts of one sign at random places, `share` of each column."""
     out = np.zeros(shape)
     count = round(share * shape[0] / BURST)
     for j in range(shape[1]):
@@ -161,7 +161,7 @@ def bursts(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> Fl
 
 
 def run_trial(scene: Scene, method: str) -> Trial:
-    """Fit one method to a scene's training motion and judge it on the other; a refusal is a result, too."""
+    """Fit one method to a scene's training motion and evaluate it on the other; a refusal is a result, too."""
     n = scene.truth.n
     try:
         predicted, theta, seconds, constants = _fit(scene, method)
@@ -213,7 +213,7 @@ def _fit(scene: Scene, method: str) -> Fitted:
 
 
 def _online(scene: Scene, method: str) -> Fitted:
-    """Online estimate at the end of the motion; with the true friction constants, as from an earlier batch model."""
+    """Return the online estimate at the end of the motion, given the true friction constants."""
     settings = (
         OnlineSettings(alpha=_NO_ADAPTATION, excess_on=1.0 / _NO_ADAPTATION) if method == "rls" else OnlineSettings()
     )
@@ -240,7 +240,7 @@ def _network(scene: Scene, method: str) -> Fitted:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All trials, and what they come to."""
+    """All trials, and their statistics."""
 
     model: RobotModel
     conditions: Conditions
@@ -248,20 +248,20 @@ class Comparison:
     trials: tuple[Trial, ...]
 
     def of(self, method: str) -> tuple[Trial, ...]:
-        """Trials of one method."""
+        """Return the trials of one method."""
         return tuple(t for t in self.trials if t.method == method)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Methods in the order they were asked for."""
+        """Methods in the order of the request."""
         return tuple(dict.fromkeys(t.method for t in self.trials))
 
     def total_error(self, trial: Trial) -> float:
-        """Torque error over all joints, each in units of its noise."""
+        """Return the torque error over all joints, each in units of its noise."""
         return float(np.sqrt(np.mean((trial.torque_error / self.noise) ** 2)))
 
     def summary(self, method: str) -> dict[str, Any]:
-        """Medians over the seeds of one method; None where it never gave a result."""
+        """Return medians over the seeds of one method; None where it never gave a result."""
         trials = self.of(method)
         done = [t for t in trials if not t.failure]
         out: dict[str, Any] = {
@@ -303,7 +303,7 @@ def check_methods(methods: Sequence[str]) -> None:
 
 
 def check_conditions(model: RobotModel, methods: Sequence[str], conditions: Conditions) -> None:
-    """Raise `DataError` for what cannot be compared, `ComparatorUnavailableError` as `check_methods` does."""
+    """Raise `DataError` for conditions without a comparison, `ComparatorUnavailableError` as `check_methods` does."""
     check_methods(methods)
     if not 0.0 <= conditions.outliers < 0.5:
         raise DataError(f"the share of outliers must be at least 0 and below 0.5, not {conditions.outliers}")
@@ -341,7 +341,7 @@ def compare_seed(
     check_conditions(model, methods, conditions)
     if progress is not None:
         progress(0, "motions")
-    model = model.at_reference_temperature  # methods are compared on one and the same friction
+    model = model.at_reference_temperature  # all methods have the same friction
     scene = Scene(model, base_parameters(model), conditions, seed)
     trials: list[Trial] = []
     for method in methods:
@@ -352,7 +352,7 @@ def compare_seed(
 
 
 def gather(model: RobotModel, conditions: Conditions, seeds: Sequence[SeedTrials]) -> Comparison:
-    """Put seeds together that were compared by themselves."""
+    """Combine seeds that were compared separately."""
     noise = np.zeros(model.n)
     for part in seeds:
         noise = noise + part.noise / len(seeds)
@@ -387,7 +387,7 @@ def compare(
 
 
 def comparison_document(result: Comparison) -> dict[str, Any]:
-    """Return all of a comparison, for programs."""
+    """Return the comparison as plain data."""
     return {
         "robot": result.model.name,
         "joints": [joint.name for joint in result.model.joints],

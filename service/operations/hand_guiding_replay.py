@@ -1,6 +1,6 @@
-"""A session of guiding, worked out again from its recording: what the controller saw and decided, cycle by cycle.
+"""Replay of a hand guiding session from its recording: the controller's values and decisions, cycle by cycle.
 
-The controller knows nothing but the samples.  The same ones give the same residuals, margins and states again.
+The controller depends on the samples alone: the same ones give the same residuals, margins and states again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rt_core.types import FloatArray
 
 @dataclass(frozen=True)
 class GuidingRecord:
-    """A session of zero-force control, one row a cycle; joint arrays are (N, n).
+    """A session of zero-force control, one row per cycle; joint arrays are (N, n).
 
     Attributes
     ----------
@@ -27,8 +27,7 @@ class GuidingRecord:
     q, dq, tau : float64
         Positions, velocities and motor torques, on the joint side.
     outside, margin : float64
-        Torque from outside that the model sees, and what it may be [N*m or N].
-    states : sequence of GuidingState
+        External torque by the model, and its bound [N*m or N].
     force : (N, 3) float64 or None
         Force on the flange in the base frame [N], where it is known.
     """
@@ -50,17 +49,16 @@ class GuidingRecordError(ValueError):
 def record_of(
     recording: Recording, model: GuidingModel, settings: ZeroForceSettings, session: Mapping[str, Any]
 ) -> GuidingRecord:
-    """Return a session from its first sample to its end, when the drives went off.
+    """Return a session from its first sample to its end, when the drives were switched off.
 
     Parameters
     ----------
     recording : Recording
-        With `q`; without `dq` or `tau` velocity is that of the controller, and torque what it asked for.
-    model : GuidingModel
+        With `q`; without `dq` or `tau` velocity is that of the controller, and torque the commanded one.
     settings : ZeroForceSettings
         Of the session.
     session : mapping
-        As `service.motion._hand_guiding.Guiding.report` gives it.
+        As `service.motion._hand_guiding.HandGuiding.report` gives it.
 
     Raises
     ------

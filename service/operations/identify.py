@@ -1,6 +1,6 @@
-"""From a recording and a robot file to a fitted model, and from a model and a recording to its validation.
+"""Identification of a model from a recording and a robot file, and validation of a model on a recording.
 
-The one place where files meet the numerics of `rt_core.identification`; commands and the demonstration use it.
+The only place where files meet the numerics of `rt_core.identification`; commands, jobs and the demonstration use it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile
 from rt_core.identification.estimate import EstimatorOptions, disturb
 from rt_core.identification.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
+from rt_core.identification.periods import average_periods
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.identification.temperature import outside_reasons, share_outside
@@ -27,24 +28,53 @@ from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
-#: A position this far outside its limits (in ranges of the joint) is taken for a wrong unit.
+#: Channels whose values repeat with the motion; a temperature, for one, does not.
+_CHANNELS = ("q", "dq", "current", "tau", "q_motor", "setpoint")
+#: A position this far outside its limits (in ranges of the joint) indicates a wrong unit.
 _LIMIT_SLACK = 1.0
-#: A revolute joint without limits that turns further than this is taken for a wrong unit [rad]; as at import.
+#: A revolute joint without limits that turns further than this indicates a wrong unit [rad]; as at import.
 _MAX_RADIANS = 20.0 * np.pi
-#: Torque beyond this many times the effort limit is taken for a wrong unit.
+#: Torque beyond this many times the effort limit indicates a wrong unit.
 _EFFORT_SLACK = 3.0
 #: Velocity and the change of position that correlate like this are the same signal, whatever their units.
 _SAME_SIGNAL = 0.9
-#: A validation error above this many times the identification's is called worse than the fit.
+#: A validation error above this many times the identification's gets the verdict worse than the fit.
 WORSE_LIMIT = 2.5
 
 ValidationVerdict = Literal["ok", "worse_than_fit", "outside_temperatures", "not_explained"]
 
 
-def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
-    """Return the settings of a robot file's `[identification]`, with `overrides` that are not None on top.
+def average_recording(recording: Recording, period_s: float) -> Recording:
+    """Return one period of `recording`, each sample the mean over all whole periods in which the motion repeats.
 
-    Where the file gives no `min_velocity`, samples at a standstill are left out; see `slowest_velocity` to give one.
+    Raises
+    ------
+    DataError
+        Samples are missing or invalid, or there are no two whole periods.
+    """
+    valid = None if recording.valid is None else np.asarray(recording.valid.all(axis=1))
+    channels = {
+        name: values if valid is None else np.where(valid[:, None], values, np.nan)
+        for name, values in recording.channels.items()
+        if name in _CHANNELS
+    }
+    position = "q" if "q" in channels else "q_motor"
+    found = average_periods(recording.t, channels, period_s, position=position)
+    first = recording.t_ns[found.first]
+    return replace(
+        recording,
+        t=found.t,
+        t_ns=first + np.round(found.t * 1e9).astype(np.int64),
+        seq=np.arange(found.t.size, dtype=np.int64),
+        channels=found.channels,
+        valid=None,
+    )
+
+
+def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
+    """Return the settings of a robot file's `[identification]`, replaced by `overrides` that are not None.
+
+    Without `min_velocity` in the file, samples at standstill are left out; see `slowest_velocity` to set it.
     """
     given = robot.identification
     table: dict[str, Any] = {
@@ -61,12 +91,12 @@ def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) ->
 
 
 def slowest_velocity(robot: RobotFile, given: Sequence[float] | None) -> FloatArray | None:
-    """(n,) slowest velocity of each joint [rad/s or m/s] from one value for all or one for each; None for None.
+    """Return the slowest velocity (n,) [rad/s or m/s] from one value for all joints or one for each; None for None.
 
     Raises
     ------
     DataError
-        If there are as many as neither, or one is negative or not finite.
+        If the number of values is another, or one is negative or not finite.
     """
     if given is None:
         return None
@@ -77,12 +107,12 @@ def slowest_velocity(robot: RobotFile, given: Sequence[float] | None) -> FloatAr
 
 
 def prior_model(model: RobotModel, given: RobotModel) -> RobotModel:
-    """Return `model` with the links and friction of the robot `given`, for `physical` to be drawn towards."""
+    """Return `model` with the links and friction of the robot `given`, as a prior for `physical`."""
     return replace(model, name=given.name, inertial=inertial_in_frames_of(model, given), dynamics=given.dynamics)
 
 
 def check_recording(recording: Recording, model: RobotModel) -> None:
-    """Refuse a recording that cannot be of this robot: number of joints, channels, units.
+    """Check that a recording can be of this robot: number of joints, channels, units.
 
     Raises
     ------
@@ -180,7 +210,7 @@ def disturbed_signals(recording: Recording, model: RobotModel, settings: SignalS
 
 
 def nominal_rate_of(recording: Recording) -> float | None:
-    """Nominal rate of a recording, unless its time stamps say otherwise."""
+    """Return the nominal rate of a recording, unless its time stamps contradict it."""
     if recording.samples < 2 or not recording.rate_hz > 0.0:
         return None
     measured = 1.0 / float(np.median(np.diff(recording.t)))
@@ -188,7 +218,7 @@ def nominal_rate_of(recording: Recording) -> float | None:
 
 
 def span_bounds(recording: Recording, span: Span | None) -> tuple[float, float]:
-    """First and last time [s] of a span of a recording; the last is open unless it is the recording's end."""
+    """Return first and last time [s] of a span of a recording; the last is open unless it is the recording's end."""
     if span is None:
         return -np.inf, np.inf
     first, last = float(recording.t[0]), float(recording.t[-1])
@@ -208,8 +238,8 @@ def identify_recording(
 ) -> Identification:
     """Fit the robot's model to a span of a recording.
 
-    The whole recording is filtered, then the rows of the span are taken, so that a span has no edges
-    of its own; rows next to a cut have seen a little of the other side, within the filter's length.
+    The whole recording is filtered, then the rows of the span are taken, so that a span has no edges of its own; rows
+    next to a cut depend on a little of the other side, within the filter's length.
     """
     options = EstimatorOptions() if options is None else options
     signals = prepare_recording(recording, robot.model, settings)
@@ -224,9 +254,9 @@ def identify_recording(
 
 @dataclass(frozen=True)
 class Validation:
-    """A model's prediction against a recording it was tested on.
+    """A model's prediction compared with a recording.
 
-    `outside` (n,) is the share of each joint's rows at temperatures at which the model was not identified.
+    `outside` (n,) is the share of each joint's rows at temperatures outside those of the model's identification.
     """
 
     rows: Rows
@@ -248,10 +278,10 @@ def validate_recording(
     fit_error: float | None = None,
     temperatures: TemperatureRange | None = None,
 ) -> Validation:
-    """Predict the torque of a span of a recording with base parameters `theta` and compare.
+    """Predict the torque of a span of a recording with base parameters `theta`, and compare.
 
-    `fit_error` is the relative error of the identification, to judge how well the model carries over, `temperatures`
-    are those that its friction was identified at.
+    `fit_error` is the relative error of the identification, for the verdict; `temperatures` are those that its friction
+    was identified at.
     """
     signals = prepare_recording(recording, model, settings)
     start, stop = span_bounds(recording, span)
@@ -287,12 +317,12 @@ def validate_recording(
 
 
 def span_text(span: Span | None) -> str:
-    """Which part of a recording was used."""
+    """Return the used part of a recording, in words."""
     return "0:1" if span is None else str(span)
 
 
 def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
-    """How signals were filtered, in words."""
+    """Return how signals were filtered, in words."""
     return (
         f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
         f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
@@ -300,7 +330,7 @@ def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
 
 
 def selection_text(settings: SignalSettings) -> str:
-    """Which samples were left out for being slow, in words."""
+    """Return which slow samples were left out, in words."""
     if settings.min_velocity is None or not settings.min_velocity.any():
         return ", all samples"
     return ", samples with |dq| of at least " + " ".join(f"{v:g}" for v in settings.min_velocity)

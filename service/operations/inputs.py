@@ -1,4 +1,4 @@
-"""What jobs read besides models: recordings, windows of live frames, robots."""
+"""Input files of operations besides models: recordings, windows of live frames, robots."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from drivers.files.robots.file import RobotFile, load_robot, robot_from_source
 from drivers.frame import CHANNELS
 from rt_core.types import BoolArray, FloatArray
 from service.io.state_file import MAGIC, State, StateError, load_state
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 
-#: Name of the owner of a window's file, see `service.io.state_file`.
+#: Owner in a window's file, see `service.io.state_file`.
 WINDOW_OWNER = "window"
 WINDOW_SUFFIX = ".window"
 _FIELDS = ("robot", "rate_hz", "clock", "source", "joint_names", "units")
 
 
 def open_recording(path: Path) -> Recording:
-    """Read a recording, or a window of live frames that was set aside; which of the two, its first bytes tell.
+    """Read a recording, or a saved window of live frames, by its first bytes.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def open_recording(path: Path) -> Recording:
         with path.open("rb") as stream:
             is_window = stream.read(len(MAGIC)) == MAGIC
     except OSError:
-        is_window = False  # the reader says what is wrong
+        is_window = False  # the reader reports the error
     return read_window(path) if is_window or path.suffix == WINDOW_SUFFIX else read_recording(path)
 
 
@@ -47,17 +47,17 @@ def open_robot(text: str | None) -> RobotFile:
 
     Raises
     ------
-    JobError
+    OperationError
         If there is none, or the text is no JSON; the errors of `load_robot`.
     """
     if text is None:
-        raise JobError("robot: is not given, and the job concerns no arm that has one: name a robot or an arm")
+        raise OperationError("robot: is not given, and the job concerns no arm that has one: name a robot or an arm")
     if not text.lstrip().startswith("{"):
         return load_robot(text)
     try:
         source = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise JobError(f"robot: the description is not JSON: {error}") from None
+        raise OperationError(f"robot: the description is not JSON: {error}") from None
     return robot_from_source(source, "robot")
 
 
@@ -75,7 +75,7 @@ def window_state(
     t_host_ns: NDArray[np.int64] | None = None,
     valid: BoolArray | None = None,
 ) -> State:
-    """Make what `service.io.state_file.save_state` writes for a window of frames, with `WINDOW_OWNER` as the owner.
+    """Return the content of a window's file for `service.io.state_file.save_state` with owner `WINDOW_OWNER`.
 
     Parameters
     ----------
@@ -85,7 +85,6 @@ def window_state(
         Of the frames, see `drivers.frame.JointFrame`.
     channels : mapping of (N, n) float64
         By name; only those that were measured, NaN where a value is missing.
-    t_host_ns : (N,) int64, optional
     valid : (N, n) bool, optional
         False where a joint's values must not be used.
     """
@@ -111,12 +110,12 @@ def window_state(
 
 
 def read_window(path: Path) -> Recording:
-    """Read a window of frames as the same frames would be read from a file of the recorder.
+    """Read a window of frames, with the same result as for a file of the recorder.
 
     Raises
     ------
     RecordingFormatError
-        The file is torn, no window, or contradicts itself.
+        The file is damaged, no window, or contradicts itself.
     """
     try:
         state = load_state(path, WINDOW_OWNER)
@@ -160,7 +159,7 @@ def _recording(path: Path, state: Mapping[str, Any]) -> Recording:
         if name not in state:
             continue
         array = _table(state[name], name, shape, "f")
-        array = np.where(np.isfinite(array), array, np.nan)  # as a recording, which has no infinity
+        array = np.where(np.isfinite(array), array, np.nan)  # as in a recording, which has no infinity
         channels[name] = array
         if name not in SLOW_CHANNELS:
             valid &= np.isfinite(array)

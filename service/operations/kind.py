@@ -1,4 +1,4 @@
-"""What a kind of job is: a name, typed parameters, and the function that does the work."""
+"""Kinds of jobs: a name, typed parameters, and the function that does the work."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from service.operations.workspace import JobError, Workspace
+from service.operations.errors import OperationError
+from service.operations.workspace import Workspace
 
 
 class Parameters(BaseModel):
-    """Parameters of a kind of job: plain JSON values; unknown names and values out of range are refused."""
+    """Parameters of an operation: plain JSON values; unknown names and values out of range are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -23,7 +24,7 @@ P = TypeVar("P", bound=Parameters)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job came to.
+    """Result of a job.
 
     Attributes
     ----------
@@ -34,8 +35,8 @@ class Outcome:
     metrics : dict
         Plain JSON: the same figures that the command of this name prints with `--json`.
     accepted : bool
-        False: the job ran, and its result must not be used, as of a fit that does not explain its data.  Jobs that
-        depend on it do not run.
+        False: the result must not be used, such as a fit that does not explain its data. Jobs that depend on it do not
+        run.
     """
 
     verdict: str
@@ -46,10 +47,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FanOut(Generic[P]):
-    """How a job is divided into parts that run by themselves, in any order and anywhere.
+    """Division of a job into independent parts, which may run in any order and on any machine.
 
-    `split` gives one plain map for each part, `run_part` does one and returns a plain JSON map that holds whole
-    results and nothing that depends on time or place, `gather` makes the outcome of all, in the order of `split`.
+    `split` gives one plain map for each part, `run_part` runs one and returns a plain JSON map with whole results and
+    nothing that depends on time or place, `gather` makes the outcome of all, in the order of `split`.
     """
 
     split: Callable[[P], Sequence[dict[str, Any]]]
@@ -64,14 +65,14 @@ class Kind(Generic[P]):
     Attributes
     ----------
     recordings, models : tuple of str
-        Names of the parameters that refer to a recording or a model; the queue resolves them, and the job opens
-        them by `Workspace.recording` and `Workspace.model`.
+        Names of the parameters that refer to a recording or a model; the queue resolves them, and the job opens them by
+        `Workspace.recording` and `Workspace.model`.
     needs_arm : bool
         The job changes or concerns one arm of the daemon.
     uses_active : bool
-        The arm's active model, as it is when the job starts, is its input `present`, where there is one.
+        The arm's active model at the start is the input `present`, if there is one.
     fan_out : FanOut or None
-        For a job of several parts; `divided` tells whether these parameters make it one.
+        For a job of several parts; `divided` returns whether the parameters make it one.
     """
 
     name: str
@@ -86,31 +87,31 @@ class Kind(Generic[P]):
     divided: Callable[[P], bool] = lambda _: False
 
     def read(self, values: Mapping[str, Any]) -> P:
-        """Check parameters, plain JSON as they were submitted.
+        """Check parameters given as plain JSON.
 
         Raises
         ------
-        JobError
+        OperationError
             Naming every field that is wrong.
         """
         return read_parameters(self.name, self.parameters, values)
 
 
 def read_parameters(name: str, parameters: type[P], values: Mapping[str, Any]) -> P:
-    """Check the parameters of the kind `name`, plain JSON as they were submitted; raises `JobError`."""
+    """Check the parameters of the kind `name`, given as plain JSON; raises `OperationError`."""
     try:
         return parameters.model_validate_json(json.dumps(dict(values)))
     except ValidationError as error:
         wrong = [_explained(e["loc"], e["type"], str(e["msg"]), e["input"]) for e in error.errors()]
         known = ", ".join(parameters.model_fields)
         hint = f"; parameters of {name}: {known}" if any(e["type"] == "extra_forbidden" for e in error.errors()) else ""
-        raise JobError(f"{name}: {'; '.join(wrong)}{hint}") from None
+        raise OperationError(f"{name}: {'; '.join(wrong)}{hint}") from None
     except TypeError as error:
-        raise JobError(f"{name}: parameters are plain JSON values: {error}") from None
+        raise OperationError(f"{name}: parameters are plain JSON values: {error}") from None
 
 
 def _explained(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:
-    """One problem of a parameter, in words."""
+    """Return one problem of a parameter, in words."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in place)
     name = "".join(parts).removeprefix(".")
     text = message.removeprefix("Value error, ").removeprefix("Input ")
@@ -119,6 +120,6 @@ def _explained(place: tuple[int | str, ...], kind: str, message: str, given: obj
     if kind == "missing":
         return f"{name}: is missing"
     if not name:
-        return text  # of several parameters at once: it names them itself
+        return text  # a problem of several parameters names them itself
     shown = repr(given)
     return f"{name}: {text}, got {shown if len(shown) <= 60 else shown[:57] + '...'}"

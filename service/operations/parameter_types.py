@@ -1,4 +1,4 @@
-"""Kinds of values that parameters of several jobs have."""
+"""Types of values that parameters of several operations have."""
 
 from __future__ import annotations
 

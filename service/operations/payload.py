@@ -1,7 +1,7 @@
-"""A payload from the model of an arm without it, and a recording or an estimate with it.
+"""Payload of an arm, from its model without payload and a recording or an estimate with it.
 
-`rt_core.identification.payload` finds the ten parameters about the flange.  Here they become what people ask for:
-mass, centre of mass, and inertia about it, each with an interval and a word on how well it is known.
+`rt_core.identification.payload` finds the ten parameters about the flange. Here they become mass, centre of mass, and
+inertia about it, each with an interval and a status.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from service.models.document import ModelFile, load_model
 from service.models.origin import share_seen
 from service.operations.identify import identify_recording
 
-#: Name and unit of what is reported, in the order of the ten parameters.
+#: Name and unit of the reported quantities, in the order of the ten parameters.
 QUANTITIES = (
     ("mass", "kg"),
     *((f"centre_{axis}", "m") for axis in "xyz"),
@@ -43,7 +43,7 @@ QUANTITIES = (
 #: Each quantity depends on these of the ten parameters.
 _DEPENDS = ((0,), (0, 1), (0, 2), (0, 3), (0, 2, 3, 4), (0, 1, 2, 5), (0, 1, 3, 6), (0, 1, 3, 7), (0, 2, 3, 8),
             (0, 1, 2, 9))  # fmt: skip
-#: Scatter between the two sets of data, relative to their noise, beyond which they differ by more than a payload.
+#: Scatter between the two sets of data, relative to their noise, beyond which a payload does not explain the change.
 SCATTER_LIMIT = 3.0
 _QUANTILE_95 = 1.959964
 _SAME = 1e-9
@@ -53,12 +53,12 @@ PayloadVerdict = Literal["determined", "partly_determined", "doubtful", "no_payl
 
 
 class PayloadError(ValueError):
-    """A payload cannot be looked for in what was given; the message says why and what to do."""
+    """The input does not allow a search for a payload; the message has reason and remedy."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One figure of a payload; without a value if the data do not determine it, and then `reason` says why."""
+    """A quantity of a payload; without a value if the data do not determine it, with the `reason`."""
 
     name: str
     unit: str
@@ -72,12 +72,10 @@ class Quantity:
 
 @dataclass(frozen=True)
 class PayloadResult:
-    """What was found.
+    """Result of the search for a payload.
 
     Attributes
     ----------
-    verdict : str
-    reasons : tuple of str
     present : bool
         Whether the mass is significantly above zero.
     quantities : tuple of Quantity
@@ -85,8 +83,8 @@ class PayloadResult:
     body : (10,) float64 or None
         The nearest real body about the flange frame, in Pinocchio's order; None if a quantity is open or doubtful.
     scatter : float
-        Rms of what a payload does not explain of the change, relative to the noise; about 1 if all is well.
-        Intervals are widened by it.
+        Rms of the change that a payload does not explain, relative to the noise; about 1 if all is well. It widens the
+        intervals.
     identification : Identification or None
         Of the recording with payload, where one was given.
     errors : tuple of float or None
@@ -108,21 +106,21 @@ class PayloadResult:
 
     @property
     def known(self) -> bool:
-        """Whether there is a payload whose mass is determined, be it doubtful."""
+        """Whether there is a payload whose mass is determined, even if doubtful."""
         return self.verdict in ("determined", "partly_determined", "doubtful")
 
 
 def payload_in_recording(
     before: ModelFile, recording: Recording, *, span: Span | None = None, refit_effects: bool = False
 ) -> PayloadResult:
-    """Payload in a recording with it, from the model `before` of the arm without.
+    """Find the payload in a recording with it, from the model `before` of the arm without.
 
-    The recording is prepared as the model's own was, and fitted freely: its residuals tell the noise.
+    The recording is prepared as the model's own was, and fitted freely: its residuals give the noise.
 
     Raises
     ------
     PayloadError
-        If the model does not serve, or the recording is of another robot or the model's own.
+        If the model cannot be used, or the recording is of another robot or the model's own.
     DataError
         If the recording cannot be used.
     """
@@ -167,12 +165,12 @@ def payload_in_recording(
 def payload_between(
     before: ModelFile, theta: FloatArray, covariance: FloatArray, *, refit_effects: bool = False
 ) -> PayloadResult:
-    """Payload from the model `before` of the arm without it and base parameters (p,), (p, p) with it.
+    """Find the payload from the model `before` of the arm without it and base parameters (p,), (p, p) with it.
 
     Raises
     ------
     PayloadError
-        If the model does not serve.
+        If the model cannot be used.
     """
     _check_before(before)
     payload = payload_from_change(
@@ -314,7 +312,7 @@ def _all_open(why: str) -> tuple[Quantity, ...]:
 
 
 def _quantities(payload: Payload, wider: float, doubtful: bool) -> tuple[Quantity, ...]:
-    """Mass, centre and inertia about it with intervals, by linear propagation; `wider` multiplies the deviations."""
+    """Return mass, centre and inertia about it with intervals, by linear propagation; `wider` widens them."""
     phi = payload.estimate
     mass, com, inertia = mass_com_inertia(phi)
     values = np.concatenate(([mass], com, six(inertia)))
@@ -343,7 +341,7 @@ def _quantities(payload: Payload, wider: float, doubtful: bool) -> tuple[Quantit
 
 
 def _derivatives(phi: FloatArray) -> FloatArray:
-    """(10, 10) derivatives of mass, centre of mass and inertia about it with respect to `phi` (10,)."""
+    """Return the derivatives (10, 10) of mass, centre of mass and inertia about it with respect to `phi` (10,)."""
     mass, h = float(phi[0]), phi[1:4]
     out = np.eye(10)
     out[1:4, 1:4] = np.eye(3) / mass
@@ -355,7 +353,7 @@ def _derivatives(phi: FloatArray) -> FloatArray:
 
 
 def payload_document(result: PayloadResult) -> dict[str, Any]:
-    """Plain form of a result."""
+    """Return a result as plain data."""
     rows = [
         {key: getattr(q, key) for key in ("name", "unit", "value", "std", "lower", "upper", "status", "reason")}
         for q in result.quantities

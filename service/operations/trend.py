@@ -1,4 +1,4 @@
-"""Estimates over time with the events of an arm: what is kept of a stream, however long it is."""
+"""Estimates over time with the events of an arm, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from rt_core.types import BoolArray, FloatArray
 from service.protocol.messages import BodyMessage, EstimateMessage
 
-#: Estimates that are kept; beyond them every other one is let go, and half as many are taken from then on.
+#: Estimates that are kept; beyond them every other one is dropped, and half as many are taken from then on.
 MAX = 4000
 
 
 @dataclass(frozen=True)
 class TrendEvent:
-    """What was told at a time [s] of the estimates' own clock."""
+    """An event at a time [s] of the estimates' own clock."""
 
     t: float
     event: str
@@ -32,13 +32,12 @@ class Trend:
     ----------
     names, units : list of str
         Of the p parameters.
-    events : list of TrendEvent
     restarts : int
-        How often estimates of other parameters began; what was before is not kept.
+        How often estimates of other parameters began; earlier ones are dropped.
     joints : dict of str to Trend
         Of springs and friction of elastic joints, by joint; they have no events.
     breakaway : Trend or None
-        Of the breakaway friction of all joints; None before one was told.
+        Of the breakaway friction of all joints; None before the first value.
     """
 
     names: list[str] = field(default_factory=list)
@@ -56,7 +55,7 @@ class Trend:
         return len(self._rows)
 
     def estimate(self, message: EstimateMessage) -> None:
-        """Take an estimate; one of other parameters begins anew."""
+        """Add an estimate; one of other parameters begins anew."""
         t = message.envelope.t_ns * 1e-9
         if self._rows and message.hash != self._hash:
             if len(message.theta) == len(self._rows[-1][1]):
@@ -80,7 +79,7 @@ class Trend:
             self._stride *= 2
 
     def body(self, message: BodyMessage) -> None:
-        """Take the names of the parameters, or an event."""
+        """Add the names of the parameters, or an event."""
         if message.kind == "meta":
             self.names = [str(name) for name in message.body.get("parameters", [])]
             self.units = [str(unit) for unit in message.body.get("units", [])]
@@ -94,9 +93,9 @@ class Trend:
                 self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, said["parameters"])
 
     def _breakaway(self, t: float, joints: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
+        """Add the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
 
-        A daemon without it tells of no joint.  An estimator that has begun again knows no time before its first frame.
+        A daemon without it reports no joint, and a restarted estimator has no time before its first frame.
         """
         if not joints or t == 0.0:
             return
@@ -108,11 +107,11 @@ class Trend:
         self.breakaway._told(t, told, ("estimated",))
 
     def _spring(self, t: float, parameters: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take what is known of an elastic joint at `t` [s]."""
+        """Add the estimate of an elastic joint at `t` [s]."""
         self._told(t, parameters, ("determined", "weak"))
 
     def _told(self, t: float, parameters: Mapping[str, Mapping[str, Any]], good: tuple[str, ...]) -> None:
-        """Take parameters by name at `t` [s], known where their status is `good`; other names begin anew."""
+        """Add parameters by name at `t` [s], known where their status is `good`; other names begin anew."""
         if list(parameters) != self.names:
             self._rows, self._stride, self._count = [], 1, 0
         self.names = list(parameters)

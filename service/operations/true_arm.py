@@ -1,4 +1,4 @@
-"""The true geometry of a simulated arm: read from a file, and written as a robot file that differs from the nominal."""
+"""True geometry of a simulated arm: read from a file, and written as a robot file that differs from the nominal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_URDF = (
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Geometric errors of an arm by name [m] or [rad]; where known, its target, and its base in a station's frame."""
+    """Geometric errors of an arm by name [m] or [rad]; optionally its target, and its base in a station's frame."""
 
     errors: dict[str, float]
     base: Frame | None = None
@@ -39,9 +39,9 @@ class Truth:
 
 
 def read_truth(path: Path, known: Sequence[str]) -> Truth:
-    """Read what `thetad poses measure --truth` writes; `known` are the names of the arm's parameters.
+    """Read the file of `thetad poses measure --truth`; `known` are the names of the arm's parameters.
 
-    `errors` has to be there, and those that are not named are zero; `base` and `tool` may be left out.
+    `errors` is required, and those that are not named are zero; `base` and `tool` are optional.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def read_truth(path: Path, known: Sequence[str]) -> Truth:
 
 
 def true_robot_text(robot: RobotFile, arm: TrackedArm) -> str:
-    """Write a robot file of the true arm: the joints where they are, and all else as the nominal file has it.
+    """Return a robot file of the true arm: true joints, and all else from the nominal file.
 
     Raises
     ------

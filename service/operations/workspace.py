@@ -1,4 +1,4 @@
-"""What a running job works with: its inputs, a folder for its results, its progress, and word to stop."""
+"""Workspace of a run: its inputs, a folder for its results, its progress, and its cancellation."""
 
 from __future__ import annotations
 
@@ -10,27 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from service.operations.errors import OperationCancelledError, OperationError
+
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
     from service.models.document import ModelFile
 
-#: Names of results: they become parts of paths and of addresses.
+#: Names of results, which become parts of paths and addresses.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-
-
-class JobError(ValueError):
-    """A job that cannot be done as it was asked for; to try again would not help."""
-
-
-class JobCancelledError(Exception):
-    """The job was told to stop."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """A file that a job reads, as it was when the job was submitted.
+    """An input file with its hash at submission.
 
-    `name` is what results call it, for its path may tell of the machine; the path's last part if left out.
+    `name` is its name in results, because its path may reveal the machine; by default the path's last part.
     """
 
     path: Path
@@ -39,54 +33,53 @@ class Input:
 
     @property
     def label(self) -> Path:
-        """What results call the file."""
+        """Name of the file in results."""
         return Path(self.name or self.path.name)
 
 
 @dataclass
 class Workspace:
-    """The surroundings of one run of a job.
+    """The environment of one run.
 
     Attributes
     ----------
     folder : Path
-        Where the results go; empty at the start, and the job's own.
+        For the results; empty at the start, and used by this run alone.
     arm : str or None
         The arm of the daemon that the job concerns.
     created : str
-        When the job was submitted (ISO 8601, UTC): the time that results carry, so that a repeated run gives the
-        same bytes.
+        Time of submission (ISO 8601, UTC), which results carry, so that a repeated run gives the same bytes.
     inputs : mapping
         By parameter.
-    tell : callable
-        Takes the share that is done, 0 to 1, and what is being done.
+    report : callable
+        Takes the share done, 0 to 1, and the present step.
     """
 
     folder: Path
     created: str
     arm: str | None = None
     inputs: Mapping[str, Input] = field(default_factory=dict)
-    tell: Callable[[float, str], None] = lambda _share, _what: None
+    report: Callable[[float, str], None] = lambda _share, _what: None
     cancelled: Callable[[], bool] = lambda: False
 
     def progress(self, share: float, what: str) -> None:
-        """Report progress, often: this is also where a job that was cancelled stops (`JobCancelledError`)."""
+        """Report progress, often: a cancelled job stops here (`OperationCancelledError`)."""
         if self.cancelled():
-            raise JobCancelledError
-        self.tell(min(max(share, 0.0), 1.0), what)
+            raise OperationCancelledError
+        self.report(min(max(share, 0.0), 1.0), what)
 
     def path(self, name: str) -> Path:
-        """Return the path of the input of parameter `name`; `JobError` if it is not what was submitted."""
+        """Return the path of the input of parameter `name`; `OperationError` if it is not what was submitted."""
         given = self.inputs.get(name)
         if given is None:
-            raise JobError(f"{name}: is not given")
+            raise OperationError(f"{name}: is not given")
         try:
             with given.path.open("rb") as stream:
                 found = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
-            raise JobError(f"{name}: {given.path}: cannot be read: {error.strerror}") from error
+            raise OperationError(f"{name}: {given.path}: cannot be read: {error.strerror}") from error
         if found != given.sha256:
-            raise JobError(f"{name}: {given.path}: has changed since the job was submitted; submit it again")
+            raise OperationError(f"{name}: {given.path}: has changed since the job was submitted; submit it again")
         return given.path
 
     def recording(self, name: str = "recording") -> Recording:
@@ -102,15 +95,16 @@ class Workspace:
         return replace(load_model(self.path(name)), path=self.inputs[name].label)
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a result, such as `model.yaml`; it appears whole or not at all; `JobError` unless the name is plain."""
-        from service.io.atomic_files import write_bytes
+        """Write a result, such as `model.yaml`, atomically; raises `OperationError` unless the name is plain."""
+        from drivers.files.atomic_write import write_bytes
 
         if PLAIN_NAME.fullmatch(name) is None:
-            raise JobError(f"result {name!r}: use letters, digits, '_', '.' and '-', starting with a letter or digit")
+            rule = "use letters, digits, '_', '.' and '-', starting with a letter or digit"
+            raise OperationError(f"result {name!r}: {rule}")
         write_bytes(self.folder / name, content.encode() if isinstance(content, str) else content)
 
     def write_json(self, name: str, content: Any) -> None:
         """Write a result as JSON, with arrays as lists and NaN as null."""
-        from service.protocol.json_values import plain
+        from service.protocol.json_values import json_values
 
-        self.write(name, json.dumps(plain(content), allow_nan=False, indent=1) + "\n")
+        self.write(name, json.dumps(json_values(content), allow_nan=False, indent=1) + "\n")

@@ -1,8 +1,8 @@
-"""The control socket's requests and replies, and which verbs there are.
+"""Requests, replies and verbs of the control socket.
 
-A request is `[payload]` (DEALER) or `["", payload]` (REQ) with the msgpack map
-`{"v", "id", "verb", "args"}`; its reply is `{"v", "id", "ok", "result"}` or `{"v", "id", "ok", "error"}`
-with an error of `{"type", "message"}`.  Every request gets one reply.
+A request is `[payload]` (DEALER) or `["", payload]` (REQ) with the msgpack map `{"v", "id", "verb", "args"}`; its reply
+is `{"v", "id", "ok", "result"}` or `{"v", "id", "ok", "error"}` with an error of `{"type", "message"}`. Every request
+gets one reply.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class ControlError(RuntimeError):
 
 @dataclass(frozen=True)
 class Verb:
-    """What a verb does, who answers it, which role a client needs, and which arguments it knows beside `arm`.
+    """Target, role, help and arguments (besides `arm`) of a verb.
 
-    A standing request holds until the next of its kind: a process that was restarted is told again.  An answer that has
-    not come within `within_s` is given up.
+    A standing request holds until the next of its kind: it is repeated to a restarted process. A reply is awaited for
+    `within_s`.
     """
 
     target: Target
@@ -72,7 +72,7 @@ VERBS: Mapping[str, Verb] = {
         "motion",
         "check a trajectory, approach its start, and run it so many times",
         ("permit", "trajectory", "periods", "hold", "name", "changed_robot"),
-        within_s=60.0,  # it is checked between frames, as long as `service.motion.trajectory_run.MAX_S` says
+        within_s=60.0,  # checked between frames, see `service.motion.trajectory_run.MAX_S`
     ),
     "zero_force": Verb(
         "acquisition",
@@ -144,10 +144,10 @@ VERBS: Mapping[str, Verb] = {
 
 #: Verbs that stop an arm.
 STOPPING = frozenset(("abort", "disarm", "disable"))
-#: Verbs that have no rate: those, and what keeps a run from being stopped, whatever else its client asks for.
+#: Verbs without a rate limit: stopping, and the heartbeat that keeps a run alive.
 UNLIMITED = STOPPING | {"heartbeat"}
 
-#: Verbs that concern one arm and take `arm`; it may be left out where there is only one.
+#: Verbs that concern one arm and take `arm`, optional if there is only one.
 ARM_VERBS = frozenset(name for name, verb in VERBS.items() if verb.target not in ("supervisor", "jobs"))
 
 
@@ -162,7 +162,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply; `id` is 0 where the daemon could not read the request's."""
+    """One reply; `id` is 0 if the daemon could not read the request's."""
 
     id: int
     result: dict[str, Any]
@@ -175,7 +175,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(data: bytes) -> Request:
-    """Decode a request; raises `WireError`, and nothing else, whatever the bytes."""
+    """Decode a request; any bytes decode or raise `WireError`."""
     body = _checked(data, MAX_REQUEST)
     verb, args = body.get("verb"), body.get("args", {})
     if type(verb) is not str:
@@ -196,8 +196,8 @@ def encode_error(id: int, type: str, message: str) -> bytes:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """Decode a reply; raises `WireError`, and nothing else, whatever the bytes."""
-    body = _checked(data, MAX_REPLY, MAX_REPLY)  # the description of a robot is one text
+    """Decode a reply; any bytes decode or raise `WireError`."""
+    body = _checked(data, MAX_REPLY, MAX_REPLY)  # a robot's description is one text
     if body.get("ok") is True and type(body.get("result")) is dict:
         return Reply(body["id"], body["result"], None)
     error = body.get("error")

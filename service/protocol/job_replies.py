@@ -1,18 +1,20 @@
-"""What the control verbs of the jobs process answer, as clients see it: plain maps, typed."""
+"""Replies of the jobs process to control verbs, as typed maps."""
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
-from service.protocol.job_state import State
+State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
-#: Most jobs and most events that one request gives.
+
+#: Most jobs and most events in one reply.
 MAX_JOBS = 1000
 MAX_EVENTS = 5000
 
 
 class Submitted(TypedDict):
-    """A job that was queued, and in how many parts it runs."""
+    """A queued job and the number of its parts."""
 
     id: int
     kind: str
@@ -28,7 +30,7 @@ class Rollback(TypedDict):
 
 
 class PartCounts(TypedDict):
-    """How far the parts of a divided job are."""
+    """States of the parts of a divided job."""
 
     total: int
     succeeded: int
@@ -37,10 +39,10 @@ class PartCounts(TypedDict):
 
 
 class JobFields(TypedDict):
-    """What is told of every job; times are ISO 8601 in UTC.
+    """Fields of every job; times are ISO 8601 in UTC.
 
-    `waits` says why a queued job does not run yet, `share` (0 to 1), `doing` and `left_s` (shortest and longest time
-    left, None if it cannot be told) how far a running one is, `reason` why it ended as it did or runs again.
+    `waits` says why a queued job does not run yet; `share` (0 to 1), `doing` and `left_s` (shortest and longest time
+    left, None if unknown) are the progress of a running one; `reason` says why it ended or runs again.
     """
 
     id: int
@@ -80,7 +82,7 @@ class ResultEntry(TypedDict):
 
 
 class OutcomeEntry(TypedDict):
-    """What a job came to; see `service.operations.kind.Outcome`."""
+    """Outcome of a job; see `service.operations.kind.Outcome`."""
 
     verdict: str
     summary: str
@@ -100,7 +102,7 @@ class PartEntry(TypedDict):
 
 
 class JobDetail(JobFields):
-    """One job, with all that is known of it; `log` is the end of its log, `partial` what finished parts gave."""
+    """One job with all details; `log` is the end of its log, `partial` the results of finished parts."""
 
     parameters: dict[str, Any]
     inputs: dict[str, dict[str, Any]]
@@ -112,7 +114,7 @@ class JobDetail(JobFields):
 
 
 class EventEntry(TypedDict):
-    """Something that happened; `id` grows."""
+    """An event; `id` increases."""
 
     id: int
     time: str
@@ -125,7 +127,7 @@ class EventEntry(TypedDict):
 
 
 class ModelEntry(TypedDict):
-    """A model that is kept; `id` is the SHA-256 of its file at `path`."""
+    """A kept model; `id` is the SHA-256 of its file at `path`."""
 
     id: str
     created: str

@@ -1,11 +1,10 @@
-"""The wire format: message types, topics, and their encoding.
+"""Wire format: message types, topics, and their encoding.
 
-A message is exactly two ZeroMQ parts, `[topic, msgpack map]`.  Every map carries the envelope `v`,
-`kind`, `src`, `epoch`, `seq`, `t`, `t_ns`, `clock`, `t_host_ns`; the other fields depend on `kind`
-and hold numbers, texts, and lists or maps of them, so that a plotter reads the stream as it is.
-`docs/wire.md` describes every field.
+A message is exactly two ZeroMQ parts, `[topic, msgpack map]`. Every map has the envelope `v`, `kind`, `src`, `epoch`,
+`seq`, `t`, `t_ns`, `clock`, `t_host_ns`; the other fields depend on `kind` and hold numbers, texts, and lists or maps
+of them, so that plotters can read the stream directly. `docs/wire.md` describes every field.
 
-Everything here is a pure function of its arguments.  Any bytes decode or raise `WireError`.
+All functions are pure. Any bytes decode or raise `WireError`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 VERSION = 1
 KINDS = ("frame", "estimate", "torque", "elastic", "status", "stats", "meta", "event")
-#: Statuses of parameters that have a value; those of the others are to be shown without one.
-BELIEVED = ("estimated", "stale", "frozen")
+#: Statuses of parameters that have a value; other parameters must be shown without one.
+STATUSES_WITH_VALUE = ("estimated", "stale", "frozen")
 
-MAX_MESSAGE = 1 << 20  # bytes of a payload; also the MAXMSGSIZE of the sockets that carry them
+MAX_MESSAGE = 1 << 20  # bytes of a payload; also the sockets' MAXMSGSIZE
 MAX_REPLY = 1 << 24  # of a reply on the control socket, which may hold a covariance matrix
 MAX_REQUEST = 1 << 18
 MAX_JOINTS = 64
@@ -37,6 +36,7 @@ _ARM = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _INT64 = range(-(1 << 63), 1 << 63)
 _NUMBERS = frozenset((float, int))
 _BITS = frozenset((bool, int))
+_COUNTS = ("frames", "used", "masked", "lost", "resets")
 _ENVELOPE = frozenset(("v", "kind", "src", "epoch", "seq", "t", "t_ns", "clock", "t_host_ns"))
 
 
@@ -54,22 +54,22 @@ class WireVersionError(WireError):
 
 @dataclass(slots=True)
 class Envelope:
-    """What every message carries.
+    """Fields of every message.
 
     Attributes
     ----------
     src : str
-        The process that sent it: "acquisition", "estimator", "recorder".
+        Sending process: "acquisition", "estimator", "recorder".
     epoch : int
-        New and larger at each start of the source [microseconds since 1970].
+        Boot counter, increasing with each start of the source [microseconds since 1970].
     seq : int
-        Of frames the source's cycle, else the count of messages of this topic and `src`; a gap means loss.
+        Cycle of the source for frames, otherwise the count of messages of this topic and `src`; a gap means loss.
     t_ns : int
-        The time that the content refers to, on `clock` [ns]; sent as a float `t` [s] too.
+        Time of the content on `clock` [ns]; also sent as a float `t` [s].
     clock : str
         The source's clock: "recording", "sim", "dc", "plc", "monotonic".
     t_host_ns : int
-        CLOCK_MONOTONIC when the newest frame that the content rests on was received [ns].
+        CLOCK_MONOTONIC at the arrival of the latest frame used for the content [ns].
     """
 
     src: str
@@ -91,7 +91,7 @@ class FrameMessage:
 
 @dataclass(slots=True)
 class EstimateMessage:
-    """Parameters as they stand; p base parameters, n joints; NaN where there is no value yet."""
+    """Current parameters: p base parameters, n joints; NaN without a value."""
 
     arm: str
     envelope: Envelope
@@ -125,7 +125,7 @@ class TorqueMessage:
 
 @dataclass(slots=True)
 class BodyMessage:
-    """An elastic, status, stats, meta or event message: `body` is a map of plain values, documented in docs/wire.md."""
+    """An elastic, status, stats, meta or event message: `body` is a map of JSON values, documented in docs/wire.md."""
 
     arm: str
     kind: str
@@ -137,9 +137,9 @@ Message: TypeAlias = FrameMessage | EstimateMessage | TorqueMessage | BodyMessag
 
 
 def check_arm_name(name: str) -> str:
-    """Return `name` if it can start topics: a letter, then up to 31 letters, digits, `_` or `-`; else `WireError`.
+    """Return `name` if it is valid in topics: a letter, then up to 31 letters, digits, `_` or `-`; else `WireError`.
 
-    Names without a slash make no topic a byte prefix of another.
+    Without slashes no topic is a byte prefix of another.
     """
     if not _ARM.fullmatch(name):
         raise WireError(f"arm name {name!r}: use a letter followed by at most 31 letters, digits, '_' or '-'")
@@ -147,7 +147,7 @@ def check_arm_name(name: str) -> str:
 
 
 def topic(arm: str, kind: str) -> bytes:
-    """Topic of the messages of one kind of one arm."""
+    """Return the topic of one kind of messages of one arm."""
     return f"{arm}/{kind}".encode()
 
 
@@ -155,7 +155,7 @@ def topic(arm: str, kind: str) -> bytes:
 
 
 def encode_frame(arm_topic: bytes, envelope_src: str, epoch: int, clock: str, frame: JointFrame) -> list[bytes]:
-    """Encode a frame: the one message that is sent at the cycle's rate."""
+    """Encode a frame, the only message sent at the cycle's rate."""
     t_ns = int(frame.t_bus_ns)
     body: dict[str, Any] = {
         "v": VERSION,
@@ -180,55 +180,33 @@ def encode_frame(arm_topic: bytes, envelope_src: str, epoch: int, clock: str, fr
 
 
 def encode(message: Message) -> list[bytes]:
-    """Encode any message as its two parts; raises `WireError` for a body that cannot be sent."""
+    """Encode any message as its two parts; raises `WireError` if that is impossible."""
     envelope = message.envelope
     if isinstance(message, FrameMessage):
         return encode_frame(topic(message.arm, "frame"), envelope.src, envelope.epoch, envelope.clock, message.frame)
     if isinstance(message, EstimateMessage):
         kind = "estimate"
-        body = {
-            "theta": message.theta.tolist(),
-            "validated": message.validated.tolist(),
-            "std": message.std.tolist(),
-            "status": list(message.status),
-            "excited": [1 if flag else 0 for flag in message.excited.tolist()],
-            "lam": message.lam.tolist(),
-            "innovation": message.innovation.tolist(),
-            "sigma": message.sigma.tolist(),
-            "delay_s": float(message.delay_s),
-            "frames": int(message.frames),
-            "used": int(message.used),
-            "masked": int(message.masked),
-            "lost": int(message.lost),
-            "resets": int(message.resets),
-            "hash": message.hash,
-        }
+        body: dict[str, Any] = {name: getattr(message, name).tolist() for name in ("theta", "validated", "std")}
+        body["status"] = list(message.status)
+        body["excited"] = [1 if flag else 0 for flag in message.excited.tolist()]
+        body |= {name: getattr(message, name).tolist() for name in ("lam", "innovation", "sigma")}
+        body["delay_s"] = float(message.delay_s)
+        body |= {name: int(getattr(message, name)) for name in _COUNTS} | {"hash": message.hash}
     elif isinstance(message, TorqueMessage):
         kind = "torque"
-        body = {
-            "measured": message.measured.tolist(),
-            "predicted": message.predicted.tolist(),
-            "residual": message.residual.tolist(),
-        }
+        body = {name: getattr(message, name).tolist() for name in ("measured", "predicted", "residual")}
     else:
         kind = message.kind
         body = {key: value for key, value in message.body.items() if key not in _ENVELOPE}
     head = {
-        "v": VERSION,
-        "kind": kind,
-        "src": envelope.src,
-        "epoch": envelope.epoch,
-        "seq": envelope.seq,
-        "t": envelope.t_ns * 1e-9,
-        "t_ns": envelope.t_ns,
-        "clock": envelope.clock,
-        "t_host_ns": envelope.t_host_ns,
-    }
+        "v": VERSION, "kind": kind, "src": envelope.src, "epoch": envelope.epoch, "seq": envelope.seq,
+        "t": envelope.t_ns * 1e-9, "t_ns": envelope.t_ns, "clock": envelope.clock, "t_host_ns": envelope.t_host_ns,
+    }  # fmt: skip
     return [topic(message.arm, kind), pack_map(head | body, MAX_MESSAGE)]
 
 
 def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
-    """Encode a map of plain values; `WireError` if it holds another type or is larger than `limit` bytes."""
+    """Encode a map; raises `WireError` for unsupported types or more than `limit` bytes."""
     try:
         data: bytes = msgpack.packb(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -242,7 +220,7 @@ def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
 
 
 def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH, text: int = MAX_TEXT) -> dict[str, Any]:
-    """Decode one msgpack map with text keys, and nothing after it; anything else raises `WireError`.
+    """Decode exactly one msgpack map with text keys; raises `WireError` otherwise.
 
     `text` is the longest text in it, in bytes.
     """
@@ -252,7 +230,7 @@ def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH, te
 
 
 def decode(parts: Sequence[bytes]) -> Message:
-    """Decode the two parts of a message; raises `WireError`, and nothing else, whatever the bytes."""
+    """Decode the two parts of a message; any bytes decode or raise `WireError`."""
     if len(parts) != 2:
         raise WireError(f"a message has two parts, topic and map; got {len(parts)}")
     try:
@@ -300,7 +278,7 @@ def _refuse_ext(code: int, data: bytes) -> object:
 
 
 def check_nesting(value: object, depth: int = MAX_DEPTH) -> None:
-    """Raise `WireError` unless lists and maps lie at most `depth` deep in each other, with texts as keys."""
+    """Raise `WireError` unless lists and maps are nested at most `depth` deep, with texts as keys."""
     _check_nesting(value, depth, depth)
 
 
@@ -406,11 +384,7 @@ def _decode_estimate(arm: str, envelope: Envelope, body: dict[str, Any]) -> Esti
         innovation=_floats(body, "innovation", len(lam)),
         sigma=_floats(body, "sigma", len(lam)),
         delay_s=_number(body, "delay_s"),
-        frames=_int(body, "frames"),
-        used=_int(body, "used"),
-        masked=_int(body, "masked"),
-        lost=_int(body, "lost"),
-        resets=_int(body, "resets"),
+        **{name: _int(body, name) for name in _COUNTS},
         hash=_text(body, "hash"),
     )
 

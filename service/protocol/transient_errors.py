@@ -1,23 +1,23 @@
-"""Which errors pass by themselves: whoever is started again later may not meet them."""
+"""Classify errors as transient (a retry may help) or permanent."""
 
 from __future__ import annotations
 
 import errno
 
-#: What the operating system refuses at one moment and grants at another.
-_PASSING = frozenset(
+#: Errors of the operating system that may disappear.
+_TRANSIENT = frozenset(
     (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY)
 )
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether something was not there or in use, or the disk or the computer was not able to at the moment.
+def is_transient(error: BaseException) -> bool:
+    """Return whether a retry may help: something was missing or in use, or the computer was short of a resource.
 
-    An error that is made of another, and says so with `from`, passes with it.
+    An error raised `from` a transient one is transient, too.
     """
     cause: BaseException | None = error
     while cause is not None:
-        if getattr(cause, "again", False) or (isinstance(cause, OSError) and cause.errno in _PASSING):
+        if getattr(cause, "again", False) or (isinstance(cause, OSError) and cause.errno in _TRANSIENT):
             return True
         cause = cause.__cause__
     return False

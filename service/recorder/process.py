@@ -1,9 +1,8 @@
 """The recorder process of one arm: frames into MCAP files.
 
-Every start makes a new file and none is overwritten.  A gap in the frames is written to the log and
-counted; it also shows in the recorded sequence numbers.  A restart of the source starts a new file,
-because its clock may start again; so does a file that has become long, because an MCAP writer keeps
-its index in memory.
+Every start makes a new file and none is overwritten. A gap in the frames is logged and counted; it also shows in the
+recorded sequence numbers. A restart of the source starts a new file, because its clock may start again; so does a file
+that has become long, because an MCAP writer keeps its index in memory.
 """
 
 from __future__ import annotations
@@ -16,37 +15,37 @@ from typing import Any
 import zmq
 
 from drivers.files.recordings.recording import RecordingError, RecordingExistsError, RecordingMeta, RecordingWriter
-from service.config.load import RecorderConfig
+from service.config.arm_tables import RecorderConfig
 from service.protocol.control import ControlError
 from service.protocol.messages import BodyMessage, Envelope, FrameMessage, encode
-from service.worker.frame_subscriber import BATCH, FrameFeed
+from service.worker.frame_subscriber import BATCH, FrameSubscriber
 from service.worker.worker import Worker
 
 TICK_NS = 50_000_000
 REPORT_NS = 1_000_000_000
-PAUSE_S = 0.02  # frames gather meanwhile: a process that wakes for each delays those that are in a hurry
+PAUSE_S = 0.02  # frames gather meanwhile: a process that wakes for each of them delays urgent ones
 MAX_OWNER = 100
-FLUSH_NS = 500_000_000  # a chunk of a source that pauses stays open no longer
+FLUSH_NS = 500_000_000  # longest time that a chunk stays open when the source pauses
 
 
 class Recorder:
     """Writes one arm's frames while recording is on."""
 
-    def __init__(self, child: Worker) -> None:
-        self.child = child
-        self.arm = child.arm
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.arm = worker.arm
         self.settings = self.arm.recorder or RecorderConfig()
-        self.directory = child.config.recording_dir(self.arm)
+        self.directory = worker.config.recording_dir(self.arm)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RecordingError(f"{self.directory}: cannot be made: {error.strerror}") from error
-        self.feed = FrameFeed(child, self._on_frame)
-        self.feed.wait_for_meta(child)
+        self.frame_subscriber = FrameSubscriber(worker, self._on_frame)
+        self.frame_subscriber.wait_for_meta(worker)
         self.recording = self.settings.enabled
         self.writer: RecordingWriter | None = None
         self.path = ""
-        self.owner = ""  # who has switched recording on, as they call themselves
+        self.owner = ""  # name of the client that has switched recording on
         self.files = 0
         self.written = 0
         self._bytes = 0  # of files that are closed
@@ -57,18 +56,18 @@ class Recorder:
         self._seq = 0
         self._next_tick_ns = self._next_report_ns = self._flush_ns = 0
         self._flushed = 0
-        self.socket = child.context.socket(zmq.PUB)
+        self.socket = worker.context.socket(zmq.PUB)
         self.socket.setsockopt(zmq.LINGER, 500)
-        self.socket.bind(child.runtime.results(self.arm.name, "recorder"))
+        self.socket.bind(worker.runtime.results(self.arm.name, "recorder"))
 
     def run(self) -> None:
-        """Record until told to stop."""
-        self.feed.start()
-        self.child.ready(directory=str(self.directory))
+        """Record until stopped."""
+        self.frame_subscriber.start()
+        self.worker.ready(directory=str(self.directory))
         gc.collect()
         gc.freeze()
-        while not self.child.stopping:
-            if self.feed.poll() < BATCH:
+        while not self.worker.stopping:
+            if self.frame_subscriber.poll() < BATCH:
                 time.sleep(PAUSE_S)
             now_ns = time.monotonic_ns()
             if now_ns >= self._next_tick_ns:
@@ -91,14 +90,14 @@ class Recorder:
         self.written += 1
 
     def _fail(self, error: RecordingError) -> None:
-        """Say why and stop recording: a full disk must not end the process."""
+        """Keep the reason and stop recording: a full disk must not end the process."""
         self.error = str(error)
         self.recording = False
-        self.child.log.error("recording_failed", reason=self.error)
+        self.worker.log.error("recording_failed", reason=self.error)
         self._close()
 
     def _open(self, message: FrameMessage) -> RecordingWriter:
-        source = self.feed.meta
+        source = self.frame_subscriber.meta
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         meta = RecordingMeta(
             robot=self.arm.name,
@@ -114,7 +113,7 @@ class Recorder:
                 "part": str(self.files),
             },
         )
-        self._lost_before = self.feed.lost
+        self._lost_before = self.frame_subscriber.lost
         for attempt in range(1000):
             path = self.directory / f"{self.arm.name}-{stamp}{f'-{attempt}' if attempt else ''}.mcap"
             try:
@@ -123,7 +122,7 @@ class Recorder:
                 continue
             self.files += 1
             self.path = str(path)
-            self.child.log.info("recording_started", path=self.path)
+            self.worker.log.info("recording_started", path=self.path)
             return writer
         raise RecordingExistsError(f"{self.directory}: a thousand recordings of {stamp} are there already")
 
@@ -135,27 +134,27 @@ class Recorder:
             writer.close()
         except RecordingError as error:
             self.error = str(error)
-            self.child.log.error("recording_failed", reason=self.error)
+            self.worker.log.error("recording_failed", reason=self.error)
         self._bytes += writer.size
-        lost = self.feed.lost - self._lost_before
-        self.child.log.info("recording_closed", path=str(writer.path), frames=writer.frames, lost=lost)
+        lost = self.frame_subscriber.lost - self._lost_before
+        self.worker.log.info("recording_closed", path=str(writer.path), frames=writer.frames, lost=lost)
 
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
-        self.feed.log_losses(now_ns)
+        self.frame_subscriber.log_losses(now_ns)
         if self.writer is not None and now_ns >= self._flush_ns:
             self._flush_ns = now_ns + FLUSH_NS
-            if self.feed.ended:
+            if self.frame_subscriber.ended:
                 self._close()
             elif self.written == self._flushed:
                 self._flush()
             self._flushed = self.written
-        self.child.serve({"record": self._on_record})
-        if self.child.beat_due(now_ns):
-            self.child.beat(now_ns, self._status())
+        self.worker.serve({"record": self._on_record})
+        if self.worker.heartbeat_due(now_ns):
+            self.worker.heartbeat(now_ns, self._status())
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
-            envelope = Envelope("recorder", self.child.epoch, self._seq, time.time_ns(), "unix", now_ns)
+            envelope = Envelope("recorder", self.worker.epoch, self._seq, time.time_ns(), "unix", now_ns)
             self._seq += 1
             self.socket.send_multipart(
                 encode(BodyMessage(self.arm.name, "status", envelope, self._status())), zmq.NOBLOCK
@@ -170,7 +169,7 @@ class Recorder:
 
     def _status(self) -> dict[str, Any]:
         state = "recording" if self.recording and self.writer is not None else "on" if self.recording else "off"
-        if self.feed.ended and self.writer is None:
+        if self.frame_subscriber.ended and self.writer is None:
             state = "drained"
         return {
             "state": state,
@@ -180,7 +179,7 @@ class Recorder:
             "written": self.written,
             "bytes": self._bytes + (0 if self.writer is None else self.writer.size),
             "error": self.error,
-            **self.feed.counts(),
+            **self.frame_subscriber.counts(),
         }
 
     def _on_record(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -193,9 +192,9 @@ class Recorder:
             self.recording = True
             self.owner, self.error = owner, ""
             if self.writer is None:
-                self.path = ""  # the next frame begins a file; the one before is not it
+                self.path = ""  # the next frame begins a new file
         else:
-            while self.feed.poll(0) >= BATCH:  # what has come by now belongs to it
+            while self.frame_subscriber.poll(0) >= BATCH:  # frames that have arrived by now belong to it
                 pass
             self.recording = False
             self.owner = ""
@@ -207,9 +206,9 @@ class Recorder:
         self._close()
 
 
-def main(child: Worker) -> None:
-    """Run the recorder of the child's arm."""
-    recorder = Recorder(child)
+def main(worker: Worker) -> None:
+    """Run the recorder of the worker's arm."""
+    recorder = Recorder(worker)
     try:
         recorder.run()
     finally:

@@ -1,1 +1,25 @@
-"""NEW."""
+"""Reports: results of operations as self-contained HTML pages, as facts for people and as figures for programs.
+
+One module per kind of result: `identification` (pages) and `identification_document` (model file, facts, summary),
+`validation`, `payload`, `calibration` and `calibration_cell`, `elastic`, `excitation`, `comparison`, `trend` (online
+estimates) and `hand_guiding` (figures only). Start with `page`, which renders the templates, and `validation`, the
+shortest report. `figures` draws; a template in `templates/` extends `base.html.j2`.
+
+Reports take results as they are and compute nothing that changes them.
+"""
+
+__all__ = [
+    "calibration",
+    "calibration_cell",
+    "comparison",
+    "elastic",
+    "excitation",
+    "figures",
+    "hand_guiding",
+    "identification",
+    "identification_document",
+    "page",
+    "payload",
+    "trend",
+    "validation",
+]

@@ -1,18 +1,16 @@
-"""A calibration as a self-contained HTML page."""
+"""Report of a calibration as a self-contained HTML page."""
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.calibration.result import Calibration
 from rt_core.types import BoolArray, FloatArray
 from service.reports.figures.calibration import axis_errors_figure, error_histogram_figure, error_vectors_figure
 from service.reports.identification import number
+from service.reports.page import embedded_figure, render_page
 
 VERDICT_TEXT = {
     "ok": "the corrected arm may be used",
@@ -43,12 +41,12 @@ def calibration_html(found: Calibration, document: dict[str, Any], positions: Fl
     """Render the report of a calibration with points at `positions` (N, 3) [m]; those in `use` (N,) were fitted."""
     before, after = found.residual_before, found.residual_after
     figures = [
-        _figure("Errors in space", VECTORS_CAPTION, error_vectors_figure(positions, before, after)),
-        _figure("How large", HISTOGRAM_CAPTION, error_histogram_figure(before, after, use)),
-        _figure("Along each axis", AXES_CAPTION, axis_errors_figure(before, after)),
+        embedded_figure(VECTORS_CAPTION, error_vectors_figure(positions, before, after), "Errors in space"),
+        embedded_figure(HISTOGRAM_CAPTION, error_histogram_figure(before, after, use), "How large"),
+        embedded_figure(AXES_CAPTION, axis_errors_figure(before, after), "Along each axis"),
     ]
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
-    return environment.get_template("calibration.html.j2").render(
+    return render_page(
+        "calibration",
         title=f"{document['robot']['name']}: kinematic calibration",
         verdict=found.verdict,
         verdict_text=VERDICT_TEXT[found.verdict],
@@ -68,7 +66,7 @@ def calibration_html(found: Calibration, document: dict[str, Any], positions: Fl
 
 
 def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    """Tell what was measured and how well the poses determine it, as pairs of name and value for people."""
+    """Return what was measured and how well the poses determine it, as pairs of name and value."""
     data, scale, deviations = document["data"], document["scale"], document["standard_deviations"]
     facts = [
         ("measured", f"{data['kind']} at {data['poses']} poses, {document['outliers']} of them outlying"),
@@ -118,11 +116,6 @@ def _parameter(p: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _figure(heading: str, caption: str, content: bytes) -> dict[str, str]:
-    alternative = caption.partition(".")[0]
-    return {"heading": heading, "caption": caption, "alt": alternative, "png": base64.b64encode(content).decode()}
-
-
 def undetermined(document: dict[str, Any]) -> Sequence[str]:
-    """Names of the arm's parameters without a value."""
+    """Return the names of the arm's parameters without a value."""
     return [p["name"] for p in document["parameters"] if p["value"] is None]

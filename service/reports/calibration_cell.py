@@ -1,4 +1,4 @@
-"""What the calibrations of several arms say together, as plain data and as text."""
+"""Joint result of the calibrations of several arms, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MM = 1e3
 
 @dataclass(frozen=True, eq=False)
 class ArmResult:
-    """One arm: its calibration, what it was read from, and the folder in which its own results are."""
+    """One arm: its calibration, its input, and the folder of its own results."""
 
     arm: CellArm
     outcome: Outcome
@@ -38,7 +38,7 @@ class ArmResult:
 
 
 def cell_document(cell: Cell, results: Sequence[ArmResult], created: str) -> dict[str, Any]:
-    """Return what the arms say together as plain data; what concerns one alone is in its own `calibration.json`."""
+    """Return the joint result as plain data; results of one arm are in its own `calibration.json`."""
     network = cell.agreement
     freedom = {result.arm.name: result.arm.found.freedom for result in results}
     return {
@@ -88,7 +88,7 @@ def cell_document(cell: Cell, results: Sequence[ArmResult], created: str) -> dic
 
 
 def cell_lines(document: dict[str, Any]) -> list[str]:
-    """Return the document as text for people, a line each."""
+    """Return the document as text, a line each."""
     out = [f"{document['verdict']}: {CELL_VERDICT_TEXT[document['verdict']]}"]
     out += [f"  - {reason}" for reason in document["reasons"]]
     for arm in document["arms"]:

@@ -1,29 +1,27 @@
-"""A comparison of estimators as table, figure and page."""
+"""Comparison of estimators as table, figure and page."""
 
 from __future__ import annotations
 
-import base64
-
 import numpy as np
-from jinja2 import Environment, PackageLoader, select_autoescape
 from matplotlib.figure import Figure
 
 from service.operations.compare import Comparison
 from service.reports.figures.panels import plain_ticks, png, style
 from service.reports.identification import number
+from service.reports.page import encoded, render_page
 
 HEADINGS = ("method", "error", "worst joint", "least R", "parameters", "constants", "success", "time")
 _COLOUR = "#0072B2"
 
 
 def ordered(result: Comparison) -> list[str]:
-    """Methods by their median torque error, those without a result last."""
+    """Return the methods by their median torque error, those without a result last."""
     summaries = {name: result.summary(name)["error_in_noise"] for name in result.methods}
     return sorted(result.methods, key=lambda name: (summaries[name] is None, summaries[name] or 0.0))
 
 
 def table_rows(result: Comparison) -> list[tuple[str, ...]]:
-    """One row of texts per method, best first; the headings are `HEADINGS`."""
+    """Return one row of texts per method, best first; the headings are `HEADINGS`."""
     rows: list[tuple[str, ...]] = []
     for name in ordered(result):
         s = result.summary(name)
@@ -51,12 +49,12 @@ def table_rows(result: Comparison) -> list[tuple[str, ...]]:
 
 
 def comparison_figure(result: Comparison) -> bytes:
-    """Torque error of every seed, and time, per method."""
+    """Draw the torque error of every seed, and the time, per method."""
     names = ordered(result)[::-1]
     places = np.arange(len(names))
     with style():
         figure = Figure(figsize=(9.0, 1.2 + 0.32 * len(names)), layout="constrained")
-        timed = any(np.isfinite(t.seconds) for t in result.trials)  # where they ran elsewhere, times compare nothing
+        timed = any(np.isfinite(t.seconds) for t in result.trials)  # durations on different machines are not comparable
         axes = figure.subplots(1, 2 if timed else 1, sharey=True, squeeze=False)[0]
         left, right = axes[0], axes[-1]
         for k, name in enumerate(names):
@@ -81,8 +79,7 @@ def comparison_figure(result: Comparison) -> bytes:
 
 
 def comparison_html(result: Comparison) -> str:
-    """Self-contained page."""
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
+    """Render the report of a comparison."""
     c = result.conditions
     facts = [
         ("robot", f"{result.model.name}, {result.model.n} joints, friction {result.model.friction.law}"),
@@ -91,10 +88,11 @@ def comparison_html(result: Comparison) -> str:
         ("torque noise", ", ".join(f"{s:.3g}" for s in result.noise) + " N\u00b7m"),
         ("outliers", f"{100 * c.outliers:g} % of the training samples"),
     ]
-    return environment.get_template("comparison.html.j2").render(
+    return render_page(
+        "comparison",
         title=f"{result.model.name}: estimators compared",
         facts=facts,
         headings=HEADINGS,
         rows=table_rows(result),
-        figure=base64.b64encode(comparison_figure(result)).decode(),
+        figure=encoded(comparison_figure(result)),
     )

@@ -1,15 +1,12 @@
-"""An elastic joint as a self-contained HTML page: verdict first, then parameters, then the evidence in figures."""
+"""Report of an elastic joint or arm as a self-contained HTML page: verdict, parameters, figures."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.elastic.hysteresis import hysteresis
 from rt_core.elastic.identify import ElasticParameter
+from service.operations.elastic.arm import ElasticArm
 from service.operations.elastic.joint import VERDICT_TEXT, ElasticIdentification
 from service.operations.elastic.online import OnlineResult
 from service.reports.figures.elastic import (
@@ -19,7 +16,8 @@ from service.reports.figures.elastic import (
     elastic_residual_figure,
     stiffness_figure,
 )
-from service.reports.identification import number, percent
+from service.reports.identification import html_report, number, percent
+from service.reports.page import embedded_figure, render_page
 
 CYCLIC = ("A1", "A2")
 STATUS_NOTE = (
@@ -60,7 +58,7 @@ ONLINE_CAPTION = (
 
 
 def elastic_facts(result: ElasticIdentification) -> list[tuple[str, str]]:
-    """Tell what was done, as pairs of name and value for people."""
+    """Return what was done, as pairs of name and value."""
     document, signals, fit = result.document, result.signals, result.answer
     drive, recording = signals.drive, signals.recording
     name = "a recording" if recording.path is None else str(recording.path)
@@ -87,7 +85,7 @@ def elastic_facts(result: ElasticIdentification) -> list[tuple[str, str]]:
 
 
 def elastic_page(result: ElasticIdentification, online: OnlineResult | None = None) -> str:
-    """Render the report of a stage; with `online` also how the online estimate went over the recording."""
+    """Render the report of a stage; with `online` also the online estimate over the recording."""
     fit = result.answer
     path = result.signals.recording.path
     tables = [
@@ -99,28 +97,28 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
         for other in (fit, *result.found.fits[:-1])
     ]
     caption = STIFFNESS_CAPTION if result.accepted else MEASURED_CAPTION
-    figures = [_figure("Stiffness", caption, stiffness_figure(fit.fit, known=result.accepted))]
+    figures = [embedded_figure(caption, stiffness_figure(fit.fit, known=result.accepted), "Stiffness")]
     if result.accepted and fit.fit.terms.damping:
         terms = fit.fit.terms
         open_ = {q.name for q in fit.parameters if q.value is None}
         drawn = elastic_friction_figure(fit.fit, result.signals.drive.gear_ratio, open_)
         unknown = sorted(open_ & {*terms.damping, *terms.constants} - set(CYCLIC))
         note = f" No law is drawn where these data do not determine it: {', '.join(unknown)}." if unknown else ""
-        figures.append(_figure("Friction", FRICTION_CAPTION + note, drawn))
+        figures.append(embedded_figure(FRICTION_CAPTION + note, drawn, "Friction"))
         if set(CYCLIC) <= set(terms.damping) - open_:
-            figures.append(_figure("Cyclic friction", CYCLIC_CAPTION, elastic_cyclic_figure(fit.fit)))
+            figures.append(embedded_figure(CYCLIC_CAPTION, elastic_cyclic_figure(fit.fit), "Cyclic friction"))
     if result.accepted:
-        figures.append(_figure("Residual", RESIDUAL_CAPTION, elastic_residual_figure(fit.fit)))
+        figures.append(embedded_figure(RESIDUAL_CAPTION, elastic_residual_figure(fit.fit), "Residual"))
     facts = elastic_facts(result)
     if online is not None:
         note = ONLINE_NOTE if online.warning is None else f"{online.warning}. {ONLINE_NOTE}"
         tables.insert(1, {"heading": "Online estimate", "note": note, "rows": _rows(online.last.parameters)})
         figures.append(
-            _figure("Online estimate", ONLINE_CAPTION, elastic_history_figure(online.history, online.reference))
+            embedded_figure(ONLINE_CAPTION, elastic_history_figure(online.history, online.reference), "Online estimate")
         )
         facts += online.facts()
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
-    return environment.get_template("elastic.html.j2").render(
+    return render_page(
+        "elastic",
         title=f"{result.signals.name}: elastic joint from {'a recording' if path is None else path.name}",
         verdict=fit.verdict,
         verdict_text=VERDICT_TEXT[fit.verdict],
@@ -131,16 +129,25 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
     )
 
 
+def elastic_arm_html(found: ElasticArm) -> str:
+    """Render the report of an arm with elastic joints."""
+    name = found.recording.file_name or "a recording"
+    return html_report(
+        f"{found.robot.model.name}: elastic joints from {name}",
+        found.robot.model,
+        found.fit.rows,
+        found.fit.rows.predict(found.fit.solution.theta),
+        found.fit.metrics,
+        found.verdict,
+        found.reasons,
+        found.facts(),
+        found.document["parameters"] if found.accepted else (),
+    )
+
+
 def _rows(parameters: Sequence[ElasticParameter]) -> list[dict[str, str]]:
     return [
         {"name": q.name, "unit": q.unit, "status": q.status, "reason": q.reason or ""}
         | {key: number(getattr(q, key), 5) for key in ("value", "lower", "upper")}
         for q in parameters
     ]
-
-
-def _figure(heading: str, caption: str, content: bytes) -> dict[str, Any]:
-    return {
-        "heading": heading, "caption": caption, "alt": caption.partition(".")[0],
-        "png": base64.b64encode(content).decode(),
-    }  # fmt: skip

@@ -1,12 +1,10 @@
-"""A designed trajectory as a self-contained HTML page, and as a table of points for a controller."""
+"""Report of a designed trajectory as a self-contained HTML page, and its table of points for a controller."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.excitation.constraints import Margin, PriorTorque
 from rt_core.excitation.design import ExcitationDesign
@@ -17,6 +15,7 @@ from rt_core.types import FloatArray
 from service.reports.figures.excitation import determination_figure, limits_figure
 from service.reports.figures.history import history_figure
 from service.reports.identification import number, percent
+from service.reports.page import embedded_figure, render_page
 
 VERDICT_TEXT = {
     "ok": "the motion keeps {limits} and determines all parameters that count",
@@ -42,7 +41,7 @@ _SHOWN = 500
 
 
 def verdict_text(verdict: str, design: ExcitationDesign) -> str:
-    """Say what a verdict means of `design`, of which some limits may be assumed or not looked at."""
+    """Return the meaning of a verdict on `design`, some of whose limits may be assumed or unchecked."""
     known = not (design.assumed or design.unchecked)
     return VERDICT_TEXT[verdict].format(limits="every limit" if known else "every limit that is known")
 
@@ -53,15 +52,18 @@ def excitation_html(
     """Render the report of `design`; `facts` are pairs of name and value."""
     spectrum = design.spectrum
     figures = [
-        _figure("Determination", DETERMINATION_CAPTION,
-                determination_figure(spectrum.singular_values, spectrum.inflation, design.parameters)),
-        _figure("Motion", LIMITS_CAPTION, limits_figure(model, *limit_shares(model, design))),
-    ]  # fmt: skip
+        embedded_figure(
+            DETERMINATION_CAPTION,
+            determination_figure(spectrum.singular_values, spectrum.inflation, design.parameters),
+            "Determination",
+        ),
+        embedded_figure(LIMITS_CAPTION, limits_figure(model, *limit_shares(model, design)), "Motion"),
+    ]
     histories = [search.history for search in design.searches if search.history.size > 1]
     if histories:
-        figures.append(_figure("Search", HISTORY_CAPTION, history_figure(histories)))
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
-    return environment.get_template("excitation.html.j2").render(
+        figures.append(embedded_figure(HISTORY_CAPTION, history_figure(histories), "Search"))
+    return render_page(
+        "excitation",
         title=f"{model.name}: excitation trajectory",
         verdict=verdict,
         verdict_text=verdict_text(verdict, design),
@@ -84,7 +86,7 @@ def excitation_html(
 
 
 def excitation_facts(design: ExcitationDesign) -> list[tuple[str, str]]:
-    """Tell what the motion is and how good, as pairs of name and value for people."""
+    """Return the properties of the motion, as pairs of name and value."""
     spectrum, settings = design.spectrum, design.settings
     judged = "unit norm" if settings.scaled else "SI units"
     return [
@@ -103,7 +105,7 @@ def excitation_facts(design: ExcitationDesign) -> list[tuple[str, str]]:
 
 
 def limit_shares(model: RobotModel, design: ExcitationDesign) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Return times (N,) over a period, and what the motion uses then of what is allowed, by quantity (N, n)."""
+    """Return times (N,) over a period, and the shares of the limits that the motion uses, by quantity (N, n)."""
     series, limits = design.series, Limits.of(model, design.settings)
     t = np.linspace(0.0, series.period_s, _SHOWN + 1)
     q, dq, ddq = series.sample(t)
@@ -133,10 +135,10 @@ def margin_row(margin: Margin) -> dict[str, str]:
 
 
 def point_table(model: RobotModel, series: FourierSeries, rate_hz: float) -> str:
-    """One period as a table of set positions at equal intervals, in the units of a motion controller.
+    """Return one period as a table of set positions at equal intervals, in the units of a motion controller.
 
-    Degrees or millimetres, a semicolon between columns, no exponents; `;`-separated headings name joint and unit.  Such
-    tables go into TwinCAT's NC FIFO channels (one row for each FIFO cycle) and into cam and scope tools.
+    Degrees or millimetres, a semicolon between columns, no exponents; headings name joint and unit. Such tables suit
+    TwinCAT's NC FIFO channels (one row per FIFO cycle) and cam and scope tools.
     """
     count = round(series.period_s * rate_hz)
     q = series.sample(np.arange(count + 1) / rate_hz)[0]
@@ -146,8 +148,3 @@ def point_table(model: RobotModel, series: FourierSeries, rate_hz: float) -> str
     lines = [";".join(["time [s]", *heads])]
     lines += [f"{k / rate_hz:.9g};" + ";".join(f"{v:.9f}" for v in row) for k, row in enumerate(values.tolist())]
     return "\r\n".join(lines) + "\r\n"
-
-
-def _figure(heading: str, caption: str, content: bytes) -> dict[str, str]:
-    alternative = caption.partition(".")[0]
-    return {"heading": heading, "caption": caption, "alt": alternative, "png": base64.b64encode(content).decode()}

@@ -1,4 +1,4 @@
-"""Figures of a session of guiding, from its recording."""
+"""Figures of a hand guiding session from its recording."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from service.reports.figures import guiding_figure, guiding_torque_figure
 def draw_session(
     recording: Path, folder: Path, model: Mapping[str, Any], settings: Mapping[str, Any], session: Mapping[str, Any]
 ) -> list[Path]:
-    """Draw motion and torques of a session into `folder`; returns the files.
+    """Draw motion and torques of a session into `folder`; return the files.
 
     Parameters
     ----------
-    recording : Path
     folder : Path
         Made if it is not there.
     model : mapping
@@ -30,7 +29,7 @@ def draw_session(
     settings : mapping
         Of the session, from the answer to `zero_force`.
     session : mapping
-        As `service.motion._hand_guiding.Guiding.report` gives it.
+        As `service.motion._hand_guiding.HandGuiding.report` gives it.
 
     Raises
     ------

@@ -1,15 +1,13 @@
-"""Self-contained HTML reports: verdict first, then joints and parameters, then the evidence in figures."""
+"""Report of an identification or validation as a self-contained HTML page: verdict, parameters, figures."""
 
 from __future__ import annotations
 
-import base64
 import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.identification.friction_curve import friction_curve
 from rt_core.identification.identify import Identification
@@ -28,6 +26,7 @@ from service.reports.figures import (
     spectrum_figure,
     torque_figure,
 )
+from service.reports.page import embedded_figure, render_page
 
 VERDICT_TEXT = {
     "ok": "the model explains the torque",
@@ -76,17 +75,17 @@ HISTORY_CAPTION = (
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Short text of a number, a dash for none."""
+    """Return a number as a short text, a dash for None."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def percent(value: float | None, digits: str = ".2g") -> str:
-    """Text of a share in per cent, a dash for none."""
+    """Return a share in per cent as text, a dash for None."""
     return "–" if value is None or not math.isfinite(value) else f"{100 * value:{digits}} %"
 
 
 def certain(value: float | None) -> str:
-    """Text of a relative standard deviation: beyond 100 % its size says nothing."""
+    """Return a relative standard deviation as text; beyond 100 % without its size."""
     return percent(value) if value is None or not value > 1.0 or math.isinf(value) else "> 100 %"
 
 
@@ -124,19 +123,19 @@ def html_report(
         Cost after each iteration of each start of a search.
     """
     accepted = verdict != "not_explained"
-    figures = [_figure("", TORQUE_CAPTION, torque_figure(model, rows, predicted))]
+    figures = [embedded_figure(TORQUE_CAPTION, torque_figure(model, rows, predicted))]
     if identification is not None and accepted:
         figures += _friction(identification)
     figures += [
-        _figure("Residual", VELOCITY_CAPTION, residual_figure(model, rows, predicted)),
-        _figure("", SPECTRUM_CAPTION, spectrum_figure(model, rows, predicted)),
-        _figure("", HISTOGRAM_CAPTION, histogram_figure(model, rows, predicted)),
+        embedded_figure(VELOCITY_CAPTION, residual_figure(model, rows, predicted), "Residual"),
+        embedded_figure(SPECTRUM_CAPTION, spectrum_figure(model, rows, predicted)),
+        embedded_figure(HISTOGRAM_CAPTION, histogram_figure(model, rows, predicted)),
     ]
     if history:
-        figures.append(_figure("Search", HISTORY_CAPTION, history_figure(history)))
+        figures.append(embedded_figure(HISTORY_CAPTION, history_figure(history), "Search"))
     statuses = Counter(sorted((p["status"] for p in parameters), key=_rank))
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report",
         title=title,
         verdict=verdict,
         verdict_text=VERDICT_TEXT.get(verdict, verdict),
@@ -153,13 +152,13 @@ def html_report(
 
 
 def _rank(status: str) -> int:
-    """Place of a status in a list: best first, others (of the online core) last."""
+    """Return the rank of a status: best first, others (of the online core) last."""
     known: tuple[str, ...] = get_args(ParameterStatus)
     return known.index(status) if status in known else len(known)
 
 
 def _joints(fit: Identification) -> list[dict[str, Any]]:
-    """Verdict on each joint, for people."""
+    """Return the verdict on each joint."""
     return [
         {
             "name": joint.name,
@@ -173,7 +172,7 @@ def _joints(fit: Identification) -> list[dict[str, Any]]:
 
 
 def _torques(model: RobotModel, metrics: Metrics) -> list[dict[str, str]]:
-    """How well the torque of each joint is predicted."""
+    """Return the prediction error of each joint's torque."""
     return [
         {
             "name": joint.name,
@@ -191,7 +190,7 @@ def _torques(model: RobotModel, metrics: Metrics) -> list[dict[str, str]]:
 
 def parameter_row(p: dict[str, Any]) -> dict[str, str]:
     """Return a parameter of a model file as texts, with its 95 % interval."""
-    # a dropped parameter is held at zero: that it has no spread is not knowledge
+    # a dropped parameter is held at zero: its missing deviation is no knowledge
     open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
     half = None if open_ended else _QUANTILE_95 * p["std"]
     return {
@@ -212,13 +211,13 @@ def _constant(c: dict[str, Any]) -> dict[str, str]:
 
 
 def _friction(fit: Identification) -> list[dict[str, str]]:
-    """Friction curves of all joints that have one, as one figure."""
+    """Draw the friction curves of all joints that have one, in one figure."""
     known = np.isfinite(fit.std)
     covariance, constants = fit.uncertainty.covariance, tuple[str, ...]()
     search = fit.estimate.search
     p = len(fit.base)
     if search is not None and np.array_equal(search.covariance[:p, :p], covariance):
-        # no later step has changed the parameters: theirs with the velocity constants is known, too
+        # no later step has changed the parameters: their covariance with the constants is known, too
         covariance, constants = search.covariance, tuple(c.name for c in search.constants)
     if fit.temperatures is not None:
         return _friction_by_temperature(fit, covariance, known, constants)
@@ -231,13 +230,13 @@ def _friction(fit: Identification) -> list[dict[str, str]]:
     if not curves:
         return []
     note = f" Without a curve, for lack of friction or of data: {', '.join(missing)}." if missing else ""
-    return [_figure("Friction", FRICTION_CAPTION + note, friction_figure(fit.model, curves))]
+    return [embedded_figure(FRICTION_CAPTION + note, friction_figure(fit.model, curves), "Friction")]
 
 
 def _friction_by_temperature(
     fit: Identification, covariance: FloatArray, known: BoolArray, constants: Sequence[str]
 ) -> list[dict[str, str]]:
-    """Friction curves of all joints that have one, at the lowest, middle and highest temperature of each."""
+    """Draw the friction curves of all joints that have one, at the lowest, middle and highest temperature of each."""
     seen = fit.temperatures
     families = []
     for joint in range(fit.model.n):
@@ -251,10 +250,4 @@ def _friction_by_temperature(
             families.append(curves)
     if not families:
         return []
-    return [_figure("Friction", FRICTION_TEMPERATURE_CAPTION, friction_temperature_figure(fit.model, families))]
-
-
-def _figure(heading: str, caption: str, content: bytes) -> dict[str, str]:
-    """Figure with what to look for in it; without a heading it goes on with the section before."""
-    alternative = caption.partition(".")[0]
-    return {"heading": heading, "caption": caption, "alt": alternative, "png": base64.b64encode(content).decode()}
+    return [embedded_figure(FRICTION_TEMPERATURE_CAPTION, friction_temperature_figure(fit.model, families), "Friction")]

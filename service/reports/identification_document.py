@@ -1,4 +1,4 @@
-"""What is told of an identification: the model file, the facts for people, the page, the figures for programs."""
+"""Results of an identification: model file, facts for people, page, figures for programs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from service.models.document import batch_document
 from service.operations.identify import band_text, identify_recording, selection_text, span_text
 from service.reports.identification import html_report
 
-#: What of a model file is not told: only programs that predict with it need it.
+#: Keys of a model file that a summary leaves out: only predictions need them.
 _BULK = ("theta", "covariance", "robot", "metrics", "format")
 
 
 @dataclass(frozen=True)
 class IdentificationReport:
-    """An identification and what it was made from.
+    """An identification and its input.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class IdentificationReport:
 
     @property
     def predicted(self) -> FloatArray:
-        """(K, n) torque of the model at the rows."""
+        """Torque (K, n) of the model at the rows."""
         return self.result.rows.predict(self.result.theta)
 
     def errors_within(self, spans: Sequence[tuple[float, float]]) -> list[dict[str, Any]]:
-        """Torque error within each of some spans of time [s]: relative, and the rms of each joint."""
+        """Return the torque error within spans of time [s]: relative, and the rms of each joint."""
         rows, found = self.result.rows, []
         for start, stop in spans:
             inside = (rows.t >= start) & (rows.t <= stop)
@@ -60,7 +60,7 @@ class IdentificationReport:
         return found
 
     def facts(self) -> list[tuple[str, str]]:
-        """Tell what was done, as pairs of name and value for people."""
+        """Return what was done, as pairs of name and value."""
         result, robot, recording = self.result, self.robot, self.recording
         rows, trim = result.rows, self.settings.trim
         count = ", ".join(str(int(c)) for c in result.metrics.count)
@@ -90,7 +90,7 @@ class IdentificationReport:
         return facts
 
     def html(self) -> str:
-        """Self-contained page."""
+        """Render the report."""
         result, search = self.result, self.result.estimate.search
         name = self.recording.file_name or "a recording"
         return html_report(

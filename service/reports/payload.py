@@ -1,13 +1,10 @@
-"""A payload as a self-contained HTML page: verdict first, then its figures, then the torque that they explain."""
+"""Report of a payload as a self-contained HTML page: verdict, quantities, torque."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from drivers.files.recordings.span import Span
 from rt_core.model.inertia import mass_com_inertia
@@ -17,6 +14,7 @@ from service.models.document import ModelFile
 from service.operations.payload import PayloadResult, Quantity, payload_document
 from service.reports.figures import torque_figure
 from service.reports.identification import number
+from service.reports.page import encoded, render_page
 
 VERDICT_TEXT = {
     "determined": "the payload is determined",
@@ -37,7 +35,7 @@ OWN_FIT_CAPTION = (
 
 
 def payload_facts(result: PayloadResult, before: ModelFile, loaded: Path) -> list[tuple[str, str]]:
-    """Tell what was compared, and how well it fits, as pairs of name and value for people."""
+    """Return what was compared, and how well it fits, as pairs of name and value."""
     facts = [("without payload", str(before.path)), ("with payload", str(loaded))]
     if result.errors is not None:
         names = ("without payload", "with it", "of a fit of its own")
@@ -69,7 +67,7 @@ def payload_page(result: PayloadResult, before: ModelFile, loaded: Path) -> str:
 
 
 def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Sequence[tuple[str, str]]) -> str:
-    """Render the report of a payload that was looked for; a figure of the torque if it was in a recording.
+    """Render the report of a payload; with a figure of the torque if it comes from a recording.
 
     Parameters
     ----------
@@ -78,9 +76,9 @@ def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Se
     facts : sequence of (name, value)
         What was done.
     """
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
     figure, caption = _torque(result, model)
-    return environment.get_template("payload.html.j2").render(
+    return render_page(
+        "payload",
         title=title,
         verdict=result.verdict,
         verdict_text=VERDICT_TEXT[result.verdict],
@@ -88,13 +86,13 @@ def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Se
         quantities=[_quantity(q) for q in result.quantities] if result.present else [],
         body=None if result.body is None else _body(result.body),
         facts=facts,
-        figure=None if figure is None else base64.b64encode(figure).decode(),
+        figure=None if figure is None else encoded(figure),
         caption=caption,
     )
 
 
 def _torque(result: PayloadResult, model: RobotModel) -> tuple[bytes | None, str]:
-    """Figure of the torque, and what to look for in it."""
+    """Return the figure of the torque, and its caption."""
     fit = result.identification
     if fit is None:
         return None, ""
@@ -109,7 +107,7 @@ def _quantity(q: Quantity) -> dict[str, str]:
 
 
 def _body(phi: FloatArray) -> dict[str, Any]:
-    """Mass, centre of mass, and inertia about it, as texts."""
+    """Return mass, centre of mass, and inertia about it, as texts."""
     mass, com, inertia = mass_com_inertia(phi)
     return {
         "mass": number(mass, 5),

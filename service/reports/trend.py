@@ -1,16 +1,14 @@
-"""Estimates over time as a self-contained HTML page: events first, then each parameter with its band."""
+"""Report of estimates over time as a self-contained HTML page: events, then each parameter with its band."""
 
 from __future__ import annotations
 
-import base64
-
 import numpy as np
-from jinja2 import Environment, PackageLoader, select_autoescape
 
 from rt_core.types import BoolArray, FloatArray
 from service.operations.trend import Trend
 from service.reports.figures.trend import trend_figure
 from service.reports.identification import number
+from service.reports.page import encoded, render_page
 
 #: Parameters in one figure.
 _TOGETHER = 18
@@ -21,7 +19,7 @@ CAPTION = (
 
 
 def trend_page(arm: str, trend: Trend) -> str:
-    """Render what was heard of an arm; times count from the first estimate."""
+    """Render the estimates and events of an arm; times count from the first estimate."""
     t = trend.arrays()[0]
     begin = float(t[0]) if t.size else 0.0
     events = [
@@ -36,8 +34,8 @@ def trend_page(arm: str, trend: Trend) -> str:
     if trend.breakaway is not None:
         more = _parts(trend.breakaway, begin, lines)
         rows, figures = rows + more[0], figures + more[1]
-    environment = Environment(loader=PackageLoader("service.reports"), autoescape=select_autoescape(default=True))
-    return environment.get_template("trend.html.j2").render(
+    return render_page(
+        "trend",
         title=f"{arm}: estimates over {t[-1] - begin:.0f} s" if t.size else f"{arm}: no estimates",
         events=events, rows=rows, figures=figures, caption=CAPTION, restarts=trend.restarts, kept=len(trend),
     )  # fmt: skip
@@ -46,7 +44,7 @@ def trend_page(arm: str, trend: Trend) -> str:
 def _parts(
     trend: Trend, begin: float, lines: list[tuple[float, str]], prefix: str = ""
 ) -> tuple[list[dict[str, object]], list[dict[str, str]]]:
-    """Rows of the table and figures of a trend; `lines` are times of events, from `begin` on, and their numbers."""
+    """Return table rows and figures of a trend; `lines` are times of events from `begin` on, and their numbers."""
     t, theta, std, known = trend.arrays()
     count = theta.shape[1] if t.size else 0
     names = [prefix + (trend.names[k] if k < len(trend.names) else f"parameter {k}") for k in range(count)]
@@ -56,14 +54,12 @@ def _parts(
     for first in range(0, count, _TOGETHER):
         some = slice(first, first + _TOGETHER)
         image = trend_figure(t - begin, theta[:, some], std[:, some], known[:, some], titles[some], lines)
-        figures.append(
-            {"png": base64.b64encode(image).decode("ascii"), "alt": f"estimates of {', '.join(names[some])}"}
-        )
+        figures.append({"png": encoded(image), "alt": f"estimates of {', '.join(names[some])}"})
     return [_row(titles[k], theta[:, k], std[:, k], known[:, k]) for k in range(count)], figures
 
 
 def _row(name: str, theta: FloatArray, std: FloatArray, known: BoolArray) -> dict[str, object]:
-    """First and last value of a parameter that the data told."""
+    """Return the first and last known value of a parameter."""
     there = np.flatnonzero(known)
     texts = dict.fromkeys(("first", "last", "std", "moved"), number(None))
     if there.size:

@@ -1,4 +1,4 @@
-"""What is told of a validation: the facts for people, the page, the figures for programs."""
+"""Results of a validation: facts for people, page, figures for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.reports.identification import html_report
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """A validation and what it was made from."""
+    """A validation and its input."""
 
     result: Validation
     model: ModelFile
@@ -22,7 +22,7 @@ class ValidationReport:
     span: Span | None
 
     def facts(self) -> list[tuple[str, str]]:
-        """Tell what was done, as pairs of name and value for people."""
+        """Return what was done, as pairs of name and value."""
         metrics, rows, settings = self.result.metrics, self.result.rows, self.model.settings
         count = ", ".join(str(int(c)) for c in metrics.count)
         return [
@@ -35,7 +35,7 @@ class ValidationReport:
         ]
 
     def html(self) -> str:
-        """Self-contained page."""
+        """Render the report."""
         robot, result = self.model.robot.model, self.result
         name = "a recording" if self.recording.path is None else self.recording.path.name
         title = f"{robot.name}: validation on {name}"
@@ -64,7 +64,7 @@ class ValidationReport:
         }
 
     def _temperature(self) -> dict[str, Any] | None:
-        """Temperatures of identification and validation, and the share of rows outside; None for other models."""
+        """Return temperatures of identification and validation, and the share of rows outside; None without any."""
         fitted, seen = self.model.temperatures, temperatures_of(self.model.robot.model, self.result.rows)
         if fitted is None or seen is None:
             return None

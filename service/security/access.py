@@ -1,4 +1,4 @@
-"""What each client may ask for, and how often; decided anew for every request, by the registry as it is then."""
+"""Permissions and rate limits of clients, checked for every request against the current registry."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from service.security.registry import Client, Registry, RegistryError
 
 
 class Access:
-    """Grants or refuses requests of clients that are known by their public keys.
+    """Check of requests by clients with known public keys.
 
     Parameters
     ----------
     registry : Registry
     per_s : float
-        Requests that a client may make, on average; as many as in two seconds at once.
+        Average rate of a client's requests; bursts of up to two seconds' worth.
     log : Log
     clock : callable
         Monotonic time [s].
@@ -27,20 +27,20 @@ class Access:
     Attributes
     ----------
     refused : Counter
-        Requests that were not granted: "denied", "too_many".
+        Refused requests: "denied", "too_many".
     """
 
     def __init__(self, registry: Registry, per_s: float, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry, self._per_s, self._log, self._clock = registry, per_s, log, clock
-        self._trouble = ""  # with the registry, as it was logged
+        self._trouble = ""  # last logged problem with the registry
         self.refused: Counter[str] = Counter()
-        self._left: dict[str, tuple[float, float]] = {}  # by key: requests left, and when that was so
-        self._known: dict[str, Client] = {}  # by key: as the registry had it last
+        self._left: dict[str, tuple[float, float]] = {}  # by key: requests left, and the time of that count
+        self._known: dict[str, Client] = {}  # by key: last known entry
 
     def client(self, key: str, verb: str = "") -> Client:
-        """Return the client with this key; raises `ControlError` of type "denied" if it is not let in any more.
+        """Return the client with this key; raises `ControlError` of type "denied" if it has been revoked.
 
-        Where the registry cannot be used, who asks for a `verb` that stops an arm is who it was last.
+        If the registry cannot be used, a `verb` that stops an arm is checked against the last known entry.
         """
         try:
             client = self.registry.find(key)
@@ -60,13 +60,13 @@ class Access:
         return client
 
     def count(self, client: Client, verb: str) -> None:
-        """Take note of a request; raises `ControlError` of type "too_many".  Verbs in `UNLIMITED` are none."""
+        """Count a request, unless it is in `UNLIMITED`; raises `ControlError` of type "too_many"."""
         if verb in UNLIMITED:
             return
         now, most = self._clock(), 2.0 * self._per_s
         left, since = self._left.get(client.public_key, (most, now))
         left = min(most, left + (now - since) * self._per_s)
-        granted = left >= 1.0  # what is refused costs nothing, or who asks too often would be granted nothing at all
+        granted = left >= 1.0  # refused requests are free, otherwise a client that is too fast would never be served
         self._left[client.public_key] = (left - 1.0 if granted else left, now)
         if not granted:
             raise self._refuse(
@@ -74,7 +74,7 @@ class Access:
             )
 
     def check(self, client: Client, verb: str) -> None:
-        """Raise `ControlError` of type "denied" unless the client's role allows a verb that there is."""
+        """Raise `ControlError` of type "denied" unless the client's role allows a known verb."""
         needed = VERBS[verb].role
         if not allows(client.role, needed):
             raise self._refuse("denied", f"{verb}: needs the role {needed}, and {client.name} has {client.role}")

@@ -1,7 +1,7 @@
-"""Asks the registry about everybody who connects: the handler of ZeroMQ's authentication protocol, ZAP (RFC 27).
+"""Authenticate connections against the registry: handler of ZeroMQ's authentication protocol, ZAP (RFC 27).
 
-libzmq asks the socket `inproc://zeromq.zap.01` of the same context whether a client's key may connect.  Sockets that
-`protect` has set let nobody in while there is no such handler, or it does not answer.  An authenticator belongs to one
+libzmq queries the socket `inproc://zeromq.zap.01` of the same context whether a client's key may connect. Sockets set
+up by `protect` refuse everybody while this handler is missing or does not answer. An authenticator belongs to one
 thread, which has to call `serve` often.
 """
 
@@ -20,16 +20,16 @@ from service.security.registry import Registry, RegistryError
 
 ENDPOINT = "inproc://zeromq.zap.01"
 DOMAIN = b"thetad"
-HANDSHAKE_MS = 2000  # longest time from a connection to its admission
-HEARTBEAT_MS = 5000  # between two signs of life; a peer without any for three times as long is hung up on
+HANDSHAKE_MS = 2000  # longest time from connection to admission
+HEARTBEAT_MS = 5000  # between two heartbeats; a peer silent for three times as long is disconnected
 _MAX_A_TURN = 64
 _OK, _LATER, _NO = (b"200", b"OK"), (b"300", b"not now"), (b"400", b"not admitted")
 
 
 def protect(socket: zmq.Socket[bytes], pair: KeyPair) -> None:
-    """Set a socket that is not bound yet so that only admitted clients connect to it, and encrypted.
+    """Set up a socket, before it is bound, for encrypted connections of admitted clients only.
 
-    `pair` holds the daemon's keys.  Without an authenticator in the same context nobody connects.
+    `pair` holds the daemon's keys. Without an authenticator in the same context nobody connects.
     """
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, pair.secret.encode())
@@ -41,7 +41,7 @@ def protect(socket: zmq.Socket[bytes], pair: KeyPair) -> None:
 
 
 class Authenticator:
-    """Admits clients to the public sockets of one context.
+    """Admission of clients to the public sockets of one context.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class Authenticator:
     Attributes
     ----------
     accepted : int
-        Connections that were admitted.
+        Admitted connections.
     refused : Counter
-        Connections that were not, by the reason: "unknown", "revoked", "registry" (it cannot be used), "request".
+        Refused connections by reason: "unknown", "revoked", "registry" (unusable), "request".
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], registry: Registry, log: Log) -> None:
@@ -67,7 +67,7 @@ class Authenticator:
         self.socket.bind(ENDPOINT)
 
     def serve(self) -> None:
-        """Answer those who wait for admission."""
+        """Answer pending admission requests."""
         for _ in range(_MAX_A_TURN):
             if not readable(self.socket):
                 return
@@ -76,7 +76,7 @@ class Authenticator:
             self.socket.send_multipart([b"1.0", request[1] if len(request) > 1 else b"", code, text, user, b""])
 
     def _judge(self, request: list[bytes]) -> tuple[tuple[bytes, bytes], bytes]:
-        """Return the verdict, and the key as the name by which sockets know who a message is from."""
+        """Return the verdict, and the key as the user id of the connection."""
         if len(request) != 7 or (request[0], request[2], request[5]) != (b"1.0", DOMAIN, b"CURVE"):
             return self._refuse(_NO, "request", "", "")
         address, key = request[3].decode("ascii", "replace"), z85.encode(request[6]).decode("ascii")
@@ -105,9 +105,9 @@ class Authenticator:
         return verdict, b""
 
     def revoked(self) -> list[str]:
-        """Return the names of clients that were admitted here and are known as revoked now.
+        """Return the names of clients that were admitted here and have been revoked since.
 
-        A registry that cannot be used at the moment revokes nobody; it admits nobody either.
+        An unusable registry revokes nobody; it admits nobody either.
         """
         names = []
         for key in self._admitted:
@@ -124,5 +124,5 @@ class Authenticator:
         return {"accepted": self.accepted, "refused": dict(self.refused)}
 
     def close(self) -> None:
-        """Admit nobody from now on."""
+        """Close the socket; nobody is admitted from now on."""
         self.socket.close(linger=0)

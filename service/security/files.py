@@ -1,4 +1,4 @@
-"""Files that hold secrets or decide who is let in: read only if nobody else can read or change them."""
+"""Files with secrets or access rules: read only if nobody else can read or change them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import os
 import stat
 from pathlib import Path
 
-from service.io.atomic_files import sync_folder
-from service.security.path_ownership import Step, invoking_user, user_name, way
+from drivers.files.atomic_write import sync_folder
+from service.security.path_ownership import PathStep, invoking_user, path_steps, user_name
 
 MAX_BYTES = 1 << 20
 _OTHERS = 0o077
-#: systemd gives credentials to a service by an access list, which shows as rights of the group.
+#: systemd grants a service access to credentials by an ACL, which appears as group permissions.
 _CREDENTIAL_OTHERS = 0o027
 
 
 class SecretFileError(ValueError):
-    """A file or directory cannot be used as it is; the message says why, and what to do."""
+    """A file or directory that cannot be used; the message says why, and what to do."""
 
 
 def check_directory(path: Path) -> None:
-    """Raise `SecretFileError` unless `path` is a directory of this user, or root's, that is closed to all others.
+    """Raise `SecretFileError` unless `path` is a directory of this user or root that is closed to all others.
 
-    Nor may others be able to put another one in its place: the directories and links that lead to it belong to this
-    user or root, and nobody else may write to them, but with the sticky bit, as in /tmp.  Who has started this process
-    by sudo is not refused, see `risk`.
+    Others must not be able to replace it, either: the directories and links on its path must belong to this user or
+    root, and must not be writable for others except with the sticky bit, as in /tmp. The user who started this process
+    by sudo is not refused, see `replacement_risk`.
     """
     try:
         found = path.stat()
     except OSError as error:
-        _check_way(path)  # the kernel may not follow a link that somebody else can replace, and does not say so
+        _check_path(path)  # the kernel may refuse to follow a link that others can replace, without saying so
         raise SecretFileError(f"{path}: cannot be used: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode):
         raise SecretFileError(f"{path}: is not a directory")
     _check(path, found, _OTHERS, "700")
-    _check_way(path)
+    _check_path(path)
 
 
-def _check_way(path: Path) -> None:
-    """Raise `SecretFileError` if others can lead a path elsewhere; judged as far as it is there."""
+def _check_path(path: Path) -> None:
+    """Raise `SecretFileError` if others can redirect a path; checked as far as it exists."""
     try:
-        for step in way(path):
+        for step in path_steps(path):
             if step.owner_decides and step.owner not in (os.geteuid(), 0, invoking_user()):
                 raise SecretFileError(_replaceable(path, step))
             if step.others_decide:
@@ -52,17 +52,17 @@ def _check_way(path: Path) -> None:
         raise SecretFileError(f"{path}: cannot be used: {error.strerror}") from error
 
 
-def risk(path: Path) -> str:
-    """Tell whether who has started this process as root by sudo could put another directory in the place of `path`.
+def replacement_risk(path: Path) -> str:
+    """Return a warning if the user who started this process by sudo could replace the directory `path`.
 
-    That user is most often who may be root in any case, and whose the program is: it is said, not refused.  Returns an
-    empty text if there is nothing to say.  What is not there yet is judged as far as it is there.
+    This user can usually be root anyway, and owns the program: hence a warning and no error. Returns an empty text
+    without a risk. The path is checked as far as it exists.
     """
     user = invoking_user()
     if user is None or user == 0:
         return ""
     with contextlib.suppress(OSError):
-        for step in way(path):
+        for step in path_steps(path):
             if step.owner_decides and step.owner == user:
                 who = user_name(user)
                 return (
@@ -73,25 +73,25 @@ def risk(path: Path) -> str:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that is closed to others, if there is none; check one that is there."""
-    _check_way(path.parent)
+    """Create a directory that is closed to others, or check an existing one."""
+    _check_path(path.parent)
     try:
         missing = [each for each in (path, *path.parents) if not each.exists()]
-        for directory in reversed(missing):  # one by one: of `parents=True` all but the last have the umask's mode
+        for directory in reversed(missing):  # one by one, because `parents=True` applies the umask to all but the last
             directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise SecretFileError(f"{path}: cannot be made: {error.strerror}") from error
     check_directory(path)
 
 
-def read_secret(path: Path, *, credential: bool = False, most_bytes: int = MAX_BYTES) -> str:
+def read_secret(path: Path, *, credential: bool = False, max_bytes: int = MAX_BYTES) -> str:
     """Read a text file that only this user, or root, can read and change.
 
     Parameters
     ----------
     path : Path
     credential : bool
-        It is a credential of a systemd service.
+        Whether it is a credential of a systemd service.
     most_bytes : int
         A larger file is refused.
 
@@ -99,10 +99,10 @@ def read_secret(path: Path, *, credential: bool = False, most_bytes: int = MAX_B
     ------
     FileNotFoundError
     SecretFileError
-        It cannot be read, is no plain file, belongs to somebody else, or is open to others.
+        It is unreadable, no plain file, belongs to somebody else, or is open to others.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a pipe
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -113,13 +113,13 @@ def read_secret(path: Path, *, credential: bool = False, most_bytes: int = MAX_B
             raise SecretFileError(f"{path}: is not a file")
         _check(path, found, _CREDENTIAL_OTHERS if credential else _OTHERS, "600")
         with os.fdopen(handle, "rb", closefd=False) as stream:
-            content = stream.read(most_bytes + 1)
+            content = stream.read(max_bytes + 1)
     except OSError as error:
         raise SecretFileError(f"{path}: cannot be read: {error.strerror}") from error
     finally:
         os.close(handle)
-    if len(content) > most_bytes:
-        raise SecretFileError(f"{path}: is larger than {most_bytes} bytes")
+    if len(content) > max_bytes:
+        raise SecretFileError(f"{path}: is larger than {max_bytes} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -127,7 +127,7 @@ def read_secret(path: Path, *, credential: bool = False, most_bytes: int = MAX_B
 
 
 def write_new(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file that must not be there yet; it is not left if it fails.  Raises `SecretFileError`."""
+    """Write a new file, and remove it again on failure; raises `SecretFileError`, also if it exists."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError as error:
@@ -160,7 +160,7 @@ def _open_to_others(path: Path, mode: int, wanted: str) -> str:
     return f"{path}: is open to others (mode {stat.S_IMODE(mode):04o}): chmod {wanted} '{path}'"
 
 
-def _replaceable(path: Path, step: Step) -> str:
+def _replaceable(path: Path, step: PathStep) -> str:
     what = "link" if stat.S_ISLNK(step.mode) else "directory"
     return (
         f"{path}: the {what} {step.place} on the way to it belongs to {user_name(step.owner)}, who could put other "

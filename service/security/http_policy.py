@@ -1,7 +1,7 @@
-"""What may be asked for by HTTP: by the role of who asks, and never more than the configuration grants.
+"""Policy of requests by HTTP: limited by the client's role and by the configuration.
 
-The web process asks this to refuse early, the supervisor to refuse for certain: whatever the web process sends, it gets
-no verb and no kind of job that is not listed here, and nothing above `daemon.http_role`.
+The web process applies it to refuse early, the supervisor to refuse reliably: by HTTP there are no other verbs and
+kinds of jobs than those listed here, and nothing above `daemon.http_role`.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from service.protocol.roles import ROLES, HttpRole, allows
 
 
 class HttpAccess(Protocol):
-    """What the configuration grants those who ask by HTTP; `service.config.daemon.DaemonConfig` has it."""
+    """Configuration of HTTP clients' rights, as in `service.config.daemon.DaemonConfig`."""
 
     @property
     def http_role(self) -> HttpRole:
-        """The highest role that may be used."""
+        """The highest role by HTTP."""
 
     @property
     def keyed(self) -> bool:
         """Whether clients need keys."""
 
 
-#: All verbs that are passed on for those who ask by HTTP.  None of them starts a motion.
-BY_HTTP = frozenset(
+#: Verbs available by HTTP.  None of them starts a motion.
+HTTP_VERBS = frozenset(
     (
         "abort", "disarm", "disable", "arm", "record", "submit", "reidentify", "cancel", "retry", "rollback", "jobs",
         "job", "events", "models", "prior",
     )
 )  # fmt: skip
-#: All kinds of jobs that may be submitted so.  Their recording is a file, which `jobs.folders` is to bound.
-KINDS = frozenset(("identify", "validate", "promote"))
+#: Kinds of jobs available by HTTP.  Their recording is a file, which `jobs.folders` should restrict.
+HTTP_JOB_KINDS = frozenset(("identify", "validate", "promote"))
 
 
-def check_by_http(verb: str, role: str, daemon: HttpAccess) -> None:
-    """Raise `ControlError` of type "denied" unless who has `role` by HTTP may ask for `verb`.
+def check_http(verb: str, role: str, daemon: HttpAccess) -> None:
+    """Raise `ControlError` of type "denied" unless `role` may use `verb` by HTTP.
 
-    Where nobody needs a key, whoever is on this computer may stop an arm: it could by the control socket, too.
+    Without keys anybody on this computer may stop an arm, as by the control socket.
     """
-    if verb not in BY_HTTP:
+    if verb not in HTTP_VERBS:
         raise ControlError("denied", f"{verb[:80]}: is not to be had by HTTP")
     if verb in STOPPING and not daemon.keyed:
         return
@@ -52,19 +52,19 @@ def check_by_http(verb: str, role: str, daemon: HttpAccess) -> None:
         raise ControlError("denied", f"{verb}: needs the role {needed}, and daemon.http_role is {daemon.http_role}")
 
 
-def check_submitted(args: Mapping[str, object]) -> None:
-    """Raise `ControlError` of type "denied" unless a job of this kind may be submitted by HTTP."""
+def check_http_job(args: Mapping[str, object]) -> None:
+    """Raise `ControlError` of type "denied" unless this kind of job may be submitted by HTTP."""
     kind = str(args.get("kind"))
-    if kind not in KINDS:
+    if kind not in HTTP_JOB_KINDS:
         raise ControlError("denied", f"submit: jobs of kind {kind[:80]!r} are not to be had by HTTP")
 
 
-def allowed_by_http(role: str, daemon: HttpAccess) -> list[str]:
-    """Return the verbs that who has `role` may ask for, sorted."""
+def allowed_verbs(role: str, daemon: HttpAccess) -> list[str]:
+    """Return the verbs available to `role`, sorted."""
     found = []
-    for verb in sorted(BY_HTTP):
+    for verb in sorted(HTTP_VERBS):
         try:
-            check_by_http(verb, role, daemon)
+            check_http(verb, role, daemon)
         except ControlError:
             continue
         found.append(verb)

@@ -1,7 +1,7 @@
 """CURVE keys of the daemon and of clients, in files.
 
-Keys are written as text in Z85, 40 characters for the 32 bytes of each.  A file has the form of a ZeroMQ certificate,
-so that `zmq.auth.load_certificate` reads it too; a client's also names the public key of its daemon.
+Keys are Z85 text, 40 characters for 32 bytes. A file has the form of a ZeroMQ certificate, readable by
+`zmq.auth.load_certificate`; a client's file also holds the daemon's public key.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 
 from service.security.files import SecretFileError, check_directory, read_secret, write_new
 
-SERVER_KEY = "server.key"  # in the directory of keys, or among the credentials of a systemd service
+SERVER_KEY = "server.key"  # in the directory of keys, or a credential of a systemd service
 SERVER_PUBLIC = "server.pub"
 _Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
 _LENGTH = 40
 
 
 class KeyFileError(SecretFileError):
-    """A file holds no key, or a damaged one."""
+    """A file without a valid key."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A public key and its secret, in Z85; the secret is not shown."""
+    """A public key and its secret, in Z85; the secret is not in its repr."""
 
     public: str
     secret: str
@@ -36,19 +36,19 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class ClientKey:
-    """What a client needs to connect: its own keys, and the public one of the daemon."""
+    """Keys of a client's connection: its own pair, and the daemon's public key."""
 
     pair: KeyPair
     server: str
 
 
 def is_key(text: str) -> bool:
-    """Tell whether a text is a key in Z85."""
+    """Return whether a text is a key in Z85."""
     return len(text) == _LENGTH and _Z85.issuperset(text)
 
 
 def new_pair() -> KeyPair:
-    """Make a new pair of keys; none of them begins with a hyphen, which commands would take for an option."""
+    """Return a new pair of keys; none begins with a hyphen, which commands would take for an option."""
     import zmq
 
     while True:
@@ -58,7 +58,7 @@ def new_pair() -> KeyPair:
 
 
 def write_pair(path: Path, pair: KeyPair, about: str, server: str | None = None) -> None:
-    """Write keys to a new file that only this user can read; raises `SecretFileError`."""
+    """Write keys to a new file readable only by this user; raises `SecretFileError`."""
     lines = [f"# {about}", "curve", f'    public-key = "{pair.public}"', f'    secret-key = "{pair.secret}"']
     if server is not None:
         lines.append(f'    server-key = "{server}"')
@@ -71,12 +71,9 @@ def write_public(path: Path, public: str, about: str) -> None:
 
 
 def server_pair(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> KeyPair:
-    """Read the daemon's keys: the systemd credential `server.key` if there is one, else the file in `keys_dir`.
+    """Read the daemon's keys: the systemd credential `server.key` if it exists, else the file in `keys_dir`.
 
-    Raises
-    ------
-    SecretFileError
-        There is none, it is damaged, or it is open to others.
+    Raises `SecretFileError`: the file is missing, damaged, or open to others.
     """
     credentials = environment.get("CREDENTIALS_DIRECTORY")
     if credentials:
@@ -89,7 +86,7 @@ def server_pair(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> 
     try:
         text = read_secret(path)
     except SecretFileError:
-        check_directory(keys_dir)  # which knows more of why it cannot be read
+        check_directory(keys_dir)  # gives a more specific reason
         raise
     except FileNotFoundError as error:
         raise KeyFileError(
@@ -100,7 +97,7 @@ def server_pair(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> 
 
 
 def server_public(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the daemon's public key, which clients are given; raises `SecretFileError`."""
+    """Return the daemon's public key, for clients; raises `SecretFileError`."""
     path = keys_dir / SERVER_PUBLIC
     if path.exists():
         return read_public(path)
@@ -108,7 +105,7 @@ def server_public(keys_dir: Path, environment: Mapping[str, str] = os.environ) -
 
 
 def read_public(path: Path) -> str:
-    """Read the public key of a file; raises `SecretFileError`."""
+    """Read a public key from a file; raises `SecretFileError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -123,12 +120,12 @@ def client_key(path: Path, server: str | None = None) -> ClientKey:
     ----------
     path : Path
     server : str, optional
-        Public key of the daemon, or the path of a file with it; None: the one that the client's file names.
+        Public key of the daemon, or the path of a file with it; None: that of the client's file.
 
     Raises
     ------
     SecretFileError
-        It is missing, damaged or open to others, or names no server where none is given.
+        The file is missing, damaged or open to others, or there is no server key.
     """
     try:
         entries = _entries(path, read_secret(path))

@@ -1,6 +1,6 @@
-"""The way that a path takes through directories and links: whoever may change one of them leads the path elsewhere.
+"""Owners and permissions along a path of directories and links: who can change one of them can redirect the path.
 
-OpenSSH judges the way to a user's keys alike (`StrictModes`), on the path without links; here links are a part of it.
+OpenSSH checks the path to a user's keys alike (`StrictModes`), after resolving links; here links are included.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WRITERS = 0o022
-_MAX_LINKS = 40  # as many as Linux follows
+_MAX_LINKS = 40  # the limit of Linux
 
 
 @dataclass(frozen=True)
-class Step:
-    """A directory or link on the way.
+class PathStep:
+    """A directory or link on a path.
 
     Attributes
     ----------
     place : Path
-        Without links before it.
+        With all links before it resolved.
     owner : int
         User id of its owner.
     mode : int
     shared : bool
-        It is in a directory that others may write to, with the sticky bit: it is replaced by its owner alone.
+        In a directory writable for others, with the sticky bit: only its owner can replace it.
     """
 
     place: Path
@@ -39,26 +39,23 @@ class Step:
 
     @property
     def owner_decides(self) -> bool:
-        """Whether its owner can lead the way elsewhere; a link cannot be written to, only replaced."""
+        """Whether its owner can redirect the path; a link cannot be written to, only replaced."""
         return self.shared or not stat.S_ISLNK(self.mode)
 
     @property
     def others_decide(self) -> bool:
-        """Whether other users can: they may write to it, and there is no sticky bit."""
+        """Whether other users can redirect the path: it is writable for them, without a sticky bit."""
         return not stat.S_ISLNK(self.mode) and not self.mode & stat.S_ISVTX and bool(self.mode & _WRITERS)
 
 
-def way(path: Path) -> Iterator[Step]:
-    """Yield all directories and links that a path leads through, from the root on, and at the end where it leads.
+def path_steps(path: Path) -> Iterator[PathStep]:
+    """Yield all directories and links of a path, from the root on, and finally its target.
 
-    Raises
-    ------
-    OSError
-        As soon as one is not there, cannot be looked at, or links go round in a circle.
+    Raises `OSError`: one is missing or cannot be inspected, or there is a loop of links.
     """
     here = Path("/")
     found = here.lstat()
-    yield Step(here, found.st_uid, found.st_mode, shared=False)
+    yield PathStep(here, found.st_uid, found.st_mode, shared=False)
     todo = list(path.absolute().parts[:0:-1])
     links = 0
     while todo:
@@ -69,7 +66,7 @@ def way(path: Path) -> Iterator[Step]:
         above = here.lstat().st_mode
         place = here / name
         found = place.lstat()
-        yield Step(place, found.st_uid, found.st_mode, bool(above & stat.S_ISVTX and above & _WRITERS))
+        yield PathStep(place, found.st_uid, found.st_mode, bool(above & stat.S_ISVTX and above & _WRITERS))
         if not stat.S_ISLNK(found.st_mode):
             here = place
             continue
@@ -83,7 +80,7 @@ def way(path: Path) -> Iterator[Step]:
 
 
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number of one without a name."""
+    """Return the name of a user, or the number if it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -91,6 +88,6 @@ def user_name(uid: int) -> str:
 
 
 def invoking_user() -> int | None:
-    """Return the user id of who has started this process as root by sudo; None if nobody has."""
+    """Return the id of the user who started this process by sudo, or None."""
     uid = os.environ.get("SUDO_UID", "")
     return int(uid) if os.geteuid() == 0 and uid.isascii() and uid.isdecimal() else None

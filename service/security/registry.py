@@ -1,6 +1,6 @@
-"""The clients that a daemon knows: `clients.json` in its directory of keys.
+"""Registry of a daemon's clients: `clients.json` in its directory of keys.
 
-`thetad keys` writes the file, the daemon reads it again whenever it has changed.  It holds public keys alone.
+`thetad keys` writes the file; the daemon rereads it whenever it has changed. It holds only public keys.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from service.io.atomic_files import sync_folder, write_bytes
+from drivers.files.atomic_write import sync_folder, write_bytes
 from service.protocol.roles import Role
 from service.security.files import SecretFileError, check_directory, read_secret
 from service.security.keys import is_key
 
 CLIENTS = "clients.json"
-MAX_CLIENTS = 10_000  # those that were revoked included: they stay, so that their keys are not let in again
-_MAX_BYTES = 1 << 22  # as much as so many clients take, with the longest names
+MAX_CLIENTS = 10_000  # including revoked ones, which are kept so that their keys stay refused
+_MAX_BYTES = 1 << 22  # size of so many clients with the longest names
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 
 
 class RegistryError(SecretFileError):
-    """The registry cannot be used, or does not allow a change; the message says why."""
+    """The registry cannot be used, or a change is not allowed; the message says why."""
 
 
 class _Table(BaseModel):
@@ -68,7 +68,7 @@ class _File(_Table):
 
 
 class Registry:
-    """The clients by their public key, as they are at the moment."""
+    """The current clients by public key."""
 
     def __init__(self, keys_dir: Path) -> None:
         self.path = keys_dir / CLIENTS
@@ -77,12 +77,9 @@ class Registry:
         self._wrong: str | None = None
 
     def find(self, public_key: str) -> Client | None:
-        """Return the client with this key, revoked or not; None if there is none.
+        """Return the client with this key, revoked or not, or None.
 
-        Raises
-        ------
-        RegistryError
-            The file cannot be used: nobody can be told apart.
+        Raises `RegistryError`: the file cannot be used.
         """
         self._refresh()
         return self._clients.get(public_key)
@@ -93,7 +90,7 @@ class Registry:
         return tuple(self._clients.values())
 
     def add(self, name: str, role: Role, public_key: str) -> Client:
-        """Let a client in; raises `RegistryError` if the name is in use, or the key known."""
+        """Add a client; raises `RegistryError` if the name is in use, or the key known."""
         with self._changing() as clients:
             for other in clients:
                 if other.public_key == public_key:
@@ -110,7 +107,7 @@ class Registry:
         return client
 
     def revoke(self, name: str) -> Client:
-        """Shut a client out for good; raises `RegistryError` if there is none of this name."""
+        """Revoke a client for good; raises `RegistryError` if there is none of this name."""
         with self._changing() as clients:
             found = next((client for client in clients if client.name == name and client.revoked is None), None)
             if found is None:
@@ -125,12 +122,12 @@ class Registry:
         try:
             found = self.path.stat()
         except FileNotFoundError:
-            self._stamp, self._clients, self._wrong = None, {}, None  # nobody has a key yet
+            self._stamp, self._clients, self._wrong = None, {}, None  # no clients yet
             return
         except OSError as error:
             raise RegistryError(f"{self.path}: cannot be read: {error.strerror}") from error
         stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
-        if stamp != self._stamp or self._wrong is not None:  # what was wrong may be the directory
+        if stamp != self._stamp or self._wrong is not None:  # after an error the directory may have changed
             self._clients, self._wrong = {}, None
             try:
                 self._clients = {client.public_key: client for client in self._read()}
@@ -142,7 +139,7 @@ class Registry:
 
     def _read(self) -> tuple[Client, ...]:
         try:
-            text = read_secret(self.path, most_bytes=_MAX_BYTES)
+            text = read_secret(self.path, max_bytes=_MAX_BYTES)
         except FileNotFoundError:
             return ()
         check_directory(self.path.parent)
@@ -153,7 +150,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[tuple[Client, ...]]:
-        """Hold the directory, so that two changes at a time lose nothing, and give what is in the file now."""
+        """Lock the directory against concurrent changes, and yield the clients in the file."""
         check_directory(self.path.parent)
         handle = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -166,7 +163,7 @@ class Registry:
         text = _File(clients=clients).model_dump_json(indent=2)
         try:
             write_bytes(self.path, text.encode() + b"\n", mode=0o600)
-            sync_folder(self.path.parent)  # or a power cut would let a client in again that has been revoked
+            sync_folder(self.path.parent)  # otherwise a power cut could undo a revocation
         except OSError as error:
             raise RegistryError(f"{self.path}: {error.strerror}") from error
 

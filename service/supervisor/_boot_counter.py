@@ -1,4 +1,4 @@
-"""Epochs: numbers of starts, of which a later one is always larger, also after the clock was set back."""
+"""Epochs: start numbers that increase, also after the clock was set back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drivers.files.atomic_write import whole_file
+from drivers.files.atomic_write import atomic_write
 
-#: No clock has got further; a file that says so is damaged.
+#: No clock has got further; a file with a larger number is damaged.
 _MAX = 1 << 62
 
 
 class BootCounter:
-    """Gives out epochs, microseconds since 1970 where the clock allows, and remembers the last in a file.
+    """Issues epochs, microseconds since 1970 where the clock allows, and keeps the last one in a file.
 
     Whoever hears two sources takes the one with the larger epoch for the later one.  After an hour was taken back from
     the clock, by hand or because it had no battery, all frames of a restarted source would be taken for late ones.
@@ -34,10 +34,10 @@ class BootCounter:
         """Return an epoch larger than all before."""
         self._last = max(self._clock() // 1000, self._last + 1)
         try:
-            with whole_file(self._path) as file:
+            with atomic_write(self._path) as file:
                 file.write(f"{self._last}\n".encode())
         except OSError:
-            pass  # a full disk must not keep a process from starting: larger it is all the same
+            pass  # a full disk must not keep a process from starting: the epoch is larger all the same
         return self._last
 
 

@@ -1,7 +1,7 @@
-"""The daemon's public control socket: what arrives on it is checked, handed on, and answered.
+"""Public control socket of the daemon: checks messages, passes requests on, and sends the replies.
 
 ZeroMQ bounds the size of a message's part, not the number of parts, so that clients can make the process that holds
-this socket grow; `limit_memory` opens the socket anew then, which hangs up on all of them.
+this socket grow; `limit_memory` reopens the socket then, which disconnects all of them.
 """
 
 from __future__ import annotations
@@ -21,32 +21,28 @@ from service.protocol.control import ControlError, Request, check_request, decod
 from service.protocol.messages import MAX_REQUEST, WireError
 from service.security.access import Access
 from service.security.authenticator import Authenticator, protect
-from service.security.files import risk
+from service.security.files import replacement_risk
 from service.security.keys import KeyPair, server_pair
 from service.security.registry import Registry
 from service.worker.bind import bind_tcp
-from service.worker.resources import give_back
-from service.worker.worker import resident_mb
+from service.worker.resources import release_memory, resident_mb
 
 MESSAGES_A_TURN = 64
 REOPEN_S = 3.0  # a port that was closed is free after a moment
 MEMORY_NS = 500_000_000  # between two looks at the memory
 RESTART_NS = 100_000_000  # from the end of an authenticator to the next
 
-#: Takes the way back to a client, and its request; raises `ControlError` to refuse it.
+#: Takes the route to a client and its request; raises `ControlError` to refuse it.
 Dispatch: TypeAlias = Callable[[list[bytes], Request], None]
 
 
 class ControlSocket:
-    """The socket that requests come from.
+    """The socket that receives requests.
 
     Parameters
     ----------
-    context : zmq.Context
-    config : Config
     dispatch : callable
         Answers a request that is well-formed, now or later, with `reply`.
-    log : Log
 
     Attributes
     ----------
@@ -80,7 +76,7 @@ class ControlSocket:
         self._pair: KeyPair | None = None
         if self._daemon.keyed:
             self._pair = server_pair(config.keys_dir)
-            if said := risk(config.keys_dir):
+            if said := replacement_risk(config.keys_dir):
                 log.warning("keys_could_be_replaced", reason=said)
             self._registry = Registry(config.keys_dir)
             self._access = Access(self._registry, self._daemon.requests_per_s, log)
@@ -101,13 +97,13 @@ class ControlSocket:
         return socket
 
     def register(self, poller: zmq.Poller) -> None:
-        """Let a poller wake when something arrives."""
+        """Register the sockets with a poller."""
         poller.register(self._socket, zmq.POLLIN)
         if self._authenticator is not None:
             poller.register(self._authenticator.socket, zmq.POLLIN)
 
     def serve(self) -> None:
-        """Hand on what has arrived; who asks without pause must not keep the daemon from its work."""
+        """Process what has arrived, at most `MESSAGES_A_TURN` messages."""
         if self._pair is not None:
             self._admit()
         for _ in range(MESSAGES_A_TURN):
@@ -116,7 +112,7 @@ class ControlSocket:
             self._receive()
 
     def _admit(self) -> None:
-        """Answer those who connect; an authenticator that fails lets nobody in, and is followed by another."""
+        """Run the authenticator; while a failed one is replaced, no client is admitted."""
         now_ns = time.monotonic_ns()
         try:
             if self._authenticator is None and now_ns >= self._next_authenticator_ns:
@@ -142,7 +138,7 @@ class ControlSocket:
         self._on_message([frame.bytes for frame in frames], key)
 
     def _on_message(self, parts: list[bytes], key: str | None) -> None:
-        """Answer a message of the client with this public key, or, without keys, of anybody."""
+        """Process a message of the client with this public key; without keys, of any client."""
         empty = len(parts) == 3 and parts[1] == b""
         route = parts[: 2 if empty else 1]
         id = 0
@@ -169,21 +165,21 @@ class ControlSocket:
         raise ControlError("bad_request", reason)
 
     def reply(self, route: list[bytes], payload: bytes) -> None:
-        """Send a payload along the way back to a client; an empty one leads to nobody."""
+        """Send a payload along the route to a client; nothing if the route is empty."""
         if not route:
             return
-        with contextlib.suppress(zmq.Again):  # who does not read replies gets none
+        with contextlib.suppress(zmq.Again):  # a client that does not read its replies gets none
             self._socket.send_multipart([*route, payload], zmq.NOBLOCK)
 
     def limit_memory(self) -> None:
-        """Take back the memory that clients occupy, by hanging up on them; they connect again by themselves."""
+        """Free the memory that clients occupy by disconnecting them; they reconnect by themselves."""
         now_ns = time.monotonic_ns()
         if now_ns < self._next_memory_ns:
             return
         self._next_memory_ns = now_ns + MEMORY_NS
         if resident_mb(os.getpid()) <= self._memory_mb:
             return
-        give_back()  # nobody is hung up on for memory that is free
+        release_memory()  # free memory is no reason to disconnect anybody
         if resident_mb(os.getpid()) <= self._memory_mb:
             return
         limit_mb = self._daemon.memory_mb
@@ -191,7 +187,7 @@ class ControlSocket:
         self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
         self._socket.close(linger=0)
         self._socket = self._open(REOPEN_S)
-        give_back()
+        release_memory()
         self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
 
     def describe(self) -> dict[str, Any]:
@@ -205,7 +201,7 @@ class ControlSocket:
 
 
 def _read(data: bytes) -> tuple[Request, str]:
-    """Return a request, and what is wrong with it: then it has neither id nor verb."""
+    """Return a request and its error; one with an error has neither id nor verb."""
     try:
         return decode_request(data), ""
     except WireError as error:

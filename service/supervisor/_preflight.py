@@ -1,4 +1,4 @@
-"""A first look at an arm's hardware, light enough for the supervisor: nothing here imports the numerics."""
+"""First check of an arm's hardware, light enough for the supervisor: nothing here imports the numerics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.config.load import ArmConfig
 
 
 def check_reachable(arm: ArmConfig) -> None:
-    """Look whether an arm's hardware can be opened now, before processes are started that need seconds to find out.
+    """Check that an arm's hardware can be opened, before processes are started that take seconds to find out.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Requests on their way through the supervisor: to the process that answers them, and its answer back to who asked.
+"""Requests on their way through the supervisor to the process that answers them, and the replies back.
 
-Who asks is a client on the control socket, or a process of this daemon.
+A request comes from a client on the control socket or from a process of this daemon.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import zmq
 from service.config.daemon import DaemonConfig
 from service.protocol.control import VERBS, ControlError, Request, check_request, encode_error, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
-from service.security.http_policy import check_by_http, check_submitted
+from service.security.http_policy import check_http, check_http_job
 from service.supervisor._worker_handle import WorkerHandle
 
 
@@ -27,8 +27,8 @@ class Pending:
     request: Request
     process: WorkerHandle
     deadline_ns: int
-    route: list[bytes]  # of a client: identity, and the empty part of a REQ socket; empty: nobody waits
-    asker: bytes = b""  # identity of the process of this daemon that asked, if one did
+    route: list[bytes]  # of a client: identity, and the empty part of a REQ socket; empty: no reply is sent
+    requester: bytes = b""  # identity of the process of this daemon that sent the request, if one did
 
 
 class Routing:
@@ -42,7 +42,6 @@ class Routing:
         The socket to the processes.
     reply : callable
         Sends a payload along a client's route.
-    arms : tuple of str
     daemon : DaemonConfig
         Says what may be asked for by HTTP.
     """
@@ -58,10 +57,10 @@ class Routing:
         self._processes, self._private, self._reply, self._arms = processes, private, reply, arms
         self._daemon = daemon
         self._pending: dict[int, Pending] = {}
-        self._standing: dict[tuple[str, str | None, str], Request] = {}  # what a restarted process is told again
+        self._standing: dict[tuple[str, str | None, str], Request] = {}  # repeated to a restarted process
         self._next_id = 1
 
-    def forward(self, request: Request, role: str, *, route: list[bytes] | None = None, asker: bytes = b"") -> None:
+    def forward(self, request: Request, role: str, *, route: list[bytes] | None = None, requester: bytes = b"") -> None:
         """Send a request to the process of `role`; raises `ControlError` if there is none, or it is not ready."""
         if role == "supervisor":  # which answers clients itself
             raise ControlError("denied", f"{request.verb}: is for clients alone")
@@ -77,24 +76,24 @@ class Routing:
         self._next_id += 1
         data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REPLY)
         deadline_ns = time.monotonic_ns() + int(VERBS[request.verb].within_s * 1e9)
-        self._pending[id] = Pending(request, process, deadline_ns, route or [], asker)
+        self._pending[id] = Pending(request, process, deadline_ns, route or [], requester)
         self._private.send_multipart([process.identity, data], zmq.NOBLOCK)
 
     def on_ask(self, process: WorkerHandle, message: dict[str, Any]) -> None:
-        """Pass on what a process asks of another; the web process asks for others, and is not taken at its word."""
+        """Pass on the request of a process to another; those of the web process are checked like any client's."""
         request = Request(message["id"], message["verb"], message["args"])
         try:
             if process.role == "web":
-                check_by_http(request.verb, message["role"], self._daemon)
+                check_http(request.verb, message["role"], self._daemon)
                 if request.verb == "submit":
-                    check_submitted(request.args)
+                    check_http_job(request.args)
             request = check_request(request, self._arms)
-            self.forward(request, VERBS[request.verb].target, asker=process.identity)
+            self.forward(request, VERBS[request.verb].target, requester=process.identity)
         except ControlError as error:
             self._answer(Pending(request, process, 0, [], process.identity), error=error)
 
     def on_reply(self, process: WorkerHandle, message: dict[str, Any]) -> None:
-        """Pass on what a process answers."""
+        """Pass on a reply."""
         pending = self._pending.pop(message["id"], None)
         if pending is None:  # it was given up
             return
@@ -106,17 +105,17 @@ class Routing:
         self._answer(pending, result=message["result"])
 
     def repeat(self, process: WorkerHandle) -> None:
-        """Tell a process that has been started again what holds."""
+        """Send the standing requests to a process that has been restarted."""
         for (role, arm, _), request in self._standing.items():
             if (role, arm) == (process.role, process.arm):
                 self.forward(request, role)
 
     def on_exit(self, process: WorkerHandle) -> None:
-        """Answer for a process that has ended."""
+        """Refuse the pending requests of a process that has ended."""
         self._give_up(lambda p: p.process is process, "unavailable", f"{process.name} ended before it answered")
 
     def expire(self) -> None:
-        """Answer for processes that do not."""
+        """Refuse the requests that were not answered in time."""
         now_ns = time.monotonic_ns()
         for id, pending in list(self._pending.items()):
             if now_ns > pending.deadline_ns:
@@ -124,7 +123,7 @@ class Routing:
                 self._give_up_one(id, "timeout", f"no answer within {within_s:g} s")
 
     def stop(self) -> None:
-        """Answer for all processes: the daemon stops."""
+        """Refuse all pending requests: the daemon stops."""
         self._give_up(lambda _: True, "unavailable", "the daemon is stopping")
 
     def _give_up(self, which: Callable[[Pending], bool], type: str, message: str) -> None:
@@ -141,15 +140,15 @@ class Routing:
         self, pending: Pending, *, result: dict[str, Any] | None = None, error: ControlError | None = None
     ) -> None:
         id = pending.request.id
-        if pending.asker:
+        if pending.requester:
             answer = {"result": result} if error is None else {"error": {"type": error.type, "message": error.message}}
             try:
                 data = pack_map({"type": "answer", "id": id, **answer}, MAX_REPLY)
             except WireError as problem:
                 failed = {"type": "failed", "message": str(problem)}
                 data = pack_map({"type": "answer", "id": id, "error": failed}, MAX_REPLY)
-            with contextlib.suppress(zmq.ZMQError):  # who asked may have ended meanwhile
-                self._private.send_multipart([pending.asker, data], zmq.NOBLOCK)
+            with contextlib.suppress(zmq.ZMQError):  # the requester may have ended meanwhile
+                self._private.send_multipart([pending.requester, data], zmq.NOBLOCK)
         elif pending.route:
             try:
                 payload = encode_error(id, error.type, error.message) if error else encode_result(id, result or {})

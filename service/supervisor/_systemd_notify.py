@@ -1,6 +1,6 @@
-"""What the supervisor tells systemd: that the daemon is ready, how it is, that it is alive (sd_notify(3)).
+"""Notifications to systemd (sd_notify(3)): ready, status, watchdog, stopping.
 
-systemd names a datagram socket in the environment, where nobody else is to find it.  Without one nothing is said.
+systemd names a datagram socket in the environment, which is removed there. Without one nothing is sent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ class ServiceManager:
     Parameters
     ----------
     environment : MutableMapping
-        `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` are taken out of it, so that no other process speaks in this
-        one's name.
+        `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` are removed from it, so that no other process uses them.
 
     Attributes
     ----------
@@ -33,27 +32,27 @@ class ServiceManager:
         self.watchdog_ns = int(period) * 1000 if address and meant and period.isdecimal() else 0
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._status = ""
-        self._owed: list[str] = []  # what has to be said, whenever the manager takes it
+        self._owed: list[str] = []  # sent whenever the manager accepts it
         self._next_ns = 0
 
     def ready(self) -> None:
-        """Say that the start is over."""
+        """Report that the start is complete."""
         self._owed.append("READY=1")
         self._pay()
 
     def status(self, text: str) -> None:
-        """Say in a line how things are, if it is news."""
+        """Report the status in a line, if it has changed."""
         self._pay()
         if text != self._status and self._send(f"STATUS={text}"):
             self._status = text
 
     def alive(self, now_ns: int) -> None:
-        """Say that the loop still turns, three times while the manager waits for it; again if it was not taken."""
+        """Report that the loop runs, three times per watchdog period; repeat what was not accepted."""
         if self.watchdog_ns and now_ns >= self._next_ns and self._send("WATCHDOG=1"):
             self._next_ns = now_ns + self.watchdog_ns // 3
 
     def stopping(self) -> None:
-        """Say that the end has begun."""
+        """Report that the shutdown has begun."""
         self._owed.append("STOPPING=1")
         self._pay()
 
@@ -62,7 +61,7 @@ class ServiceManager:
             del self._owed[0]
 
     def _send(self, text: str) -> bool:
-        """Tell whether the manager has taken `text`; a queue that is full is no reason to wait."""
+        """Return whether the manager has accepted `text`; a full queue is not waited for."""
         if not self._address:
             return True
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:

@@ -1,4 +1,4 @@
-"""One process under the supervisor, seen from outside: its state, its restarts, its command line."""
+"""Handle of one process under the supervisor: state, restarts, command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from service.protocol.messages import pack_map
 from service.protocol.worker_messages import MAX_INFO
-from service.worker.scheduling import PATH
+from service.worker.resources import SINGLE_THREADED
+from service.worker.scheduling import FRAME_PATH
 from service.worker.worker import process_name
 
 ProcessState = Literal["starting", "ready", "waiting", "stopped"]
@@ -21,9 +22,9 @@ ProcessState = Literal["starting", "ready", "waiting", "stopped"]
 FIRST_DELAY_S = 0.1  # before the first restart; doubled for each further failure
 LAST_DELAY_S = 10.0
 MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
-STEADY_S = 30.0  # so long without a failure, and the delay starts anew
-TELL_NS = 60_000_000_000  # between two lines of the log about what a process says that cannot be read
-MAX_STARVED = 2  # times the limit of silence that are not counted against a process that is given no processor
+STEADY_S = 30.0  # after so long without a failure the delay starts anew
+LOG_NS = 60_000_000_000  # between two log lines about unreadable messages of a process
+MAX_STARVED = 2  # limits of silence, at most, in which a process that gets no processor is not counted as silent
 
 
 @dataclass
@@ -37,21 +38,21 @@ class WorkerHandle:
     pidfd: int = -1
     started_ns: int = 0
     ready_ns: int = 0
-    beat_ns: int = 0
-    beat_starved_ns: int = 0  # `starved_ns` then
-    asked_ns: int = 0  # when it was asked where it stands, since it is silent; 0 if it is not
+    heartbeat_ns: int = 0
+    heartbeat_starved_ns: int = 0  # `starved_ns` at that time
+    stack_requested_ns: int = 0  # when its stacks were requested because of its silence; 0 if they were not
     next_start_ns: int = 0
     restarts: int = 0
     failures: int = 0  # without a steady time between
-    promised_ns: int | None = None  # by when it is to be ready, by its own word
-    otherwise: str = ""  # why it is not, if it is not
-    words: str = ""  # why this run is ending, as far as it is known
+    startup_deadline_ns: int | None = None  # by when it has to be ready, as it has announced
+    failure_text: str = ""  # reason if it is not
+    end_reason: str = ""  # why this run is ending, as far as it is known
     killed: bool = False  # it has been, and may take a while to end
     last_error: str = ""  # why the last run ended
     info: dict[str, Any] = field(default_factory=dict)
-    unreadable: int = 0  # messages that were none, of all runs
-    unreadable_why: str = ""  # of the last one of this run
-    next_tell_ns: int = 0
+    unreadable: int = 0  # in all runs
+    unreadable_reason: str = ""  # of the last one in this run
+    next_log_ns: int = 0
 
     @property
     def name(self) -> str:
@@ -69,71 +70,70 @@ class WorkerHandle:
         return f"{self.name}#{self.pid}".encode()
 
     def start(self, runtime: Path, epoch: int, now_ns: int) -> None:
-        """Start the process; it is told apart from its predecessors by its process id, and what it sends by `epoch`."""
+        """Start the process; its process id identifies it, and `epoch` its messages."""
         command = [sys.executable, "-m", "service.worker.entry", self.role]
         command += ["--runtime", str(runtime), "--parent", str(os.getpid())]
         command += ["--epoch", str(epoch), "--restarts", str(self.restarts)]
         if self.arm is not None:
             command += ["--arm", self.arm]
-        single = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), env={**os.environ, **single}
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), env={**os.environ, **SINGLE_THREADED}
         )
         self.pidfd = os.pidfd_open(self.process.pid)
         self.state = "starting"
         self.started_ns = now_ns
         self.info = {}
-        self.words, self.unreadable_why, self.killed = "", "", False
-        self.promised_ns = None
+        self.end_reason, self.unreadable_reason, self.killed = "", "", False
+        self.startup_deadline_ns = None
 
     def on_ready(self, now_ns: int) -> None:
         """Note that the process can work."""
         self.state = "ready"
-        self.promised_ns = None
+        self.startup_deadline_ns = None
         self.ready_ns = now_ns
-        self.on_beat(now_ns)
+        self.on_heartbeat(now_ns)
 
-    def on_beat(self, now_ns: int) -> None:
-        """Note a sign of life."""
-        self.beat_ns, self.beat_starved_ns = now_ns, starved_ns(self.pid)
-        self.asked_ns = 0
+    def on_heartbeat(self, now_ns: int) -> None:
+        """Note a heartbeat."""
+        self.heartbeat_ns, self.heartbeat_starved_ns = now_ns, starved_ns(self.pid)
+        self.stack_requested_ns = 0
 
     def hangs(self, now_ns: int, limit_ns: int) -> bool:
-        """Tell whether the process has been silent for longer than `limit_ns`.
+        """Return whether the process has been silent for longer than `limit_ns`.
 
-        The time in which it would have run, and others had the processors, does not count: to kill it then and to
-        start it again only takes more of them.  Of that time, `MAX_STARVED` limits at most are let pass, and nothing
-        of it for the path of the frames, which is let in before others and may be in charge of a moving arm.
+        Time in which it would have run but got no processor does not count: a restart would only take more of them. At
+        most `MAX_STARVED` limits of such time are ignored, and none for the path of the frames, which runs before
+        others and may control a moving arm.
         """
-        silence_ns = now_ns - self.beat_ns
-        if silence_ns <= limit_ns or self.role in PATH:
+        silence_ns = now_ns - self.heartbeat_ns
+        if silence_ns <= limit_ns or self.role in FRAME_PATH:
             return silence_ns > limit_ns
-        starved = starved_ns(self.pid) - self.beat_starved_ns
+        starved = starved_ns(self.pid) - self.heartbeat_starved_ns
         return silence_ns - min(starved, MAX_STARVED * limit_ns) > limit_ns
 
     def on_info(self, info: Mapping[str, Any]) -> None:
-        """Take what the process says of itself, beside what it has said before.
+        """Merge what the process reports of itself into its previous reports.
 
         Raises
         ------
         WireError
             All of it together would be more than a process may say; what was said before stays.
         """
-        told = {**self.info, **info}
-        pack_map(told, MAX_INFO)
-        self.info = told
+        reported = {**self.info, **info}
+        pack_map(reported, MAX_INFO)
+        self.info = reported
 
     def count_unreadable(self, now_ns: int, reason: str) -> int:
-        """Count a message that cannot be read; returns how many there were if that is to be told now, else 0."""
+        """Count an unreadable message; return the count if it is to be logged now, else 0."""
         self.unreadable += 1
-        self.unreadable_why = reason
-        if now_ns < self.next_tell_ns:
+        self.unreadable_reason = reason
+        if now_ns < self.next_log_ns:
             return 0
-        self.next_tell_ns = now_ns + TELL_NS
+        self.next_log_ns = now_ns + LOG_NS
         return self.unreadable
 
     def on_exit(self, now_ns: int) -> int:
-        """Reap the process and plan its next start; returns its exit code."""
+        """Reap the process and plan its next start; return its exit code."""
         process = self.process
         if process is None:
             return 0
@@ -166,13 +166,13 @@ class WorkerHandle:
             "restarts": self.restarts,
             "last_error": self.last_error,
             "unreadable": self.unreadable,
-            "silent_s": (now_ns - self.beat_ns) * 1e-9 if self.state == "ready" else None,
+            "silent_s": (now_ns - self.heartbeat_ns) * 1e-9 if self.state == "ready" else None,
             "info": self.info,
         }
 
 
 def starved_ns(pid: int) -> int:
-    """Return how long the main thread of a process has waited for a processor, 0 where the kernel does not tell.
+    """Return how long the main thread of a process has waited for a processor, 0 if unknown.
 
     A wait that goes on is counted when it ends, and what other threads wait for, which this one may need, is not.
 

@@ -1,10 +1,9 @@
-"""The capabilities that systemd gives to the daemon, kept for the acquisitions alone.
+"""Capabilities that systemd gives to the daemon, kept for the acquisitions alone.
 
-A unit's `AmbientCapabilities=` would go on to every process that the supervisor starts.  The supervisor therefore takes
-them out of what is handed down before it starts anything, and puts them back for the moment in which an acquisition is
-started.  The kernel sees to the rest: the others never have them, not even while Python starts.
-
-Nothing is done where none is ambient: to root, started by hand, each program gets all rights again in any case.
+A unit's `AmbientCapabilities=` would pass to every process that the supervisor starts. The supervisor therefore removes
+them from what is inherited before it starts anything, and restores them only while it starts an acquisition, so that
+other processes never have them. Without ambient capabilities nothing is done: a program of root, started by hand, gets
+all rights again in any case.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: What a bus and its cycle need, and their bits in linux/capability.h.
+#: What a bus and its cycle need, with their bits in linux/capability.h.
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_IPC_LOCK": 14, "CAP_SYS_NICE": 23}
 
 _VERSION = 0x20080522
@@ -33,7 +32,7 @@ class _Set(ctypes.Structure):
 
 
 def capability_names(bits: int) -> list[str]:
-    """Return the names of those of `CAPABILITIES` that are in a set."""
+    """Return the names of the `CAPABILITIES` in a set."""
     return [name for name, bit in CAPABILITIES.items() if bits >> bit & 1]
 
 
@@ -51,17 +50,17 @@ class Capabilities:
     def __init__(self) -> None:
         self.withheld = sum(1 << bit for bit in CAPABILITIES.values() if _prctl(_IS_SET, bit) == 1)
         if self.withheld:
-            self._change(effective=False, inheritable=False)  # and with the latter they are no longer ambient
+            self._change(effective=False, inheritable=False)  # without the latter they are not ambient any more
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Let this thread use them itself."""
+        """Use them in this thread."""
         with self._granted(effective=True, inheritable=False):
             yield
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Let a program that is started meanwhile have them."""
+        """Pass them to a program that is started meanwhile."""
         with self._granted(effective=False, inheritable=True):
             for bit in CAPABILITIES.values():
                 if self.withheld >> bit & 1 and _prctl(_RAISE, bit) != 0:

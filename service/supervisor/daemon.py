@@ -1,7 +1,7 @@
-"""A daemon from its configuration file, and what it says on stdout.
+"""A daemon from its configuration file, and its announcements on stdout.
 
-One JSON line when every process is ready: `{"event": "ready", "endpoints": {..}}`; if the daemon cannot
-start, `{"event": "failed", "message": ..}` where that is asked for.
+One JSON line when every process is ready: `{"event": "ready", "endpoints": {..}}`; `main` also prints `{"event":
+"failed", "message": ..}` if the daemon cannot start.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from service.config.load import Config, load_config
-from service.protocol.transient_errors import may_pass
+from service.protocol.transient_errors import is_transient
 from service.supervisor.supervisor import StartError, Supervisor
-from service.worker.worker import die_with_parent, is_own
+from service.worker.resources import die_with_parent
+from service.worker.worker import is_own
 
 EXIT_INPUT = 2
 EXIT_UNAVAILABLE = 3
 
 
 class RunError(RuntimeError):
-    """The daemon, at work, met an error that it has no answer to; the message is that of the error."""
+    """An unexpected error of the running daemon; the message is that of the error."""
 
     again = True
 
@@ -36,19 +37,18 @@ def announce(event: str, **content: Any) -> None:
 
 
 def serve(config: Config) -> None:
-    """Run a daemon until it is told to stop; raises what `Supervisor` raises.
+    """Run a daemon until it is stopped; raises what `Supervisor` raises.
 
     Raises
     ------
     RunError
-        An error of this program's own left the supervisor at its work: whatever its class is, it says nothing against
-        the configuration.
+        The running supervisor failed with an error of the project's own, which says nothing against the configuration.
     """
 
     def on_ready(endpoints: Mapping[str, str]) -> None:
         announce("ready", endpoints=dict(endpoints))
 
-    faulthandler.enable()  # where it hung goes to the log, when systemd's watchdog ends it by SIGABRT
+    faulthandler.enable()  # systemd's watchdog ends a hung daemon by SIGABRT: its stack goes to the log
     supervisor = Supervisor(config)
     try:
         supervisor.run(on_ready)
@@ -64,10 +64,10 @@ def serve(config: Config) -> None:
 def exit_code(error: Exception) -> int:
     """Return the exit code of a daemon that has failed.
 
-    It is 3 if something is in use, not there or not readable at the moment, or the daemon failed at its work, so that a
-    later start may succeed, and 2 if the configuration is wrong.
+    It is 3 if a later start may succeed (something is in use, absent or unreadable at the moment, or the running daemon
+    failed), and 2 if the configuration is wrong.
     """
-    return EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT
+    return EXIT_UNAVAILABLE if is_transient(error) else EXIT_INPUT
 
 
 def main() -> int:

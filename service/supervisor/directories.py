@@ -1,4 +1,4 @@
-"""The daemon's directories: the lock on its state, and the private one for its sockets."""
+"""Directories of the daemon: the lock on its state, and the private one for its sockets."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class DirectoryError(ConfigError):
 
 
 def make_closed(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, so that others cannot write there whatever the umask."""
+    """Make a directory and its missing parents, closed to writing by others whatever the umask."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o755, exist_ok=True)
 
 
 class StateLock:
-    """Holds the state directory for one daemon; the kernel lets go of it when the process ends."""
+    """Lock on a daemon's state directory; the kernel releases it when the process ends."""
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -53,7 +53,7 @@ class StateLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         os.close(self._file)
 
 
@@ -93,7 +93,7 @@ def make_runtime(config: Config) -> Runtime:
 
 
 def runtime_parent(config: Config) -> Path:
-    """Return the directory that daemons of this user make theirs in."""
+    """Return the parent of the runtime directories of this user's daemons."""
     if config.daemon.runtime_dir is not None:
         return config.daemon.runtime_dir
     base = os.environ.get("XDG_RUNTIME_DIR")

@@ -19,7 +19,7 @@ from service.config.load import Config
 
 
 class LaunchError(RuntimeError):
-    """The daemon did not become ready; the message is its own."""
+    """The daemon did not become ready; the message is the daemon's."""
 
 
 class DaemonProcess:
@@ -55,7 +55,7 @@ class DaemonProcess:
         return 0 if self._process is None else self._process.pid
 
     def start(self, timeout_s: float = 300.0) -> Self:
-        """Start, and wait until the daemon is ready.
+        """Start the daemon, and wait until it is ready.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class DaemonProcess:
         return data
 
     def wait(self, timeout_s: float) -> int:
-        """Wait until the daemon has ended by itself; returns its exit code, raises `TimeoutError`."""
+        """Wait until the daemon has ended by itself; return its exit code, or raise `TimeoutError`."""
         if self._process is None:
             return 0
         try:
@@ -103,7 +103,7 @@ class DaemonProcess:
             raise TimeoutError(f"the daemon has not ended within {timeout_s:g} s") from error
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """Ask the daemon to end, and wait for it; kills it after `timeout_s`.  Returns its exit code."""
+        """Stop the daemon and wait for its end; kill it after `timeout_s`. Returns its exit code."""
         process, self._process = self._process, None
         if process is None:
             return 0

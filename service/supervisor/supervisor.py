@@ -1,9 +1,9 @@
-"""The supervisor: starts the processes, watches and restarts them, and answers on the control socket.
+"""Supervisor: starts the processes, restarts those that fail, and answers on the control socket.
 
-It runs in the process of `thetad serve`, in one thread.  A process that ends, or is silent for longer
-than `daemon.hang_s`, is started again after a delay that grows with its failures, and so is the gateway or
-the web process when clients have made it larger than `daemon.memory_mb`.  The supervisor itself is watched by
-systemd, if that has started it; each turn of the loop tells it so.
+It runs in the process of `thetad serve`, in one thread. A process that ends, or is silent for longer than
+`daemon.hang_s`, is restarted after a delay that grows with its failures; so is the gateway or the web process when
+clients have made it larger than `daemon.memory_mb`. systemd, where it has started the supervisor, watches it: each turn
+of the loop notifies it.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from service.io.log import configure, get_log
 from service.io.sockets import readable
 from service.protocol.control import VERBS, ControlError, Request, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
-from service.protocol.worker_messages import GATEWAY_PORTS, read_said
+from service.protocol.worker_messages import GATEWAY_PORTS, decode_worker_message
 from service.supervisor._boot_counter import BootCounter
 from service.supervisor._control_server import ControlSocket
 from service.supervisor._preflight import check_reachable
 from service.supervisor._routing import Routing
 from service.supervisor._systemd_notify import ServiceManager
-from service.supervisor._worker_handle import MAX_START_FAILURES, TELL_NS, WorkerHandle
+from service.supervisor._worker_handle import LOG_NS, MAX_START_FAILURES, WorkerHandle
 from service.supervisor.capabilities import Capabilities, capability_names
 from service.supervisor.directories import StateLock, make_runtime
-from service.worker.resources import usage
-from service.worker.worker import WHERE, kernel_state, resident_mb
+from service.worker.resources import kernel_state, resident_mb, usage
+from service.worker.worker import STACK_DUMP_SIGNAL
 
 POLL_MS = 100
-LAST_WORDS_S = 0.5
-ASKED_NS = 200_000_000  # for a process that hangs to write where it stands
+LAST_MESSAGES_S = 0.5
+STACK_DUMP_NS = 200_000_000  # for a process that hangs to log its stacks
 MEMORY_NS = 500_000_000  # between two looks at the memory
-STATUS_NS = 500_000_000  # between two messages to the web process, which answers for the daemon by them
-#: Who stops after whom, and how long each may take [s].  An arm has to come to rest first, and its drives then.
+STATUS_NS = 500_000_000  # between two messages to the web process, whose health answers rest on them
+#: Order in which the roles stop, and the time for each stage [s]. An arm comes to rest first, then its drives.
 STOP_STAGES = ((("acquisition", "jobs"), 5.0), (("estimator", "recorder"), 2.0), (("gateway", "web"), 0.9))
 MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
-MAX_EVENT_KINDS = 200  # counted each by itself, several times as many as there are; the rest together
+MAX_EVENT_KINDS = 200  # counted separately, several times as many as there are; the rest together
 OTHER_EVENTS = "other"
 
 
 class StartError(RuntimeError):
     """The daemon could not be started; the message is that of the process that failed.
 
-    `again` tells whether a later start may succeed with the same configuration: what was not there may be there then.
+    `again`: a later start may succeed with the same configuration.
     """
 
     def __init__(self, message: str, *, again: bool = True) -> None:
@@ -64,7 +64,7 @@ class StartError(RuntimeError):
 
 
 class Supervisor:
-    """Runs a daemon until it is told to stop.
+    """Runs a daemon until it is stopped.
 
     Raises
     ------
@@ -78,9 +78,9 @@ class Supervisor:
         self.config = config
         self.ready = False
         self._manager = ServiceManager()
-        self._rights = Capabilities()  # before ZeroMQ has threads
-        if self._rights.withheld:
-            self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._rights.withheld))
+        self._capabilities = Capabilities()  # before ZeroMQ has threads
+        if self._capabilities.withheld:
+            self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._capabilities.withheld))
         self._next_memory_ns = 0
         self._hang_ns = round(config.daemon.hang_s * 1e9)
         self._stop_reason = ""
@@ -88,13 +88,13 @@ class Supervisor:
         self._again = True
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._event_counts: Counter[str] = Counter()
-        self._next_status_ns = self._next_untold_ns = 0
+        self._next_status_ns = self._next_suppressed_ns = 0
         self._stopping = False
         self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
         try:
             self._cleanup.callback(StateLock(config.state_dir).release)
-            self._epochs = BootCounter(config.state_dir / "epoch")
+            self._boot_counter = BootCounter(config.state_dir / "epoch")
             self.runtime = make_runtime(config)
             self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -120,7 +120,7 @@ class Supervisor:
         )
 
     def _set_ports(self, **ports: int) -> None:
-        """Fix the real ports, so that a gateway that is restarted binds the same."""
+        """Fix the real ports, so that a restarted gateway binds the same."""
         self.config = self.config.model_copy(update={"daemon": self.config.daemon.model_copy(update=ports)})
         self.runtime.config.write_text(self.config.model_dump_json(), encoding="utf-8")
 
@@ -131,13 +131,13 @@ class Supervisor:
         ports = {"frames": daemon.frames_port, "estimates": daemon.estimates_port, "control": daemon.control_port}
         ports |= {} if daemon.mirror_port is None else {"mirror": daemon.mirror_port}
         found = {name: f"tcp://{daemon.bind}:{port}" for name, port in ports.items()}
-        known = daemon.serves_http and daemon.http_port  # any free one is known when the web process has it
+        known = daemon.serves_http and daemon.http_port  # a free port is known when the web process has bound it
         return found | ({"http": f"http://{daemon.http_bind}:{daemon.http_port}"} if known else {})
 
     # ------------------------------------------------------------ the loop
 
     def run(self, on_ready: Callable[[dict[str, str]], None]) -> None:
-        """Start everything, call `on_ready` with the endpoints, and work until told to stop.
+        """Start everything, call `on_ready` with the endpoints, and work until stopped.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Supervisor:
         with self._cleanup, self._signals() as wake:
             for arm in self.config.arm:
                 try:
-                    with self._rights.used():
+                    with self._capabilities.used():
                         check_reachable(arm)
                 except DriverError as error:
                     raise StartError(str(error), again=not isinstance(error, DriverConfigError)) from error
@@ -159,14 +159,14 @@ class Supervisor:
                     self._control.limit_memory()
                     self._wait(wake)
                     self._routing.expire()
-                    self._hand_on_events()
+                    self._forward_events()
                     self._tell_manager()
-                    self._tell_web()
+                    self._send_status()
                     if not self.ready and all(self._settled(process) for process in self.processes):
                         self.ready = True
                         seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
                         self.log.info("ready", endpoints=self.endpoints, seconds=seconds)
-                        self._note("daemon_ready", f"all processes ready after {seconds:.1f} s")
+                        self._record_event("daemon_ready", f"all processes ready after {seconds:.1f} s")
                         self._manager.ready()
                         on_ready(self.endpoints)
                     if self.ready and self.config.daemon.exit_at_end and self._drained():
@@ -177,17 +177,17 @@ class Supervisor:
             raise StartError(self._failure, again=self._again)
 
     def _settled(self, process: WorkerHandle) -> bool:
-        """Tell whether the daemon need not wait for a process: estimation needs neither batch jobs nor unasked HTTP."""
-        return process.state == "ready" or (process.restarts > 0 and self._may_fail(process))
+        """Return whether the daemon need not wait for a process: it is ready, or has failed and may be absent."""
+        return process.state == "ready" or (process.restarts > 0 and self._may_be_absent(process))
 
-    def _may_fail(self, process: WorkerHandle) -> bool:
-        """Tell whether the daemon starts without a process: jobs, and HTTP where the configuration does not ask for it.
+    def _may_be_absent(self, process: WorkerHandle) -> bool:
+        """Return whether the daemon starts without a process: jobs, and HTTP where it is not required.
 
-        It is started again and again meanwhile, like any other.
+        It is restarted meanwhile like any other.
         """
-        return process.role == "jobs" or self._unasked(process)
+        return process.role == "jobs" or self._is_optional(process)
 
-    def _unasked(self, process: WorkerHandle) -> bool:
+    def _is_optional(self, process: WorkerHandle) -> bool:
         return process.role == "web" and self.config.daemon.http is not True
 
     def _tell_manager(self) -> None:
@@ -242,10 +242,10 @@ class Supervisor:
             if process is None or len(parts) != 2:
                 continue
             try:
-                message = read_said(parts[1], process.role)
+                message = decode_worker_message(parts[1], process.role)
                 if message["type"] in ("beat", "ready"):
                     process.on_info(message["info"])
-            except WireError as error:  # one message that cannot be read must not end all processes
+            except WireError as error:  # an unreadable message must not end all processes
                 count = process.count_unreadable(time.monotonic_ns(), str(error))
                 if count:
                     self.log.error(
@@ -261,16 +261,16 @@ class Supervisor:
         limits = self.config.daemon
         for process in self.processes:
             if process.state == "waiting" and now_ns >= process.next_start_ns:
-                with self._rights.lent() if process.role == "acquisition" else contextlib.nullcontext():
-                    process.start(self.runtime.directory, self._epochs.next(), now_ns)
+                with self._capabilities.lent() if process.role == "acquisition" else contextlib.nullcontext():
+                    process.start(self.runtime.directory, self._boot_counter.next(), now_ns)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and process.hangs(now_ns, self._hang_ns):
                 self._on_silence(process, now_ns)
-            elif process.promised_ns is not None and now_ns > process.promised_ns:
-                process.promised_ns = None
-                self._kill(process, process.otherwise)
+            elif process.startup_deadline_ns is not None and now_ns > process.startup_deadline_ns:
+                process.startup_deadline_ns = None
+                self._kill(process, process.failure_text)
                 if not self.ready:
-                    self._fail(process.otherwise)
+                    self._fail(process.failure_text)
             elif process.state == "starting" and now_ns - process.started_ns > limits.start_s * 1e9:
                 self._kill(process, f"not ready within {limits.start_s:g} s")
         if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
@@ -278,7 +278,7 @@ class Supervisor:
             self._fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
 
     def _limit_memory(self) -> None:
-        """Take back the memory that subscribers occupy, by hanging up on them; they connect again by themselves."""
+        """Free the memory that subscribers occupy by disconnecting them; they reconnect by themselves."""
         now_ns = time.monotonic_ns()
         if now_ns < self._next_memory_ns:
             return
@@ -289,23 +289,23 @@ class Supervisor:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
 
     def _on_silence(self, process: WorkerHandle, now_ns: int) -> None:
-        """Let a process that hangs write to the log where it stands, if it still can, and kill it."""
-        if not process.asked_ns:
-            self._receive_private()  # where the supervisor itself has stood, beats are waiting
+        """Have a process that hangs log its stacks, if it still can, and kill it."""
+        if not process.stack_requested_ns:
+            self._receive_private()  # after a delay of the supervisor itself, heartbeats are waiting
             if not process.hangs(now_ns, self._hang_ns):
                 return
-            process.asked_ns = now_ns
+            process.stack_requested_ns = now_ns
             self.log.warning("process_silent", name=process.name, pid=process.pid)
-            process.send_signal(WHERE)
-        elif now_ns - process.asked_ns >= ASKED_NS:
-            why = f"; its last message that could not be read: {process.unreadable_why}"
+            process.send_signal(STACK_DUMP_SIGNAL)
+        elif now_ns - process.stack_requested_ns >= STACK_DUMP_NS:
+            why = f"; its last message that could not be read: {process.unreadable_reason}"
             reason = f"silent for more than {self.config.daemon.hang_s:g} s ({kernel_state(process.pid)})"
-            self._kill(process, reason + (why if process.unreadable_why else ""))
+            self._kill(process, reason + (why if process.unreadable_reason else ""))
 
     def _kill(self, process: WorkerHandle, reason: str) -> None:
         if process.killed:  # on a busy machine its end takes many turns of the loop
             return
-        process.words, process.killed = reason, True
+        process.end_reason, process.killed = reason, True
         self.log.error("process_killed", name=process.name, pid=process.pid, reason=reason)
         process.send_signal(signal.SIGKILL)
 
@@ -315,30 +315,30 @@ class Supervisor:
         self._stop_reason = self._stop_reason or "failed to start"
 
     def _on_exit(self, process: WorkerHandle) -> None:
-        self._await_words(process)
+        self._await_last_messages(process)
         pid = process.pid
         code = process.on_exit(time.monotonic_ns())
         reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        repeated, process.last_error = process.last_error, process.words or reason
+        repeated, process.last_error = process.last_error, process.end_reason or reason
         self.log.warning(
             "process_ended", name=process.name, pid=pid, reason=reason, last_error=process.last_error,
             restarts=process.restarts,
         )  # fmt: skip
-        if not (self._unasked(process) and process.last_error == repeated):  # its port may be another's for months
-            self._note("process_ended", f"{process.name} ended: {process.last_error}", process.arm)
-        if not self.ready and process.restarts >= MAX_START_FAILURES and not self._may_fail(process):
+        if not (self._is_optional(process) and process.last_error == repeated):  # its port may be in use for months
+            self._record_event("process_ended", f"{process.name} ended: {process.last_error}", process.arm)
+        if not self.ready and process.restarts >= MAX_START_FAILURES and not self._may_be_absent(process):
             self._fail(f"{process.name} failed {process.restarts} times: {process.last_error}")
         self._routing.on_exit(process)
 
-    def _await_words(self, process: WorkerHandle) -> None:
-        """Take the last words of a process that failed by itself: they were sent before it ended, and may come after.
+    def _await_last_messages(self, process: WorkerHandle) -> None:
+        """Receive the last messages of a process that failed by itself: they may arrive after its end.
 
-        A killed one has none.
+        A killed process has sent none.
         """
         self._receive_private()
         failed = process.process is not None and process.process.wait() > 0
-        deadline = time.monotonic() + LAST_WORDS_S
-        while failed and not process.words and (left := deadline - time.monotonic()) > 0.0:
+        deadline = time.monotonic() + LAST_MESSAGES_S
+        while failed and not process.end_reason and (left := deadline - time.monotonic()) > 0.0:
             self._private.poll(int(left * 1000) + 1)
             self._receive_private()
 
@@ -346,7 +346,7 @@ class Supervisor:
         kind = message["type"]
         now_ns = time.monotonic_ns()
         if kind == "beat":
-            process.on_beat(now_ns)
+            process.on_heartbeat(now_ns)
         elif kind == "ready":
             process.on_ready(now_ns)
             if process.role == "gateway":
@@ -356,24 +356,24 @@ class Supervisor:
             self._routing.repeat(process)
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
         elif kind == "promise":
-            process.promised_ns = now_ns + round(message["within_s"] * 1e9)
-            process.otherwise = message["otherwise"]
+            process.startup_deadline_ns = now_ns + round(message["within_s"] * 1e9)
+            process.failure_text = message["otherwise"]
         elif kind == "event":
-            arm = process.arm or message["data"].get("arm")  # the jobs process tells of any arm
-            self._note(message["event"], message["text"], arm, message["data"], message["ids"])
+            arm = process.arm or message["data"].get("arm")  # the jobs process reports events of any arm
+            self._record_event(message["event"], message["text"], arm, message["data"], message["ids"])
         elif kind == "ask":
             self._routing.on_ask(process, message)
         elif kind in ("fatal", "crash"):
-            process.words = message["message"]
-            if kind == "fatal" and not self.ready and not self._unasked(process):
-                self._fail(process.words, again=message["again"])
+            process.end_reason = message["message"]
+            if kind == "fatal" and not self.ready and not self._is_optional(process):
+                self._fail(process.end_reason, again=message["again"])
         elif kind == "reply":
             self._routing.on_reply(process, message)
 
-    def _note(
+    def _record_event(
         self, kind: str, text: str, arm: str | None = None, data: dict[str, Any] | None = None, ids: Any = None
     ) -> None:
-        """Keep an event for the history, and write it to the log with what it can be found by elsewhere."""
+        """Keep an event for the history, and log it with the ids of the messages it rests on."""
         known = {key: value for key, value in (data or {}).items() if key in ("model", "job", "number")}
         self.log.info("event", event_kind=kind, text=text, arm=arm, **known, **(ids or {}))
         known_kind = kind in self._event_counts or len(self._event_counts) < MAX_EVENT_KINDS
@@ -381,14 +381,14 @@ class Supervisor:
         event = {"type": "event", "t_ns": time.time_ns(), "event": kind, "text": text, "arm": arm, "data": data or {}}
         self._events.append(event)
 
-    def _hand_on_events(self) -> None:
-        """Give the events to the jobs process, which writes the history."""
+    def _forward_events(self) -> None:
+        """Send the events to the jobs process, which writes the history."""
         jobs = next(process for process in self.processes if process.role == "jobs")
         while self._events and jobs.state == "ready":
             self._private.send_multipart([jobs.identity, pack_map(self._events.popleft(), MAX_REPLY)], zmq.NOBLOCK)
 
-    def _tell_web(self) -> None:
-        """Give the daemon's status to the web process: that it goes on coming is the sign that this loop goes round."""
+    def _send_status(self) -> None:
+        """Send the daemon's status to the web process; its arrival also shows that this loop runs."""
         now_ns = time.monotonic_ns()
         web = next((process for process in self.processes if process.role == "web"), None)
         if web is None or web.state != "ready" or now_ns < self._next_status_ns:
@@ -398,18 +398,18 @@ class Supervisor:
         try:
             data = pack_map(message, MAX_REPLY)
         except WireError as error:
-            self._tell_untold(now_ns, error)
+            self._log_suppressed_status(now_ns, error)
             return
         self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
 
-    def _tell_untold(self, now_ns: int, error: WireError) -> None:
-        """Say in the log, now and then, that the status cannot be told to anybody."""
-        if now_ns >= self._next_untold_ns:
-            self._next_untold_ns = now_ns + TELL_NS
+    def _log_suppressed_status(self, now_ns: int, error: WireError) -> None:
+        """Log, now and then, that the status is too large to be sent."""
+        if now_ns >= self._next_suppressed_ns:
+            self._next_suppressed_ns = now_ns + LOG_NS
             self.log.error("status_too_large", reason=str(error))
 
     def _drained(self) -> bool:
-        """Whether every source has ended and every consumer has worked off its frames."""
+        """Return whether every source has ended and every consumer has processed its frames."""
         wanted = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
         for process in self.processes:
             state = process.info.get("state")
@@ -423,7 +423,7 @@ class Supervisor:
         self.log.info("stopping", reason=self._stop_reason or "error")
         self._stopping, self._next_status_ns = True, 0
         try:
-            self._tell_web()  # for the last time: what follows only waits for others
+            self._send_status()  # the last one: what follows only waits for other processes
             self._manager.stopping()
             self._manager.status(f"stopping: {self._stop_reason or 'error'}")
             self._routing.stop()
@@ -467,7 +467,7 @@ class Supervisor:
         try:
             payload = encode_result(request.id, result)
         except WireError as error:
-            self._tell_untold(time.monotonic_ns(), error)
+            self._log_suppressed_status(time.monotonic_ns(), error)
             raise ControlError("failed", f"{request.verb}: {error}") from error
         self._control.reply(route, payload)
 

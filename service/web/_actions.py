@@ -1,7 +1,7 @@
-"""What can be done from the dashboard: a closed list, each with its own form, and the request that it becomes.
+"""Actions of the dashboard: a closed list of forms, and the requests they become.
 
-Nothing that a browser sends is passed on as it came: arms are those of the configuration, recordings are named as they
-are listed, models and jobs by their numbers, and every other value is one of a list or a number within a range.
+No input of a browser is passed on unchanged: arms are those of the configuration, recordings must be in the list,
+models and jobs have numbers, and every other value is from a list or a number within a range.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Form(BaseModel):
 
 _Arm = Annotated[str, Field(max_length=32)]
 _Id = Annotated[int, Field(ge=1, lt=2**62)]
-#: The last seconds, what a job has read, or a recording by its name; the name is looked up in the list.
+#: The last seconds, the recording of a job, or a recording by its name in the list.
 _Recording = Annotated[
     str, Field(max_length=200, pattern=r"^(live:[0-9]{1,5}(\.[0-9]{1,3})?|job:[0-9]{1,18}|file:[A-Za-z0-9._-]{1,150})$")
 ]
@@ -33,14 +33,14 @@ _Span = Annotated[str, Field(max_length=40, pattern=r"^[0-9.]{1,12}s?:[0-9.]{1,1
 
 
 class Stop(_Form):
-    """Stop whatever moves an arm: what was armed for a run, or (`disable`) the motion of its configuration."""
+    """Stop an arm: a run or guiding, or (`disable`) the motion of its configuration."""
 
     do: Literal["abort", "disarm", "disable"]
     arm: _Arm
 
 
 class Arm(_Form):
-    """Switch the drives on; what the answer permits is run elsewhere."""
+    """Switch the drives on; the permit is used elsewhere."""
 
     do: Literal["arm"]
     arm: _Arm
@@ -65,8 +65,8 @@ class Identify(_Form):
     method: Method = "wls"
 
 
-class Judge(_Form):
-    """Queue a job that tries a model on a recording, and with `promote` makes it the active one if it is better."""
+class ModelTest(_Form):
+    """Queue a job that validates a model on a recording, and with `promote` activates it if it is better."""
 
     do: Literal["validate", "promote"]
     arm: _Arm
@@ -76,14 +76,14 @@ class Judge(_Form):
 
 
 class Reidentify(_Form):
-    """Queue all of that, with the last frames of an arm."""
+    """Queue identification, validation and promotion with the last frames of an arm."""
 
     do: Literal["reidentify"]
     arm: _Arm
     promote: bool = True
 
 
-class OfJob(_Form):
+class JobAction(_Form):
     """Cancel a job, or queue it again."""
 
     do: Literal["cancel", "retry"]
@@ -91,19 +91,19 @@ class OfJob(_Form):
 
 
 class Rollback(_Form):
-    """Make the model active again that was before."""
+    """Make the previous model active again."""
 
     do: Literal["rollback"]
     arm: _Arm
     reason: str = Field("", max_length=200)
 
 
-Action = Stop | Arm | Record | Identify | Judge | Reidentify | OfJob | Rollback
+Action = Stop | Arm | Record | Identify | ModelTest | Reidentify | JobAction | Rollback
 _ACTIONS: TypeAdapter[Action] = TypeAdapter(Annotated[Action, Field(discriminator="do")])
 
 
 def read_action(data: bytes) -> Action:
-    """Read what a browser sent; raises `ControlError` of type "bad_argument"."""
+    """Parse a browser's action; raises `ControlError` of type "bad_argument"."""
     try:
         return _ACTIONS.validate_json(data)
     except ValidationError as error:
@@ -111,23 +111,23 @@ def read_action(data: bytes) -> Action:
 
 
 def verb_of(action: Action) -> str:
-    """Return the verb that an action is."""
-    return "submit" if isinstance(action, Identify | Judge) else action.do
+    """Return the verb of an action."""
+    return "submit" if isinstance(action, Identify | ModelTest) else action.do
 
 
-def looks_for_file(action: Action) -> bool:
-    """Tell whether `to_request` has to look into a folder, which may lie on a slow disk."""
-    return isinstance(action, Identify | Judge) and action.recording.startswith("file:")
+def reads_folder(action: Action) -> bool:
+    """Return whether `to_request` has to read a folder, which may be on a slow disk."""
+    return isinstance(action, Identify | ModelTest) and action.recording.startswith("file:")
 
 
 def to_request(action: Action, config: Config) -> tuple[str, dict[str, Any]]:
-    """Return the verb and the arguments that an action is; raises `ControlError` of type "bad_argument"."""
+    """Return verb and arguments of an action; raises `ControlError` of type "bad_argument"."""
     match action:
-        case OfJob():
+        case JobAction():
             return action.do, {"id": action.id}
         case Record():
             return action.do, {"arm": action.arm, "action": action.action, "owner": _OWNER}
-        case Identify() | Judge():
+        case Identify() | ModelTest():
             given = action.model_dump(exclude={"do", "arm"}, exclude_none=True)
             given["recording"] = _resolved(action.recording, action.arm, config)
             return "submit", {"kind": action.do, "arm": action.arm, "parameters": given}

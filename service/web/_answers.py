@@ -1,4 +1,4 @@
-"""Answers in JSON, one line unless they list something, so that a person with curl can read them too."""
+"""JSON responses, with lists on several lines, so that they are readable with curl."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-#: Nothing here may be kept, or taken for something else than it says it is.
+#: No caching, and no guessing of content types.
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def answer(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer; a list in it has a line for each of its items."""
+    """Return a JSON response; each item of a list is on its own line."""
     parts = []
     for key, value in content.items():
         text = json.dumps(value)
@@ -24,6 +24,6 @@ def answer(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, 
     return Response(body, status, {**HEADERS, **(headers or {})}, media_type="application/json")
 
 
-def refusal(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer that says why there is no other."""
+def error_response(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error response."""
     return answer({"error": why}, status, headers)

@@ -1,4 +1,4 @@
-"""What is answered by HTTP: `/healthz`, `/readyz`, `/metrics`, the dashboard at `/`, and what that asks for."""
+"""HTTP application: `/healthz`, `/readyz`, `/metrics`, the dashboard at `/`, and its API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from starlette.types import ASGIApp
 
 from service.config.load import Config
 from service.protocol.roles import Role
-from service.web._answers import HEADERS, answer, refusal
+from service.web._answers import HEADERS, answer, error_response
 from service.web._cache import Cache
 from service.web._dashboard import api_routes
-from service.web._health import arm_states, silent, unready
+from service.web._health import arm_states, daemon_problem, silence_text
 from service.web._live import Live
 from service.web._metrics import make_registry
 from service.web._pages import page_routes
@@ -28,32 +28,34 @@ from service.web.guard import Guard
 PATHS = ("/healthz", "/readyz", "/metrics")
 
 
-def make_app(config: Config, latest: Cache, live: Live, asking: RequestProxy, tokens: Mapping[str, Role]) -> ASGIApp:
-    """Return the application that answers from `latest`; with `tokens`, only to those who know one.
+def make_app(
+    config: Config, cache: Cache, live: Live, request_proxy: RequestProxy, tokens: Mapping[str, Role]
+) -> ASGIApp:
+    """Return the application that answers from `cache`; with `tokens`, only to clients that have one.
 
-    The files of the dashboard are for all: they are those of the project, and the page is to ask for the token.
+    The dashboard's files need no token, because the page itself asks for it.
     """
-    registry = make_registry(latest)
+    registry = make_registry(cache)
 
     async def healthz(_request: Request) -> Response:
-        if latest.stopping:
+        if cache.stopping:
             return answer({"status": "stopping"})
-        why = silent(latest, time.monotonic_ns())
+        why = silence_text(cache, time.monotonic_ns())
         return answer({"status": "failed", "reason": why}, 503) if why else answer({"status": "ok"})
 
     async def readyz(_request: Request) -> Response:
         now_ns = time.monotonic_ns()
-        why, states = unready(latest, now_ns), arm_states(latest, now_ns)
+        why, states = daemon_problem(cache, now_ns), arm_states(cache, now_ns)
         ready = not why and all(state.ready for state in states)
         arms = [{"arm": s.arm, "ready": s.ready and not why, "problems": list(s.problems)} for s in states]
-        status = "stopping" if latest.stopping else "ready" if ready else "not ready"
+        status = "stopping" if cache.stopping else "ready" if ready else "not ready"
         content = {"status": status, **({"reason": why} if why else {}), "arms": arms}
         return answer(content, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
         try:
             encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        except (TypeError, ValueError):  # it asks for a version that is no number
+        except (TypeError, ValueError):  # invalid version requested
             encode, content_type = choose_encoder("")
         return Response(encode(registry), headers=HEADERS | {"Content-Type": content_type})
 
@@ -61,7 +63,7 @@ def make_app(config: Config, latest: Cache, live: Live, asking: RequestProxy, to
         Route(path, endpoint, methods=["GET"]) for path, endpoint in zip(PATHS, (healthz, readyz, metrics), strict=True)
     ]
     pages = page_routes()
-    routes += [*pages, *api_routes(config, latest, live, asking)]
+    routes += [*pages, *api_routes(config, cache, live, request_proxy)]
     handlers = {HTTPException: _on_refused, Exception: _on_failed}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
@@ -72,12 +74,12 @@ def make_app(config: Config, latest: Cache, live: Live, asking: RequestProxy, to
 async def _on_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return refusal(404, f"nothing is here; there are /, {', '.join(PATHS)}")
+        return error_response(404, f"nothing is here; there are /, {', '.join(PATHS)}")
     if error.status_code == 405:
         allow = ", ".join(sorted((error.headers or {}).get("Allow", "GET, HEAD").split(", ")))
-        return refusal(405, f"{request.method:.20}: use {allow.replace(', ', ' or ')}", {"Allow": allow})
-    return refusal(error.status_code, error.detail)
+        return error_response(405, f"{request.method:.20}: use {allow.replace(', ', ' or ')}", {"Allow": allow})
+    return error_response(error.status_code, error.detail)
 
 
 async def _on_failed(_request: Request, _error: Exception) -> Response:
-    return refusal(500, "the answer could not be made; the daemon's log says why")
+    return error_response(500, "the answer could not be made; the daemon's log says why")

@@ -1,7 +1,7 @@
-"""What the web process knows of a daemon: the newest message of each kind, and when it came.
+"""Cache of a daemon's state: the latest message of each kind, and its time.
 
-The supervisor hands it the daemon's status twice a second; the arms' processes publish theirs.  Nobody is asked for
-anything, so that no number of requests by HTTP costs the 1 kHz path anything.
+The supervisor sends the daemon's status twice a second; the arms' processes publish theirs. No process is queried, so
+that HTTP requests cost the 1 kHz loop nothing.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Arm:
     Attributes
     ----------
     status, stats, meta : dict
-        Bodies of the newest messages, by the process that sent them.
+        Bodies of the latest messages, by sending process.
     sent_ns : dict
-        When the newest of these was sent, by its kind and the process.
+        When the latest of these was sent, by kind and process.
     frames, used : int
-        That the acquisition had published, and the estimator had worked off, by their last heartbeats; frames that
-        lack position or torque are not worked off.
+        Published by the acquisition, and processed by the estimator, as of their last heartbeats; frames without
+        position or torque are not processed.
     frames_ns, used_ns : int
-        When these counts last changed.
+        Times of the last change of these counts.
     seen : Counter
-        Messages that have come, by kind.
+        Received messages, by kind.
     """
 
     name: str
@@ -45,17 +45,17 @@ class Arm:
     used_ns: int = 0
     seen: Counter[str] = field(default_factory=Counter)
     _decoded: dict[str, Message] = field(default_factory=dict)
-    _undecoded: dict[str, list[bytes]] = field(default_factory=dict)  # what nobody has wanted to see yet
+    _undecoded: dict[str, list[bytes]] = field(default_factory=dict)  # decoded on demand
 
     @property
     def estimate(self) -> EstimateMessage | None:
-        """The newest estimate; None before the first."""
+        """The latest estimate; None before the first."""
         message = self._newest("estimate")
         return message if isinstance(message, EstimateMessage) else None
 
     @property
     def torque(self) -> TorqueMessage | None:
-        """The newest torque, which is heard only while somebody looks at the arm; None before the first."""
+        """The latest torque, received only while the arm is watched; None before the first."""
         message = self._newest("torque")
         return message if isinstance(message, TorqueMessage) else None
 
@@ -67,7 +67,7 @@ class Arm:
         return self._decoded.get(kind)
 
     def take(self, kind: str, parts: list[bytes]) -> None:
-        """Take a message; raises `WireError`."""
+        """Store a message; raises `WireError`."""
         if kind in ("estimate", "torque"):
             self.seen[kind] += 1
             self._undecoded[kind] = parts
@@ -81,42 +81,42 @@ class Arm:
 
 
 class Cache:
-    """Everything known of the daemon.
+    """State of the daemon.
 
     Attributes
     ----------
     arms : dict of str to Arm
     daemon : dict
-        The supervisor's answer to `status`, as it was last.
+        The supervisor's last reply to `status`.
     told_ns : int
-        When the supervisor sent it, by its own word; from the start on.
+        When the supervisor sent it; initially the time of construction.
     stopping : bool
-        Whether the daemon is about to end; it says nothing more then.
+        Whether the daemon is shutting down; no further status follows then.
     refused : int
-        Messages that could not be read.
+        Messages that could not be decoded.
     """
 
     def __init__(self, arms: tuple[str, ...], now_ns: int) -> None:
         self.arms = {name: Arm(name, frames_ns=now_ns, used_ns=now_ns) for name in arms}
         self.daemon: dict[str, Any] = {}
-        self.told_ns = now_ns
+        self.reported_ns = now_ns
         self.stopping = False
         self.refused = 0
 
     def on_status(self, status: dict[str, Any]) -> None:
-        """Take the daemon's status, which is as old as it says: this process may have been kept from reading it."""
-        self.daemon, self.told_ns, self.stopping = status, status["monotonic_ns"], status["stopping"]
+        """Store the daemon's status, with its own time, because this process may have been late to read it."""
+        self.daemon, self.reported_ns, self.stopping = status, status["monotonic_ns"], status["stopping"]
         for arm in self.arms.values():
             frames = self.info(arm.name, "acquisition").get("frames", 0)
             if frames != arm.frames:
-                arm.frames, arm.frames_ns = frames, self.told_ns
+                arm.frames, arm.frames_ns = frames, self.reported_ns
             estimator = self.info(arm.name, "estimator")
             used = estimator.get("received", 0) - estimator.get("unusable", 0)
             if used != arm.used:
-                arm.used, arm.used_ns = used, self.told_ns
+                arm.used, arm.used_ns = used, self.reported_ns
 
     def on_message(self, parts: list[bytes]) -> None:
-        """Take what a process of an arm has published."""
+        """Store a message published by a process of an arm."""
         try:
             name, _, kind = parts[0].decode("ascii", "replace").partition("/")
             if name in self.arms:
@@ -126,20 +126,20 @@ class Cache:
 
     @property
     def processes(self) -> list[dict[str, Any]]:
-        """Entries of the daemon's processes, as in the answer to `status`."""
+        """Entries of the daemon's processes, as in the reply to `status`."""
         found: list[dict[str, Any]] = self.daemon.get("processes", [])
         return found
 
     def process(self, arm: str | None, role: str) -> dict[str, Any] | None:
-        """Entry of a process, of an arm or of all; None if there is none, or nothing has been told yet."""
+        """Return the entry of a process of an arm or of the daemon; None if unknown."""
         name = process_name(role, arm)
         return next((process for process in self.processes if process["name"] == name), None)
 
     def info(self, arm: str, role: str) -> dict[str, Any]:
-        """Return what a process of an arm said with its last heartbeat; empty without one."""
+        """Return the facts in the last heartbeat of an arm's process; empty without one."""
         process = self.process(arm, role)
         return {} if process is None else process["info"]
 
     def silence_s(self, now_ns: int) -> float:
-        """Time since the supervisor was last heard [s]."""
-        return (now_ns - self.told_ns) * 1e-9
+        """Return the time since the supervisor's last status [s]."""
+        return (now_ns - self.reported_ns) * 1e-9

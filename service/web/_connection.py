@@ -1,4 +1,4 @@
-"""Connections that ask by HTTP, with limits: who sends nothing, or slowly, or takes no answer, is hung up on."""
+"""HTTP connections with time limits: a client that sends or receives too slowly is disconnected."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-REQUEST_S = 5.0  # for a whole request to come, and for an answer to be taken: without either, no longer than this
-MAX = 64  # connections at a time; beyond it the one that has stood still longest makes room
-MAX_HEADERS = 8192  # bytes of the line and the headers of a request
-#: In the scope of a request: what renews the limit of its connection, for an answer that others have to make first.
+REQUEST_S = 5.0  # for receiving a request, and for delivering a response
+MAX = 64  # concurrent connections; beyond it the one with the least time left is closed
+MAX_HEADERS = 8192  # bytes of a request's line and headers
+#: Key in a request's scope: renews the limit of its connection, while other processes prepare the response.
 RENEW = "thetad.renew"
 
 
 class Connection(H11Protocol):
-    """One connection; from its beginning to its end a limit of time runs, whatever it waits for.
+    """One connection, with a time limit from its beginning to its end.
 
-    The limit is renewed by a request whose headers have come and by an answer that was handed to the socket, not by
-    bytes: neither a client that sends in drops nor one that takes no answer keeps its place.
+    The limit is renewed by complete headers of a request and by a response handed to the socket, not by bytes: a client
+    that sends or receives in drops is disconnected.
     """
 
-    _limit: asyncio.TimerHandle | None = None  # None once it is hung up on
+    _limit: asyncio.TimerHandle | None = None  # None once it is disconnected
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait, and make room if there are too many."""
+        """Start the limit, and close another connection if there are too many."""
         super().connection_made(transport)
         self._renew()
         limits = {
@@ -33,10 +33,10 @@ class Connection(H11Protocol):
             if isinstance(other, Connection) and other._limit is not None
         }
         if len(limits) > MAX:
-            min(limits, key=limits.__getitem__).hang_up()
+            min(limits, key=limits.__getitem__).disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes."""
+        """Receive bytes."""
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
@@ -44,14 +44,14 @@ class Connection(H11Protocol):
             cast("dict[str, Any]", self.cycle.scope)[RENEW] = self._renew_if_there
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no request; after an answer there is no other way than to hang up."""
+        """Refuse an invalid request; after a response only disconnecting is left."""
         if self.cycle is None:
             super().send_400_response(msg)
         else:
-            self.hang_up()
+            self.disconnect()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the answer to be taken if it was the last."""
+        """Wait for the next request, or for delivery of the last response."""
         super().on_response_complete()
         self._renew()
 
@@ -60,8 +60,8 @@ class Connection(H11Protocol):
         self._stop()
         super().connection_lost(exc)
 
-    def hang_up(self) -> None:
-        """End the connection at once, with nothing more said, even if it is closing and has something left to say."""
+    def disconnect(self) -> None:
+        """Abort the connection at once, even if it is closing and has data left to send."""
         self._stop()
         self.transport.abort()
 
@@ -71,7 +71,7 @@ class Connection(H11Protocol):
 
     def _renew(self) -> None:
         self._stop()
-        self._limit = self.loop.call_later(REQUEST_S, self.hang_up)
+        self._limit = self.loop.call_later(REQUEST_S, self.disconnect)
 
     def _stop(self) -> None:
         if self._limit is not None:

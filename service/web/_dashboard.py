@@ -1,4 +1,4 @@
-"""What the dashboard's page asks for: live sections, facts, lists, and actions."""
+"""API of the dashboard: live sections, facts, lists, and actions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from starlette.routing import Route
 from service.config.load import Config
 from service.config.methods import METHODS
 from service.protocol.control import ControlError
-from service.protocol.json_values import plain
-from service.security.http_policy import allowed_by_http, check_by_http
-from service.web._actions import Action, looks_for_file, read_action, to_request, verb_of
-from service.web._answers import HEADERS, refusal
-from service.web._cache import Cache
+from service.protocol.json_values import json_values
+from service.security.http_policy import allowed_verbs, check_http
+from service.web._actions import Action, read_action, reads_folder, to_request, verb_of
+from service.web._answers import HEADERS, error_response
+from service.web._cache import Arm, Cache
 from service.web._connection import RENEW
-from service.web._facts import arm_facts
 from service.web._live import Live
-from service.web._recordings import Listing
+from service.web._metrics import joint_of
+from service.web._recordings import RecordingList
 from service.web._request_proxy import RequestProxy
 
-#: A request that changes something brings this header: a page from elsewhere cannot, unless it is told that it may.
-MARK = "x-thetad"
+#: Header of requests that change something: a page from another origin cannot set it without permission.
+CUSTOM_HEADER = "x-thetad"
 MAX_BODY = 16_384
-LOOK_S = 10.0  # for what lies on a disk
-_SLICE_S = 1.0  # of waiting for others, after which the limit of the connection is renewed
+FOLDER_S = 10.0  # for reading a folder
+_SLICE_S = 1.0  # of waiting for others, after which the connection's limit is renewed
 _STATUS = {
     "bad_argument": 400, "bad_request": 400, "denied": 403, "failed": 409, "too_many": 429, "unavailable": 503,
     "timeout": 504,
@@ -42,19 +42,19 @@ _Found = TypeVar("_Found")
 Handler = Callable[[Request], Awaitable[Any]]
 
 
-def api_routes(config: Config, latest: Cache, live: Live, asking: RequestProxy) -> list[Route]:
+def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestProxy) -> list[Route]:
     """Return the routes below `/api`."""
-    listing = Listing(config)
-    looking = asyncio.Semaphore()  # one at a time: threads that wait for a disk are not to be had by asking often
+    listing = RecordingList(config)
+    folder_access = asyncio.Semaphore()  # one at a time, so that frequent requests cannot occupy all threads
 
     async def read(request: Request, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        return await patiently(request, asking.read(verb, args, role_of(request)))
+        return await hold_connection(request, request_proxy.read(verb, args, role_of(request)))
 
     async def session(request: Request) -> dict[str, Any]:
         role = role_of(request)
         return {
             "role": role,
-            "allowed": allowed_by_http(role, config.daemon),
+            "allowed": allowed_verbs(role, config.daemon),
             "arms": [arm.name for arm in config.arm],
             "methods": list(METHODS),
         }
@@ -62,23 +62,23 @@ def api_routes(config: Config, latest: Cache, live: Live, asking: RequestProxy) 
     async def now(request: Request) -> Response:
         arm = request.query_params.get("arm", "")
         if arm:
-            check_arm(arm, latest)
-        epoch, since = (whole(name, request.query_params.get(name, "0")) for name in ("epoch", "since"))
+            check_arm(arm, cache)
+        epoch, since = (whole_number(name, request.query_params.get(name, "0")) for name in ("epoch", "since"))
         text = await live.answer(arm, epoch, since)
         return Response(text, headers=HEADERS, media_type="application/json")
 
     async def facts(request: Request) -> dict[str, Any]:
-        return arm_facts(latest.arms[named(request, latest)])
+        return arm_facts(cache.arms[arm_of(request, cache)])
 
     async def prior(request: Request) -> dict[str, Any]:
-        return await read(request, "prior", {"arm": named(request, latest)})
+        return await read(request, "prior", {"arm": arm_of(request, cache)})
 
     async def jobs(request: Request) -> dict[str, Any]:
         return await read(request, "jobs", {"limit": 100})
 
     async def job(request: Request) -> dict[str, Any]:
-        id = whole("id", str(request.path_params["id"]))
-        return described(await read(request, "job", {"id": id}))
+        id = whole_number("id", str(request.path_params["id"]))
+        return job_for_browser(await read(request, "job", {"id": id}))
 
     async def models(request: Request) -> dict[str, Any]:
         found = await read(request, "models", {})
@@ -91,22 +91,22 @@ def api_routes(config: Config, latest: Cache, live: Live, asking: RequestProxy) 
         return await read(request, "events", {"limit": 300})
 
     async def recordings(request: Request) -> dict[str, Any]:
-        found = await patiently(request, listing.newest(), LOOK_S)
+        found = await hold_connection(request, listing.newest(), FOLDER_S)
         return {"recordings": found, "recorders": [arm.name for arm in config.arm if arm.recorder is not None]}
 
     async def do(request: Request) -> dict[str, Any]:
-        if request.headers.get(MARK) is None or request.headers.get("content-type") != "application/json":
-            raise ControlError("bad_request", f"expected application/json and a header {MARK}")
+        if request.headers.get(CUSTOM_HEADER) is None or request.headers.get("content-type") != "application/json":
+            raise ControlError("bad_request", f"expected application/json and a header {CUSTOM_HEADER}")
         action = read_action(await body_of(request))
-        check_by_http(verb_of(action), role_of(request), config.daemon)
-        if looks_for_file(action):
-            verb, args = await patiently(request, looked_up(action), LOOK_S)
-        else:  # a stop waits for no disk
+        check_http(verb_of(action), role_of(request), config.daemon)
+        if reads_folder(action):
+            verb, args = await hold_connection(request, resolved(action), FOLDER_S)
+        else:  # a stop must not wait for a disk
             verb, args = to_request(action, config)
-        return told(verb, await patiently(request, asking.ask(verb, args, role_of(request))))
+        return result_for_browser(verb, await hold_connection(request, request_proxy.ask(verb, args, role_of(request))))
 
-    async def looked_up(action: Action) -> tuple[str, dict[str, Any]]:
-        async with looking:
+    async def resolved(action: Action) -> tuple[str, dict[str, Any]]:
+        async with folder_access:
             return await asyncio.to_thread(to_request, action, config)
 
     paths: Mapping[str, Handler] = {
@@ -119,61 +119,63 @@ def api_routes(config: Config, latest: Cache, live: Live, asking: RequestProxy) 
 
 
 def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers in JSON with what a handler returns, or why it refuses."""
+    """Return an endpoint that responds in JSON with a handler's result, or its refusal."""
 
     async def answer(request: Request) -> Response:
         try:
             found = await handler(request)
         except ControlError as error:
-            return refusal(_STATUS.get(error.type, 500), error.message)
-        except ClientDisconnect:  # in the middle of what it sent: nobody reads this, and nothing was wrong here
-            return refusal(400, "the request has no end")
+            return error_response(_STATUS.get(error.type, 500), error.message)
+        except ClientDisconnect:  # in the middle of a request: nobody reads the response
+            return error_response(400, "the request has no end")
         if isinstance(found, Response):
             return found
-        text = json.dumps(plain(found), separators=(",", ":"))
+        text = json.dumps(json_values(found), separators=(",", ":"))
         return Response(text, headers=HEADERS, media_type="application/json")
 
     return answer
 
 
 def role_of(request: Request) -> str:
-    """Return the role that the guard has found."""
+    """Return the role determined by the guard."""
     return str(request.state.role)
 
 
-def check_arm(name: str, latest: Cache) -> str:
-    """Return the name of an arm that there is; raises `ControlError`."""
-    if name not in latest.arms:
-        raise ControlError("bad_argument", f"arm: there is no {name[:80]!r}; there are {', '.join(latest.arms)}")
+def check_arm(name: str, cache: Cache) -> str:
+    """Return the name of a known arm; raises `ControlError` for others."""
+    if name not in cache.arms:
+        raise ControlError("bad_argument", f"arm: there is no {name[:80]!r}; there are {', '.join(cache.arms)}")
     return name
 
 
-def named(request: Request, latest: Cache) -> str:
+def arm_of(request: Request, cache: Cache) -> str:
     """Return the arm in the path of a request."""
-    return check_arm(str(request.path_params["arm"]), latest)
+    return check_arm(str(request.path_params["arm"]), cache)
 
 
-async def patiently(request: Request, others: Awaitable[_Found], within_s: float = math.inf) -> _Found:
-    """Return what others have to make first, and keep the connection meanwhile; raises `ControlError` if it lasts."""
+async def hold_connection(request: Request, others: Awaitable[_Found], within_s: float = math.inf) -> _Found:
+    """Await a result of others, keeping the connection meanwhile; raises `ControlError` after `within_s`."""
     answer = asyncio.ensure_future(others)
     until = time.monotonic() + within_s
     while not (await asyncio.wait({answer}, timeout=_SLICE_S))[0]:
         if time.monotonic() > until:
-            answer.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody asks any more
+            answer.add_done_callback(
+                lambda late: late.cancelled() or late.exception()
+            )  # the result is no longer wanted
             raise ControlError("timeout", f"the disk has not answered within {within_s:g} s")
         request.scope.get(RENEW, lambda: None)()
     return answer.result()
 
 
-def whole(name: str, text: str) -> int:
-    """Return the whole number that a text is; raises `ControlError`."""
+def whole_number(name: str, text: str) -> int:
+    """Parse a whole number; raises `ControlError`."""
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise ControlError("bad_argument", f"{name}: expected a whole number")
     return int(text)
 
 
 async def body_of(request: Request) -> bytes:
-    """Return the body of a request, if it is no longer than it may be; raises `ControlError`."""
+    """Return the body of a request; raises `ControlError` if it is too long."""
     data = b""
     async for chunk in request.stream():
         data += chunk
@@ -182,8 +184,34 @@ async def body_of(request: Request) -> bytes:
     return data
 
 
-def described(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a browser is told of a job: all but the files on the daemon's computer and whole robots."""
+def arm_facts(arm: Arm) -> dict[str, Any]:
+    """Return names, units and meanings of the live sections; raises `ControlError` before the first.
+
+    `hash` is that of the estimates to which they apply.
+    """
+    meta, source = arm.meta.get("estimator"), arm.meta.get("acquisition", {})
+    if meta is None:
+        raise ControlError("unavailable", f"arm {arm.name}: its estimator has not said yet what it estimates")
+    return {
+        "arm": arm.name,
+        "hash": meta["hash"],
+        "robot": meta["robot"],
+        "joints": meta["joints"],
+        "torque_units": meta["torque_units"],
+        "parameters": meta["parameters"],
+        "units": meta["units"],
+        "expressions": meta["expressions"],
+        "of_joint": [joint_of(name) for name in meta["parameters"]],
+        "rate_hz": meta["rate_hz"],
+        "update_hz": meta["update_hz"],
+        "memory_s": meta["settings"].get("memory_s"),
+        "source": source.get("source"),
+        "channels": source.get("channels"),
+    }
+
+
+def job_for_browser(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job for a browser: without paths on the daemon's computer and whole robots."""
     found = {key: value for key, value in job.items() if key not in ("inputs", "partial", "outcome", "parameters")}
     long = ("robot", "prior")
     found["parameters"] = {key: _file_name(value) for key, value in job["parameters"].items() if key not in long}
@@ -194,8 +222,8 @@ def described(job: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def told(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a browser is told of an action: all but where files lie."""
+def result_for_browser(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of an action for a browser: without paths."""
     found = dict(answer)
     if verb == "record":
         found.pop("directory", None)
@@ -204,5 +232,5 @@ def told(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file_name(value: Any) -> Any:
-    """Return the name alone where a value is the path of a file, which it is only as a whole one."""
+    """Return the file name of an absolute path, and any other value unchanged."""
     return PurePath(value).name if isinstance(value, str) and value.startswith("/") else value

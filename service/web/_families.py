@@ -1,7 +1,7 @@
-"""The families of metrics that there are: name, type, labels and help, in the order in which they are told.
+"""Families of metrics: name, type, labels and help, in the order of the output.
 
-`docs/metrics.md` lists the same.  Names follow Prometheus' conventions: base units, counters end in `_total`.  A label
-takes few values: names of arms, joints and processes, and words of short lists.
+`docs/metrics.md` has the same list. Names follow Prometheus' conventions: base units, counters end in `_total`. Labels
+have few values: names of arms, joints and processes, and words of short lists.
 """
 
 from __future__ import annotations

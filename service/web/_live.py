@@ -1,12 +1,11 @@
-"""What a dashboard shows of the present, made once for all browsers, and only while one looks.
+"""Live sections of the dashboard, made once for all browsers, and only while one is watching.
 
-Everything is in a few sections, each a piece of JSON that is made anew when what it tells of has changed.  A turn goes
-by twenty times a second.  A browser says which turn it has, and gets the newest of the sections that have changed
-since; it asks again when it has taken them.  So a slow one asks less often: it gets fewer of them, never old ones, and
-nothing waits for it here.
+The state consists of a few sections, each a piece of JSON that is made again when its content has changed. There are
+twenty turns a second. A browser sends the turn that it has, receives the latest version of the sections changed since,
+and asks again. So a slow browser asks less often: it receives fewer versions, never old ones, and delays nobody.
 
-Each answer tells the time, each section the time that it is of, both on CLOCK_MONOTONIC: what has stopped to come is
-seen to grow old.  What the data do not support has no number: it is null before it leaves.
+Each response has the time, each section the time of its content, both on CLOCK_MONOTONIC, so that outdated content is
+recognisable. Values without support in the data are null.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from service.protocol.messages import BELIEVED
+from service.protocol.messages import STATUSES_WITH_VALUE
 from service.web._cache import Arm, Cache
-from service.web._numbers import numbers
 from service.web._overview import overview
 
 TURN_S = 0.05
-PATIENCE_S = 1.0  # a question is answered after so long also if nothing has changed: the answer says that we are there
-LOOKED_S = 3.0  # so long after its last question a browser may still be there
+PATIENCE_S = 1.0  # longest wait for a change; an empty response then shows that the daemon is alive
+WATCHED_S = 3.0  # time after its last request for which a browser counts as watching
 _OVERVIEW_NS = 500_000_000
 
 _Make = Callable[[Arm], str]
@@ -35,30 +34,30 @@ class Live:
 
     Parameters
     ----------
-    latest : Latest
+    latest : Cache
     epoch : int
-        Of this process: turns are counted anew when it is started again.
+        Boot counter of this process; turns start again with it.
     clock : callable
         CLOCK_MONOTONIC [ns].
     """
 
-    def __init__(self, latest: Cache, epoch: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._latest, self._epoch, self._clock = latest, epoch, clock
+    def __init__(self, cache: Cache, epoch: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._latest, self._epoch, self._clock = cache, epoch, clock
         self.turn = 0
         self._texts: dict[tuple[str, str], str] = {}
-        self._changed: dict[tuple[str, str], int] = {}  # turn in which a section has become what it is
-        self._made_of: dict[tuple[str, str], int] = {}  # count of the messages that it was made of
-        self._looked_ns: dict[str, int] = {}  # by arm, and "" for whatever is of all arms
+        self._changed: dict[tuple[str, str], int] = {}  # turn of a section's last change
+        self._made_of: dict[tuple[str, str], int] = {}  # number of messages it was made from
+        self._watched_ns: dict[str, int] = {}  # by arm, and "" for the sections of all arms
         self._next_overview_ns = 0
         self._next = asyncio.Event()
 
     def watched(self, now_ns: int) -> set[str]:
-        """Return the arms that somebody looks at."""
-        return {arm for arm, at_ns in self._looked_ns.items() if arm and now_ns - at_ns < LOOKED_S * 1e9}
+        """Return the arms that are being watched."""
+        return {arm for arm, at_ns in self._watched_ns.items() if arm and now_ns - at_ns < WATCHED_S * 1e9}
 
-    def go_on(self, now_ns: int) -> None:
-        """Make anew what has changed, and let those go on who wait for that."""
-        if now_ns - self._looked_ns.get("", -(1 << 62)) > LOOKED_S * 1e9:
+    def update(self, now_ns: int) -> None:
+        """Make changed sections again, and wake up waiting requests."""
+        if now_ns - self._watched_ns.get("", -(1 << 62)) > WATCHED_S * 1e9:
             return
         self.turn += 1
         of_status = sum(arm.seen["status"] for arm in self._latest.arms.values())
@@ -83,35 +82,47 @@ class Live:
             self._changed[arm, section] = self.turn
 
     async def answer(self, arm: str, epoch: int, since: int) -> str:
-        """Return what has changed since the turn `since`, of all arms and of `arm` ("" is none).
+        """Return the sections changed since the turn `since`, of all arms and of `arm` ("" for none).
 
-        Waits until something has; after `PATIENCE_S` it answers that nothing has.
+        Waits for a change, at most `PATIENCE_S`.
         """
         since = since if epoch == self._epoch and since <= self.turn else -1
         began_ns = self._clock()
         deadline_ns = began_ns + round(PATIENCE_S * 1e9)
-        fresh = all(began_ns - self._looked_ns.get(key, -(1 << 62)) < LOOKED_S * 1e9 for key in {"", arm})
+        fresh = all(began_ns - self._watched_ns.get(key, -(1 << 62)) < WATCHED_S * 1e9 for key in {"", arm})
         while True:
             now_ns = self._clock()
-            self._looked_ns[""] = self._looked_ns[arm] = now_ns
+            self._watched_ns[""] = self._watched_ns[arm] = now_ns
             found = [key for key, turn in self._changed.items() if fresh and turn > since and key[0] in ("", arm)]
-            told = self.turn if fresh else max(since, 0)  # what has not been told of a turn is still to be had
+            shown_turn = (
+                self.turn if fresh else max(since, 0)
+            )  # sections of the turn that are not in this response are still to be sent
             if found or now_ns >= deadline_ns:
-                parts = [f'"epoch":{self._epoch}', f'"turn":{told}', f'"now":{now_ns * 1e-9:.3f}']
+                parts = [f'"epoch":{self._epoch}', f'"turn":{shown_turn}', f'"now":{now_ns * 1e-9:.3f}']
                 parts += [f'"arm":{json.dumps(arm)}']
                 parts += [f'"{section}":{self._texts[name, section]}' for name, section in found]
                 return "{" + ",".join(parts) + "}"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._next.wait(), (deadline_ns - now_ns) * 1e-9)
-                fresh = True  # what nobody had looked at before has been made anew
+                fresh = True  # sections that nobody watched before have been made again
+
+
+def number(value: float | None) -> str:
+    """Return a number with six digits; null if unknown, NaN or infinite."""
+    return "null" if value is None or not math.isfinite(value) else f"{value:.6g}"
+
+
+def numbers(values: Iterable[float | None]) -> str:
+    """Return a list of numbers."""
+    return "[" + ",".join(map(number, values)) + "]"
 
 
 def _estimate(arm: Arm) -> str:
-    """Values with their standard deviations; null for a parameter that has none."""
+    """Return values with their standard deviations; null for parameters without a value."""
     found = arm.estimate
     if found is None:
         return ""
-    there = [status in BELIEVED for status in found.status]
+    there = [status in STATUSES_WITH_VALUE for status in found.status]
     theta = [value if ok else None for value, ok in zip(found.theta.tolist(), there, strict=True)]
     std = [value if ok else None for value, ok in zip(found.std.tolist(), there, strict=True)]
     return (
@@ -124,7 +135,7 @@ def _estimate(arm: Arm) -> str:
 
 
 def _standing(arm: Arm) -> str:
-    """Tell what is to be thought of the values, which changes seldom."""
+    """Return status and excitation of the parameters, which change seldom."""
     found = arm.estimate
     if found is None:
         return ""
@@ -142,7 +153,7 @@ def _torque(arm: Arm) -> str:
 
 
 def _bus(arm: Arm) -> str:
-    """Tell what acquisition and estimator say of frames, the cycle and the bus."""
+    """Return the state of frames, the cycle and the bus, from acquisition and estimator."""
     body = {
         "at": {src: at_ns * 1e-9 for (kind, src), at_ns in arm.sent_ns.items() if kind == "status"},
         "acquisition": arm.status.get("acquisition", {}),
@@ -155,7 +166,7 @@ def _bus(arm: Arm) -> str:
     return json.dumps(body, separators=(",", ":"))
 
 
-#: By the kind of message that they are made of.
+#: Sections by the kind of message they are made from.
 _SECTIONS: dict[str, dict[str, _Make]] = {
     "estimate": {"estimate": _estimate, "standing": _standing},
     "torque": {"torque": _torque},

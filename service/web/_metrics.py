@@ -1,7 +1,7 @@
-"""What `/metrics` answers: samples of all families, from what is known of the daemon when it is asked.
+"""Samples of `/metrics`, made from the cache on request.
 
-Counters are those of the processes that count: one that is started again begins at 0, which Prometheus takes for what
-it is.  None goes back otherwise.
+Counters are those of the counting processes: after a restart they begin at 0, which Prometheus handles. Otherwise they
+never decrease.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from service.protocol.job_state import State
+from service.protocol.job_replies import State
 from service.web._cache import Arm, Cache
 from service.web._families import FAMILIES
-from service.web._health import arm_states, estimate_age_s, unready
+from service.web._health import arm_states, daemon_problem, estimate_age_s
 
-_VERSION = version("thetad")  # read from files
+_VERSION = version("thetad")  # once, because it reads files
 _SOURCE_STATES = ("held", "waiting", "running", "ended")
 _PARAMETER_STATUS = ("unestimated", "estimated", "invalid", "stale", "frozen")
 _MAKERS: Mapping[str, Callable[..., Metric]] = {
@@ -37,7 +37,7 @@ _JOINT = re.compile(r"(\d+)$")
 
 
 class Samples:
-    """The families of one answer, filled one sample after the other."""
+    """Families of one response, filled sample by sample."""
 
     def __init__(self) -> None:
         self.families: dict[str, Any] = {
@@ -45,12 +45,12 @@ class Samples:
         }
 
     def add(self, name: str, value: object, *labels: str) -> None:
-        """Add a sample to a counter or gauge; what is not known (None) is left out."""
+        """Add a sample to a counter or gauge; unknown values (None) are left out."""
         if value is not None:
             self.families[name].add_metric(labels, float(value))  # type: ignore[arg-type]
 
     def add_durations(self, name: str, found: Mapping[str, Any] | None, *labels: str) -> None:
-        """Add to a histogram what `service.worker.loop_statistics.Durations` has reported."""
+        """Add a report of `service.worker.loop_statistics.Durations` to a histogram."""
         if found is None:
             return
         total, buckets = 0, []
@@ -61,29 +61,29 @@ class Samples:
 
 
 class DaemonCollector(Collector):
-    """Makes the samples; nothing is asked of anybody."""
+    """Collector of all samples from the cache."""
 
-    def __init__(self, latest: Cache) -> None:
-        self._latest = latest
+    def __init__(self, cache: Cache) -> None:
+        self._latest = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family, those without samples too."""
+        """Yield every family, also those without samples."""
         samples, now_ns = Samples(), time.monotonic_ns()
-        latest = self._latest
+        cache = self._latest
         samples.add("thetad_build_info", 1, _VERSION, platform.python_version())
-        samples.add("thetad_supervisor_silence_seconds", latest.silence_s(now_ns))
-        down = bool(unready(latest, now_ns))
-        for state in arm_states(latest, now_ns):
+        samples.add("thetad_supervisor_silence_seconds", cache.silence_s(now_ns))
+        down = bool(daemon_problem(cache, now_ns))
+        for state in arm_states(cache, now_ns):
             samples.add("thetad_arm_ready", state.ready and not down, state.arm)
-        if latest.daemon:
-            self._daemon(samples, latest.daemon)
-        for process in latest.processes:
-            _process(samples, process, latest.silence_s(now_ns))
-        for arm in latest.arms.values():
-            _frames(samples, latest, arm)
+        if cache.daemon:
+            self._daemon(samples, cache.daemon)
+        for process in cache.processes:
+            _process(samples, process, cache.silence_s(now_ns))
+        for arm in cache.arms.values():
+            _frames(samples, cache, arm)
             _loop(samples, arm.name, arm.status.get("acquisition", {}))
-            _estimator(samples, latest, arm, now_ns)
-            _recorder(samples, arm.name, latest.info(arm.name, "recorder"))
+            _estimator(samples, cache, arm, now_ns)
+            _recorder(samples, arm.name, cache.info(arm.name, "recorder"))
         yield from samples.families.values()
 
     def _daemon(self, samples: Samples, status: Mapping[str, Any]) -> None:
@@ -97,10 +97,10 @@ class DaemonCollector(Collector):
         samples.add("thetad_control_refused_total", control["garbage"])
 
 
-def make_registry(latest: Cache) -> CollectorRegistry:
-    """Return a registry that knows the daemon's metrics, and nothing of this process by default."""
+def make_registry(cache: Cache) -> CollectorRegistry:
+    """Return a registry with the daemon's metrics only, without defaults of this process."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(DaemonCollector(latest))
+    registry.register(DaemonCollector(cache))
     return registry
 
 
@@ -127,8 +127,8 @@ def _process(samples: Samples, process: Mapping[str, Any], age_s: float) -> None
                 samples.add("thetad_jobs", states.get(state, 0), kind, state)
 
 
-def _frames(samples: Samples, latest: Cache, arm: Arm) -> None:
-    info = latest.info(arm.name, "acquisition")
+def _frames(samples: Samples, cache: Cache, arm: Arm) -> None:
+    info = cache.info(arm.name, "acquisition")
     if "state" in info:
         for state in _SOURCE_STATES:
             samples.add("thetad_source_state", info["state"] == state, arm.name, state)
@@ -136,7 +136,7 @@ def _frames(samples: Samples, latest: Cache, arm: Arm) -> None:
     samples.add("thetad_frames_dropped_total", info.get("dropped"), arm.name)
     samples.add("thetad_frame_timeouts_total", arm.status.get("acquisition", {}).get("timeouts"), arm.name)
     for role in ("estimator", "recorder"):
-        found = latest.info(arm.name, role)
+        found = cache.info(arm.name, role)
         if "received" not in found:
             continue
         for key in ("received", "lost", "repeated"):
@@ -156,8 +156,8 @@ def _loop(samples: Samples, arm: str, status: Mapping[str, Any]) -> None:
     samples.add("thetad_bus_recoveries_total", source.get("recoveries", source.get("reconnects")), arm)
 
 
-def _estimator(samples: Samples, latest: Cache, arm: Arm, now_ns: int) -> None:
-    info, stats = latest.info(arm.name, "estimator"), arm.stats.get("estimator")
+def _estimator(samples: Samples, cache: Cache, arm: Arm, now_ns: int) -> None:
+    info, stats = cache.info(arm.name, "estimator"), arm.stats.get("estimator")
     samples.add("thetad_frames_unusable_total", info.get("unusable"), arm.name)
     if "save_error" in info:
         samples.add("thetad_state_unsaved", bool(info["save_error"]), arm.name)
@@ -187,7 +187,7 @@ def _estimator(samples: Samples, latest: Cache, arm: Arm, now_ns: int) -> None:
 
 
 def joint_of(parameter: str) -> int:
-    """Index of the joint that a parameter belongs to, that of its link or motor; -1 if its name does not tell."""
+    """Return the index of the joint, link or motor that a parameter belongs to; -1 if its name has none."""
     found = _JOINT.search(parameter)
     return -1 if found is None else int(found[1]) - 1
 

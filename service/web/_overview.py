@@ -1,4 +1,4 @@
-"""All arms and processes of a daemon at a glance, from what is known: the first page of the dashboard."""
+"""Overview of all arms and processes of a daemon, from the cache: the first page of the dashboard."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 from service.web._cache import Arm, Cache
-from service.web._health import SILENT_S, arm_states, estimate_age_s, unready
+from service.web._health import SILENT_S, arm_states, daemon_problem, estimate_age_s
 
 _PROCESS = ("name", "role", "arm", "state", "restarts", "last_error")
 _DRIFT = ("state", "reason")
 
 
-def overview(latest: Cache, now_ns: int) -> dict[str, Any]:
-    """Return it as plain JSON."""
-    daemon: Mapping[str, Any] = latest.daemon.get("daemon", {})
-    states = {state.arm: list(state.problems) for state in arm_states(latest, now_ns)}
-    found: dict[str, Any] = plain(
+def overview(cache: Cache, now_ns: int) -> dict[str, Any]:
+    """Return the overview as JSON values."""
+    daemon: Mapping[str, Any] = cache.daemon.get("daemon", {})
+    states = {state.arm: list(state.problems) for state in arm_states(cache, now_ns)}
+    found: dict[str, Any] = json_values(
         {
             "name": daemon.get("name"),
             "uptime_s": daemon.get("uptime_s"),
-            "stopping": latest.stopping,
-            "trouble": unready(latest, now_ns),
-            "arms": [_arm(latest, arm, states[arm.name], now_ns) for arm in latest.arms.values()],
+            "stopping": cache.stopping,
+            "trouble": daemon_problem(cache, now_ns),
+            "arms": [_arm(cache, arm, states[arm.name], now_ns) for arm in cache.arms.values()],
             "processes": [
-                {key: process[key] for key in _PROCESS} | _usage(process["info"]) for process in latest.processes
+                {key: process[key] for key in _PROCESS} | _usage(process["info"]) for process in cache.processes
             ],
-            "jobs": _jobs(latest),
+            "jobs": _jobs(cache),
         }
     )
     return found
 
 
-def _arm(latest: Cache, arm: Arm, problems: list[str], now_ns: int) -> dict[str, Any]:
+def _arm(cache: Cache, arm: Arm, problems: list[str], now_ns: int) -> dict[str, Any]:
     acquisition, estimator = arm.status.get("acquisition", {}), arm.status.get("estimator", {})
-    recorder = latest.info(arm.name, "recorder")
+    recorder = cache.info(arm.name, "recorder")
     estimate = arm.estimate
     counts = None
     if estimate is not None:
@@ -68,7 +68,7 @@ def _arm(latest: Cache, arm: Arm, problems: list[str], now_ns: int) -> dict[str,
 
 
 def _safety(safety: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Of an arm whose drives follow set positions; None of others."""
+    """Return the state of commanded drives; None for other arms."""
     if safety is None:
         return None
     found = {key: safety.get(key) for key in ("state", "reason", "permit_left_s")}
@@ -80,7 +80,7 @@ def _safety(safety: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _recorder(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Where files lie is nothing that a browser needs to know."""
+    """Return the state of a recorder, without paths."""
     return {
         "state": info["state"],
         "file": PurePath(info["path"]).name,
@@ -95,9 +95,9 @@ def _usage(info: Mapping[str, Any]) -> dict[str, Any]:
     return {"cpu_s": usage.get("cpu_s"), "resident_bytes": usage.get("resident_bytes")}
 
 
-def _jobs(latest: Cache) -> dict[str, Any]:
-    """How many jobs there are in each state, and whether the queue is in trouble."""
-    process = latest.process(None, "jobs")
+def _jobs(cache: Cache) -> dict[str, Any]:
+    """Return the number of jobs in each state, and the queue's trouble."""
+    process = cache.process(None, "jobs")
     info: Mapping[str, Any] = {} if process is None else process["info"]
     states: dict[str, int] = {}
     for kinds in info.get("by_kind", {}).values():

@@ -1,7 +1,7 @@
-"""The files of the dashboard: read once, when the process starts, and found by their names alone.
+"""Files of the dashboard, read once at the start, and looked up by name.
 
-No path of a request reaches the file system.  The content security policy lets the page load nothing but these files,
-run no script within HTML, and be shown within no other page.
+No path of a request reaches the file system. The content security policy restricts the page to these files, allows no
+inline scripts, and forbids embedding in other pages.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # asked for again each time, and answered by 304 where nothing has changed
+    "Cache-Control": "no-cache",  # revalidated each time, with 304 if unchanged
 }
 
 
 def page_routes() -> list[Route]:
     """Return the routes of all files; `/` is the page itself."""
     files = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
-    named = [_route(PREFIX + path.relative_to(FOLDER).as_posix(), path) for path in files]
-    return [_route("/", FOLDER / "index.html"), *named]
+    arm_of = [_route(PREFIX + path.relative_to(FOLDER).as_posix(), path) for path in files]
+    return [_route("/", FOLDER / "index.html"), *arm_of]
 
 
 def _route(name: str, path: Path) -> Route:

@@ -1,4 +1,4 @@
-"""Recordings by their names: what is in the folder of an arm, and nothing else."""
+"""Recordings of an arm's folder, by name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any
 from service.config.load import ArmConfig, Config
 from service.protocol.control import ControlError
 
-MAX = 500  # that are listed, the newest
-FRESH_S = 1.0  # a list so old is given again
-_STAMP = r"-\d{8}T\d{6}(-\d{1,3})?\.mcap"  # what the recorder puts behind the name of the arm
+MAX = 500  # length of the list, newest first
+FRESH_S = 1.0  # greatest age of a list that is reused
+_STAMP = r"-\d{8}T\d{6}(-\d{1,3})?\.mcap"  # suffix of the recorder after the arm's name
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A recording of an arm; `changed` is the time of its last frame or so [s since 1970]."""
+class RecordingEntry:
+    """A recording of an arm; `changed` is about the time of its last frame [s since 1970]."""
 
     arm: str
     name: str
@@ -31,16 +31,16 @@ class Recorded:
     size: int
     changed: float
 
-    def plain(self) -> dict[str, Any]:
-        """Return what a browser is told; where the file lies is not part of it."""
+    def json_values(self) -> dict[str, Any]:
+        """Return its entry for a browser, without the path."""
         time = datetime.fromtimestamp(self.changed, UTC).isoformat(timespec="seconds")
         return {"arm": self.arm, "name": self.name, "bytes": self.size, "changed": time}
 
 
-def recordings_of(config: Config, arm: ArmConfig) -> list[Recorded]:
-    """Return the recordings in the folder of an arm, newest first; of several arms in one folder each its own.
+def recordings_of(config: Config, arm: ArmConfig) -> list[RecordingEntry]:
+    """Return the recordings in an arm's folder, newest first; arms that share a folder only get their own.
 
-    Links are left out: they may lead anywhere.  Raises `OSError` if the folder is there and cannot be read.
+    Links are left out, because they may lead anywhere. Raises `OSError` if the folder exists and cannot be read.
     """
     folder, own = config.recording_dir(arm), re.compile(re.escape(arm.name) + _STAMP)
     found = []
@@ -49,21 +49,21 @@ def recordings_of(config: Config, arm: ArmConfig) -> list[Recorded]:
             for entry in entries:
                 if not own.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
                     continue
-                with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                     stat = entry.stat(follow_symlinks=False)
-                    found.append(Recorded(arm.name, entry.name, Path(entry.path), stat.st_size, stat.st_mtime))
-    except FileNotFoundError:  # there is none yet
+                    found.append(RecordingEntry(arm.name, entry.name, Path(entry.path), stat.st_size, stat.st_mtime))
+    except FileNotFoundError:  # no folder yet
         return []
     return sorted(found, key=lambda each: each.changed, reverse=True)[:MAX]
 
 
 def find_recording(config: Config, arm: ArmConfig, name: str) -> Path | None:
-    """Return the path of the recording that is listed by a name; None if there is none."""
+    """Return the path of the listed recording with this name, or None."""
     return next((each.path for each in recordings_of(config, arm) if each.name == name), None)
 
 
-class Listing:
-    """The recordings of all arms, looked up by one thread at a time: a folder may be on a slow disk.
+class RecordingList:
+    """Recordings of all arms, listed by one thread at a time, because a folder may be on a slow disk.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Listing:
         self._began = 0.0
 
     async def newest(self) -> list[dict[str, Any]]:
-        """Return what a browser is told of each; raises `ControlError` if a folder cannot be read."""
+        """Return the entries for a browser; raises `ControlError` if a folder cannot be read."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._began >= FRESH_S):
             self._began = now
@@ -89,4 +89,4 @@ class Listing:
             raise ControlError("failed", f"recordings: their folder cannot be read: {error.strerror}") from error
 
     def _look(self) -> list[dict[str, Any]]:
-        return [each.plain() for arm in self._config.arm for each in recordings_of(self._config, arm)]
+        return [each.json_values() for arm in self._config.arm for each in recordings_of(self._config, arm)]

@@ -1,8 +1,8 @@
-"""Requests of other processes, on behalf of who asks by HTTP.
+"""Requests to other processes on behalf of HTTP clients.
 
-They go over the private socket to the supervisor, which checks them once more (`service.security.http_policy`).
-However many browsers look, the same question is put twice a second at most, and there are never many at a time:
-nothing that comes by HTTP keeps the others from their work.
+They go over the private socket to the supervisor, which checks them again (`service.security.http_policy`). However
+many browsers watch, equal requests are sent at most twice a second, and the number of pending requests is limited, so
+that HTTP cannot slow down other clients.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from typing import Any
 
 from service.config.daemon import DaemonConfig
 from service.protocol.control import STOPPING, VERBS, ControlError
-from service.security.http_policy import check_by_http
+from service.security.http_policy import check_http
 from service.worker.worker import Worker
 
-FRESH_S = 0.5  # an answer so old is given again
-PER_S = 20.0  # questions a second, of all browsers together; twice as many at once
-MAX = 32  # questions that wait for their answer
-GRACE_S = 5.0  # beyond the time that the supervisor gives who is to answer
-_KEPT = 256  # answers
+FRESH_S = 0.5  # greatest age of a reply that is reused
+PER_S = 20.0  # requests a second of all browsers together; bursts of twice as many
+MAX = 32  # pending requests
+GRACE_S = 5.0  # in addition to the supervisor's own limit
+_KEPT = 256  # replies
 
 
 class RequestProxy:
-    """Asks, and remembers the newest answers.
+    """Requests with a cache of the latest replies.
 
     Parameters
     ----------
-    child : Child
+    worker : Worker
     daemon : DaemonConfig
     clock : callable
         Monotonic time [s].
     """
 
-    def __init__(self, child: Worker, daemon: DaemonConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._child, self._daemon, self._clock = child, daemon, clock
+    def __init__(self, worker: Worker, daemon: DaemonConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._worker, self._daemon, self._clock = worker, daemon, clock
         self._left, self._since = 2.0 * PER_S, clock()
         self._waiting = 0
-        self._answers: dict[str, tuple[float, dict[str, Any]]] = {}  # by question: when it came
+        self._answers: dict[str, tuple[float, dict[str, Any]]] = {}  # by request, with the time of the reply
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def ask(self, verb: str, args: Mapping[str, Any], role: str) -> dict[str, Any]:
-        """Return the answer; raises `ControlError`."""
+        """Make a request and return its result; raises `ControlError`."""
         return await self._begin(verb, args, role)
 
     async def read(self, verb: str, args: Mapping[str, Any], role: str) -> dict[str, Any]:
-        """Return an answer that is no older than `FRESH_S`; for verbs that change nothing.  Raises `ControlError`."""
-        check_by_http(verb, role, self._daemon)
+        """Return a result no older than `FRESH_S`, for verbs without side effects; raises `ControlError`."""
+        check_http(verb, role, self._daemon)
         question = json.dumps([verb, dict(args)])
         came, found = self._answers.get(question, (0.0, {}))
         if found and self._clock() - came < FRESH_S:
@@ -69,7 +69,7 @@ class RequestProxy:
                 del self._answers[next(iter(self._answers))]
 
     def _begin(self, verb: str, args: Mapping[str, Any], role: str) -> asyncio.Future[dict[str, Any]]:
-        check_by_http(verb, role, self._daemon)
+        check_http(verb, role, self._daemon)
         if verb not in STOPPING:
             self._count()
         loop = asyncio.get_running_loop()
@@ -78,12 +78,12 @@ class RequestProxy:
 
         def then(result: Mapping[str, Any] | None, error: ControlError | None) -> None:
             nonlocal over
-            if over:  # given up
+            if over:  # timed out
                 return
             over = True
             self._waiting -= 1
             limit.cancel()
-            if answer.done():  # who asked has gone
+            if answer.done():  # the client has gone
                 return
             if error is not None:
                 answer.set_exception(error)
@@ -93,7 +93,7 @@ class RequestProxy:
         late = ControlError("timeout", f"{verb}: the daemon has not answered")
         limit = loop.call_later(VERBS[verb].within_s + GRACE_S, then, None, late)
         self._waiting += 1
-        self._child.ask(verb, args, then, role)
+        self._worker.ask(verb, args, then, role)
         return answer
 
     def _count(self) -> None:

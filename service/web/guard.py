@@ -1,8 +1,8 @@
-"""Who may ask by HTTP: programs of this computer, and, where the daemon has tokens, those that know one.
+"""Guard of the HTTP server: for programs of this computer, and, if there are tokens, with a token.
 
-A page from elsewhere that a browser of this computer shows can make it ask a loopback address by a name of its own
-(DNS rebinding).  Its requests carry that name in `Host`, and are refused.  If it asks by our name, the browser says
-where the page is from, in `Origin` and `Sec-Fetch-Site`, and that is refused, too.
+A foreign page in a browser of this computer can request a loopback address under a name of its own (DNS rebinding).
+Such requests carry that name in `Host`, and are refused. Under our name, the browser states the page's origin in
+`Origin` and `Sec-Fetch-Site`, and foreign ones are refused, too.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.protocol.roles import ROLES, Role, allows
 from service.security.files import SecretFileError, read_secret
-from service.web._answers import refusal
+from service.web._answers import error_response
 from service.web._connection import MAX_HEADERS
 
 MIN_TOKEN = 16
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?")
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what may stand after "Bearer"
-_OWN_SITE = ("same-origin", "none")  # none: typed by a person
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # allowed after "Bearer"
+_OWN_SITE = ("same-origin", "none")  # none: typed by the user
 
 
 class Guard:
-    """Lets through requests for a loopback name, of our own pages, with a right token; to be put around an application.
+    """Middleware that passes requests for a loopback name, from our own pages, with a valid token.
 
     Parameters
     ----------
     app : ASGIApp
-        It finds the role of who asks as `role` in the state of the scope.
+        Finds the client's role as `role` in the state of the scope.
     tokens : mapping of str to Role
-        That requests may bring, and what each is good for; empty: none is asked for.
+        Accepted tokens and their roles; empty: no token is required.
     role : Role
-        Of everybody where no token is asked for.
+        Role of all clients if no token is required.
     open_to_all : collection of str
         Paths that need no token.
     origins : collection of str
-        Where pages may be from, beside the address that is asked.
+        Accepted origins of pages, in addition to the requested address.
     """
 
     def __init__(
@@ -56,32 +56,32 @@ class Guard:
         self._expected = {f"Bearer {token}".encode(): held for token, held in tokens.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on, a request."""
+        """Refuse a request or pass it on."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         app: ASGIApp = self._app
-        if size_of(scope) > MAX_HEADERS:  # that came at once; what comes in pieces is refused before it is whole
-            app = refusal(431, f"the request's line and headers have more than {MAX_HEADERS} bytes")
+        if size_of(scope) > MAX_HEADERS:  # if received at once; the server refuses longer ones in pieces
+            app = error_response(431, f"the request's line and headers have more than {MAX_HEADERS} bytes")
         elif not is_local(host):
-            app = refusal(421, "Host: only names of this computer are answered: ask for 127.0.0.1 or localhost")
+            app = error_response(421, "Host: only names of this computer are answered: ask for 127.0.0.1 or localhost")
         elif not self._own_page(headers, host):
             origin = headers.get("origin", "")[:100]
-            app = refusal(
+            app = error_response(
                 403, f"Origin {origin}: a page from elsewhere gets no answer; daemon.http_origins names further ones"
             )
         elif scope["path"] not in self._open:
             role = self._role_of(headers.get("authorization", ""))
             if role is None:
                 why = "Authorization: expected Bearer and the token of this daemon"
-                app = refusal(401, why, {"WWW-Authenticate": "Bearer"})
+                app = error_response(401, why, {"WWW-Authenticate": "Bearer"})
             else:
                 scope.setdefault("state", {})["role"] = role
         await app(scope, receive, send)
 
     def _own_page(self, headers: Headers, host: str) -> bool:
-        """Tell whether a request is of a page that we have served, or of no page at all."""
+        """Return whether a request comes from a page that we served, or from no page."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin in self._origins:
             return True
@@ -93,20 +93,20 @@ class Guard:
         if not self._expected:
             return self._role
         found: Role | None = None
-        for expected, role in self._expected.items():  # all of them, whichever it is
+        for expected, role in self._expected.items():  # compare all, for constant time
             if hmac.compare_digest(authorization.encode(), expected):
                 found = role
         return found
 
 
 def size_of(scope: Scope) -> int:
-    """Return the bytes of a request's path, query and headers, with what separates the headers."""
+    """Return the bytes of a request's path, query and headers, including separators."""
     lines: int = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
     return len(scope["raw_path"]) + len(scope["query_string"]) + lines
 
 
 def is_local(host: str) -> bool:
-    """Tell whether the value of a header `Host` names this computer by a loopback address or as localhost."""
+    """Return whether the value of a header `Host` is a loopback address or localhost."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -120,14 +120,11 @@ def is_local(host: str) -> bool:
 
 
 def read_tokens(path: Path | None, most: Role) -> dict[str, Role]:
-    """Return the tokens in a file that nobody else can read, and their roles; empty without a file.
+    """Read the tokens in a private file, and their roles; empty without a file.
 
-    A line is a token, which has the role `most`, or a role and a token; the role is `most` at the most.
+    A line is a token with the role `most`, or a role of at most `most` and a token.
 
-    Raises
-    ------
-    SecretFileError
-        The file cannot be used; the message says why, and what to do.
+    Raises `SecretFileError`: the file cannot be used; the message says why, and what to do.
     """
     if path is None:
         return {}

@@ -1,6 +1,6 @@
-"""The web process: hears the daemon's processes, and answers by HTTP from what it has heard.
+"""The web process: receive the messages of the daemon's processes, and serve HTTP from their cache.
 
-One event loop does both: if it hangs its heartbeats stop, and the supervisor starts it again.
+Both run in one event loop: if it hangs, its heartbeats stop and the supervisor restarts the process.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from service.web.guard import read_tokens
 from service.worker.bind import BIND_S, PortTakenError
 from service.worker.worker import Worker
 
-MESSAGES_A_TURN = 256  # of one socket
+MESSAGES_A_TURN = 256  # of each socket
 QUEUE = 1000
 _BACKLOG = 128
 
 
 class Server(uvicorn.Server):
-    """A server that leaves the signals to the process."""
+    """Server that leaves signals to the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
 
-    def leave(self) -> None:
-        """End soon, and hang up on everybody."""
+    def shut_down(self) -> None:
+        """Shut down, and disconnect all clients."""
         self.should_exit = self.force_exit = True
         for connection in list(self.server_state.connections):
             if isinstance(connection, Connection):
-                connection.hang_up()
+                connection.disconnect()
 
 
-class Forward(logging.Handler):
-    """Writes what the server has to complain about to the process's own log."""
+class LogForwarder(logging.Handler):
+    """Handler that writes the server's errors to the process's log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.ERROR)
@@ -62,23 +62,23 @@ class Forward(logging.Handler):
 
 
 class Web:
-    """Everything that the web process does."""
+    """State and loop of the web process."""
 
-    def __init__(self, child: Worker) -> None:
-        self.child = child
-        daemon = child.config.daemon
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        daemon = worker.config.daemon
         tokens = read_tokens(daemon.http_token_file, daemon.http_role)
         self.listener = listen(daemon.http_bind, daemon.http_port)
-        self.latest = Cache(tuple(arm.name for arm in child.config.arm), time.monotonic_ns())
-        self.live = Live(self.latest, child.epoch)
-        asking = RequestProxy(child, daemon)
+        self.cache = Cache(tuple(arm.name for arm in worker.config.arm), time.monotonic_ns())
+        self.live = Live(self.cache, worker.epoch)
+        request_proxy = RequestProxy(worker, daemon)
         for name in ("uvicorn.error", "asyncio"):
             log = logging.getLogger(name)
-            log.handlers, log.propagate = [Forward(child.log)], False
+            log.handlers, log.propagate = [LogForwarder(worker.log)], False
             log.setLevel(logging.ERROR)
         self.server = Server(
             uvicorn.Config(
-                make_app(child.config, self.latest, self.live, asking, tokens),
+                make_app(worker.config, self.cache, self.live, request_proxy, tokens),
                 http=Connection,
                 ws="none",
                 lifespan="off",
@@ -92,61 +92,59 @@ class Web:
             )
         )
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._results: dict[str, zmq.Socket[bytes]] = {}  # by arm: what its estimator publishes
-        self._shown: set[str] = set()  # arms whose torque is heard, for somebody looks
-        for arm in child.config.arm:
-            heard = [topic(arm.name, kind) for kind in ("status", "stats", "meta")]
-            self._sockets.append(self._hear(child.runtime.frames(arm.name), heard))
-            heard = [topic(arm.name, kind) for kind in ("estimate", "status", "stats", "meta")]
-            self._results[arm.name] = self._hear(child.runtime.results(arm.name, "estimator"), heard)
+        self._results: dict[str, zmq.Socket[bytes]] = {}  # by arm: messages of its estimator
+        self._shown: set[str] = set()  # watched arms, whose torque is received
+        for arm in worker.config.arm:
+            topics = [topic(arm.name, kind) for kind in ("status", "stats", "meta")]
+            self._sockets.append(self._subscribe(worker.runtime.frames(arm.name), topics))
+            topics.append(topic(arm.name, "estimate"))
+            self._results[arm.name] = self._subscribe(worker.runtime.results(arm.name, "estimator"), topics)
         self._sockets += self._results.values()
 
-    def _hear(self, endpoint: str, topics: list[bytes]) -> zmq.Socket[bytes]:
-        heard = self.child.context.socket(zmq.SUB)
-        heard.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        heard.setsockopt(zmq.RCVHWM, QUEUE)
-        heard.setsockopt(zmq.LINGER, 0)
-        heard.setsockopt(zmq.RECONNECT_IVL, 50)
-        heard.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
+    def _subscribe(self, endpoint: str, topics: list[bytes]) -> zmq.Socket[bytes]:
+        subscriber = self.worker.context.socket(zmq.SUB)
+        options = ((zmq.MAXMSGSIZE, MAX_MESSAGE), (zmq.RCVHWM, QUEUE), (zmq.LINGER, 0))
+        for option, value in (*options, (zmq.RECONNECT_IVL, 50), (zmq.RECONNECT_IVL_MAX, 500)):
+            subscriber.setsockopt(option, value)
         for name in topics:
-            heard.setsockopt(zmq.SUBSCRIBE, name)
-        heard.connect(endpoint)
-        return heard
+            subscriber.setsockopt(zmq.SUBSCRIBE, name)
+        subscriber.connect(endpoint)
+        return subscriber
 
     async def run(self) -> None:
-        """Hear and answer until told to stop."""
+        """Receive and serve until stopped."""
         serving = asyncio.create_task(self.server.serve(sockets=[self.listener]))
         try:
             while not self.server.started and not serving.done():
                 await asyncio.sleep(0.001)
-            self.child.ready(http_port=self.listener.getsockname()[1])
+            self.worker.ready(http_port=self.listener.getsockname()[1])
             due = time.monotonic()
-            while not self.child.stopping and not serving.done():
+            while not self.worker.stopping and not serving.done():
                 self._turn(time.monotonic_ns())
                 due = max(due + TURN_S, time.monotonic())
                 await asyncio.sleep(due - time.monotonic())
         finally:
-            self.server.leave()
+            self.server.shut_down()
             await serving
-        if not self.child.stopping:
+        if not self.worker.stopping:
             raise RuntimeError("the HTTP server has ended by itself")
 
     def _turn(self, now_ns: int) -> None:
-        self.child.serve({}, self.latest.on_status)
-        for heard in self._sockets:
+        self.worker.serve({}, self.cache.on_status)
+        for subscriber in self._sockets:
             for _ in range(MESSAGES_A_TURN):
-                if not readable(heard):
+                if not readable(subscriber):
                     break
-                self.latest.on_message(heard.recv_multipart())
+                self.cache.on_message(subscriber.recv_multipart())
         self._listen_to_torque(self.live.watched(now_ns))
-        self.live.go_on(now_ns)
-        if self.child.beat_due(now_ns):
+        self.live.update(now_ns)
+        if self.worker.heartbeat_due(now_ns):
             state = self.server.server_state
             counts = {"requests": state.total_requests, "connections": len(state.connections)}
-            self.child.beat(now_ns, {"state": "running", **counts, "refused": self.latest.refused})
+            self.worker.heartbeat(now_ns, {"state": "running", **counts, "refused": self.cache.refused})
 
     def _listen_to_torque(self, shown: set[str]) -> None:
-        """Hear the torque of the arms that somebody looks at, a hundred times a second, and of no others."""
+        """Receive the torque, a hundred times a second, only of the arms being watched."""
         for option, arms in ((zmq.SUBSCRIBE, shown - self._shown), (zmq.UNSUBSCRIBE, self._shown - shown)):
             for arm in arms:
                 self._results[arm].setsockopt(option, topic(arm, "torque"))
@@ -154,14 +152,14 @@ class Web:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Return a socket that listens; raises `PortTakenError` if the port stays in use."""
+    """Return a listening socket; raises `PortTakenError` if the port stays in use."""
     deadline = time.monotonic() + BIND_S
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     while True:
         try:
             listener.bind((address, port))
-            listener.listen(_BACKLOG)  # of two that have bound the same port, one fails here
+            listener.listen(_BACKLOG)  # of two processes that have bound the same port, one fails here
         except OSError as error:
             if error.errno == errno.EADDRINUSE and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -175,9 +173,9 @@ def listen(address: str, port: int) -> socket.socket:
         return listener
 
 
-def main(child: Worker) -> None:
+def main(worker: Worker) -> None:
     """Run the web process."""
-    web = Web(child)
+    web = Web(worker)
     try:
         asyncio.run(web.run())
     finally:

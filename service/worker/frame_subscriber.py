@@ -1,4 +1,4 @@
-"""The consumer's end of an arm's frames: subscribes in the right order, decodes, and counts what is lost."""
+"""Subscriber of an arm's frames: decodes them, and counts the lost ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from service.protocol.messages import MAX_MESSAGE, BodyMessage, FrameMessage, Wi
 from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
 
 LOG_NS = 1_000_000_000
-BATCH = 256  # messages worked off before anything else is looked at
+BATCH = 256  # messages processed per poll at most
 
 
 def marker(role: str) -> bytes:
-    """Topic that a consumer of this role subscribes to when it is ready for frames."""
+    """Return the topic that a consumer of this role subscribes to when it is ready for frames."""
     return b"@" + role.encode()
 
 
-class FrameFeed:
-    """Receives what the acquisition of the child's arm publishes.
+class FrameSubscriber:
+    """Subscribes to what the acquisition of the worker's arm publishes.
 
     `on_frame` is called with each frame and, where the stream begins or starts again, with how many
     frames are known to be missing before it; else with None.
@@ -37,7 +37,7 @@ class FrameFeed:
         How many starts of the source were seen.
     """
 
-    def __init__(self, child: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
+    def __init__(self, worker: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
         self.received = 0
         self.lost = 0
         self.repeated = 0
@@ -46,7 +46,7 @@ class FrameFeed:
         self.epoch = 0
         self.epochs = 0
         self.meta: dict[str, Any] = {}
-        self.source = "unknown"  # state of the acquisition as it said last, in order with its frames
+        self.source = "unknown"  # last reported state of the acquisition, in order with its frames
         self.guided = False  # a hand moves the arm, in order with its frames
         self._meta_epoch = 0
         self._expected = 0
@@ -54,10 +54,10 @@ class FrameFeed:
         self._unlogged = 0
         self._log_after_ns = 0
         self._on_frame = on_frame
-        self._arm = child.arm.name
-        self._marker = marker(child.role)
-        self._log = child.log
-        self.socket = child.context.socket(zmq.SUB)
+        self._arm = worker.arm.name
+        self._marker = marker(worker.role)
+        self._log = worker.log
+        self.socket = worker.context.socket(zmq.SUB)
         self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -65,29 +65,29 @@ class FrameFeed:
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
         for kind in ("meta", "status"):
             self.socket.setsockopt(zmq.SUBSCRIBE, topic(self._arm, kind))
-        self.socket.connect(child.runtime.frames(self._arm))
+        self.socket.connect(worker.runtime.frames(self._arm))
 
     def resume(self, epoch: int, expected: int) -> None:
-        """Continue where a predecessor stopped, so that what came meanwhile counts as lost."""
+        """Continue where a predecessor stopped, so that frames missed meanwhile count as lost."""
         self.epoch, self._expected = epoch, expected
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epoch and the sequence number that comes next, for `resume`."""
+        """Epoch and next sequence number, for `resume`."""
         return self.epoch, self._expected
 
     def start(self) -> None:
-        """Subscribe to the frames, and then tell the acquisition so."""
+        """Subscribe to the frames, then announce this to the acquisition."""
         self.socket.setsockopt(zmq.SUBSCRIBE, topic(self._arm, "frame"))
         self.socket.setsockopt(zmq.SUBSCRIBE, self._marker)
 
     @property
     def ended(self) -> bool:
-        """Whether the source has ended and all its frames have been worked off."""
+        """Whether the source has ended and all its frames have been processed."""
         return self.source == "ended" and self._meta_epoch >= self.epoch
 
     def poll(self, timeout_ms: int = POLL_MS) -> int:
-        """Wait for messages and work off at most `BATCH`; returns how many."""
+        """Wait for messages and process at most `BATCH`; return the number."""
         if not readable(self.socket) and not self.socket.poll(timeout_ms):
             return 0
         for count in range(1, BATCH):
@@ -102,18 +102,18 @@ class FrameFeed:
             message = decode(parts)
         except WireVersionError as error:
             self.foreign += 1
-            self._complain(error, self.foreign)
+            self._log_refused(error, self.foreign)
         except WireError as error:
             self.invalid += 1
-            self._complain(error, self.invalid)
+            self._log_refused(error, self.invalid)
         else:
             if isinstance(message, FrameMessage):
                 self._frame(message)
             elif isinstance(message, BodyMessage):
                 self._body(message)
 
-    def _complain(self, error: WireError, count: int) -> None:
-        if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: a flood must not become a flood of logs
+    def _log_refused(self, error: WireError, count: int) -> None:
+        if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: limits the log under a flood of bad messages
             self._log.warning("message_refused", reason=str(error), count=count)
 
     def _frame(self, message: FrameMessage) -> None:
@@ -154,20 +154,20 @@ class FrameFeed:
             self.guided = guiding.get("outcome") in ("guiding", "stopping")
 
     def log_losses(self, now_ns: int) -> None:
-        """Write what was lost since the last time to the log, at most once a second."""
+        """Log what was lost since the last time, at most once a second."""
         if self._unlogged and now_ns >= self._log_after_ns:
             self._log.warning("frames_lost", count=self._unlogged, total=self.lost)
             self._unlogged = 0
             self._log_after_ns = now_ns + LOG_NS
 
-    def wait_for_meta(self, child: Worker) -> dict[str, Any]:
-        """Wait until the source has described itself; an empty map if the child is to stop first."""
-        while not self.meta and not child.stopping:
+    def wait_for_meta(self, worker: Worker) -> dict[str, Any]:
+        """Wait for the description of the source; return an empty map if the worker is to stop first."""
+        while not self.meta and not worker.stopping:
             self.poll()
         return self.meta
 
     def counts(self) -> dict[str, Any]:
-        """Return what was counted, for heartbeats and status messages."""
+        """Return the counters, for heartbeats and status messages."""
         return {
             "source": self.source,
             "source_epoch": self.epoch,

@@ -1,6 +1,6 @@
-"""How long something takes, turn by turn, as counts in bins: of a loop at 1 kHz, and of what it leads to.
+"""Histograms of durations: of the turns of a 1 kHz loop, and of latencies.
 
-Adding costs a few tenths of a microsecond and takes no memory; what was counted goes out with status messages.
+Adding a value costs a few tenths of a microsecond and allocates nothing; the counts go out with status messages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-#: Upper bounds of the bins of periods [ns], the same for every arm, so that arms can be added up: fine about those of
+#: Upper bounds of the bins of periods [ns], the same for every arm, so that arms can be added up: fine near those of
 #: 2000, 1000, 500, 250, 200, 125 and 100 Hz, coarse between them.
 PERIOD_NS = tuple(
     round(ms * 1e6)
@@ -25,7 +25,7 @@ LATENCY_NS = tuple(round(ms * 1e6) for ms in (0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20,
 
 
 class Durations:
-    """Counts of durations in bins that never change.
+    """Counts of durations in fixed bins.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Durations:
             self.max_ns = duration_ns
 
     def report(self) -> dict[str, Any]:
-        """Return what was counted as plain values, for messages."""
+        """Return the counts as plain values, for messages."""
         return {
             "bounds_us": [bound * 1e-3 for bound in self.bounds_ns],
             "counts": list(self.counts),
@@ -58,7 +58,7 @@ class Durations:
 
 
 class LoopStatistics:
-    """Of a loop that is to take one turn in each period.
+    """Statistics of a loop with a nominal rate.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ class LoopStatistics:
         self._began_ns = 0
 
     def add(self, began_ns: int, ended_ns: int) -> None:
-        """Count a turn, from when to when it went [ns]."""
-        if self._began_ns:  # what `Durations.add` does, without a call: this is in every cycle
+        """Count a turn that began and ended at these times [ns]."""
+        if self._began_ns:  # inlined `Durations.add`: this runs in every cycle
             period, duration = self.period, began_ns - self._began_ns
             period.counts[bisect_left(period.bounds_ns, duration)] += 1
             period.sum_ns += duration
@@ -100,7 +100,7 @@ class LoopStatistics:
             self.overruns += 1
 
     def report(self) -> dict[str, Any]:
-        """Return what was counted as plain values, for messages."""
+        """Return the statistics as plain values, for messages."""
         return {
             "nominal_us": self.nominal_ns * 1e-3,
             "overruns": self.overruns,

@@ -1,7 +1,7 @@
-"""What keeps a 1 kHz loop on time: scheduling policy, a processor of its own, locked memory, processors that are awake.
+"""Real-time settings of a process: scheduling policy, processors, locked memory, processors kept awake.
 
-Each of them is asked for by `[arm.realtime]` and granted by the system or not.  A process that is refused one works on
-without it and says so once; nothing here makes a late cycle wrong, only more frequent.
+`[arm.realtime]` requests each of them, and the system may refuse. A process works on without what it was refused and
+logs that once: cycles are late more often then, but not wrong.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.config.realtime import RealtimeConfig
+from service.config.arm_tables import RealtimeConfig
 
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
-#: What is written here, the longest time that a processor may take to wake [us], holds while the file is open:
+#: Holds the longest wake-up time of a processor [us] as long as the file is open:
 #: https://docs.kernel.org/power/pm_qos_interface.html
 _LATENCY = Path("/dev/cpu_dma_latency")
 _held: list[int] = []  # open until the process ends
 
 
 def apply_realtime(config: RealtimeConfig) -> list[str]:
-    """Apply `config` to this process, and stop collecting garbage; returns what the system refused, a line each.
+    """Apply `config` to this process and disable garbage collection; return what the system refused, a line each.
 
-    Call it last before the loop, when everything that lives long has been made.
+    Call it last before the loop, when all long-lived objects exist.
     """
     refused: list[str] = []
     if config.processors is not None:
@@ -53,7 +53,7 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
                 f"stay_awake: {_LATENCY}: {_reason(error)}; run as root, let the process write there, or keep "
                 "processors awake by the kernel's command line (processor.max_cstate=1)"
             )
-    # What is alive now stays for good, and frames hold no cycles: collecting would only stop the loop for a while.
+    # What is alive now stays alive, and frames hold no cycles: a collection would only stop the loop.
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -61,7 +61,7 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
 
 
 def _lock_memory() -> int:
-    """Lock all pages, present and future; returns 0 or the error number."""
+    """Lock all pages, present and future; return 0 or the error number."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE) == 0:
         return 0
@@ -69,10 +69,10 @@ def _lock_memory() -> int:
 
 
 def _keep_awake() -> int:
-    """Forbid the processors to sleep; returns the file that has to stay open."""
+    """Keep processors out of sleep states; return the file that has to stay open."""
     file = os.open(_LATENCY, os.O_WRONLY)
     try:
-        os.write(file, ctypes.c_int32(0))  # 0 us: an idle processor asks for work again and again
+        os.write(file, ctypes.c_int32(0))  # 0 us: an idle processor keeps polling for work
     except OSError:
         os.close(file)
         raise

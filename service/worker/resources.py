@@ -1,15 +1,53 @@
-"""What this process uses, by its own word (of one with capabilities others may not be told), and giving it back."""
+"""Resources of a process: usage, memory, thread limits, and its end when its parent ends.
+
+The standard library alone, so that a process can limit itself before it loads anything else.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import resource
+import signal
+import sys
 import time
 from pathlib import Path
 
+#: Environment in which libraries use one thread.  Several threads on small matrices only wait for one another, and
+#: sums whose order depends on threads are not reproducible.
+SINGLE_THREADED = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_malloc_trim = getattr(_LIBC, "malloc_trim", None)  # glibc's
+
+
+def die_with_parent(parent: int | None, number: signal.Signals = signal.SIGTERM, code: int = 0) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends.
+
+    Exits with `code` if `parent` is given and is not this process's parent any more.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        sys.exit(code)
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory that a process holds [10^6 bytes]; 0 if it has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE * 1e-6
+    except (OSError, IndexError):
+        return 0.0
+
+
+def kernel_state(pid: int) -> str:
+    """Return the kernel's name for the state of a process, such as "sleeping" or "disk sleep"; empty if it has gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return next((line.partition("(")[2].rstrip(")") for line in status.splitlines() if line.startswith("State:")), "")
 
 
 def usage() -> dict[str, float]:
@@ -18,16 +56,16 @@ def usage() -> dict[str, float]:
     return {
         "cpu_s": time.process_time(),
         "resident_bytes": pages * _PAGE,
-        "open_fds": len(os.listdir("/proc/self/fd")) - 1,  # without that of the look
+        "open_fds": len(os.listdir("/proc/self/fd")) - 1,  # without that of the listing
         "max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
 
 
-def give_back() -> None:
-    """Give memory back to the system that is free; without glibc nothing happens.
+def release_memory() -> None:
+    """Return free memory to the system; without glibc nothing happens.
 
-    A queue that has filled and emptied would else be kept for good: its messages were freed, but others still lie
-    behind them.  Takes 0.2 ms for each megabyte that is given back, and some milliseconds at least.
+    A queue that has filled and emptied would otherwise keep its memory, because other blocks lie behind its messages.
+    Takes 0.2 ms per megabyte released, and some milliseconds at least.
     """
     if _malloc_trim is not None:
         _malloc_trim(0)

@@ -1,10 +1,9 @@
-"""Which processes of a daemon wait for which, where none has a real-time priority.
+"""Priorities of a daemon's processes where none has a real-time priority.
 
-Frames go through acquisition, estimator and gateway, which work for a fraction of a millisecond at a time.  Without a
-word to the scheduler each of them waits until whoever has the processor has used up a slice of milliseconds, however
-little it wants itself; and a processor that is busy, if only with a batch job, takes over nobody who waits elsewhere.
-So the processes of the path ask for a short slice, and are let in at once; those that answer requests stand behind
-them, also while all of them start.
+Frames go through acquisition, estimator and gateway, which work for a fraction of a millisecond at a time. By default
+each of them would wait until the running process has used up a time slice of milliseconds, and an idle processor would
+not take over one that waits for a busy one. So the processes on this path request a short slice, which lets them run at
+once, and those that answer requests get a lower priority.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ import os
 import platform
 import struct
 
-PATH = ("acquisition", "estimator", "gateway")
-BEHIND = ("jobs", "web")
-NICENESS = 5  # of those behind
+FRAME_PATH = ("acquisition", "estimator", "gateway")
+BACKGROUND = ("jobs", "web")
+NICENESS = 5  # of those in the background
 SLICE_NS = 100_000  # the least that Linux grants
 
 _SETATTR = {"x86_64": 314, "aarch64": 274}.get(platform.machine())  # sched_setattr
 _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
 
 
-def place(role: str) -> None:
-    """Take this process's place among those of a daemon; threads inherit it, so before any is started."""
-    if role in PATH:
-        shorten_slice()
-    if role in BEHIND:
+def apply_scheduling(role: str) -> None:
+    """Set the scheduling of this process by its role; call it before any thread is started, for threads inherit it."""
+    if role in FRAME_PATH:
+        shorten_time_slice()
+    if role in BACKGROUND:
         os.nice(NICENESS)
 
 
-def shorten_slice() -> bool:
-    """Ask for a short slice under ordinary scheduling; returns whether the kernel took the request.
+def shorten_time_slice() -> bool:
+    """Request a short slice under ordinary scheduling; return whether the kernel accepted.
 
-    It heeds it from 6.12 on (sched_attr.sched_runtime of SCHED_OTHER); before, nothing changes.
+    Linux heeds it from 6.12 on (sched_attr.sched_runtime of SCHED_OTHER); before, nothing changes.
     """
     if _SETATTR is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return False

@@ -1,11 +1,11 @@
-"""Accelerations of an arm whose dry friction grows with the torque that its joints carry.
+"""Accelerations of an arm with load-dependent friction.
 
-With `L = C' (G ddx + h)` the torques that the links ask of the joints (`G` their mass matrix, `h` their bias, in
-motor coordinates) and `w = k1*s`, the equations of the moving motors are
+With `L = C' (G ddx + h)` the load torques of the joints (`G` the links' mass matrix, `h` their bias, in motor
+coordinates) and `w = k1*s`, the equations of the moving motors are
 
     (G + diag(Ia)) ddx + diag(w) |L| = force - dry friction,
 
-linear once the signs of `L` are known.  They are found by repeated solution, each with the signs of the last.
+linear for given signs of `L`, which are found by repeated solution.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def accelerate_loaded(
     matrices: FloatArray,
     scratch: FloatArray,
 ) -> bool:
-    """Accelerations with all modes as they are; False if the equations are singular.
+    """Compute accelerations with fixed modes; False if the equations are singular.
 
-    `matrices[MASS]` is kept; rows `LOAD` (`L`) and `WEIGHT` (`w`) of `scratch` are left behind.
+    `matrices[MASS]` is kept; rows `LOAD` (`L`) and `WEIGHT` (`w`) of `scratch` are filled.
     """
     n = a.shape[0]
     mass, copy, load_mass = matrices[MASS], matrices[COPY], matrices[LOAD_MASS]

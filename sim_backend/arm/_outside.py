@@ -1,8 +1,8 @@
-"""Outside forces on a simulated arm: a hand, a tool, an obstacle.
+"""Outside forces on a simulated arm.
 
-A force and a moment act on a point that is fixed to a link; their components are those of the base frame, whatever
-way the arm turns.  At the joints they are `J' f` with the Jacobian of that point at each stage of the integration:
-motor torque plus `J' f` is what moves the arm.  Between two samples they are constant.
+A force and a moment, in directions of the base frame, act on a point fixed to a link.  At the joints they are `J' f`
+with the Jacobian of that point at each stage of the integration, added to motor torque.  They are constant between two
+samples.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sim_backend.arm.layout import PUSH_FORCE, PUSH_MOMENT, PUSH_POINT, PUSHED
 from sim_backend.arm.settings import ForceSettings
 from sim_backend.errors import SimulationConfigError
 
-#: Longest step of a force that rises or falls over a time.
+#: Longest step of a rising or falling force.
 FORCE_STEP_S = 0.01
-#: Name of the flange where a link is asked for.
+#: Name of the flange in place of a link.
 TIP = "tip"
 
 
@@ -73,7 +73,7 @@ def take_outside_torque(geometry: FloatArray, parameters: FloatArray, work: Floa
 
 @dataclass(frozen=True)
 class _Step:
-    """A share of a force, from the first sample on that is not before its time."""
+    """A share of a force, from the first sample not before its time."""
 
     sample: int
     link: int
@@ -99,7 +99,7 @@ def _steps(model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float) -
     Raises
     ------
     SimulationConfigError
-        An unknown link, or a link that is to be pushed in two ways at once.
+        An unknown link, or two forces at once on one link.
     """
     steps: list[_Step] = []
     until_s: dict[int, float] = {}
@@ -121,7 +121,7 @@ def _steps(model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float) -
 
 
 class OutsideForces:
-    """The forces that act on one simulated arm, in the arrays of its kernels.
+    """Outside forces on one simulated arm, in the arrays of its kernels.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class OutsideForces:
         self.clear()
 
     def clear(self) -> None:
-        """No force acts, and those of the settings are all still to come."""
+        """Remove all forces and restart those of the settings."""
         self._at = 0
         self._parameters[PUSH_POINT : PUSH_MOMENT + 3] = 0.0
         self._scalars[PUSHED] = 0.0
@@ -160,7 +160,7 @@ class OutsideForces:
         return self._steps[self._at].sample if self._at < len(self._steps) else None
 
     def apply(self, sample: int) -> bool:
-        """Make the changes due before `sample`; says whether there were any."""
+        """Make the changes due before `sample`; return whether there were any."""
         first = self._at
         while self._at < len(self._steps) and self._steps[self._at].sample < sample:
             step = self._steps[self._at]
@@ -176,12 +176,12 @@ class OutsideForces:
         force: Sequence[float] | FloatArray,
         moment: Sequence[float] | FloatArray,
     ) -> None:
-        """Let `force` and `moment` act on `point` of `link` from now on, in place of what acted on that link.
+        """Set `force` and `moment` on `point` of `link`.
 
         Raises
         ------
         SimulationConfigError
-            An unknown link, or a vector that has not three finite components.
+            An unknown link, or a vector without three finite components.
         """
         index = _link_index(self._model, link, "outside force")
         vectors = [np.array(v, dtype=np.float64) for v in (point, force, moment)]

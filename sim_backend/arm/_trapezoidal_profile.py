@@ -1,7 +1,7 @@
-"""There and back at constant speed: Paul profiles (R. Paul, Robot Manipulators, MIT Press 1981, section 5.5).
+"""Trapezoidal profiles: back and forth at constant speed (R. Paul, Robot Manipulators, MIT Press 1981, section 5.5).
 
-A stroke goes from rest to rest.  Speed rises over the ramp time `T` as `3 x^2 - 2 x^3` with `x = s/T`, stays, and falls
-alike, so that position, speed and acceleration are continuous; the largest acceleration is `1.5 v/T`.
+A stroke goes from rest to rest.  Speed rises over the ramp time `T` as `3 x^2 - 2 x^3` with `x = s/T`, is constant, and
+falls alike: position, speed and acceleration are continuous; the largest acceleration is `1.5 v/T`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rt_core.jit import jit
 
 @jit
 def stroke(s: float, length: float, speed: float, ramp: float) -> tuple[float, float, float]:
-    """Way, speed and acceleration at the time `s` within a stroke of `length / speed + ramp` seconds."""
+    """Return way, speed and acceleration at the time `s` within a stroke of `length / speed + ramp` seconds."""
     left = length / speed + ramp - s
     if s < ramp:
         x = s / ramp
@@ -27,10 +27,10 @@ def stroke(s: float, length: float, speed: float, ramp: float) -> tuple[float, f
 
 
 @jit
-def there_and_back(s: float, speed: float, ramp: float, strokes: float) -> tuple[float, float, float]:
-    """Phase and its derivatives: from 0 to 1, `strokes` times between 1 and -1, and from there to 0 again.
+def profile_at(s: float, speed: float, ramp: float, strokes: float) -> tuple[float, float, float]:
+    """Return the phase and its derivatives: from 0 to 1, `strokes` times between 1 and -1, and back to 0.
 
-    `strokes` may be infinite; after the last stroke all is 0.
+    `strokes` may be infinite; after the last one all are 0.
     """
     half, whole = 1.0 / speed + ramp, 2.0 / speed + ramp
     if s < half:
@@ -49,7 +49,7 @@ def there_and_back(s: float, speed: float, ramp: float, strokes: float) -> tuple
 
 
 def strokes_within(duration_s: float, speed: float, ramp: float) -> float:
-    """Whole strokes for which there is time, negative if there is none for going and coming back."""
+    """Return the number of whole strokes within a duration, negative if it is too short to go and return."""
     if math.isinf(duration_s):
         return math.inf
     half, whole = 1.0 / speed + ramp, 2.0 / speed + ramp

@@ -1,4 +1,4 @@
-"""The driver of a simulated arm: frames at real time, k times as fast, or as fast as they are taken."""
+"""Driver of a simulated arm: frames in real time, at a multiple of it, or as fast as they are read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from drivers.driver import (
-    DriverClosedError,
-    DriverConfigError,
-    DriverError,
-    DriverInfo,
-    EndOfStream,
-    OpenedInWith,
-)
+from drivers.driver import DriverClosedError, DriverConfigError, DriverError, DriverInfo, EndOfStream, OpenedInWith
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from sim_backend.arm.pace import Pace
@@ -27,10 +20,9 @@ from sim_backend.errors import SimulationConfigError, SimulationDivergedError
 class SimDriver(OpenedInWith):
     """Frames of a `SimulatedArm`.
 
-    Sample `k` is due `k * period / pace` after the first `read`, on absolute deadlines of
-    CLOCK_MONOTONIC: a reader that was late gets the samples it missed at once, none is skipped and
-    none drifts.  With pace `"max"` a sample is computed when it is asked for.  A motion that ends,
-    ends the stream after its last sample.
+    Sample `k` is due `k * period / pace` after the first `read`, on absolute deadlines of CLOCK_MONOTONIC: a late
+    reader gets all missed samples at once.  With pace `"max"` a sample is computed when it is read.  The stream ends
+    after the last sample of a finite motion.
 
     Parameters
     ----------
@@ -40,7 +32,7 @@ class SimDriver(OpenedInWith):
     motion : Motion or MotionSettings, optional
         By default an endless Fourier motion.
     pace : float or "max"
-        Simulated seconds a second.
+        Simulated seconds per second.
     """
 
     def __init__(
@@ -61,14 +53,14 @@ class SimDriver(OpenedInWith):
 
     @property
     def arm(self) -> SimulatedArm:
-        """The arm, for looking at its truth or changing it; raises `DriverClosedError` unless open."""
+        """The simulated arm; raises `DriverClosedError` unless open."""
         if self._arm is None:
             raise DriverClosedError(f"simulated arm '{self._model.name}' is not open")
         return self._arm
 
     @property
     def info(self) -> DriverInfo:
-        """What the driver delivers; raises `DriverClosedError` unless open."""
+        """Description of the frames; raises `DriverClosedError` unless open."""
         return DriverInfo(
             source="sim",
             joint_names=tuple(joint.name for joint in self._model.joints),

@@ -1,8 +1,7 @@
 """Equations of motion of an arm in motor coordinates, and their solution for the accelerations.
 
-Everything is integrated in `x = C q`, the motors' coordinates referred to the joint
-side (`C` is `RobotModel.coupling`; `x = q` for an uncoupled arm), in which rotor inertia, friction
-and motor torque `u` of each joint stand alone:
+Integration is in `x = C q`, the motors' coordinates referred to the joint side (`C` is `RobotModel.coupling`; `x = q`
+for an uncoupled arm), in which rotor inertia, friction and motor torque `u` are diagonal:
 
     (Ci' M Ci + diag(Ia)) ddx + Ci' (b - J' f) + drag + dry friction + Ci' offset = u,     Ci = inverse of C
 
@@ -39,7 +38,7 @@ from sim_backend.arm.layout import (
 
 @kernel
 def times(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
-    """`out = matrix @ vector` for (n, n) and (n,); `out` is not `vector`."""
+    """Compute `out = matrix @ vector` for (n, n) and (n,); `out` is not `vector`."""
     for i in range(out.shape[0]):
         total = 0.0
         for j in range(out.shape[0]):
@@ -49,7 +48,7 @@ def times(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def times_transposed(matrix: FloatArray, vector: FloatArray, out: FloatArray) -> None:
-    """`out = matrix.T @ vector` for (n, n) and (n,); `out` is not `vector`."""
+    """Compute `out = matrix.T @ vector` for (n, n) and (n,); `out` is not `vector`."""
     for i in range(out.shape[0]):
         out[i] = 0.0
     for j in range(out.shape[0]):
@@ -73,10 +72,10 @@ def equations(
     scratch: FloatArray,
     work: FloatArray,
 ) -> None:
-    """Mass matrix and the torque `force` left for acceleration and dry friction, in motor coordinates.
+    """Compute the mass matrix and the torque `force` left for acceleration and dry friction, in motor coordinates.
 
-    `arm` is (n, 47), geometry and link parameters side by side; `terms` (T, TERM_ROWS, n), `matrices`
-    (MATRICES, n, n).  The rows `DRAG` and `BIAS` of `scratch` (SCRATCH_ROWS, n) are left behind.
+    `arm` is (n, 47), geometry and link parameters side by side; `terms` (T, TERM_ROWS, n), `matrices` (MATRICES, n, n).
+    Rows `DRAG` and `BIAS` of `scratch` (SCRATCH_ROWS, n) are filled.
     """
     n = x.shape[0]
     mass = matrices[MASS]
@@ -121,7 +120,7 @@ def equations(
 
 @kernel
 def accelerate(mass: FloatArray, force: FloatArray, mode: FloatArray, level: FloatArray, a: FloatArray) -> bool:
-    """Accelerations with all modes as they are; overwrites the lower triangle of `mass`."""
+    """Compute accelerations with fixed modes; overwrites the lower triangle of `mass`."""
     n = a.shape[0]
     for i in range(n):
         if mode[i] == 0.0:
@@ -140,7 +139,7 @@ def accelerate(mass: FloatArray, force: FloatArray, mode: FloatArray, level: Flo
 
 @kernel
 def levels(terms: FloatArray, scalars: FloatArray, v: FloatArray, level: FloatArray) -> None:
-    """Dry friction `level` (n,) at speeds `v` (n,), without that of the load."""
+    """Compute dry friction `level` (n,) at speeds `v` (n,), without that of the load."""
     first, end = int(scalars[SMOOTH_END]), int(scalars[DRY_END])
     for i in range(v.shape[0]):
         level[i] = dry_level(terms, first, end, i, v[i], 0.0)

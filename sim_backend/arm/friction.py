@@ -1,17 +1,15 @@
 """Friction of a simulated arm: the terms of its law, packed for the kernels.
 
-Every term is a value times `rt_core.model.friction.friction_effect`, the function that makes the columns of the
-regressor: what is simulated is what a fit assumes.  Terms are sorted by how they are integrated:
+Every term is a value times `rt_core.model.friction.friction_effect`, which also makes the columns of the regressor.
+Terms are sorted by how they are integrated:
 
     plain    viscous friction, linear                           row `VISCOUS` of the parameters, `t < PLAIN_END`
     smooth   every other function of position and velocity      `PLAIN_END <= t < SMOOTH_END`
     dry      the torque that opposes sliding and holds a joint  `SMOOTH_END <= t < DRY_END`
     load     `k1*|tau_load|*s`, which depends on acceleration   `t >= DRY_END`
 
-With a smoothing velocity `sgn` is `tanh`, the dry terms count as smooth, and no joint ever sticks.
-
-Friction that follows temperature has no terms of its own here: values and constants are renewed as temperature changes
-(`sim_backend.arm.temperature`).
+With a smoothing velocity `sgn` is `tanh`, dry terms count as smooth, and joints never stick.  Friction that follows
+temperature has no terms of its own: values and constants change with it (`sim_backend.arm.temperature`).
 """
 
 from __future__ import annotations
@@ -54,13 +52,13 @@ from sim_backend.arm.layout import (
 )
 from sim_backend.errors import SimulationConfigError
 
-#: Stands for a velocity of zero on the side to which a joint slides: its sign counts, its size does not.
+#: Velocity in place of zero, for its sign.
 _CREEP = 1e-300
 #: Widths from zero within which an exponential and a hyperbolic tangent are steep.
 GAUSSIAN_REACH, _TANH_REACH = 3.0, 4.0
-#: How far from the reference temperature bounds on slopes hold [K].
+#: Largest deviation from the reference temperature in bounds on slopes [K].
 _WARMTH = 80.0
-#: Stand-ins for limits that a robot leaves open, in bounds on slopes [rad/s, N*m].
+#: Default limits in bounds on slopes [rad/s, N*m].
 _TOP_SPEED, _TOP_LOAD = 2.0, 100.0
 #: Steepest slope of `exp(-x^2)`.
 _GAUSSIAN_SLOPE = float(np.sqrt(2.0 / np.e))
@@ -68,7 +66,7 @@ _GAUSSIAN_SLOPE = float(np.sqrt(2.0 / np.e))
 
 @kernel
 def effect(terms: FloatArray, t: int, i: int, x: float, v: float, load: float) -> float:
-    """Torque of term `t` at motor `i`, position and velocity those of the motor."""
+    """Return the torque of term `t` at motor `i`, at its position and velocity."""
     unit = friction_effect(
         int(terms[t, CODE, i]), terms[t, CONSTANT, i], terms[t, EXPONENT, i], terms[t, SMOOTHING, i], x, v, load
     )
@@ -77,7 +75,7 @@ def effect(terms: FloatArray, t: int, i: int, x: float, v: float, load: float) -
 
 @kernel
 def dry_level(terms: FloatArray, first: int, end: int, i: int, v: float, load: float) -> float:
-    """Size of the dry friction of terms `first` to `end` at motor `i` while it slides with speed `|v|`."""
+    """Return the dry friction of terms `first` to `end` at motor `i` while it slides at speed `|v|`."""
     total = 0.0
     for t in range(first, end):
         total += effect(terms, t, i, 0.0, max(abs(v), _CREEP), load)
@@ -86,7 +84,7 @@ def dry_level(terms: FloatArray, first: int, end: int, i: int, v: float, load: f
 
 @kernel
 def friction_batch(terms: FloatArray, x: FloatArray, v: FloatArray, load: FloatArray, out: FloatArray) -> None:
-    """All terms (T, TERM_ROWS, n) at motor positions and velocities (N, n) and loads (N, n) into `out` (N, n)."""
+    """Sum all terms (T, TERM_ROWS, n) at positions, velocities and loads (N, n) into `out` (N, n)."""
     for k in range(x.shape[0]):
         for i in range(x.shape[1]):
             out[k, i] = 0.0
@@ -96,17 +94,17 @@ def friction_batch(terms: FloatArray, x: FloatArray, v: FloatArray, load: FloatA
 
 @dataclass(frozen=True)
 class FrictionTerms:
-    """The friction of an arm with given values.
+    """Packed friction of an arm.
 
     Attributes
     ----------
     values : (T, TERM_ROWS, n) float64
-        Code, value, constant, exponent and smoothing of each term; where it is steep, the width of the velocities
-        over which it changes, how far from zero they reach, and its steepest slope [N*m*s/rad].
+        Code, value, constant, exponent and smoothing of each term; where it is steep, the width in velocity of its
+        change, the reach from zero, and its steepest slope [N*m*s/rad].
     plain_end, smooth_end, dry_end : int
         See the module docstring.
     slope : (n,) float64
-        Bound on the slope of the terms that are not steep, within the joint's velocity limit [N*m*s/rad].
+        Bound on the slope of the other terms, within the joint's velocity limit [N*m*s/rad].
     """
 
     values: FloatArray
@@ -122,7 +120,7 @@ class FrictionTerms:
 
     @property
     def hold(self) -> FloatArray:
-        """(n,) torque up to which dry friction holds a standing motor, without that of the load."""
+        """(n,) torque up to which dry friction holds a motor, without that of the load."""
         joints = range(self.values.shape[2])
         return np.array([dry_level(self.values, self.smooth_end, self.dry_end, i, 0.0, 0.0) for i in joints])
 
@@ -161,7 +159,7 @@ class FrictionTerms:
 
 
 def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
-    """Pack the friction that `model` has, with the values of `dynamics`.
+    """Pack the friction of `model` with the values of `dynamics`.
 
     Raises
     ------
@@ -211,7 +209,7 @@ def _check_load(model: RobotModel, value: FloatArray) -> None:
 
 
 def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) -> FloatArray:
-    """Fill the rows `WIDTH`, `REACH` and `RATE` (as a slope); returns the slope (n,) of all other terms."""
+    """Fill the rows `WIDTH`, `REACH` and `RATE` (as a slope); return the slope (n,) of all other terms."""
     speed = np.array([j.velocity if np.isfinite(j.velocity) else _TOP_SPEED for j in model.joints])
     effort = np.array([j.effort if np.isfinite(j.effort) else _TOP_LOAD for j in model.joints])
     breaking = np.where(dynamics.stribeck_velocity > 0.0, dynamics.breakaway, 0.0)

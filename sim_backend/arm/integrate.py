@@ -1,15 +1,14 @@
 """Forward dynamics of an arm with dry friction, integrated exactly through sticking and sliding.
 
-Dry friction.  A joint is in one of the modes sliding down, stuck, sliding up (-1, 0, 1), or free of dry
-friction (2).  While no mode changes the equations are smooth and are integrated by the classical
-fourth-order Runge-Kutta method; a stuck joint's acceleration is zero, and friction is whatever that takes,
-up to the breakaway torque.  A velocity that reaches zero within a substep ends it there: the joint sticks, or
-slides on if the torque is larger than friction can hold.  Nothing chatters.  With a smoothing velocity, where
-the model asks for one, all joints are free of dry friction.
+Dry friction.  A joint slides down, sticks, slides up (modes -1, 0, 1), or is free of dry friction (2).  Between changes
+of mode the equations are smooth and are integrated by the classical fourth-order Runge-Kutta method; a stuck joint has
+zero acceleration, and friction balances its torque up to the breakaway torque.  A velocity that reaches zero within a
+substep ends it: the joint sticks, or slides on if friction cannot hold it.  There is no chattering.  In a model with a
+smoothing velocity all joints are free of dry friction.
 
-Steep friction.  Where friction changes within a small velocity (Stribeck's exponential, a hyperbolic tangent)
-and a joint is or comes there, a substep is cut into pieces: the velocity changes by at most half that width in a
-piece, and the piece is short against the time constant of the slope, which keeps the method stable.
+Steep friction.  Near velocities where friction changes within a small width (Stribeck's exponential, a hyperbolic
+tangent) a substep is cut into pieces: the velocity changes by at most half that width in a piece, and the piece is
+short against the time constant of the slope, for stability.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from sim_backend.arm.layout import (
 
 #: Zero crossings handled exactly in one substep; beyond them a crossing joint simply sticks.
 _MAX_EVENTS = 8
-#: Pieces that steep friction may cut a substep into.
+#: Most pieces of a substep by steep friction.
 MAX_PIECES = 1000
 #: Largest product of a piece and the rate of the steepest decay; the method is stable up to 2.78.
 STABLE = 1.5
@@ -65,9 +64,9 @@ def resolve(
     matrices: FloatArray,
     scratch: FloatArray,
 ) -> bool:
-    """Modes, accelerations and friction of the present state; stuck joints that cannot hold start to slide.
+    """Compute modes, accelerations and friction of the present state; overloaded stuck joints start to slide.
 
-    To be called after `equations`; row `LEVEL` of `scratch` holds the dry friction if that does not vary.
+    Called after `equations`; row `LEVEL` of `scratch` holds the dry friction if that does not vary.
     """
     n = force.shape[0]
     mass, copy = matrices[MASS], matrices[COPY]
@@ -119,7 +118,7 @@ def resolve(
 
 @kernel
 def first_zero(v0: float, slope: float, v1: float) -> float:
-    """Fraction of a step at which `v0 + slope*s + (v1 - v0 - slope)*s^2` reaches zero; v0 and v1 differ in sign."""
+    """Return the fraction of a step at which `v0 + slope*s + (v1 - v0 - slope)*s^2` is zero; v0, v1 differ in sign."""
     c = v1 - v0 - slope
     root = np.sqrt(max(slope * slope - 4.0 * c * v0, 0.0))
     scale = slope + root if slope >= 0.0 else slope - root
@@ -154,7 +153,7 @@ def _runge_kutta(
     scratch: FloatArray,
     work: FloatArray,
 ) -> bool:
-    """One step of length `h` with all modes as they are and torque going linearly from `u0` to `u1`."""
+    """Take one step of length `h` with fixed modes and torque going linearly from `u0` to `u1`."""
     n = x1.shape[0]
     x, v, a, mode = state[X], state[V], state[A], state[MODE]
     xs, vs, us, stage, force = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
@@ -195,7 +194,7 @@ def _runge_kutta(
 
 @kernel
 def _piece(terms: FloatArray, scalars: FloatArray, state: FloatArray, h: float, left: float) -> float:
-    """Share of a substep `h`, at most `left`, over which steep friction can be integrated in one step."""
+    """Return the share of a substep `h`, at most `left`, of one step through steep friction."""
     rate = scalars[BASE_RATE]
     length = left * h
     for i in range(state.shape[1]):
@@ -239,8 +238,8 @@ def substep(
 ) -> bool:
     """Integrate over `h` while motor torque ramps to `target`; False if inertia is not positive definite.
 
-    `jump` (n,) is added to a motor's torque at the moment at which it comes to a stand, at the latest at the
-    end: the drive's compensation of dry friction changes its direction with the motor.
+    `jump` (n,) is added to a motor's torque when it stops, at the latest at the end: the drive's compensation of dry
+    friction changes direction with the motor.
     """
     n = target.shape[0]
     mode = state[MODE]

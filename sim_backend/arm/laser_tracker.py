@@ -1,7 +1,7 @@
-"""A simulated laser tracker that watches an arm whose true geometry differs from the nominal one.
+"""A simulated laser tracker, and an arm whose true geometry differs from the nominal one.
 
-The tracker has a frame of its own, noise, and now and then a bad reading (a beam that was cut, a target that was not
-seated).  The arm's errors are drawn, one for each geometric parameter, and so is where the target sits on the flange.
+The tracker has its own frame, noise, and occasional bad readings.  Errors of the arm, one for each geometric parameter,
+and the place of the target on the flange are drawn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sim_backend.errors import SimulationConfigError
 
 @dataclass(frozen=True)
 class TrackerSettings:
-    """How the arm differs from its nominal geometry, and how the tracker measures.
+    """Errors of the arm's geometry, and properties of the tracker.
 
     Attributes
     ----------
@@ -31,22 +31,22 @@ class TrackerSettings:
     noise_angle : float
         Of the rotation about each axis [rad].
     outliers : float
-        Share of bad readings, which are off by some `outlier_size` [m].
+        Share of bad readings, with a standard deviation of `outlier_size` [m].
     outlier_size : float
     orientation : bool
-        Whether the tracker measures orientation, too.
+        Whether the tracker measures orientation.
     own_frame : bool
-        Whether its frame is its own, or the robot's base.
+        Whether its frame differs from the robot's base.
     target : float
-        The target is this far from the tip, in a drawn direction [m].
+        Distance of the target from the tip, in a drawn direction [m].
     place : tuple of 3 float or None
-        Or it is here from the tip, along the tip's axes [m].
+        Or its position in the frame of the tip [m].
     station : int
-        Which place of the tracker, from 1: at another one the same arm has another base in the tracker's frame.
+        Place of the tracker, from 1; the base in the tracker's frame depends on it.
     seed : int
-        Of the arm, its base and the target; and of noise and bad readings, too, if these have none of their own.
+        Of the arm, its base and the target; also of noise and bad readings if `noise_seed` is None.
     noise_seed : int or None
-        Of these: another one measures the same arm once more.
+        Of noise and bad readings.
     """
 
     error_length: float = 1e-3
@@ -64,7 +64,7 @@ class TrackerSettings:
     noise_seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Check the values."""
         for name in ("error_length", "error_angle", "noise", "noise_angle", "outlier_size", "target"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise SimulationConfigError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
@@ -87,7 +87,7 @@ class TrackedArm:
     Attributes
     ----------
     model, errors : ErrorModel, (P,) float64
-        The truth: base in the tracker's frame and target on the flange nominally where they are, and the errors.
+        The truth: base in the tracker's frame, target on the flange, and the errors.
     """
 
     model: ErrorModel
@@ -103,10 +103,10 @@ class TrackedArm:
         base: tuple[FloatArray, FloatArray] | None = None,
         tool: tuple[FloatArray, FloatArray] | None = None,
     ) -> TrackedArm:
-        """Draw the errors of an arm, and where its base and target are.
+        """Draw the errors of an arm, its base and its target, or take given ones.
 
-        Instead of drawn ones, `errors` by name [m] or [rad], all others zero; and rotation (3, 3) and translation (3,)
-        [m] of the `base` in the tracker's frame at this station, and of the target (`tool`) in the last frame.
+        Given are `errors` by name [m] or [rad], all others zero; rotation (3, 3) and translation (3,) [m] of the `base`
+        in the tracker's frame at this station, and of the target (`tool`) in the last frame.
         """
         rng = np.random.default_rng([settings.seed, 1])
         model = error_model(geometry, orientation=settings.orientation)
@@ -131,11 +131,11 @@ class TrackedArm:
         return cls(model, found, settings)
 
     def exact(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Positions (N, 3) [m] and rotations (N, 3, 3) of the target in the tracker's frame at postures `q` (N, n)."""
+        """Return positions (N, 3) [m] and rotations (N, 3, 3) of the target in the tracker's frame at `q` (N, n)."""
         return self.model.predict(q, self.errors)
 
     def measure(self, q: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Return readings (N, 3), or (N, 7) with unit quaternions x, y, z, w, and which of them are bad (N,)."""
+        """Return readings (N, 3), or (N, 7) with unit quaternions x, y, z, w, and flags of bad ones (N,)."""
         s = self.settings
         own = [] if s.station == 1 else [s.station]
         rng = np.random.default_rng([s.seed if s.noise_seed is None else s.noise_seed, 2, *own])
@@ -169,7 +169,7 @@ def quaternions_from_rotations(rotations: FloatArray) -> FloatArray:
 
 
 def _turn(v: FloatArray) -> FloatArray:
-    """Rotation (3, 3) by a rotation vector (3,) [rad] (Rodrigues)."""
+    """Return the rotation (3, 3) by a rotation vector (3,) [rad] (Rodrigues)."""
     angle = float(np.linalg.norm(v))
     if angle == 0.0:
         return np.eye(3)

@@ -1,4 +1,4 @@
-"""Where everything is in the packed arrays of a simulated arm's kernels."""
+"""Layout of the packed arrays of a simulated arm's kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TERM_ROWS = 12
 
 # Scalars (SCALARS,).
 PERIOD, SUBSTEPS, FEEDFORWARD, COUPLED, AMBIENT, COOLING = 0, 1, 2, 3, 4, 5
-PLAIN_END, SMOOTH_END, DRY_END = 6, 7, 8  # which of the friction terms are what; see `friction`
+PLAIN_END, SMOOTH_END, DRY_END = 6, 7, 8  # ends of the kinds of friction terms; see `friction`
 VARYING, FEED_VARYING, LOADED, STEEP, BASE_RATE = 9, 10, 11, 12, 13
 PUSHED = 14  # whether outside forces act
 WARM, FRICTION_HEATING = 15, 16  # whether friction follows temperature; kelvins a watt

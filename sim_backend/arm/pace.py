@@ -1,4 +1,4 @@
-"""When the samples of a simulated arm are due."""
+"""Deadlines of the samples of a simulated arm."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from drivers.driver import DriverTimeoutError
 
 
 class Pace:
-    """Absolute deadlines of CLOCK_MONOTONIC: a reader that was late gets what it missed at once, and nothing drifts.
-
-    Sample `k` is due `k / (rate_hz * pace)` after the first wait.
+    """Absolute deadlines of CLOCK_MONOTONIC: sample `k` is due `k / (rate_hz * pace)` after the first wait.
 
     Parameters
     ----------
     name : str
         Of the arm, for messages.
     rate_hz, pace : float
-        Samples a simulated second, and simulated seconds a second.
+        Samples per simulated second, and simulated seconds per second.
     """
 
     def __init__(self, name: str, rate_hz: float, pace: float) -> None:

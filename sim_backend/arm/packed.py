@@ -1,7 +1,6 @@
-"""A robot's truth, sensors and drives in the packed arrays that the simulation's kernels take.
+"""True dynamics, sensors and drives of an arm, packed in the arrays of the kernels.
 
-The truth is the model's own `inertial` and `dynamics`.  It can change while the arm moves: by events of the
-settings, or by `PackedArm.set_dynamics`.
+The truth is the model's `inertial` and `dynamics`; events of the settings and `PackedArm.set_dynamics` change it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sim_backend.arm.temperature import follow_temperature
 from sim_backend.arm.trajectory import MotionLimits, motor_torque
 from sim_backend.errors import SimulationConfigError, SimulationDivergedError
 
-#: Longest step of a value that changes over a time.
+#: Longest step of a gradual change.
 RAMP_STEP_S = 0.1
 _MAX_SUBSTEP_S = 0.5e-3
 _FEEDFORWARD = {"none": 0.0, "gravity": 1.0, "full": 2.0}
@@ -36,7 +35,7 @@ _FEEDFORWARD = {"none": 0.0, "gravity": 1.0, "full": 2.0}
 
 @dataclass(frozen=True)
 class _Step:
-    """One of the equal steps that an event is made of, at the first sample that is not before its time."""
+    """One of the equal steps of an event, at the first sample not before its time."""
 
     sample: int
     joint: int
@@ -51,7 +50,7 @@ def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
     Raises
     ------
     SimulationConfigError
-        An unknown joint, or a value that is to change while it still does.
+        An unknown joint, or overlapping changes of one value.
     """
     names = [joint.name for joint in model.joints]
     steps: list[_Step] = []
@@ -80,7 +79,7 @@ def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
 
 
 class PackedArm:
-    """What all simulated arms share: the truth, its changes, and the kernels' arrays.
+    """Base of simulated arms: the true dynamics, their changes, and the kernels' arrays.
 
     Parameters
     ----------
@@ -149,19 +148,19 @@ class PackedArm:
 
     @property
     def dynamics(self) -> JointDynamics:
-        """The present truth: rotor inertia, friction and offset, each (n,)."""
+        """Present true dynamics: rotor inertia, friction and offset, each (n,)."""
         return self._dynamics
 
     def set_dynamics(
         self, joint: int, parameter: DynamicsParameter, *, factor: float | None = None, value: float | None = None
     ) -> None:
-        """Change the truth of joint `joint` (from 0) from now on; the drive's feed-forward does not learn of it.
+        """Change the true dynamics of joint `joint` (from 0), but not the drive's feed-forward.
 
         Raises
         ------
         SimulationConfigError
-            Not exactly one of `factor` and `value`, a parameter that the arm's friction law does not have, a
-            negative inertia or friction, or one that cannot be integrated; then nothing has changed.
+            Not exactly one of `factor` and `value`, a parameter that the friction law does not have, a negative inertia
+            or friction, or one that cannot be integrated; then nothing has changed.
         """
         if (factor is None) == (value is None):
             raise SimulationConfigError(f"change of {parameter}: give either factor or value")
@@ -176,7 +175,7 @@ class PackedArm:
         link: str = TIP,
         point: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
     ) -> None:
-        """Push a link from now on, in place of what pushed it before; zero lets go of it.
+        """Set the outside force on a link; zero removes it.
 
         Parameters
         ----------
@@ -190,7 +189,7 @@ class PackedArm:
         Raises
         ------
         SimulationConfigError
-            An unknown link, or a vector that has not three finite components; then nothing has changed.
+            An unknown link, or a vector without three finite components; then nothing has changed.
         """
         self._outside.set(link, point, force, moment)
         self._refresh()
@@ -209,7 +208,7 @@ class PackedArm:
         return replace(before, **{parameter: values})
 
     def _take(self, dynamics: JointDynamics) -> None:
-        """Let the truth be `dynamics`; raises `SimulationConfigError` and changes nothing if it cannot be."""
+        """Set the true dynamics; raises `SimulationConfigError`, with nothing changed, if they are invalid."""
         before = self._dynamics
         self._dynamics = dynamics
         try:
@@ -231,7 +230,7 @@ class PackedArm:
             )
 
     def _apply_events(self) -> None:
-        """Make the changes of the settings that are due before the next sample, all at once: each time costs."""
+        """Apply all changes of the settings due before the next sample."""
         self._follow_ambient()
         dynamics = self._dynamics
         while self._event < len(self._events) and self._events[self._event].sample < self._next:
@@ -246,7 +245,7 @@ class PackedArm:
             self._refresh()
 
     def _follow_ambient(self) -> None:
-        """Set the ambient temperature, in steps as long as those of a value that changes over a time."""
+        """Set the ambient temperature, in steps of `RAMP_STEP_S`."""
         if self._ambient.shape[1] > 1:
             at = self._next // self._ambient_every * self._ambient_every / self.settings.rate_hz
             self._scalars[layout.AMBIENT] = np.interp(at, *self._ambient)
@@ -263,7 +262,7 @@ class PackedArm:
         return self._changed(dynamics, joint, event.parameter, None, (1.0 - share) * first + share * last)
 
     def _refresh(self) -> None:
-        """Modes and accelerations of the present state, after a change of the truth."""
+        """Update modes and accelerations after a change of the true dynamics."""
         springs = self._springs
         if springs is None:
             good = refresh(
@@ -279,7 +278,7 @@ class PackedArm:
             raise self._diverged()
 
     def _friction(self) -> FrictionTerms:
-        """Pack the friction that acts now."""
+        """Return the present friction terms."""
         return friction_terms(self.model, self._dynamics)
 
     def _diverged(self) -> SimulationDivergedError:
@@ -290,7 +289,7 @@ class PackedArm:
 
     @staticmethod
     def _substeps_of(settings: SimSettings) -> int:
-        """Integration steps a sample."""
+        """Return the integration steps per sample."""
         return settings.substeps or int(np.ceil(1.0 / settings.rate_hz / _MAX_SUBSTEP_S - 1e-9))
 
     def _fill_scalars(self) -> None:
@@ -334,7 +333,7 @@ class PackedArm:
             follow_temperature(p, self._terms[0], s, self._state, self._vectors[SCRATCH + layout.LEVEL])
 
     def _check_steepness(self) -> None:
-        """Refuse friction so steep that no step is short enough.  Stribeck's exponential falls, and is harmless."""
+        """Check that friction is not too steep to be integrated; Stribeck's exponential falls and is stable."""
         terms = self._terms[0]
         rising = np.where(terms[:, layout.CODE] == LAW_BREAKAWAY, 0.0, terms[:, layout.RATE])
         allowed = STABLE * MAX_PIECES * self.substeps * self.settings.rate_hz
@@ -375,7 +374,7 @@ class PackedArm:
         return np.array(value)
 
     def _fill_drive(self, inertial: FloatArray) -> None:
-        """Gains for the smallest inertia that each motor meets, over random postures, with all joints free."""
+        """Set gains for the smallest inertia of each motor over random postures, all joints free."""
         drive, p, model = self.settings.drive, self._parameters, self.model
         limits = MotionLimits.of(model)
         q = np.random.default_rng(0).uniform(limits.lower, limits.upper, (64, self.n))
@@ -401,7 +400,7 @@ class PackedArm:
 
 
 def _friction_fields(model: RobotModel) -> list[str]:
-    """Fields of `JointDynamics` that the friction of `model` uses."""
+    """Return the fields of `JointDynamics` that the friction of `model` uses."""
     law = model.friction
     constants = [field for _, field, _ in law.constants]
     if law.temperature != "none" and "stribeck_velocity" in constants:
@@ -410,13 +409,13 @@ def _friction_fields(model: RobotModel) -> list[str]:
 
 
 def _smallest_inertia(masses: FloatArray, armature: FloatArray) -> FloatArray:
-    """(n,) smallest inertia that each motor meets over the postures of `masses` (K, n, n), all joints free."""
+    """Return the smallest inertia (n,) of each motor over the postures of `masses` (K, n, n), all joints free."""
     inverse = np.linalg.inv(masses + np.diag(armature))
     return np.asarray(1.0 / inverse.diagonal(axis1=1, axis2=2).max(axis=0))
 
 
 def torque_scale(model: RobotModel, inertial: FloatArray) -> FloatArray:
-    """(n,) effort limits; where unknown, the largest torque that random states within the other limits take."""
+    """Return effort limits (n,); where unknown, the largest torque of random states within the other limits."""
     limits = MotionLimits.of(model)
     rng = np.random.default_rng(0)
     q = rng.uniform(limits.lower, limits.upper, (64, model.n))

@@ -4,11 +4,9 @@ The truth is the model's own `inertial` and `dynamics`; at every sample instant 
 
     tau + J' f = M(q) ddq + b(q, dq) + C' (Ia * C ddq + friction) + offset
 
-with `C` the coupling of the transmission (identity for most arms) and `f` the outside forces, none unless asked for.
-Friction is that of the model's law (`rt_core.model.friction`, the same function that a fit uses) while a motor turns;
-while it stands, its dry part is anything up to the breakaway torque.  Measured torque is motor torque on the joint
-side, before friction.
-See `sim_backend.arm.friction`, `sim_backend.arm.integrate` and `sim_backend.arm.stepper`.
+with `C` the coupling of the transmission (identity for most arms) and `f` the outside forces, by default none.
+Friction of a moving motor follows the model's law (`rt_core.model.friction`, as in a fit); at standstill its dry part
+takes any value up to the breakaway torque.  Measured torque is motor torque on the joint side, before friction.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class ElasticData:
     spring : (N, n) float64
         Torque of the springs on the links.
     sensor : (N, n) float64
-        Torque behind the springs and the links' friction: what the rigid links ask for.
+        Torque behind the springs and the links' friction: that of the rigid links.
     link_friction : (N, n) float64
     """
 
@@ -73,12 +71,12 @@ class SimulatedData:
     t : (N,) float64
         Time since the arm's reset [s].
     channels : dict of str to (N, n) float64
-        What the sensors deliver, by the names of `drivers.frame.CHANNELS`.
+        Measured values, by the names of `drivers.frame.CHANNELS`.
     q, dq, ddq, tau, friction : (N, n) float64
         Exact values on the joint side; `tau` is motor torque, `friction` is part of it.  Of an arm with elastic joints
         `q, dq, ddq` are the links', `friction` is the motors'.
     elastic : ElasticData, optional
-        The other sides of the springs; None for a rigid arm.
+        Motors and springs; None for a rigid arm.
     """
 
     t: FloatArray
@@ -92,7 +90,7 @@ class SimulatedData:
 
 
 class SimulatedArm(PackedArm):
-    """An arm of software that follows a set trajectory and reports samples at a fixed rate.
+    """A simulated arm that follows a set trajectory, sampled at a fixed rate.
 
     Parameters
     ----------
@@ -125,15 +123,15 @@ class SimulatedArm(PackedArm):
         if self.motion.n != model.n:
             raise SimulationConfigError(f"the motion has {self.motion.n} joints, robot '{model.name}' has {model.n}")
         asked, geared = self.settings.channels, model.transmission is not None
-        #: Channels delivered: those asked for that the arm has.
         absent = [] if geared else ["current"] if self._springs is not None else ["current", "q_motor"]
+        #: Channels delivered: the requested ones that the arm has.
         self.channels = tuple(c for c in _ROWS if c in asked and c not in absent)
         self._rows = layout.OUT_ROWS if self._springs is None else ELASTIC_OUT_ROWS
         self._sample_out = np.zeros((1, self._rows, model.n))
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
-        """Start again at time zero, with the original dynamics and the same or another noise seed."""
+        """Restart at time zero, with the original dynamics and the same or another noise seed."""
         if seed is not None:
             self.seed = seed
         self._rng = np.random.default_rng(self.seed)
@@ -172,7 +170,7 @@ class SimulatedArm(PackedArm):
         return frame
 
     def simulate(self, duration_s: float) -> SimulatedData:
-        """Return the next `duration_s * rate_hz` samples (rounded), continuing where the arm is.
+        """Return the next `duration_s * rate_hz` samples (rounded).
 
         Raises
         ------
@@ -211,7 +209,7 @@ class SimulatedArm(PackedArm):
                 raise self._diverged()
 
     def _advance(self, noise: FloatArray, out: FloatArray) -> int:
-        """Fill `out` with the next samples as far as the arm goes; returns how many."""
+        """Fill `out` with the next samples until the arm diverges; return their number."""
         springs, motion = self._springs, self.motion
         if springs is None:
             return advance(

@@ -1,7 +1,6 @@
-"""Settings of a simulated arm and of its motion, as they stand in a daemon's TOML file.
+"""Settings of a simulated arm and of its motion, tables of a daemon's TOML file.
 
-Unknown keys and values out of range raise pydantic's `ValidationError`, which names the field.
-Joints are named as in the robot file.
+Errors are pydantic's `ValidationError`, which names the field.  Joints are named as in the robot file.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+from sim_backend.tables import Finite, NonNegative, Positive, Table
+
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=-273.15, le=1000.0, allow_inf_nan=False)]
 
 
@@ -46,39 +44,23 @@ DynamicsParameter = Literal[
     "link_cyclic_sine",
     "link_cyclic_cosine",
 ]
-"""What can change in an arm: the fields of `rt_core.model.robot.JointDynamics`."""
-#: Those of them that may be negative.
+"""Fields of `rt_core.model.robot.JointDynamics` that events change."""
+#: Fields that may be negative.
 SIGNED_DYNAMICS = (
-    "offset",
-    "quadratic_friction",
-    "cubic_friction",
-    "tanh_torque",
-    "decaying_viscous",
-    "cyclic_sine",
-    "cyclic_cosine",
-    "link_cyclic_sine",
-    "link_cyclic_cosine",
-    "coulomb_temperature",
-    "breakaway_temperature",
-    "viscous_temperature",
+    "offset", "quadratic_friction", "cubic_friction", "tanh_torque", "decaying_viscous", "cyclic_sine", "cyclic_cosine",
+    "link_cyclic_sine", "link_cyclic_cosine", "coulomb_temperature", "breakaway_temperature", "viscous_temperature",
     "stribeck_velocity_temperature",
-)
+)  # fmt: skip
 
 
-class Table(BaseModel):
-    """A table of a TOML file: what it does not know it refuses."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SegmentSettings(Table):
-    """One piece of a schedule; what is not given is taken from the motion."""
+class PieceSettings(Table):
+    """One piece of a schedule; missing values are those of the motion."""
 
     kind: Literal["fourier", "paul", "hold"] = "fourier"
     duration_s: Positive | None = None
     """Length [s]; None, allowed in the last piece only, means without end."""
     seed: Annotated[int, Field(ge=0)] | None = None
-    """Draws the series; None: derived from the motion's seed and the place in the schedule."""
+    """Of the series; None: derived from the motion's seed and the place in the schedule."""
     amplitude: Fraction | None = None
     harmonics: Annotated[int, Field(ge=1, le=20)] | None = None
     base_frequency_hz: Positive | None = None
@@ -117,7 +99,7 @@ class MotionSettings(Table):
     """Joints that stand still throughout."""
     candidates: Annotated[int, Field(ge=1, le=1000)] = 8
     """Series drawn for each piece; the one with the smallest condition number of the regressor is kept."""
-    segments: tuple[SegmentSettings, ...] = ()
+    segments: tuple[PieceSettings, ...] = ()
     """The pieces of a `schedule`, one after the other."""
     repeat: bool = False
     """Start the schedule again at its end."""
@@ -238,14 +220,8 @@ class SimSettings(Table):
     thermal_time_s: Positive = 600.0
     """Time constant with which a joint's temperature follows the heat and the ambient temperature."""
     channels: tuple[Literal["q", "dq", "current", "tau", "q_motor", "temperature", "setpoint"], ...] = (
-        "q",
-        "dq",
-        "current",
-        "tau",
-        "q_motor",
-        "temperature",
-        "setpoint",
-    )
+        "q", "dq", "current", "tau", "q_motor", "temperature", "setpoint",
+    )  # fmt: skip
     """What the arm delivers; `current` only where the robot has a transmission, `q_motor` there or where a joint is
     elastic."""
     drive: DriveSettings = DriveSettings()

@@ -1,12 +1,10 @@
-"""Drive, sensors and integration of a simulated arm: one jitted call for any number of samples.
+"""Drive, sensors and integration of a simulated arm: one compiled call for any number of samples.
 
-Torque and time.  The drive computes a torque once a substep, from the state at the substep's start
-and the set trajectory at its end, and ramps to it linearly over the substep.  Motor torque is thus a
-continuous function of time: the sampled torque is its value at the very instant of the sampled
-position, and the equations of motion hold at that instant, with no half-period offset.
+The drive computes a torque once per substep, from the state at its start and the set trajectory at its end, and ramps
+to it linearly.  Motor torque is thus continuous in time: sampled torque and position belong to the same instant, at
+which the equations of motion hold, with no half-period offset.
 
-The drive closes its loops on its own motor-side encoder, taken as ideal; quantisation and noise
-apply to what is reported.
+The drive closes its loops on an ideal motor-side encoder; quantisation and noise apply to reported values only.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ from sim_backend.arm.layout import (
 from sim_backend.arm.temperature import follow_temperature, warm
 from sim_backend.arm.trajectory import motion_at
 
-#: Where the integrator's scratch begins in the rows (SCRATCH_VECTORS, n) of `advance`.
+#: First row of the integrator's scratch in the rows (SCRATCH_VECTORS, n) of `advance`.
 SCRATCH = 20
 SCRATCH_VECTORS = SCRATCH + SCRATCH_ROWS
 
@@ -98,10 +96,10 @@ def setpoint(
     vectors: FloatArray,
     work: FloatArray,
 ) -> None:
-    """Set position, velocity and fed-forward torque at time `t`, in motor coordinates, into `state`.
+    """Compute set position, velocity and fed-forward torque at time `t`, in motor coordinates, into `state`.
 
-    The compensation of dry friction is that of the direction before `t`; `vectors[19]` receives the jump
-    to that of the direction at `t`, which `substep` makes when the motor turns over.
+    The compensation of dry friction is for the direction before `t`; `vectors[19]` receives the jump to that of the
+    direction at `t`, which `substep` applies when the motor reverses.
     """
     n = centre.shape[0]
     q, dq, ddq, tau, ddx = vectors[11], vectors[12], vectors[13], vectors[14], vectors[15]
@@ -212,7 +210,7 @@ def refresh(
     matrices: FloatArray,
     work: FloatArray,
 ) -> bool:
-    """Modes and accelerations of the present state, after a change of `parameters`."""
+    """Update modes and accelerations of the present state, after a change of `parameters`."""
     force, scratch = vectors[10], vectors[SCRATCH:]
     levels(terms[0], scalars, state[V], scratch[LEVEL])
     equations(
@@ -226,7 +224,7 @@ def refresh(
 def control(
     parameters: FloatArray, state: FloatArray, h: float, error: FloatArray, target: FloatArray, jump: FloatArray
 ) -> None:
-    """Torque at the end of the substep: `error` holds the velocity error wanted and found at its start."""
+    """Compute the torque at the end of the substep, from the velocity `error` at its start."""
     for i in range(target.shape[0]):
         limit = parameters[LIMIT, i]
         wanted = state[FEED, i] + parameters[KD, i] * error[i] + state[INTEGRAL, i]
@@ -245,7 +243,7 @@ def measure(
     noise: FloatArray,
     out: FloatArray,
 ) -> None:
-    """One sample of all channels and of the exact values."""
+    """Compute one sample of all channels and of the exact values."""
     n = state.shape[1]
     if scalars[COUPLED] != 0.0:
         inverse = coupling[1]
@@ -278,7 +276,7 @@ def measure(
 
 @kernel
 def is_finite(state: FloatArray) -> bool:
-    """Whether positions, velocities and accelerations are finite."""
+    """Return whether positions, velocities and accelerations are finite."""
     finite = 0.0
     for i in range(state.shape[1]):
         finite += state[X, i] + state[V, i] + state[A, i]
@@ -305,12 +303,12 @@ def advance(
     noise: FloatArray,
     out: FloatArray,
 ) -> int:
-    """Write samples `sample, sample + 1, ...` to `out` (N, OUT_ROWS, n); returns how many before the arm diverged.
+    """Write samples `sample, sample + 1, ...` to `out` (N, OUT_ROWS, n); return how many before the arm diverged.
 
-    `arm` (n, 47) is geometry and link parameters side by side, `coupling` (2, n, n) the coupling and
-    its inverse, `noise` (N, 3, n) standard normal; the state is that of sample `sample - 1`, or of
-    sample 0 after `begin`.  `terms` (2, T, TERM_ROWS, n) is friction, of the arm and of the drive's model of it;
-    `vectors` (SCRATCH_VECTORS, n), `matrices` (MATRICES, n, n) and `work` are scratch.
+    `arm` (n, 47) is geometry and link parameters side by side, `coupling` (2, n, n) the coupling and its inverse,
+    `noise` (N, 3, n) standard normal; the state is that of sample `sample - 1`, or of sample 0 after `begin`.  `terms`
+    (2, T, TERM_ROWS, n) is friction, of the arm and of the drive's model of it; `vectors` (SCRATCH_VECTORS, n),
+    `matrices` (MATRICES, n, n) and `work` are scratch.
     """
     n = centre.shape[0]
     substeps = int(scalars[SUBSTEPS])

@@ -1,8 +1,7 @@
 """Temperatures of a simulated arm's joints, and friction that follows them.
 
-Each joint is one thermal mass: the motor's copper loss and what friction turns into heat raise it above the ambient
-temperature, which it follows with a time constant.  Temperature, and friction with it, is constant within a sample
-period, so that a sample's temperature is that of its friction.
+Each joint is one thermal mass, heated by the motor's copper loss and by friction, that follows the ambient temperature
+with a time constant.  Temperature and friction terms are constant within a sample period.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _MIN_SHARE = 0.1
 def follow_temperature(
     parameters: FloatArray, terms: FloatArray, scalars: FloatArray, state: FloatArray, level: FloatArray
 ) -> None:
-    """Let the friction `terms` (T, TERM_ROWS, n), and what follows from them, be those of the present temperatures.
+    """Update the friction `terms` (T, TERM_ROWS, n) and what depends on them to the present temperatures.
 
-    A coefficient of friction that would become negative is zero.
+    Negative coefficients of friction are clamped to zero.
     """
     plain_end, smooth_end, dry_end = int(scalars[PLAIN_END]), int(scalars[SMOOTH_END]), int(scalars[DRY_END])
     for i in range(state.shape[1]):
@@ -73,7 +72,7 @@ def follow_temperature(
 
 @kernel
 def warm(parameters: FloatArray, terms: FloatArray, scalars: FloatArray, state: FloatArray, level: FloatArray) -> None:
-    """Temperatures of the sample period that begins, from the heat at its start, and friction at them."""
+    """Update temperatures for the next sample period, from the heat at its start, and friction."""
     for i in range(state.shape[1]):
         heat = parameters[HEATING, i] * state[U, i] * state[U, i]
         heat += scalars[FRICTION_HEATING] * max(state[FRICTION, i] * state[V, i], 0.0)

@@ -1,13 +1,13 @@
-"""Set trajectories: finite Fourier series, Paul profiles, rest, and schedules of these.
+"""Set trajectories: finite Fourier series, trapezoidal profiles, rest, and schedules of these.
 
 Within one piece of a motion joint `i` follows, with `w = 2 pi f0` and the time `s` since its start,
 
     q_i = c_i + e(s) * sum_k [ a_ik/(k w) sin(k w s) - b_ik/(k w) cos(k w s) ]      (Swevers et al., 1997)
 
-where the envelope `e` rises from 0 to 1 over the ramp time and falls again at a finite end, by the
-quintic `10 x^3 - 15 x^4 + 6 x^5`.  In a piece of Paul profiles all joints go there and back together at
-constant speed, `q_i = c_i + A_i p(s)` with the `p` of `sim_backend.arm._trapezoidal_profile`.  Every piece starts and
-ends in the posture `c` with zero velocity and acceleration, and pieces join smoothly.  Derivatives are exact.
+where the envelope `e` rises from 0 to 1 over the ramp time and falls again at a finite end, by the quintic
+`10 x^3 - 15 x^4 + 6 x^5`.  In a piece of trapezoidal profiles all joints move back and forth together at constant
+speed, `q_i = c_i + A_i p(s)` with the `p` of `sim_backend.arm._trapezoidal_profile`.  Every piece starts and ends in
+the posture `c` with zero velocity and acceleration.  Derivatives are exact.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rt_core.model.parameters import ParameterLayout
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
-from sim_backend.arm._trapezoidal_profile import strokes_within, there_and_back
+from sim_backend.arm._trapezoidal_profile import profile_at, strokes_within
 from sim_backend.arm.friction import friction_batch, friction_terms
-from sim_backend.arm.settings import MotionSettings, SegmentSettings
+from sim_backend.arm.settings import MotionSettings, PieceSettings
 from sim_backend.errors import MotionError
 
 #: Stand-ins for limits that a robot description leaves open, by joint kind.
@@ -35,8 +35,8 @@ _SPEED = {"revolute": 2.0, "prismatic": 0.5}
 #: A seed moves the centre of motion by up to this share of half the range.
 _CENTRE_SPREAD = 0.15
 #: Kinds of pieces, in the table of a motion.
-REST, SERIES, PAUL = 0.0, 1.0, 2.0
-_KINDS = {"hold": REST, "fourier": SERIES, "paul": PAUL}
+REST, SERIES, TRAPEZOIDAL = 0.0, 1.0, 2.0
+_KINDS = {"hold": REST, "fourier": SERIES, "paul": TRAPEZOIDAL}
 
 
 @jit
@@ -50,7 +50,7 @@ def motion_at(
     dq: FloatArray,
     ddq: FloatArray,
 ) -> None:
-    """One sample of a motion into `q, dq, ddq` (n,).
+    """Compute one sample of a motion into `q, dq, ddq` (n,).
 
     `table` (S, 6) has a row of start, duration, ramp time [s], rate, kind (REST, SERIES, PAUL) and strokes for each
     piece, the rate being `2 pi f0` [rad/s] or the speed of `p` [1/s]; `coefficients` (S, n, H, 2) are `a/(k w)` and
@@ -71,8 +71,8 @@ def motion_at(
         return
     s = t - table[piece, 0]
     ramp = table[piece, 2]
-    if table[piece, 4] == PAUL:
-        p, v, a = there_and_back(s, table[piece, 3], ramp, table[piece, 5])
+    if table[piece, 4] == TRAPEZOIDAL:
+        p, v, a = profile_at(s, table[piece, 3], ramp, table[piece, 5])
         for i in range(n):
             reach = coefficients[piece, i, 0, 0]
             q[i] += reach * p
@@ -142,7 +142,7 @@ class Motion:
         return int(self.centre.shape[0])
 
     def sample(self, t: float | FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Set position, velocity and acceleration at `t` [s]: (n,) each for a scalar, (N, n) for an array (N,)."""
+        """Return position, velocity and acceleration at `t` [s]: (n,) each for a scalar, (N, n) for an array (N,)."""
         times = np.ascontiguousarray(np.atleast_1d(t), dtype=np.float64)
         q, dq, ddq = (np.empty((times.shape[0], self.n)) for _ in range(3))
         _motion_batch(self.table, self.centre, self.coefficients, self.period_s, times, q, dq, ddq)
@@ -153,7 +153,7 @@ class Motion:
 
 @dataclass(frozen=True)
 class MotionLimits:
-    """What a motion must keep to, each of shape (n,): finite stand-ins where the robot states no limit."""
+    """Limits of a motion, each (n,): finite defaults where the robot has none."""
 
     lower: FloatArray
     upper: FloatArray
@@ -163,7 +163,7 @@ class MotionLimits:
 
     @classmethod
     def of(cls, model: RobotModel, acceleration: tuple[float, ...] | None = None) -> MotionLimits:
-        """Limits of `model`; an acceleration limit left open is five times the velocity limit per second."""
+        """Return the limits of `model`; by default acceleration is five times the velocity limit per second."""
         lower, upper, speed = np.empty(model.n), np.empty(model.n), np.empty(model.n)
         for i, joint in enumerate(model.joints):
             reach = _RANGE[joint.kind]
@@ -181,7 +181,7 @@ class MotionLimits:
 
 @dataclass(frozen=True)
 class _Task:
-    """What the pieces of a motion have in common."""
+    """Common data of the pieces of a motion."""
 
     model: RobotModel
     settings: MotionSettings
@@ -191,13 +191,13 @@ class _Task:
 
 
 def plan_motion(model: RobotModel, settings: MotionSettings | None = None) -> Motion:
-    """Draw the motion that `settings` describe within the limits of `model`.
+    """Draw a motion by `settings` within the limits of `model`.
 
     Raises
     ------
     MotionError
-        A joint name, a list's length, a posture outside the limits, or a posture that already needs
-        more than the allowed share of a joint's effort.
+        An unknown joint, a list of the wrong length, a posture outside the limits, or one that needs more than the
+        allowed share of a joint's effort.
     """
     settings = MotionSettings() if settings is None else settings
     model = model.at_reference_temperature  # a motion is planned for one temperature
@@ -209,7 +209,7 @@ def plan_motion(model: RobotModel, settings: MotionSettings | None = None) -> Mo
     task = _Task(model, settings, limits, _centre(model, settings, limits), layout)
     pieces = settings.segments
     if settings.kind != "schedule":
-        pieces = (SegmentSettings(kind=settings.kind, duration_s=settings.duration_s, seed=settings.seed),)
+        pieces = (PieceSettings(kind=settings.kind, duration_s=settings.duration_s, seed=settings.seed),)
     harmonics = max(piece.harmonics or settings.harmonics for piece in pieces)
     table = np.zeros((len(pieces), 6))
     coefficients = np.zeros((len(pieces), model.n, harmonics, 2))
@@ -256,14 +256,9 @@ def _held(model: RobotModel, names: tuple[str, ...]) -> list[int]:
 
 
 def _draw(
-    task: _Task,
-    piece: SegmentSettings,
-    held: list[int],
-    rng: np.random.Generator,
-    row: FloatArray,
-    out: FloatArray,
+    task: _Task, piece: PieceSettings, held: list[int], rng: np.random.Generator, row: FloatArray, out: FloatArray
 ) -> None:
-    """Coefficients of the best candidate of one piece, scaled to its limits, into `out` (n, H, 2)."""
+    """Draw the coefficients of a piece, the best candidate scaled to its limits, into `out` (n, H, 2)."""
     used = piece.harmonics or task.settings.harmonics
     amplitude = piece.amplitude or task.settings.amplitude
     order = np.arange(1, used + 1)[:, None]
@@ -279,8 +274,8 @@ def _draw(
             out[:] = series
 
 
-def _profile(task: _Task, piece: SegmentSettings, held: list[int], row: FloatArray, out: FloatArray) -> None:
-    """Reach, speed, ramp and strokes of a piece of Paul profiles, into `out` (n, H, 2) and `row` (6,)."""
+def _profile(task: _Task, piece: PieceSettings, held: list[int], row: FloatArray, out: FloatArray) -> None:
+    """Set reach, speed, ramp and strokes of trapezoidal profiles, in `out` (n, H, 2) and `row` (6,)."""
     settings, limits = task.settings, task.limits
     room = np.minimum(limits.upper - task.centre, task.centre - limits.lower)
     reach = (piece.amplitude or settings.amplitude) * room
@@ -308,12 +303,12 @@ def _profile(task: _Task, piece: SegmentSettings, held: list[int], row: FloatArr
 
 
 def _stroke_times(row: FloatArray) -> FloatArray:
-    """Return times that cover the way out and the first stroke."""
+    """Return times that cover the start and the first stroke."""
     return np.linspace(0.0, min(row[1], 3.0 / row[3] + 2.0 * row[2]), 2000)
 
 
 def _single(row: FloatArray, centre: FloatArray, series: FloatArray) -> Motion:
-    """Make a motion of one piece, starting at zero."""
+    """Return a motion of one piece, starting at zero."""
     table = row[None].copy()
     table[0, 0] = 0.0
     return Motion(table, centre, series[None], float(row[1]))
@@ -374,7 +369,7 @@ def _fit_effort(task: _Task, row: FloatArray, series: FloatArray, times: FloatAr
 
 
 def motor_torque(model: RobotModel, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray) -> FloatArray:
-    """Torques (N, n) of the motors on the joint side: rigid links, and rotors and friction as far as known."""
+    """Return motor torques (N, n) on the joint side: rigid links, and rotors and friction if known."""
     links = inverse_dynamics(model.geometry, model.gravity, inertial, q, dq, ddq)
     effects = model.dynamics
     if effects is None:
@@ -388,9 +383,9 @@ def motor_torque(model: RobotModel, inertial: FloatArray, q: FloatArray, dq: Flo
 
 
 def _condition_number(task: _Task, layout: ParameterLayout, row: FloatArray, series: FloatArray) -> float:
-    """Spectral condition number of the base regressor along a piece, columns scaled to equal length.
+    """Return the condition number of the base regressor along a piece, columns scaled to equal length.
 
-    Directions that joints standing still leave undetermined do not count.
+    Directions left undetermined by joints at rest are excluded.
     """
     motion = _single(row, task.centre, series)
     times = np.linspace(0.0, min(row[1], row[2] + 2.0 * np.pi / row[3]), 200)

@@ -8,7 +8,7 @@ from sim_backend.errors import SimulationError
 
 
 class AbortCode(IntEnum):
-    """Why a service on an object was refused."""
+    """Reason of a refused service."""
 
     TOGGLE = 0x05030000
     TIMEOUT = 0x05040000
@@ -19,13 +19,10 @@ class AbortCode(IntEnum):
     READ_ONLY = 0x06010002
     SUBINDEX_ZERO_SET = 0x06010003
     NO_COMPLETE_ACCESS = 0x06010004
-    TOO_LONG = 0x06010005
-    MAPPED = 0x06010006
     NO_OBJECT = 0x06020000
     NOT_MAPPABLE = 0x06040041
     PDO_LENGTH = 0x06040042
     PARAMETER = 0x06040043
-    HARDWARE = 0x06060000
     LENGTH = 0x06070010
     LENGTH_HIGH = 0x06070012
     LENGTH_LOW = 0x06070013
@@ -33,15 +30,11 @@ class AbortCode(IntEnum):
     RANGE = 0x06090030
     RANGE_HIGH = 0x06090031
     RANGE_LOW = 0x06090032
-    GENERAL = 0x08000000
-    STORE = 0x08000020
-    LOCAL_CONTROL = 0x08000021
     STATE = 0x08000022
-    NO_DICTIONARY = 0x08000023
 
 
 class SdoAbort(SimulationError):
-    """A service on an object is refused; the master gets the code.
+    """A refused service on an object; the master gets the code.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Data types of an object dictionary (ETG.1000.6, table "Data type area"): numbers, sizes, bytes."""
+"""Data types of an object dictionary (ETG.1000.6, table "Data type area") and their encoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value: TypeAlias = int | float | str | bytes
 
 
 class DataType(IntEnum):
-    """Types by the index that stands for them in the object dictionary."""
+    """Data types by their index."""
 
     BOOLEAN = 0x0001
     INTEGER8 = 0x0002
@@ -27,7 +27,7 @@ class DataType(IntEnum):
     UNSIGNED64 = 0x001B
     BIT2 = 0x0031
     BIT4 = 0x0033
-    # Types of whole records, which only the object description names.
+    # Types of records, used by object descriptions only.
     PDO_MAPPING = 0x0021
     IDENTITY = 0x0023
     SYNC_PARAMETER = 0x0029
@@ -55,22 +55,22 @@ _INTEGER_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 def type_bits(kind: DataType) -> int | None:
-    """Size of a type in bits, None for strings and records."""
+    """Return the size of a type in bits, None for strings and records."""
     return _BITS.get(kind)
 
 
 def is_string(kind: DataType) -> bool:
-    """Whether values of the type have the length of their content."""
+    """Return whether the type is a string, of variable length."""
     return kind in (DataType.VISIBLE_STRING, DataType.OCTET_STRING)
 
 
 def is_real(kind: DataType) -> bool:
-    """Whether the type is a floating-point number."""
+    """Return whether the type is a floating-point number."""
     return kind in _REAL_CODES
 
 
 def integer_range(kind: DataType) -> tuple[int, int]:
-    """Smallest and largest value of an integer type.
+    """Return the smallest and largest value of an integer type.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def integer_range(kind: DataType) -> tuple[int, int]:
 
 
 def struct_code(kind: DataType) -> str | None:
-    """Format character of `struct` (little-endian without padding), None if the type is not whole bytes."""
+    """Return the format character of `struct` (little-endian without padding), None if there is none."""
     if kind in _REAL_CODES:
         return _REAL_CODES[kind]
     code = _INTEGER_CODES.get(_BITS.get(kind, 0))
@@ -90,12 +90,12 @@ def struct_code(kind: DataType) -> str | None:
 
 
 def encode(kind: DataType, value: Value) -> bytes:
-    """Bytes of a value as they go through a mailbox; types under a byte take a whole one.
+    """Return the bytes of a value in a mailbox; types under a byte take a whole one.
 
     Raises
     ------
     OverflowError, struct.error, TypeError, UnicodeEncodeError
-        The value is none of the type.
+        The value does not fit the type.
     """
     if isinstance(value, str):
         return value.encode("latin-1")
@@ -107,7 +107,7 @@ def encode(kind: DataType, value: Value) -> bytes:
 
 
 def decode(kind: DataType, data: bytes) -> Value:
-    """Value of a type from its bytes, whose number has been checked."""
+    """Return the value in `data`, of checked length."""
     if kind is DataType.VISIBLE_STRING:
         return data.rstrip(b"\0").decode("latin-1")
     if kind is DataType.OCTET_STRING:

@@ -1,7 +1,7 @@
-"""The object dictionary of a simulated slave: entries with type, access and value, read and written by masters.
+"""Object dictionary of a simulated slave: entries with type, access and value.
 
-Drives take `Entry` objects once and read and write their `value`; a mailbox goes through `ObjectDictionary.read` and
-`write`, which check access, state, length and range and refuse with `SdoAbort` as ETG.1000.6 says.
+Drives hold `Entry` objects and access their `value`; a mailbox uses `ObjectDictionary.read` and `write`, which check
+access, state, length and range and raise `SdoAbort` by ETG.1000.6.
 """
 
 from __future__ import annotations
@@ -13,21 +13,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 
 from sim_backend.canopen.abort import AbortCode, SdoAbort
-from sim_backend.canopen.data_types import (
-    DataType,
-    Value,
-    decode,
-    encode,
-    integer_range,
-    is_real,
-    is_string,
-)
+from sim_backend.canopen.data_types import DataType, Value, decode, encode, integer_range, is_real, is_string
 
 __all__ = ["AbortCode", "Access", "DataType", "Entry", "ObjectCode", "ObjectDictionary", "ObjectEntry", "SdoAbort"]
 
 
 class Access(IntFlag):
-    """Access rights as an entry description has them: reading and writing by state, PDOs, backup, settings."""
+    """Access rights of an entry description: reading and writing by state, PDOs, backup, settings."""
 
     READ_PREOP = 0x01
     READ_SAFEOP = 0x02
@@ -65,15 +57,14 @@ class Entry:
     name : str
     type : DataType
     bits : int
-        Size; for strings the room they have.
+        Size; for strings the largest.
     access : Access
     value : int, float, str or bytes
-        As the device has it now; a drive writes it without ceremony.
+        Present value; drives write it directly.
     minimum, maximum : float, optional
-        What a master may write; None: what the type holds.
+        Range of writes by the master; None: that of the type.
     on_write : callable, optional
-        Called with the value a master writes by SDO, before it is stored; raises `SdoAbort` to refuse.
-        Process data do not call it.
+        Called before an SDO write is stored; raises `SdoAbort` to refuse.  Process data do not call it.
     """
 
     index: int
@@ -91,13 +82,8 @@ class Entry:
     def __post_init__(self) -> None:
         self.default = self.value
 
-    @property
-    def mappable(self) -> bool:
-        """Whether a PDO may carry it."""
-        return bool(self.access & (Access.RX_PDO | Access.TX_PDO))
-
     def encode(self) -> bytes:
-        """Return the value's bytes; a number out of its type's range is held at the nearest one."""
+        """Return the value's bytes; a number out of its type's range is clamped."""
         try:
             return encode(self.type, self.value)
         except (OverflowError, struct.error):
@@ -107,7 +93,7 @@ class Entry:
             return encode(self.type, min(max(int(self.value), low), high))
 
     def decode(self, data: bytes) -> Value:
-        """Value that a master's bytes stand for.
+        """Return the value of bytes from the master.
 
         Raises
         ------
@@ -134,12 +120,12 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class ObjectEntry:
-    """One object: its description and its entries by subindex.
+    """One object, with its entries by subindex.
 
     Attributes
     ----------
     counted : bool
-        Subindex 0 says how many of the entries count, and must be 0 while one of them is written (PDO lists).
+        Subindex 0 is the number of valid entries, and must be 0 while one of them is written (PDO lists).
     """
 
     index: int
@@ -151,11 +137,11 @@ class ObjectEntry:
 
     @property
     def max_subindex(self) -> int:
-        """Highest subindex there is."""
+        """Highest subindex."""
         return max(self.entries)
 
     def count(self) -> int:
-        """Highest subindex in use at present."""
+        """Return the highest subindex in use."""
         return int(self.entries[0].value) if self.counted else self.max_subindex
 
 
@@ -165,14 +151,14 @@ class ObjectDictionary:
     Raises
     ------
     SdoAbort
-        From every method that takes an index: object or subindex do not exist.
+        By every method with an index: object or subindex do not exist.
     """
 
     def __init__(self) -> None:
         self.objects: dict[int, ObjectEntry] = {}
 
     def add(self, item: ObjectEntry) -> ObjectEntry:
-        """Take an object in; an index stands for one object only."""
+        """Add an object; raises `ValueError` for an index in use."""
         if item.index in self.objects:
             raise ValueError(f"object 0x{item.index:04X} is there already")
         self.objects[item.index] = item
@@ -193,7 +179,7 @@ class ObjectDictionary:
             raise SdoAbort(AbortCode.NO_SUBINDEX) from None
 
     def find(self, index: int, subindex: int = 0) -> Entry | None:
-        """Return the entry at an index and a subindex, None if the device has none."""
+        """Return the entry at an index and a subindex, if any."""
         item = self.objects.get(index)
         return None if item is None else item.entries.get(subindex)
 
@@ -202,12 +188,12 @@ class ObjectDictionary:
             yield from self.objects[index].entries.values()
 
     def read(self, index: int, subindex: int, state: int) -> bytes:
-        """Bytes of one entry for a master; `state` is the AL state.
+        """Return the bytes of one entry; `state` is the AL state.
 
         Raises
         ------
         SdoAbort
-            No such entry, write-only, or not to be read in this state.
+            No such entry, write-only, or not readable in this state.
         """
         entry = self.entry(index, subindex)
         _check_read(entry, state)
@@ -226,7 +212,7 @@ class ObjectDictionary:
         _store(entry, entry.decode(data))
 
     def announce(self, index: int, subindex: int, size: int, state: int) -> None:
-        """Check what a master is going to write in several messages, as far as that can be told beforehand.
+        """Check a write in several messages before its data are complete.
 
         Raises
         ------
@@ -239,12 +225,12 @@ class ObjectDictionary:
             raise SdoAbort(AbortCode.LENGTH_HIGH)
 
     def read_complete(self, index: int, first: int, state: int) -> bytes:
-        """Bytes of all entries from subindex `first` (0 or 1), subindex 0 as 16 bits.
+        """Return the bytes of all entries from subindex `first` (0 or 1), subindex 0 as 16 bits.
 
         Raises
         ------
         SdoAbort
-            As `read`; also for an object that is one variable.
+            As `read`; also for a variable.
         """
         item = self._complete(index, first)
         data, shift = 0, 0
@@ -255,12 +241,12 @@ class ObjectDictionary:
         return data.to_bytes((shift + 7) // 8, "little")
 
     def write_complete(self, index: int, first: int, data: bytes, state: int) -> None:
-        """Write all entries from subindex `first` (0 or 1) at once: all of them, or none.
+        """Write all entries from subindex `first` (0 or 1), or none of them.
 
         Raises
         ------
         SdoAbort
-            As `write`; also for an object that is one variable.
+            As `write`; also for a variable.
         """
         item = self._complete(index, first)
         count = item.max_subindex
@@ -309,7 +295,7 @@ def _entries(item: ObjectEntry, first: int, count: int) -> Iterator[Entry]:
 
 
 def _split(entries: list[Entry], data: int) -> list[Value]:
-    """Values of entries that lie one after the other, to the bit."""
+    """Return the values of entries packed one after the other, bit by bit."""
     values = []
     for entry in entries:
         part = data & ((1 << entry.bits) - 1)
@@ -319,7 +305,7 @@ def _split(entries: list[Entry], data: int) -> list[Value]:
 
 
 def _store_all(item: ObjectEntry, entries: list[Entry], values: list[Value]) -> None:
-    """Store what was decoded; a counted list is emptied first and counted last, as single writes would do it."""
+    """Store decoded values; a counted list is cleared first and its count set last, as by single writes."""
     pairs = list(zip(entries, values, strict=True))
     if item.counted:
         count = pairs.pop(0)[1] if pairs and entries[0].subindex == 0 else item.entries[0].value

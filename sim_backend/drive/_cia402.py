@@ -1,4 +1,4 @@
-"""The words of CiA 402 (IEC 61800-7-201): states, commands of the controlword, bits of the statusword, error codes."""
+"""Constants of CiA 402 (IEC 61800-7-201): states, commands, statusword bits, error codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class State(Enum):
 
 
 class Command(Enum):
-    """What a controlword asks for."""
+    """Command of a controlword."""
 
     DISABLE_VOLTAGE = "disable voltage"
     QUICK_STOP = "quick stop"
@@ -28,7 +28,7 @@ class Command(Enum):
     ENABLE = "enable operation"
 
 
-# Bits of the statusword beside the state's; plain numbers, as a drive sets them in every cycle.
+# Bits of the statusword beside the state's; plain integers for speed.
 STATUS_VOLTAGE = 1 << 4
 STATUS_QUICK_STOP_OFF = 1 << 5
 STATUS_WARNING = 1 << 7
@@ -43,7 +43,7 @@ FAULT_RESET = 0x80
 
 
 def command_of(controlword: int) -> Command | None:
-    """Command that a controlword asks for; None while its fault-reset bit is set."""
+    """Return the command of a controlword; None while its fault-reset bit is set."""
     if controlword & FAULT_RESET:
         return None
     if not controlword & 0x02:
@@ -56,7 +56,6 @@ def command_of(controlword: int) -> Command | None:
 
 
 # Error codes (object 0x603F, IEC 61800-7-201 table "Error codes").
-OVERCURRENT = 0x2310
 UNDERVOLTAGE = 0x3220
 OVERTEMPERATURE = 0x4310
 SAFE_TORQUE_OFF = 0x5441

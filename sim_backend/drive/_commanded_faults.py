@@ -1,7 +1,7 @@
-"""What goes wrong with a simulated arm while it follows commands.
+"""Faults and wrong wiring of a simulated arm that follows commands.
 
-Times count while set values move the arm, from the last switching on: a fault comes at the same place of a motion
-however long somebody waited before it.
+Times of faults count while set values move the arm, from the last enabling, so that a fault occurs at the same place of a
+motion regardless of pauses.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from drivers.frame import JointFrame
+from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray
-from sim_backend.arm.settings import DynamicsParameter, FaultSettings
-from sim_backend.drive.drive_arm import DrivenArm
+from sim_backend.arm.settings import DynamicsParameter, FaultSettings, WiringSettings
+from sim_backend.drive.drive_arm import DriveArm
 from sim_backend.errors import SimulationConfigError
 
 _DRY: tuple[DynamicsParameter, ...] = ("coulomb", "breakaway")
 
 
 class Disturbance:
-    """Brings the faults of an arm about.
+    """Applies the faults of an arm.
 
     Parameters
     ----------
@@ -30,17 +31,17 @@ class Disturbance:
     Attributes
     ----------
     tripped : (n,) bool
-        Drives that have tripped since they were switched on.
+        Drives that have tripped since the last enabling.
     silent : bool
-        Nobody answers now.
+        The bus does not answer.
 
     Raises
     ------
     SimulationConfigError
-        A fault of a joint that there is not.
+        A fault of an unknown joint.
     """
 
-    def __init__(self, faults: Sequence[FaultSettings], arm: DrivenArm) -> None:
+    def __init__(self, faults: Sequence[FaultSettings], arm: DriveArm) -> None:
         self._arm = arm
         names = [joint.name for joint in arm.model.joints]
         for fault in faults:
@@ -64,20 +65,20 @@ class Disturbance:
 
     @property
     def silent(self) -> bool:
-        """Whether nobody answers."""
+        """Whether the bus does not answer."""
         return self._silent_s > 0.0
 
     def restart(self) -> None:
-        """Begin again, as drives are switched on and forget their faults."""
+        """Restart, as drives are enabled and reset their faults."""
         self.tripped: BoolArray = np.zeros(self._arm.n, np.bool_)
         self._moved_s = 0.0
         self._next = 0
-        self._let_go()
+        self._end_push()
         self._stuck: dict[int, float | None] = {}
         self._jump, self._heat = np.zeros(self._arm.n), np.full(self._arm.n, -np.inf)
 
     def advance(self, period_s: float, moves: bool) -> None:
-        """Let a period go by."""
+        """Advance by a period."""
         self._silent_s = max(0.0, self._silent_s - period_s)
         self._moved_s += period_s if moves else 0.0
         if self._pushed_s > 0.0:
@@ -85,7 +86,7 @@ class Disturbance:
             if left_s > 0.5 * period_s:
                 self._pushed_s = left_s
             else:
-                self._let_go()
+                self._end_push()
         while self._next < len(self._faults) and self._faults[self._next][0].after_s < self._moved_s:
             self._begin(*self._faults[self._next])
             self._next += 1
@@ -108,8 +109,8 @@ class Disturbance:
         else:
             self._jam(joint, value)
 
-    def _let_go(self) -> None:
-        """Push no longer."""
+    def _end_push(self) -> None:
+        """End a push."""
         if self._pushed_s:
             self._pushed_s = 0.0
             self._arm.set_outside_force((0.0, 0.0, 0.0))
@@ -122,7 +123,7 @@ class Disturbance:
             self._arm.set_dynamics(joint, name, value=torque)
 
     def distort(self, frame: JointFrame) -> None:
-        """Let `frame` say what broken sensors do."""
+        """Apply the faults of sensors to `frame`."""
         if frame.q is not None:
             frame.q += self._jump
             for joint, held in self._stuck.items():
@@ -131,3 +132,43 @@ class Disturbance:
                     frame.dq[joint] = 0.0
         if frame.temperature is not None:
             np.maximum(frame.temperature, self._heat, out=frame.temperature)
+
+
+class Wiring:
+    """Wrongly wired or scaled channels of frames, for tests of commissioning.
+
+    Parameters
+    ----------
+    wiring : sequence of WiringSettings
+    model : RobotModel
+
+    Raises
+    ------
+    SimulationConfigError
+        An unknown joint.
+    """
+
+    def __init__(self, wiring: Sequence[WiringSettings], model: RobotModel) -> None:
+        names = [joint.name for joint in model.joints]
+        self._changes: list[tuple[str, int, int, float]] = []
+        for entry in wiring:
+            for name in (entry.joint, entry.source):
+                if name is not None and name not in names:
+                    raise SimulationConfigError(
+                        f"wiring: '{name}' is not a joint of robot '{model.name}': {', '.join(names)}"
+                    )
+            joint = names.index(entry.joint)
+            source = joint if entry.source is None else names.index(entry.source)
+            self._changes.append((entry.channel, joint, source, entry.factor))
+
+    def apply(self, frame: JointFrame) -> None:
+        """Apply the wiring to `frame`."""
+        true = {channel: getattr(frame, channel) for channel, *_ in self._changes}
+        for channel, joint, source, factor in self._changes:
+            if true[channel] is None:
+                continue
+            values = getattr(frame, channel)
+            if values is true[channel]:
+                values = true[channel].copy()
+                setattr(frame, channel, values)
+            values[joint] = factor * true[channel][source]

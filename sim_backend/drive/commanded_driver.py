@@ -1,4 +1,4 @@
-"""The driver of a simulated arm that moves as it is told: drives that are switched on and off, and follow commands."""
+"""Driver of a simulated arm that follows commands, with drives that are enabled and disabled."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ from sim_backend.arm.layout import OUT_SETPOINT
 from sim_backend.arm.pace import Pace
 from sim_backend.arm.settings import DriveSettings, FaultSettings, SimSettings, WiringSettings
 from sim_backend.arm.trajectory import MotionLimits
-from sim_backend.arm.wiring import Wiring
-from sim_backend.drive._commanded_faults import Disturbance
-from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive._commanded_faults import Disturbance, Wiring
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
 from sim_backend.drive.modes import BRAKED, CSP, CST
-from sim_backend.drive.sample import DrivenSample
+from sim_backend.drive.sample import DriveSample
 from sim_backend.errors import SimulationConfigError, SimulationDivergedError
 
 State = Literal["off", "enabling", "enabled", "stopping", "fault"]
 
 #: Statuswords of CiA 402 by state: switch on disabled, switched on, operation enabled, quick stop active, fault.
 STATUS = {"off": 0x0250, "enabling": 0x0233, "enabled": 0x0237, "stopping": 0x0217, "fault": 0x0218}
-#: From the command to operation, and how long of that the brake stays closed; it closes as long before torque goes.
+#: Time from the command to operation, and of that with closed brake; it closes as long before torque ends.
 ENABLE_S = 0.15
 BRAKE_S = 0.05
-#: Without a new set value for so long, drives stop: all of them when nobody is on the bus, and those in cst always.
+#: Time without a set value after which drives stop: in cst always, in csp when the bus is silent.
 WATCHDOG_S = 0.1
-#: Deceleration of a quick stop over the velocity limit [1/s]: twice what a motion may use that says nothing else.
+#: Deceleration of a quick stop over the velocity limit [1/s]: twice the default acceleration limit of motions.
 _QUICK_STOP = 10.0
 _ROUNDING = 1e-9
 
@@ -50,28 +49,27 @@ _ROUNDING = 1e-9
 class CommandedDriver(OpenedInWith):
     """A simulated arm that fulfils `Driver`, `ModeChanging` and `Reporting`.
 
-    Each `read` moves the arm by one sample period under the command given since the last one.  In `"csp"` a command is
-    the position of the joints at the end of the period, and the last one is held; in `"cst"` it is their torque, and
-    until the first one the drives hold.  `change_mode` changes it while they are on.  All drives are switched on and
-    stopped together: a drive that trips loses its torque and closes its brake, the others stop along their quick-stop
-    ramps.
+    Each `read` moves the arm by one sample period under the latest command.  In `"csp"` a command is the position of
+    the joints at the end of the period, and the last one is held; in `"cst"` it is their torque, and until the first
+    one the drives hold.  `change_mode` changes the mode while they are on.  All drives are enabled and stopped
+    together: a drive that trips loses its torque and closes its brake, the others stop along their quick-stop ramps.
 
     Parameters
     ----------
     model : RobotModel
         With inertial parameters.
     settings : SimSettings, optional
-        With the default `drive`, that of `sim_backend.drive.drive_arm.DRIVEN`.
+        With the default `drive`, that of `sim_backend.drive.drive_arm.DRIVE_ARM_SETTINGS`.
     mode : "csp" or "cst"
-        In which the drives are switched on.
+        Mode of the drives after enabling.
     pace : float
         Simulated seconds a second.
     start : sequence of n floats, optional
-        Position of the joints to begin with [rad or m]; by default mid-range.
+        Initial position of the joints [rad or m]; by default mid-range.
     enable : bool
-        Switch the drives on when opened.
+        Enable the drives on `open`.
     faults : sequence of FaultSettings
-        What goes wrong, and when.
+        Faults and their times.
     wiring : sequence of WiringSettings
         Channels that are wired or scaled wrongly.
     """
@@ -89,18 +87,18 @@ class CommandedDriver(OpenedInWith):
     ) -> None:
         given = SimSettings() if settings is None else settings
         if given.drive == DriveSettings():
-            given = given.model_copy(update={"drive": DRIVEN.drive})
+            given = given.model_copy(update={"drive": DRIVE_ARM_SETTINGS.drive})
         self._model, self._settings, self._mode = model, given, mode
         self._first_mode = mode
         self._pace, self._start, self._enable_at_start = pace, start, enable
         self._faults, self._wires = tuple(faults), tuple(wiring)
-        self._arm: DrivenArm | None = None
+        self._arm: DriveArm | None = None
 
     # ------------------------------------------------------------ the protocol Driver
 
     @property
     def info(self) -> DriverInfo:
-        """What the driver delivers; raises `DriverClosedError` unless open."""
+        """Description of the frames; raises `DriverClosedError` unless open."""
         self._checked()
         return DriverInfo(
             source="sim",
@@ -117,7 +115,7 @@ class CommandedDriver(OpenedInWith):
         Raises
         ------
         DriverConfigError
-            It cannot be simulated as configured, or is open already.
+            The configuration cannot be simulated, or the driver is already open.
         """
         name = self._model.name
         if self._arm is not None:
@@ -127,8 +125,8 @@ class CommandedDriver(OpenedInWith):
         limits = MotionLimits.of(self._model)
         start = 0.5 * (limits.lower + limits.upper) if self._start is None else np.array(self._start, dtype=np.float64)
         try:
-            DrivenArm(self._model, self._settings, start=start).step([CSP] * self._model.n, start)  # compiles
-            arm = DrivenArm(self._model, self._settings, start=start)
+            DriveArm(self._model, self._settings, start=start).step([CSP] * self._model.n, start)  # compiles
+            arm = DriveArm(self._model, self._settings, start=start)
             self._disturbance = Disturbance(self._faults, arm)
             self._wiring = Wiring(self._wires, self._model)
         except (SimulationConfigError, SimulationDivergedError) as error:
@@ -149,8 +147,8 @@ class CommandedDriver(OpenedInWith):
         self._x = self._sample.x.copy()  # set position, drive side, and its velocity
         self._v = np.zeros(arm.n)
         self._target: FloatArray | None = None  # as commanded, joint side
-        self._unheard_s = 0.0  # since the last command
-        self._told_off = False
+        self._command_age_s = 0.0  # since the last command
+        self._disable_requested = False
         self._arm = arm
         if self._enable_at_start:
             self.enable()
@@ -161,7 +159,7 @@ class CommandedDriver(OpenedInWith):
         Raises
         ------
         DriverTimeoutError
-            The next sample is due later than `timeout_s` from now, or nobody answers.
+            The next sample is due later than `timeout_s` from now, or the bus does not answer.
         DriverClosedError
             Not open.
         DriverError
@@ -190,23 +188,23 @@ class CommandedDriver(OpenedInWith):
     @property
     def enabled(self) -> bool:
         """Whether all drives are switched on and follow commands."""
-        heard = not (self._told_off or self._disturbance.silent) if self._arm is not None else False
+        heard = not (self._disable_requested or self._disturbance.silent) if self._arm is not None else False
         return heard and self._state == "enabled"
 
     def enable(self) -> None:
-        """Switch all drives on, over the next samples; faults whose cause has gone are reset.
+        """Enable all drives, over the next samples; faults whose cause is gone are reset.
 
         Raises
         ------
         CommandRefusedError
-            Nobody answers, or the drives are still stopping.
+            The bus does not answer, or the drives are still stopping.
         DriverClosedError
             Not open.
         """
         self._checked()
         if self._disturbance.silent:
             raise CommandRefusedError("drives cannot be enabled: nobody on the bus answers")
-        if self._told_off or self._state == "stopping":  # a stop that was ordered takes place
+        if self._disable_requested or self._state == "stopping":  # a requested stop is not cancelled
             raise CommandRefusedError("drives cannot be enabled: they are still stopping; try again in a moment")
         if self._state in ("enabling", "enabled"):
             return
@@ -218,10 +216,10 @@ class CommandedDriver(OpenedInWith):
         self._take_position()
 
     def disable(self) -> None:
-        """Stop all drives along their quick-stop ramps and switch them off, over the next samples."""
+        """Stop all drives along their quick-stop ramps and disable them, over the next samples."""
         self._checked()
         if self._state in ("enabling", "enabled"):
-            self._told_off = True  # for when they hear it
+            self._disable_requested = True  # takes effect when the bus answers
 
     @property
     def mode(self) -> Mode:
@@ -229,7 +227,7 @@ class CommandedDriver(OpenedInWith):
         return self._mode
 
     def change_mode(self, mode: Mode) -> None:
-        """Follow the other from the next sample on; until a command comes, the drives hold where they are.
+        """Change the mode from the next sample on; the drives hold until a command comes.
 
         Raises
         ------
@@ -243,7 +241,7 @@ class CommandedDriver(OpenedInWith):
             raise CommandRefusedError(f"mode {mode} refused: the drives are in state '{self._state}', not enabled")
         if mode == self._mode:
             return
-        self._mode, self._target, self._unheard_s = mode, None, 0.0
+        self._mode, self._target, self._command_age_s = mode, None, 0.0
         self._v = np.zeros(self._model.n)
 
     def command(self, target: FloatArray) -> None:
@@ -252,7 +250,7 @@ class CommandedDriver(OpenedInWith):
         Raises
         ------
         CommandRefusedError
-            Not enabled, not finite, outside the robot's limits, or too big a step.
+            Not enabled, not finite, outside the robot's limits, or too large a step.
         DriverClosedError
             Not open.
         """
@@ -282,10 +280,10 @@ class CommandedDriver(OpenedInWith):
                     f"velocity limit {joint.velocity:g}"
                 )
         self._target = wanted
-        self._unheard_s = 0.0
+        self._command_age_s = 0.0
 
     def report(self) -> dict[str, Any]:
-        """State of the drives, as plain values."""
+        """Return the state of the drives, as JSON values."""
         self._checked()
         state = "unknown" if self._disturbance.silent else self._state
         return {
@@ -303,7 +301,7 @@ class CommandedDriver(OpenedInWith):
             ],
         }
 
-    def _checked(self) -> DrivenArm:
+    def _checked(self) -> DriveArm:
         if self._arm is None:
             raise DriverClosedError(f"simulated arm '{self._model.name}' is not open")
         return self._arm
@@ -313,18 +311,18 @@ class CommandedDriver(OpenedInWith):
     def _advance(self) -> None:
         arm = self._checked()
         self._since_s += self._period_s
-        self._unheard_s += self._period_s
+        self._command_age_s += self._period_s
         moves = self._state == "enabled" and self._target is not None and bool(self._v.any() or self._mode == "cst")
         self._disturbance.advance(self._period_s, moves)
-        if self._told_off and not self._disturbance.silent:
-            self._told_off = False
+        if self._disable_requested and not self._disturbance.silent:
+            self._disable_requested = False
             self._stop()
         if self._state in ("enabling", "enabled") and (tripped := self._disturbance.tripped).any():
             self._tripped |= tripped
             self._failure = f"drive of {self._model.joints[int(np.argmax(tripped))].name} in state 'fault'"
             self._stop()
-        heard = self._target is not None and (self._disturbance.silent or self._mode == "cst")
-        if self._state == "enabled" and heard and self._unheard_s > WATCHDOG_S:
+        guarded = self._target is not None and (self._disturbance.silent or self._mode == "cst")
+        if self._state == "enabled" and guarded and self._command_age_s > WATCHDOG_S:
             self._failure = f"no set value for {WATCHDOG_S:g} s"
             self._tripped[:] = True
             self._stop()
@@ -336,7 +334,7 @@ class CommandedDriver(OpenedInWith):
             self._take_position()
 
     def _step(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.bool_]]]:
-        """Modes and brakes of the next period, with the set position moved on."""
+        """Return modes and brakes of the next period, and advance the set position."""
         n, before = self._model.n, self._x
         mode = np.full(n, CSP)
         closed = np.zeros(n, np.bool_)
@@ -372,10 +370,10 @@ class CommandedDriver(OpenedInWith):
     def _enter(self, state: State) -> None:
         self._state, self._since_s = state, 0.0
         self._target = None
-        self._unheard_s = 0.0
+        self._command_age_s = 0.0
 
     def _take_position(self) -> None:
-        """Let the set position be where the arm is."""
+        """Set the set position to that of the arm."""
         self._x = self._sample.x.copy()
         self._v = self._sample.v.copy() if self._state == "enabled" else np.zeros(self._model.n)
 
@@ -386,7 +384,7 @@ class CommandedDriver(OpenedInWith):
     def _frame(self, seq: int) -> JointFrame:
         t_ns = round(seq * 1e9 / self._settings.rate_hz)
         frame = JointFrame(seq, t_ns, time.monotonic_ns())
-        sample: DrivenSample = self._sample
+        sample: DriveSample = self._sample
         for channel in self._channels:
             values = sample.out[OUT_SETPOINT] if channel == "setpoint" else getattr(sample, channel)
             setattr(frame, channel, values.copy())

@@ -1,12 +1,12 @@
-"""A servo drive after CiA 402: state machine, cyclic modes, supervision, stops and brake.  Pure: no I/O, no clock.
+"""A CiA 402 servo drive: state machine, cyclic modes, supervision, stops and brake.  Pure: no I/O, no clock.
 
-Once a cycle the drive takes what its sensors say and the objects a master has written, and answers with what the
-motor shall do until the next cycle.  All quantities are the device's own: position units, per second, and per mille of
-rated torque (of rated current where the drive knows no torque).
+In each cycle the drive takes feedback of its sensors and the objects written by the master, and returns the demand on
+the motor until the next cycle.  Quantities are in units of the device: position units, per second, and per mille of
+rated torque (of rated current for a drive without torque).
 
-Sequence of enabling: the motor holds its position with the brake closed until the brake has opened, then follows
-its set values (bit 12).  A stop under power ends with the brake closed before torque goes; without power the motor
-coasts until the brake has closed.
+Enabling: the motor holds its position with the brake closed until the brake has opened, then follows its set values
+(bit 12).  A stop under power ends with the brake closed before torque ends; without power the motor coasts until the
+brake has closed.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from sim_backend.drive.modes import BRAKED, CSP, CST, CSV, OFF
 from sim_backend.drive.motion import Brake, Demand, Feedback, SetValues, Stop
 from sim_backend.drive.objects import NO_WINDOW, DriveObjects
 
-#: Speed at which the drive trips, as a multiple of the largest.
+#: Overspeed limit, as a multiple of the largest speed.
 _OVERSPEED = 1.3
-#: Interlock in object 0x60FD: safe torque off is active.
+#: Bit of object 0x60FD: safe torque off is active.
 _INTERLOCK = 1 << 3
 _POWERED = (State.ENABLED, State.QUICK_STOP, State.FAULT_REACTION)
-#: Bits of the controlword that make its command; with these values of them, operation goes on.
+#: Bits of the controlword that make its command, and their value in operation.
 _COMMAND_BITS, _GO_ON = 0x8F, 0x0F
-#: Statusword of a drive that follows set positions, and nothing besides.
+#: Statusword of a drive that follows set positions.
 _CRUISING = State.ENABLED.value | cia402.STATUS_VOLTAGE | cia402.STATUS_REMOTE | cia402.STATUS_FOLLOWS_COMMAND
 
 
 @dataclass(frozen=True)
 class DriveOptions:
-    """What a drive is beyond its objects.
+    """Properties of a drive beyond its objects.
 
     Attributes
     ----------
     modes : tuple of int
-        Modes of operation it has.
+        Supported modes of operation.
     units_per_motor_rev : float
         Position units per revolution of the motor; makes the speed limit 0x6080 [1/min] a limit in units.
     power_up_s, brake_open_s, brake_close_s : float
@@ -53,7 +53,7 @@ class DriveOptions:
     safe_torque_off_faults : bool
         Whether safe torque off while powered is a fault; otherwise it leads to "Switch on disabled".
     extrapolated : int
-        Cycles without a new set position that the drive bridges at the speed of the last ones, before it holds.
+        Cycles without a new set position that the drive bridges by extrapolation, before it holds.
     """
 
     modes: tuple[int, ...] = (CSP, CSV, CST)
@@ -77,22 +77,22 @@ class Emergency:
 
 
 class Cia402Drive:
-    """One drive on its object dictionary; objects that a device does not have keep their usual values.
+    """A drive on its object dictionary; missing objects have default values.
 
     Parameters
     ----------
     dictionary : ObjectDictionary
-        Its entries are read and written in place; `on_write` of 0x6060 is set to refuse modes the drive has not.
+        Entries are read and written in place; `on_write` of 0x6060 is set to refuse unsupported modes.
     options : DriveOptions, optional
 
     Attributes
     ----------
     objects : DriveObjects
-        The entries it works with.
+        Entries of the dictionary.
     safe_torque_off : bool
-        The input of that name; set it at any time.
+        Input; may be set at any time.
     mains : bool
-        Whether there is power for the motor.
+        Whether the motor has power.
     """
 
     def __init__(self, dictionary: ObjectDictionary, options: DriveOptions | None = None) -> None:
@@ -114,7 +114,7 @@ class Cia402Drive:
         return self._mode
 
     def power_on(self) -> None:
-        """Start as after power comes: "Not ready to switch on", brake closed, no errors."""
+        """Restart: "Not ready to switch on", brake closed, no errors."""
         self._state = State.NOT_READY
         self._mode = 0
         self._age_s = 0.0
@@ -131,7 +131,7 @@ class Cia402Drive:
         self.objects.error_code.value = self.objects.error_register.value = 0
 
     def fault(self, code: int, data: bytes = b"") -> None:
-        """Trip with an error code, as the drive itself does; a drive that has tripped keeps its first error."""
+        """Trip with an error code; a drive that has tripped keeps its first error."""
         if self._state in (State.FAULT, State.FAULT_REACTION):
             return
         self._raise(Emergency(code, error_register(code), data))
@@ -143,23 +143,23 @@ class Cia402Drive:
             self._begin_stop(option, State.FAULT, measured=True)
 
     def take_emergencies(self) -> list[Emergency]:
-        """Return the emergencies since the last call."""
+        """Remove and return the emergencies since the last call."""
         events, self._events = self._events, []
         return events
 
     def cycle(self, feedback: Feedback, period_s: float, online: bool = True, fresh: bool = True) -> Demand:
-        """Go through one cycle.
+        """Run one cycle.
 
         Parameters
         ----------
         feedback : Feedback
-            Sensors at the cycle's beginning.
+            Sensors at the start of the cycle.
         period_s : float
             Time until the next cycle.
         online : bool
             Whether the bus delivers process data; losing them under power is an error (option 0x6007).
         fresh : bool
-            Whether they have come since the last cycle.
+            Whether process data have arrived since the last cycle.
         """
         if online and (demand := self._cruise(feedback, period_s, fresh)) is not None:
             return demand
@@ -178,9 +178,9 @@ class Cia402Drive:
         return demand
 
     def _cruise(self, feedback: Feedback, period_s: float, fresh: bool) -> Demand | None:
-        """Go through a cycle in which the drive follows set positions as before, and nothing else is the matter.
+        """Run a cycle in which the drive only follows set positions; None, and nothing done, in other cycles.
 
-        It does what the rest of `cycle` would do, at a third of the time; None, and nothing done, in other cycles.
+        It does the same as the rest of `cycle`, in a third of the time.
         """
         objects, values = self.objects, self._values
         word = objects.controlword.value
@@ -225,13 +225,13 @@ class Cia402Drive:
         self.objects.error_code.value, self.objects.error_register.value = emergency.code, emergency.register
 
     def _enter(self, state: State) -> None:
-        """Go to a state without power, or to "Operation enabled"."""
+        """Enter a state without power, or "Operation enabled"."""
         self._state, self._stop, self._follows = state, None, False
         self._values.limited = False
         self._hold, self._late_s = None, 0.0
 
     def _obey(self, controlword: int) -> None:
-        """Make the transition that a controlword asks for (IEC 61800-7-201, figure "State machine")."""
+        """Make the transition of a controlword (IEC 61800-7-201, figure "State machine")."""
         rising = controlword & ~self._last_controlword & cia402.FAULT_RESET
         self._last_controlword = controlword
         command = command_of(controlword)
@@ -254,7 +254,7 @@ class Cia402Drive:
             self._enter(State.ENABLED)
 
     def _switch_on_or_off(self, command: Command) -> None:
-        """Commands in "Ready to switch on" and "Switched on"; enabling from the first goes through the second."""
+        """Handle commands in "Ready to switch on" and "Switched on"; enabling passes through the latter."""
         if command in (Command.DISABLE_VOLTAGE, Command.QUICK_STOP):
             self._enter(State.SWITCH_ON_DISABLED)
         elif command is Command.SHUTDOWN:
@@ -265,7 +265,7 @@ class Cia402Drive:
             self._enter(State.ENABLED)
 
     def _leave_operation(self, command: Command) -> None:
-        """Commands in "Operation enabled" that take power off the motor."""
+        """Handle commands in "Operation enabled" that stop the motor."""
         if command is Command.QUICK_STOP:
             option = int(self.objects.quick_stop_option.value)
             if option == 0:
@@ -283,9 +283,9 @@ class Cia402Drive:
                 self._begin_stop(1, then)
 
     def _begin_stop(self, option: int, then: State | None, measured: bool = False) -> None:
-        """Stop as options 0x605A to 0x605E say: 1 slow ramp, 2 quick ramp, 3 and 4 with all torque there is.
+        """Start a stop by options 0x605A to 0x605E: 1 slow ramp, 2 quick ramp, 3 and 4 with full torque.
 
-        It begins at the set values where there are any and they are to be believed, otherwise at what is measured.
+        It starts from the set values, or from the measured ones if there are none or if `measured`.
         """
         ramp = self.objects.slow_deceleration if option == 1 else self.objects.quick_deceleration
         deceleration = math.inf if option >= 3 else float(ramp.value) or math.inf
@@ -311,7 +311,7 @@ class Cia402Drive:
     # Supervision
 
     def _largest_speed(self) -> float:
-        """Speed limit [units/s]; infinite where none is set."""
+        """Return the speed limit [units/s], infinite if none is set."""
         return int(self.objects.top_speed.value) / 60.0 * self.options.units_per_motor_rev or math.inf
 
     def _supervise(self, period_s: float) -> None:
@@ -335,7 +335,7 @@ class Cia402Drive:
                 self.fault(cia402.FOLLOWING_ERROR, struct.pack("<i", reach))
 
     def _drop_power(self) -> None:
-        """Safe torque off or no mains: torque goes at once, the brake closes."""
+        """Handle safe torque off or missing mains: torque ends at once, the brake closes."""
         if self._state in (State.READY, State.SWITCHED_ON):
             self._enter(State.SWITCH_ON_DISABLED)
         elif self._state is State.FAULT_REACTION:
@@ -349,7 +349,7 @@ class Cia402Drive:
     # Motion
 
     def _run(self, period_s: float, fresh: bool) -> Demand:
-        """Modes, brake and set values of the coming period."""
+        """Return mode, brake and set values of the next period."""
         self._select_mode()
         powered, stop = self._state in _POWERED, self._stop
         self._brake.move(not powered or (stop is not None and stop.standing and self._then is not None), period_s)
@@ -382,7 +382,7 @@ class Cia402Drive:
         return check
 
     def _select_mode(self) -> None:
-        """Take over the mode asked for if the drive has it; otherwise stay, as object 0x6061 shows."""
+        """Change to the requested mode if it is supported."""
         wanted = int(self.objects.mode.value)
         if wanted != self._mode and wanted in self.options.modes:
             self._mode, self._late_s = wanted, 0.0
@@ -417,7 +417,7 @@ class Cia402Drive:
         objects.inputs.value = inputs | _INTERLOCK if self.safe_torque_off else inputs & ~_INTERLOCK
 
     def _reached(self) -> bool:
-        """Bit 10: a stop has ended, or the set position stands and the motor is within the window about it."""
+        """Return bit 10: a stop has ended, or the set position is constant and the motor within its window."""
         if self._stop is not None:
             return self._stop.standing
         still = self._values.speed == 0.0 and not self._values.limited

@@ -1,10 +1,9 @@
-"""A simulated arm whose joints are moved by drive commands, sample by sample, as over a field bus.
+"""A simulated arm moved by drive commands, sample by sample, as over a field bus.
 
-The equations are those of `sim_backend.arm.robot`: at every sample instant the exact values obey them, with the closed
-brakes as part of friction.  What is new is where set values come from.  Each sample period has one set value per
-drive: a position (csp), velocity (csv) or torque (cst), which it reaches at the end of the period.  Set positions are
-joined by cubics with continuous velocity, that of the difference of second order over the last three, so that a
-constant acceleration is followed without ripple; velocities and torques are joined by straight lines.
+The equations are those of `sim_backend.arm.robot`; closed brakes are part of friction.  Each sample period has one set
+value per drive: a position (csp), velocity (csv) or torque (cst), reached at the end of the period.  Set positions are
+joined by cubics with continuous velocity (the second-order difference of the last three), so that a constant
+acceleration is followed without ripple; velocities and torques are interpolated linearly.
 
 Drive side.  Commands and `x, v, u` are the motors' coordinates referred to the joint side (`RobotModel.coupling`):
 the joints' own unless a motor also turns with another joint.
@@ -47,11 +46,11 @@ from sim_backend.arm.stepper import SCRATCH, control, is_finite, measure
 from sim_backend.arm.temperature import warm
 from sim_backend.arm.trajectory import MotionLimits
 from sim_backend.drive.modes import BRAKED, CSP, CST, CSV
-from sim_backend.drive.sample import DrivenSample
+from sim_backend.drive.sample import DriveSample
 from sim_backend.errors import SimulationConfigError
 
-#: Ideal sensors, since a drive quantises by itself; loops as fast as a servo drive's, which holds the arm's weight.
-DRIVEN = SimSettings(
+#: Ideal sensors, as drives quantise themselves; control loops as fast as a servo drive's.
+DRIVE_ARM_SETTINGS = SimSettings(
     encoder_bits=None,
     torque_noise=0.0,
     current_noise=0.0,
@@ -63,14 +62,14 @@ DRIVEN = SimSettings(
 #: A brake's torque as a multiple of the joint's torque scale.
 _BRAKE = 3.0
 
-# Rows of the commands (COMMAND_ROWS, n): what is wanted; the mode of the period before; ends of the set trajectory.
+# Rows of the commands (COMMAND_ROWS, n): the command; the mode of the period before; ends of the set trajectory.
 MODE_WANTED, TARGET, TORQUE_OFFSET, MODE_BEFORE, X_START, V_START, V_END, U_START, U_END = range(9)
 COMMAND_ROWS = 9
 
 
 @kernel
 def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -> None:
-    """Where each set trajectory starts and ends; a change of mode starts from what the motor does."""
+    """Set start and end of each set trajectory; a change of mode starts from the motor's state."""
     T = scalars[PERIOD]
     for i in range(state.shape[1]):
         mode, before, target = command[MODE_WANTED, i], command[MODE_BEFORE, i], command[TARGET, i]
@@ -85,7 +84,7 @@ def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -
         elif mode == CSV:
             command[V_END, i] = target
         command[X_START, i], command[V_START, i] = x, v
-        # What the drive feeds forward: the torque asked for in cst, in the other modes its offset only.
+        # Feed-forward: the commanded torque in cst, in the other modes the offset only.
         command[U_START, i] = command[U_END, i]
         if (mode == CST) != (before == CST) or before not in (CSP, CSV, CST):
             command[U_START, i] = state[U, i] if mode == CST else 0.0
@@ -95,7 +94,7 @@ def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -
 
 @kernel
 def _let_go(mode: float, state: FloatArray, i: int) -> None:
-    """Let what the mode does not set go with the motor."""
+    """Make the values that the mode does not set follow the motor."""
     if mode != CSP:
         state[X_SET, i] = state[X, i]
         if mode != CSV:
@@ -115,7 +114,7 @@ def _set_values(
     vectors: FloatArray,
     work: FloatArray,
 ) -> None:
-    """Set position, velocity and fed-forward torque at `share` of the period, into `state`."""
+    """Compute set position, velocity and fed-forward torque at `share` of the period, into `state`."""
     n = state.shape[1]
     q, zero, tau = vectors[11], vectors[12], vectors[14]
     T, s = scalars[PERIOD], share
@@ -148,7 +147,7 @@ def _set_values(
 
 
 @kernel
-def advance_driven(
+def advance_drive_arm(
     arm: FloatArray,
     gravity: FloatArray,
     parameters: FloatArray,
@@ -163,7 +162,7 @@ def advance_driven(
     noise: FloatArray,
     out: FloatArray,
 ) -> bool:
-    """One sample period under `command` (COMMAND_ROWS, n), then the sample `out` (OUT_ROWS, n); False if it diverged.
+    """Simulate one period under `command` (COMMAND_ROWS, n), sampled to `out` (OUT_ROWS, n); False if it diverged.
 
     The other arrays are those of `sim_backend.arm.stepper.advance`; `noise` is (3, n).
     """
@@ -193,21 +192,21 @@ def advance_driven(
     return True
 
 
-class DrivenArm(PackedArm):
-    """An arm of software, at rest with closed brakes until drive commands move it.
+class DriveArm(PackedArm):
+    """A simulated arm moved by drive commands, initially at rest with closed brakes.
 
     Parameters
     ----------
     model : RobotModel
         Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
     settings : SimSettings, optional
-        By default `DRIVEN`.  Feed-forward "full" is refused: a set value on a bus has no acceleration.
+        By default `DRIVE_ARM_SETTINGS`.  Feed-forward "full" is refused: set values have no acceleration.
     period_s : float, optional
-        Sample period until `step` is told another; by default that of the settings' rate.
+        Initial sample period; by default that of the settings' rate.
     start : (n,) array-like, optional
-        Joint positions to begin with [rad or m]; by default mid-range.
+        Initial joint positions [rad or m]; by default mid-range.
     brake_torque : (n,) array-like, optional
-        What a closed brake holds [N*m or N], 0 for a joint without one; by default three times the effort limit.
+        Holding torque [N*m or N], 0 for a joint without brake; by default three times the effort limit.
 
     Raises
     ------
@@ -223,7 +222,7 @@ class DrivenArm(PackedArm):
         start: FloatArray | Sequence[float] | None = None,
         brake_torque: FloatArray | Sequence[float] | None = None,
     ) -> None:
-        settings = DRIVEN if settings is None else settings
+        settings = DRIVE_ARM_SETTINGS if settings is None else settings
         if settings.drive.feedforward == "full":
             raise SimulationConfigError(
                 "drive.feedforward of a driven arm must be 'gravity' or 'none': set values have no accelerations"
@@ -245,11 +244,11 @@ class DrivenArm(PackedArm):
         self._out = np.zeros((layout.OUT_ROWS, n))
         self._command = np.zeros((COMMAND_ROWS, n))
         self._command[MODE_BEFORE] = BRAKED
-        #: (n,) torque that each motor can give [N*m or N].
+        #: (n,) largest torque of each motor [N*m or N].
         self.effort = self._parameters[layout.LIMIT].copy()
         assert model.inertial is not None
         scale = torque_scale(model, model.inertial)
-        #: (n,) what each closed brake holds [N*m or N].
+        #: (n,) holding torque of each brake [N*m or N].
         self.brake_torque = _BRAKE * scale if brake_torque is None else self._vector("brake_torque", brake_torque)
         limits = MotionLimits.of(model)
         q = 0.5 * (limits.lower + limits.upper) if start is None else self._vector("start", start)
@@ -275,15 +274,15 @@ class DrivenArm(PackedArm):
         *,
         brake: BoolArray | Sequence[bool] | None = None,
         torque_limit: FloatArray | Sequence[float] | None = None,
-    ) -> DrivenSample:
-        """Move for one period and return the sample at its end.
+    ) -> DriveSample:
+        """Simulate one period and return the sample at its end.
 
         Parameters
         ----------
         mode : (n,) int
             Of `sim_backend.drive.modes`, for each drive.
         target : (n,) float
-            Set position, velocity or torque at the end of the period, on the drive side; otherwise of no meaning.
+            Set position, velocity or torque at the end of the period, on the drive side; else ignored.
         torque_offset : (n,) float, optional
             Added to the drive's torque in every mode.
         period_s : float, optional
@@ -297,7 +296,7 @@ class DrivenArm(PackedArm):
         ------
         SimulationDivergedError
         SimulationConfigError
-            An event of the settings that cannot be.
+            An invalid event of the settings.
         """
         command = self._command
         command[MODE_WANTED] = mode
@@ -314,7 +313,7 @@ class DrivenArm(PackedArm):
         self._close_brakes(command[MODE_WANTED] == BRAKED if brake is None else np.asarray(brake))
         if self._noisy:
             self._rng.standard_normal(out=self._noise)
-        good = advance_driven(
+        good = advance_drive_arm(
             self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, command,
             self._state, self._vectors, self._matrices, self._work, self._noise, self._out,
         )  # fmt: skip
@@ -323,15 +322,15 @@ class DrivenArm(PackedArm):
             raise self._diverged()
         return self._sample()
 
-    def sample(self) -> DrivenSample:
+    def sample(self) -> DriveSample:
         """Return the sample of the present instant."""
         measure(self._parameters, self._coupling, self._scalars, self._state, self._noise, self._out)
         return self._sample()
 
-    def _sample(self) -> DrivenSample:
+    def _sample(self) -> DriveSample:
         coupling = self._coupling if self._coupled else None
         limit = self._parameters[layout.LIMIT].copy()
-        return DrivenSample(self._time_s, self._out.copy(), self._state.copy(), limit, coupling, noisy=self._noisy)
+        return DriveSample(self._time_s, self._out.copy(), self._state.copy(), limit, coupling, noisy=self._noisy)
 
     def _close_brakes(self, closed: BoolArray) -> None:
         if (closed == self._closed).all():
@@ -344,7 +343,7 @@ class DrivenArm(PackedArm):
             self._refresh()
 
     def _friction(self) -> FrictionTerms:
-        """Pack the friction that acts now, with the closed brakes."""
+        """Return the present friction terms, with closed brakes."""
         return super()._friction().with_brake(self._brakes)
 
     def _set_period(self, period_s: float) -> None:

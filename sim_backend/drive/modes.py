@@ -1,4 +1,4 @@
-"""What a drive does with its motor: the cyclic modes of CiA 402 by the numbers of object 0x6060, or nothing."""
+"""Modes of operation: the cyclic modes of CiA 402 by the numbers of object 0x6060, and modes without torque."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ OFF = 1  # no torque, brake open
 CSP, CSV, CST = 8, 9, 10  # cyclic synchronous position, velocity, torque
 
 MODES = {"csp": CSP, "csv": CSV, "cst": CST}
-"""Modes of operation by the names that files have for them."""
+"""Modes of operation by their names in files."""

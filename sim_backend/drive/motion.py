@@ -1,6 +1,6 @@
-"""What a drive makes its motor do under power: set values within limits, stops, and the brake.
+"""Set values within limits, stops and the brake of a drive under power.
 
-All quantities are the device's own: position units, units per second, per mille of rated torque.
+Quantities are in units of the device: position units, units per second, per mille of rated torque.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from sim_backend.drive.modes import CSP, CST, CSV
 from sim_backend.drive.objects import DriveObjects
 
-#: Speed below which a motor counts as standing, as a share of its largest.
+#: Speed below which a motor is at standstill, as a share of its largest.
 _STANDSTILL = 0.002
-#: Longest wait for a standing motor once its set speed is zero [s].
+#: Longest wait for standstill once the set speed is zero [s].
 _STOP_TIMEOUT_S = 0.5
 
 
 class Feedback(NamedTuple):
-    """What the sensors say: position [units], speed [units/s], torque limit active, temperature [degC]."""
+    """Measured position [units], speed [units/s], active torque limit, temperature [degC]."""
 
     position: int
     velocity: float = 0.0
@@ -27,7 +27,7 @@ class Feedback(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What the motor shall do until the next cycle.
+    """Demand on the motor until the next cycle.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Demand(NamedTuple):
 
 
 class Brake:
-    """A holding brake, closed at first, that takes its time to open and to close."""
+    """A holding brake, initially closed, with delays of opening and closing."""
 
     def __init__(self, open_s: float, close_s: float) -> None:
         self._delays = {True: close_s, False: open_s}
@@ -57,7 +57,7 @@ class Brake:
         self.closed = True
 
     def move(self, closed: bool, period_s: float) -> None:
-        """Go towards a position for one period."""
+        """Move towards a position for one period."""
         if closed == self.closed:
             self._elapsed_s = 0.0
         elif self._elapsed_s >= self._delays[closed] - 1e-9:
@@ -67,25 +67,24 @@ class Brake:
 
 
 class SetValues:
-    """Set values of the cyclic modes, taken from the objects and kept within speed and position limits.
+    """Set values of the cyclic modes, from the objects and within speed and position limits.
 
-    A set position that does not come in time is extrapolated, at the speed of the last ones, for a number of cycles;
-    then the motor holds.
+    A missing set position is extrapolated, at the speed of the last ones, for a number of cycles; then the motor holds.
 
     Parameters
     ----------
     objects : DriveObjects
     extrapolated : int
-        That number of cycles.
+        Number of these cycles.
 
     Attributes
     ----------
     wanted : float
-        Set position that the master asks for, spread over the interpolation period.
+        Set position of the master, interpolated over the interpolation period.
     commanded, speed : float
-        What the motor is told: position, and velocity where there is one.
+        Position, and velocity if any, demanded of the motor.
     limited : bool
-        Whether that is not what the master asked for.
+        Whether that differs from `wanted`.
     """
 
     def __init__(self, objects: DriveObjects, extrapolated: int = 0) -> None:
@@ -101,14 +100,14 @@ class SetValues:
         self.limited = False
 
     def start(self, feedback: Feedback) -> None:
-        """Begin with what the motor does."""
+        """Start from the state of the motor."""
         self.wanted = self.commanded = float(feedback.position)
         self.speed = feedback.velocity
         self._steps_left = 0
         self._step, self._pace, self._last, self._since, self._missed = 0.0, 0.0, None, 0, 0
 
     def next(self, mode: int, feedback: Feedback, top_speed: float, period_s: float, fresh: bool = True) -> Demand:
-        """Return what the motor shall do in a cyclic mode, without the brake; `fresh`: set values have come."""
+        """Return the demand in a cyclic mode, without the brake; `fresh`: set values have arrived."""
         objects = self._objects
         limit, offset = objects.torque_limit(), float(objects.torque_offset.value)
         if mode == CSP:
@@ -146,14 +145,14 @@ class SetValues:
         return here
 
     def _take_target(self, target: float, period_s: float) -> None:
-        """Begin the way to a new set position, over a whole interpolation period also where it came early."""
+        """Start towards a new set position, over a whole interpolation period even if it came early."""
         steps = self._objects.interpolation_steps(period_s)
         if self._last is not None:
             self._pace = (target - self._last) / max(steps, self._since)
         self._last, self._since, self._steps_left = target, 0, steps
 
     def _next_velocity(self, feedback: Feedback, top_speed: float) -> float:
-        """Follow the set velocity; at a position limit only away from it."""
+        """Return the set velocity; at a position limit only away from it."""
         wanted = float(self._objects.target_velocity.value) + float(self._objects.velocity_offset.value)
         self.speed = min(max(wanted, -top_speed), top_speed)
         lower, upper = self._objects.position_limits()
@@ -164,14 +163,14 @@ class SetValues:
 
 
 class Stop:
-    """A stop under power: along a ramp, or with all torque there is where the deceleration is infinite.
+    """A stop under power: along a ramp, or with full torque if the deceleration is infinite.
 
     Attributes
     ----------
     position, velocity : float
-        Where the ramp is.
+        State of the ramp.
     standing : bool
-        Whether the motor has come to a stand.
+        Whether the motor is at standstill.
     """
 
     def __init__(self, position: float, velocity: float, deceleration: float) -> None:
@@ -181,7 +180,7 @@ class Stop:
         self.standing = False
 
     def next(self, feedback: Feedback, top_speed: float, period_s: float, torque_limit: float) -> Demand:
-        """Return what the motor shall do, without the brake."""
+        """Return the demand, without the brake."""
         after = math.copysign(max(abs(self.velocity) - self._deceleration * period_s, 0.0), self.velocity)
         self.position += 0.5 * (self.velocity + after) * period_s
         self.velocity = after

@@ -1,4 +1,4 @@
-"""The objects of the dictionary that a CiA 402 drive works with."""
+"""Objects of the dictionary that a CiA 402 drive uses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sim_backend.canopen.data_types import DataType, Value
 from sim_backend.canopen.dictionary import Access, Entry, ObjectDictionary
 from sim_backend.drive.modes import CSP
 
-#: Following error window that supervises nothing.
+#: Following error window that disables the supervision.
 NO_WINDOW = 0xFFFFFFFF
 
 
 class DriveObjects:
-    """Entries by what they mean; those that a device does not have are stand-ins with the usual values."""
+    """Entries by meaning; missing ones are replaced by stand-ins with default values."""
 
     def __init__(self, dictionary: ObjectDictionary) -> None:
         def entry(index: int, subindex: int = 0, default: int = 0) -> Entry:
@@ -43,11 +43,11 @@ class DriveObjects:
         self._steps: tuple[tuple[Value, Value, float], int] | None = None
 
     def torque_limit(self) -> float:
-        """Largest torque or current [per mille of the rated one]."""
+        """Return the largest torque or current [per mille of the rated one]."""
         return math.inf if self._torque_limit is None else float(self._torque_limit.value)
 
     def interpolation_steps(self, period_s: float) -> int:
-        """Cycles of `period_s` between two set values, at least 1."""
+        """Return the cycles of `period_s` between two set values, at least 1."""
         given = self.interpolation.value, self.interpolation_power.value, period_s
         if self._steps is None or self._steps[0] != given:
             between_s = float(given[0]) * 10.0 ** int(given[1])
@@ -55,6 +55,6 @@ class DriveObjects:
         return self._steps[1]
 
     def position_limits(self) -> tuple[float, float]:
-        """Software position limits [units], infinite where there are none."""
+        """Return the software position limits [units], infinite if none are set."""
         lower, upper = float(self.lower.value), float(self.upper.value)
         return (lower, upper) if lower < upper else (-math.inf, math.inf)

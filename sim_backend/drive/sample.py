@@ -1,4 +1,4 @@
-"""One sample of a driven arm, worked out as far as somebody asks for it."""
+"""One sample of a `DriveArm`, evaluated lazily."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from sim_backend.arm import layout
 
 
 class _Row:
-    """Attribute that is a row of the kernels' output."""
+    """Attribute of a row of the kernels' output."""
 
     def __init__(self, row: int) -> None:
         self._row = row
 
-    def __get__(self, sample: DrivenSample, owner: type[DrivenSample]) -> FloatArray:
+    def __get__(self, sample: DriveSample, owner: type[DriveSample]) -> FloatArray:
         row: FloatArray = sample.out[self._row]
         return row
 
 
-class DrivenSample:
-    """One sample of a driven arm; each array is (n,), in SI units on the joint side unless said otherwise.
+class DriveSample:
+    """One sample of a `DriveArm`; each array is (n,), in SI units on the joint side unless noted otherwise.
 
     Parameters
     ----------
     t_s : float
     out, state : (OUT_ROWS, n) and (STATE_ROWS, n) float64
-        Sample and state of the kernels (`sim_backend.arm.layout`); they are kept.
+        Sample and state of the kernels (`sim_backend.arm.layout`); not copied.
     limit : (n,) float64
         Largest torque of each motor.
     coupling : (2, n, n) float64, optional
@@ -39,13 +39,13 @@ class DrivenSample:
     t_s : float
         Time since the arm was made.
     q, dq, tau, current, q_motor, temperature : float64
-        What the sensors deliver, as in `drivers.frame.JointFrame`.
+        Measured values, as in `drivers.frame.JointFrame`.
     true_q, true_dq, true_ddq, true_tau, true_friction : float64
-        Exact values; `true_tau` is motor torque, friction (with that of closed brakes) is part of it.
+        Exact values; `true_tau` is motor torque, which includes friction and closed brakes.
     x, v, u : float64
         Exact position, measured velocity and torque, on the drive side.
     x_set : float64
-        Set position of the drive; its own position where it has none.
+        Set position of the drive; its position if it has none.
     limited : bool
         Whether a motor's torque is at its limit.
     """

@@ -1,4 +1,4 @@
-"""The state machine of the application layer: requests, checks, delays, errors, acknowledgement (ETG.1000.6, 6.4)."""
+"""State machine of the application layer: requests, checks, delays, errors, acknowledgement (ETG.1000.6, 6.4)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from sim_backend.ethercat import registers as reg
 
 _ORDER = (reg.AL_INIT, reg.AL_PREOP, reg.AL_SAFEOP, reg.AL_OP)
-_WAIT_NS = 1_000_000  # between two looks at a condition that is not met yet
+_WAIT_NS = 1_000_000  # until a condition that is not met is checked again
 
-#: Says for (present state, requested state) with which AL status code the change is refused; 0 for not at all, None
-#: while that depends on something still to come.
+#: Returns the AL status code that refuses the change (present state, requested state): 0 if it is allowed, None while
+#: a condition is still missing.
 Check = Callable[[int, int], int | None]
-#: Told of (former state, new state).
+#: Called with (former state, new state).
 Entered = Callable[[int, int], None]
 
 
@@ -27,9 +27,9 @@ class StateMachine:
     check, entered : callables
         Of the device; see `Check` and `Entered`.
     transition_ns : int
-        How long a change to a higher state takes [ns]; to a lower one there is no delay.
+        Duration of a change to a higher state [ns]; a change to a lower one is immediate.
     patience_ns : int
-        How long a change waits for what its check misses [ns].
+        Time for which a change waits for a missing condition [ns].
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class StateMachine:
         self.error = False
 
     def power_on(self) -> None:
-        """Begin in INIT, without telling the device."""
+        """Start in INIT, without a call of `entered`."""
         self.due_ns = reg.NEVER_NS
         self.state, self.error = reg.AL_INIT, False
         self._view[reg.AL_CONTROL] = reg.AL_INIT
         self._show(reg.AL_CODE_NONE)
 
     def control(self, now_ns: int) -> None:
-        """Take up what the master has written to AL control."""
+        """Handle a write of the master to AL control."""
         control = self._view[reg.AL_CONTROL]
         target = control & reg.AL_STATE_MASK
         if self.error and not control & reg.AL_ERROR and target != reg.AL_INIT:
@@ -73,7 +73,7 @@ class StateMachine:
             self._deadline_ns = self.due_ns + self._patience_ns
 
     def tick(self, now_ns: int) -> None:
-        """Carry out the change that is due."""
+        """Make the change that is due."""
         if now_ns < self.due_ns:
             return
         code = self._check(self.state, self._requested)
@@ -87,14 +87,14 @@ class StateMachine:
             self._refuse(reg.AL_CODE_NO_OUTPUTS if code is None else code)
 
     def fail(self, code: int, fall_to: int) -> None:
-        """Show an error and fall to a lower state; a pending request is dropped."""
+        """Report an error and fall to a lower state; a pending request is dropped."""
         self.due_ns = reg.NEVER_NS
         if fall_to in _ORDER and _ORDER.index(fall_to) < _ORDER.index(self.state):
             self._enter(fall_to)
         self._refuse(code)
 
     def _forbidden(self, target: int) -> int:
-        """AL status code of a request that no state of the device could allow, else 0."""
+        """Return the AL status code that refuses a request in any condition of the device, else 0."""
         if target == reg.AL_BOOT:
             initial = self.state == reg.AL_INIT
             return reg.AL_CODE_BOOT_NOT_SUPPORTED if initial else reg.AL_CODE_INVALID_STATE_CHANGE

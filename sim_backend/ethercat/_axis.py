@@ -1,8 +1,8 @@
-"""Between a drive's integers and the joint it moves: counts and per mille on one side, SI units on the other.
+"""Conversion between a drive's integers (counts, per mille) and SI units on the joint side.
 
-With `x` the joint's position (the motor's referred to the joint side where motors are coupled), a drive's own angle is
-`sign * x + offset_rad`, and the motor's that times the gear ratio; velocity and torque change their sign with it.
-A position is what the encoder's counts say, in the drive's units on the side that its profile names.
+With `x` the joint's position (the motor's referred to the joint side where motors are coupled), a drive's angle is
+`sign * x + offset_rad`, and the motor's that times the gear ratio; the sign also applies to velocity and torque.
+Positions are quantised to the encoder's counts, in the drive's units on the side that its profile names.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _POWERED = (CSP, CSV, CST)
 
 @dataclass(frozen=True)
 class Mounting:
-    """How a drive sits on its joint.
+    """Mounting of a drive on its joint.
 
     Attributes
     ----------
     gear_ratio : float, optional
-        Turns of the motor for one of the joint; None: that of the profile.
+        Motor turns per joint turn; None: that of the profile.
     sign : int
-        -1 where drive and joint count in opposite directions.
+        -1: drive and joint count in opposite directions.
     offset_rad : float
-        The drive's angle, on the joint side, where the joint is at zero [rad].
+        The drive's angle, on the joint side, at joint position zero [rad].
     """
 
     gear_ratio: float | None = None
@@ -50,8 +50,8 @@ class Mounting:
             raise SimulationConfigError(f"offset_rad is {self.offset_rad}, must be finite")
 
 
-class Motion(NamedTuple):
-    """What moves a drive until the next cycle, in SI units on the joint side; see `Demand`."""
+class JointDemand(NamedTuple):
+    """Command of a drive until the next cycle, in SI units on the joint side; see `Demand`."""
 
     mode: int
     target: float
@@ -67,7 +67,7 @@ class Axis:
     ----------
     profile : DeviceProfile
     dictionary : ObjectDictionary
-        Rated torque and current are read from it, further encoder and temperature written to it.
+        Source of rated torque and current; receives second encoder and temperature.
     objects : DriveObjects
     mounting : Mounting
 
@@ -76,8 +76,7 @@ class Axis:
     units_per_motor_rev : float
         Position units per revolution of the motor.
     stuck : bool
-        The encoder repeats its last reading; after power-on that is the first one.  The drive's own control goes on
-        with a healthy one.
+        The encoder repeats its last reading (after power-on: the first one); the drive's control loop is unaffected.
     """
 
     def __init__(
@@ -111,17 +110,17 @@ class Axis:
         self.power_on()
 
     def power_on(self) -> None:
-        """Forget the jumps of the encoder, which starts again where the joint is."""
+        """Clear the jumps of the encoder."""
         self._jump = self._true = self._error = 0  # counts; error: of what the drive takes the joint's position for
         self._reading: int | None = None
         self._powered = False
 
     def jump(self, counts: int) -> None:
-        """Let the encoder's reading jump, for good."""
+        """Shift the encoder's reading permanently."""
         self._jump += counts
 
     def feedback(self, x: float, v: float, u: float, limited: bool, temperature: float) -> Feedback:
-        """Write what the sensors say into the objects, and return what the drive needs of it.
+        """Write the measured values into the objects, and return the feedback of the drive.
 
         Parameters
         ----------
@@ -152,13 +151,13 @@ class Axis:
         speed = 0.0 if self.stuck else self._sign * v * self._units
         return Feedback(position, speed, limited, temperature)
 
-    def motion(self, demand: Demand) -> Motion:
-        """Return what the joint shall do."""
+    def motion(self, demand: Demand) -> JointDemand:
+        """Return the command of the joint."""
         per_mille = self._torque_per_mille()
         offset, limit = self._sign * demand.torque_offset * per_mille, demand.torque_limit * per_mille
         powered = demand.mode in _POWERED
         if powered and not self._powered and self._reading is not None:
-            self._error = self._reading - self._true  # it holds where it takes the joint to be, stuck or not
+            self._error = self._reading - self._true  # it holds the position it reads, stuck or not
         self._powered = powered
         target = 0.0
         if demand.mode == CSP:
@@ -168,14 +167,14 @@ class Axis:
             target = self._sign * demand.target / self._units
         elif demand.mode == CST:
             target = self._sign * demand.target * per_mille
-        return Motion(demand.mode, target, offset, limit, demand.brake)
+        return JointDemand(demand.mode, target, offset, limit, demand.brake)
 
     def _current_per_mille(self) -> float:
-        """One per mille of rated current [A]."""
+        """Return one per mille of rated current [A]."""
         return (float(self._objects.rated_current.value) or self._rated[1]) * 1e-6
 
     def _torque_per_mille(self) -> float:
-        """One per mille of rated torque, or of rated current where the drive knows no torque [N*m], joint side."""
+        """Return one per mille of rated torque, or of rated current for a drive without torque [N*m], joint side."""
         if not self._torque_gear:
             return self._current_per_mille() * self._torque_constant
         return (float(self._objects.rated_torque.value) or self._rated[0]) * 1e-6 * self._torque_gear

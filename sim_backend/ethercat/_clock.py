@@ -1,13 +1,12 @@
 """Local clocks of a segment: drift, receive times, the system time and its compensation, the SYNC0 grid.
 
 A local clock counts nanoseconds from power-on and runs fast by its drift.  The system time of a slave is its local
-time plus the offset at 0x0920; read by the master it is less the delay at 0x0928, so that all slaves answer what the
-reference clock showed when the frame passed it.
+time plus the offset at 0x0920; the master reads it less the delay at 0x0928, so that all slaves return the time of the
+reference clock when the frame passed it.
 
-Drift compensation.  A write to 0x0910 compares the slave's system time with the one received.  A slave controller
-then makes its clock tick faster or slower for a while; here the same is a proportional and integral controller,
-critically damped, with a slew of at most `MAX_SLEW`.  Where its registers go deeper (speed counter, filter depths),
-only the reset by a write to 0x0930 and the depth of the filter of 0x092C are kept.
+Drift compensation.  A write to 0x0910 compares the slave's system time with the received one.  The clock is steered by
+a critically damped proportional-integral controller with a slew of at most `MAX_SLEW`.  Of the registers of real
+compensation only the reset by a write to 0x0930 and the filter depth of 0x092C are modelled.
 
 Source: Beckhoff EtherCAT slave controller data sheet, section I, 9 (distributed clocks).
 """
@@ -21,24 +20,8 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.types import FloatArray, IntArray
-from sim_backend.ethercat.registers import (
-    DC_ACTIVATE_CYCLIC,
-    DC_ACTIVATE_SYNC0,
-    DC_ACTIVATION,
-    DC_DIFFERENCE_FILTER_DEPTH,
-    DC_RECEIVE_TIME_PORT,
-    DC_RECEIVE_TIME_UNIT,
-    DC_SYNC0_CYCLE,
-    DC_SYNC0_START,
-    DC_SYSTEM_TIME,
-    DC_SYSTEM_TIME_DELAY,
-    DC_SYSTEM_TIME_DIFFERENCE,
-    DC_SYSTEM_TIME_OFFSET,
-    FEATURE_DC,
-    FEATURES,
-    NEVER_NS,
-    UInt8Array,
-)
+from sim_backend.ethercat import registers as reg
+from sim_backend.ethercat.registers import UInt8Array
 
 # Columns of the state: whole nanoseconds (N, CLOCK_TIMES) and (N, CLOCK_RATES).
 HOST, LOCAL, COMPARED = 0, 1, 2  # host and local time of the last change of rate; host time of the last comparison
@@ -46,33 +29,33 @@ CLOCK_TIMES = 3
 FRACTION, DRIFT, CORRECTION, DIFFERENCE = 0, 1, 2, 3  # ns; ratios; mean difference to the received time [ns]
 CLOCK_RATES = 4
 
-#: Most that compensation changes the rate of a clock.
+#: Largest change of a clock's rate by compensation.
 MAX_SLEW = 1e-3
 _PROPORTIONAL, _INTEGRAL = 1.0 / 8.0, 1.0 / 256.0
-#: Two comparisons further apart than this say nothing about the rate [ns].
+#: Comparisons further apart than this do not change the rate [ns].
 _MAX_GAP = 100_000_000
-#: Shorter cycles do not start the SYNC0 unit [ns].
+#: Shortest cycle of the SYNC0 unit [ns].
 MIN_CYCLE_NS = 50_000
-#: Time from step to step while no SYNC0 runs [ns].
+#: Step while no SYNC0 runs [ns].
 FREE_RUN_NS = 1_000_000
 _LOW = 0xFFFFFFFF
 
 
 @jit
 def get16(memory: UInt8Array, slave: int, address: int) -> int:
-    """Unsigned 16 bits."""
+    """Read unsigned 16 bits."""
     return int(np.int64(memory[slave, address]) | np.int64(memory[slave, address + 1]) << 8)
 
 
 @jit
 def get32(memory: UInt8Array, slave: int, address: int) -> int:
-    """Unsigned 32 bits."""
+    """Read unsigned 32 bits."""
     return get16(memory, slave, address) | get16(memory, slave, address + 2) << 16
 
 
 @jit
 def get64(memory: UInt8Array, slave: int, address: int) -> int:
-    """Signed 64 bits."""
+    """Read signed 64 bits."""
     high = get32(memory, slave, address + 4)
     if high >= 0x80000000:
         high -= 0x100000000
@@ -88,7 +71,7 @@ def put(memory: UInt8Array, slave: int, address: int, value: int, count: int) ->
 
 @jit
 def add64(a: int, b: int) -> int:
-    """Sum modulo 2^64, signed."""
+    """Return the sum modulo 2^64, signed."""
     low = (a & _LOW) + (b & _LOW)
     high = (a >> 32) + (b >> 32) + (low >> 32)
     high = (high + 0x80000000 & _LOW) - 0x80000000
@@ -97,7 +80,7 @@ def add64(a: int, b: int) -> int:
 
 @jit
 def local_time(times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> int:
-    """Local time at `host_ns` [ns]."""
+    """Return the local time at `host_ns` [ns]."""
     elapsed = host_ns - times[slave, HOST]
     gained = (rates[slave, DRIFT] + rates[slave, CORRECTION]) * elapsed + rates[slave, FRACTION]
     return int(times[slave, LOCAL] + elapsed + np.int64(np.floor(gained)))
@@ -105,7 +88,7 @@ def local_time(times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> 
 
 @jit
 def rebase(times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> None:
-    """Count from `host_ns` on, so that a rate can change there; the fraction of a nanosecond is kept."""
+    """Count from `host_ns` on, where the rate may change; the fraction of a nanosecond is kept."""
     elapsed = host_ns - times[slave, HOST]
     gained = (rates[slave, DRIFT] + rates[slave, CORRECTION]) * elapsed + rates[slave, FRACTION]
     whole = np.floor(gained)
@@ -116,40 +99,40 @@ def rebase(times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> None
 
 @jit
 def system_time(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> int:
-    """Local copy of the system time at `host_ns` [ns, modulo 2^64]."""
-    return add64(local_time(times, rates, slave, host_ns), get64(memory, slave, DC_SYSTEM_TIME_OFFSET))
+    """Return the local copy of the system time at `host_ns` [ns, modulo 2^64]."""
+    return add64(local_time(times, rates, slave, host_ns), get64(memory, slave, reg.DC_SYSTEM_TIME_OFFSET))
 
 
 @jit
 def show_system_time(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> None:
-    """Put into 0x0910 what the master reads there in a frame that arrives at `host_ns`."""
+    """Store in 0x0910 what the master reads in a frame that arrives at `host_ns`."""
     now = system_time(memory, times, rates, slave, host_ns)
-    put(memory, slave, DC_SYSTEM_TIME, add64(now, -get32(memory, slave, DC_SYSTEM_TIME_DELAY)), 8)
+    put(memory, slave, reg.DC_SYSTEM_TIME, add64(now, -get32(memory, slave, reg.DC_SYSTEM_TIME_DELAY)), 8)
 
 
 @jit
 def latch_port(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, port: int, host_ns: int) -> None:
     """Store the local time at which a frame arrived at `port` (0 or 1)."""
-    put(memory, slave, DC_RECEIVE_TIME_PORT[port], local_time(times, rates, slave, host_ns), 4)
+    put(memory, slave, reg.DC_RECEIVE_TIME_PORT[port], local_time(times, rates, slave, host_ns), 4)
 
 
 @jit
 def latch_unit(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> None:
     """Store the local time at which a frame arrived at the processing unit."""
-    put(memory, slave, DC_RECEIVE_TIME_UNIT, local_time(times, rates, slave, host_ns), 8)
+    put(memory, slave, reg.DC_RECEIVE_TIME_UNIT, local_time(times, rates, slave, host_ns), 8)
 
 
 @jit
 def compare(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, host_ns: int, received: int) -> None:
-    """Compare the system time with the lowest 32 bits of the one received, and steer the clock."""
-    own = system_time(memory, times, rates, slave, host_ns) - get32(memory, slave, DC_SYSTEM_TIME_DELAY)
+    """Compare the system time with the lowest 32 bits of the received one, and steer the clock."""
+    own = system_time(memory, times, rates, slave, host_ns) - get32(memory, slave, reg.DC_SYSTEM_TIME_DELAY)
     ahead = (own - received + 0x80000000 & _LOW) - 0x80000000
     elapsed = host_ns - times[slave, COMPARED]
     times[slave, COMPARED] = host_ns
-    depth = min(int(np.int64(memory[slave, DC_DIFFERENCE_FILTER_DEPTH])), 15)
+    depth = min(int(np.int64(memory[slave, reg.DC_DIFFERENCE_FILTER_DEPTH])), 15)
     rates[slave, DIFFERENCE] += (ahead - rates[slave, DIFFERENCE]) / (1 << depth)
     mean = int(np.rint(rates[slave, DIFFERENCE]))
-    put(memory, slave, DC_SYSTEM_TIME_DIFFERENCE, min(abs(mean), 0x7FFFFFFF) | (0x80000000 if mean < 0 else 0), 4)
+    put(memory, slave, reg.DC_SYSTEM_TIME_DIFFERENCE, min(abs(mean), 0x7FFFFFFF) | (0x80000000 if mean < 0 else 0), 4)
     rebase(times, rates, slave, host_ns)
     if elapsed <= 0 or elapsed > _MAX_GAP:
         return
@@ -168,8 +151,8 @@ def compare(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, 
 
 @jit
 def reset_control(memory: UInt8Array, times: IntArray, rates: FloatArray, slave: int, host_ns: int) -> None:
-    """Forget what compensation has learnt."""
-    put(memory, slave, DC_SYSTEM_TIME_DIFFERENCE, 0, 4)
+    """Reset the compensation."""
+    put(memory, slave, reg.DC_SYSTEM_TIME_DIFFERENCE, 0, 4)
     rebase(times, rates, slave, host_ns)
     rates[slave, CORRECTION] = 0.0
     rates[slave, DIFFERENCE] = 0.0
@@ -203,59 +186,58 @@ class Clocks:
             self.rates[slave, DRIFT] = clock.ppm * 1e-6
 
     def power_on(self, slave: int, host_ns: int) -> None:
-        """Start the local clock anew; a drift set meanwhile stays, as it belongs to the crystal."""
+        """Restart the local clock; its drift is kept, as a property of the crystal."""
         self.times[slave] = host_ns, self._settings[slave].start_ns, 0
         self.rates[slave] = 0.0, self.rates[slave, DRIFT], 0.0, 0.0
 
     def step(self, slave: int, by_ns: int) -> None:
-        """Let the local clock jump."""
+        """Shift the local clock."""
         self.times[slave, LOCAL] += by_ns
 
     def drift(self, slave: int, ppm: float, host_ns: int) -> None:
-        """Change how fast the local clock runs from `host_ns` on."""
+        """Change the drift of the local clock from `host_ns` on."""
         rebase(self.times, self.rates, slave, host_ns)
         self.rates[slave, DRIFT] = ppm * 1e-6
 
     def system_ns(self, slave: int, host_ns: int) -> int:
-        """System time [ns, 0 to 2^64 - 1] of a slave at `host_ns`."""
+        """Return the system time [ns, 0 to 2^64 - 1] of a slave at `host_ns`."""
         return int(system_time(self.memory, self.times, self.rates, slave, host_ns)) % 2**64
 
     def host_ns(self, slave: int, system_ns: int, near_ns: int) -> int:
-        """Host time at which a slave's system time will be `system_ns`; `near_ns` is a host time nearby."""
+        """Return the host time at which a slave's system time is `system_ns`; `near_ns` is a host time nearby."""
         rate = 1.0 + float(self.rates[slave, DRIFT] + self.rates[slave, CORRECTION])
         ahead = system_ns - self.system_ns(slave, near_ns)
-        if abs(ahead) >= NEVER_NS:
-            return NEVER_NS
+        if abs(ahead) >= reg.NEVER_NS:
+            return reg.NEVER_NS
         host = near_ns + round(ahead / rate)
         short = system_ns - self.system_ns(slave, host)  # what the rounding of a long way left
         return host + round(short / rate) if abs(short) < 1_000_000 else host
 
     def cycle_ns(self, slave: int) -> int:
-        """Cycle of the slave's SYNC0 [ns]; 0 if it does not run."""
+        """Return the cycle of a slave's SYNC0 [ns], 0 if it does not run."""
         row = self.memory[slave]
-        active = DC_ACTIVATE_CYCLIC | DC_ACTIVATE_SYNC0
-        if not row[FEATURES] & FEATURE_DC or row[DC_ACTIVATION] & active != active:
+        active = reg.DC_ACTIVATE_CYCLIC | reg.DC_ACTIVATE_SYNC0
+        if not row[reg.FEATURES] & reg.FEATURE_DC or row[reg.DC_ACTIVATION] & active != active:
             return 0
-        cycle = int.from_bytes(row[DC_SYNC0_CYCLE : DC_SYNC0_CYCLE + 4].tobytes(), "little")
+        cycle = int.from_bytes(row[reg.DC_SYNC0_CYCLE : reg.DC_SYNC0_CYCLE + 4].tobytes(), "little")
         return cycle if cycle >= MIN_CYCLE_NS else 0
 
     def next_pulse(self, slave: int, cycle_ns: int, host_ns: int) -> int:
-        """System time of the first SYNC0 after `host_ns` [ns].
+        """Return the system time of the first SYNC0 after `host_ns` [ns].
 
-        The start time stands for the grid it belongs to, before it and after it: a slave controller would wait for it,
-        and one that has passed would have to come round again.
+        The start time only defines the grid; a real slave controller would wait for it.
         """
         row = self.memory[slave]
-        start = int.from_bytes(row[DC_SYNC0_START : DC_SYNC0_START + 8].tobytes(), "little")
+        start = int.from_bytes(row[reg.DC_SYNC0_START : reg.DC_SYNC0_START + 8].tobytes(), "little")
         now = self.system_ns(slave, host_ns)
         return start + ((now - start) // cycle_ns + 1) * cycle_ns
 
 
 class SyncGrid:
-    """When the machine takes its next step: at SYNC0 of the reference clock, or every millisecond without one.
+    """Times of the machine's steps: at SYNC0 of the reference clock, or every millisecond without one.
 
-    The reference is the first slave along the cable that has power and whose SYNC0 runs.  All drives step on its grid,
-    before its start time too: the arm does not wait for one of them.
+    The reference is the first powered slave along the cable whose SYNC0 runs.  All drives step on its grid, also before
+    its start time.
 
     Attributes
     ----------
@@ -285,7 +267,7 @@ class SyncGrid:
             self.due_ns = host_ns + FREE_RUN_NS
 
     def advance(self, steps: int = 1) -> None:
-        """Go on to the next step, or leave some out."""
+        """Advance by a number of steps."""
         if self.reference is None:
             self.due_ns += steps * self.period_ns
             return

@@ -1,4 +1,4 @@
-"""CANopen over EtherCAT: the SDO server of a slave, its emergencies, and SDO information (ETG.1000.6, section 5.6)."""
+"""CANopen over EtherCAT: SDO server, emergencies and SDO information of a slave (ETG.1000.6, section 5.6)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Writer = Callable[[int, int, bytes, int], None]
 
 
 class CoeError(SimulationError, ValueError):
-    """A message that is no request; the mailbox answers with an error of its own.
+    """A message that is no valid request; the mailbox answers with a mailbox error.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class CoeError(SimulationError, ValueError):
 
 @dataclass(slots=True)
 class _Transfer:
-    """A transfer in segments: the object, what is left to send or has come so far, the next toggle bit."""
+    """A segmented transfer: object, data left to send or received so far, next toggle bit."""
 
     index: int
     subindex: int
@@ -63,7 +63,7 @@ class CoeServer:
     ----------
     dictionary : ObjectDictionary
     complete_access, sdo_information : bool
-        Whether these are supported.
+        Supported services.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CoeServer:
         self._transfer: _Transfer | None = None
 
     def reset(self) -> None:
-        """Forget a transfer that has not come to its end."""
+        """Drop an unfinished transfer."""
         self._transfer = None
 
     def request(self, data: bytes, state: int, room: int) -> list[bytes]:
@@ -128,7 +128,7 @@ class CoeServer:
             reply = self._serve(data, state, room)
         except SdoAbort as abort:
             self._transfer = None
-            # The one response that goes as a request, as the standard has it; SOEM takes no other for an abort.
+            # The standard sends an abort as a request; SOEM accepts no other service.
             return [_header(SDO_REQUEST) + struct.pack("<BHBI", ABORT, index, subindex, abort.code)]
         return [_header(SDO_RESPONSE) + reply]
 
@@ -219,7 +219,7 @@ class CoeServer:
         return transfer
 
     def _size(self, index: int, subindex: int, complete: bool) -> int:
-        """Size of a download that does not say it."""
+        """Return the size of a download that does not state it."""
         return 4 if complete else (self._dictionary.entry(index, subindex).bits + 7) // 8
 
     def _write(self, index: int, subindex: int, data: bytes, state: int, complete: bool) -> None:

@@ -1,6 +1,9 @@
-"""A slave's object dictionary from its profile: communication area (0x1000-0x1FFF) and the profile's objects."""
+"""Object dictionary of a slave from its profile: communication area (0x1000-0x1FFF) and the profile's objects."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from sim_backend.canopen.data_types import DataType, Value, is_string, type_bits
 from sim_backend.canopen.dictionary import Access, Entry, ObjectCode, ObjectDictionary, ObjectEntry
@@ -19,12 +22,13 @@ _ACCESS = {
     "rw-preop": Access.READ | Access.WRITE_PREOP,
 }
 _PDO = {"none": Access(0), "rx": Access.RX_PDO, "tx": Access.TX_PDO, "both": Access.RX_PDO | Access.TX_PDO}
-_LIST = Access.READ | Access.WRITE_PREOP | Access.SETTING  # of PDOs, where masters may change it
+_LIST = Access.READ | Access.WRITE_PREOP | Access.SETTING  # of PDOs, where it can be changed
 _CODES = {"array": ObjectCode.ARRAY, "record": ObjectCode.RECORD}
+_Part: TypeAlias = tuple[str, DataType, Value, Access]
 
 
 def build_dictionary(profile: DeviceProfile, serial: int = 0) -> ObjectDictionary:
-    """Make the object dictionary of one slave.
+    """Build the object dictionary of one slave.
 
     Parameters
     ----------
@@ -85,13 +89,7 @@ def _variable(
     dictionary.add(ObjectEntry(index, name, ObjectCode.VAR, kind, {0: entry}))
 
 
-def _record(
-    dictionary: ObjectDictionary,
-    index: int,
-    name: str,
-    kind: DataType,
-    parts: list[tuple[str, DataType, Value, Access]],
-) -> None:
+def _record(dictionary: ObjectDictionary, index: int, name: str, kind: DataType, parts: Sequence[_Part]) -> None:
     entries = {0: _count(index, len(parts))}
     for sub, (title, part, value, access) in enumerate(parts, start=1):
         entries[sub] = _plain(index, sub, title, part, value, access)
@@ -106,31 +104,18 @@ def _add_identity(dictionary: ObjectDictionary, profile: DeviceProfile, serial: 
     _variable(dictionary, 0x1008, "Manufacturer device name", text, identity.device_name)
     _variable(dictionary, 0x1009, "Manufacturer hardware version", text, identity.hardware_version)
     _variable(dictionary, 0x100A, "Manufacturer software version", text, identity.software_version)
-    number, read = DataType.UNSIGNED32, Access.READ
-    _record(
-        dictionary,
-        0x1018,
-        "Identity object",
-        DataType.IDENTITY,
-        [
-            ("Vendor ID", number, identity.vendor_id, read),
-            ("Product code", number, identity.product_code, read),
-            ("Revision number", number, identity.revision, read),
-            ("Serial number", number, serial, read),
-        ],
-    )
-    writable = Access.READ | Access.WRITE
-    _record(
-        dictionary,
-        0x10F1,
-        "Error settings",
-        DataType.RECORD,
-        [("Local error reaction", number, 1, writable), ("Sync error counter limit", DataType.UNSIGNED16, 4, writable)],
-    )
+    number, read, writable = DataType.UNSIGNED32, Access.READ, Access.READ | Access.WRITE
+    titles = ("Vendor ID", "Product code", "Revision number", "Serial number")
+    values = (identity.vendor_id, identity.product_code, identity.revision, serial)
+    parts: list[_Part] = [(title, number, value, read) for title, value in zip(titles, values, strict=True)]
+    _record(dictionary, 0x1018, "Identity object", DataType.IDENTITY, parts)
+    parts = [("Local error reaction", number, 1, writable)]
+    parts += [("Sync error counter limit", DataType.UNSIGNED16, 4, writable)]
+    _record(dictionary, 0x10F1, "Error settings", DataType.RECORD, parts)
 
 
 def _add_pdo(dictionary: ObjectDictionary, profile: DeviceProfile, pdo: PdoProfile) -> None:
-    """Add a mapping object: what is in one PDO."""
+    """Add the mapping object of one PDO."""
     free = profile.pdo_access == "remap"
     access = _LIST if free else Access.READ
     slots = max(profile.pdo_slots, len(pdo.entries)) if free else len(pdo.entries)
@@ -162,7 +147,7 @@ def _add_sync_managers(dictionary: ObjectDictionary, profile: DeviceProfile) -> 
         dictionary.add(ObjectEntry(index, title, ObjectCode.ARRAY, DataType.UNSIGNED16, entries, counted=True))
     u16, u32, read = DataType.UNSIGNED16, DataType.UNSIGNED32, Access.READ
     for index, title in ((_SYNC_OUTPUTS, "SM output parameter"), (_SYNC_INPUTS, "SM input parameter")):
-        parts: list[tuple[str, DataType, Value, Access]] = [
+        parts: list[_Part] = [
             ("Synchronization type", u16, 1, read | Access.WRITE_PREOP),
             ("Cycle time", u32, 0, read | Access.WRITE_PREOP),
             ("Shift time", u32, 0, read),

@@ -1,7 +1,7 @@
-"""The device's side of one EtherCAT slave controller: states, mailbox, EEPROM, process data, watchdog.
+"""Device side of one EtherCAT slave controller: states, mailbox, EEPROM, process data, watchdog.
 
-A `SlaveController` shares its memory with the data link layer, which tells it of the master's accesses by events;
-`tick` does what takes time.  All times are CLOCK_MONOTONIC [ns] and are passed in.
+A `SlaveController` shares its memory with the data link layer, which reports accesses of the master as events; `tick`
+does what takes time.  All times are CLOCK_MONOTONIC [ns] and are passed in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sim_backend.ethercat._profile import DeviceProfile
 from sim_backend.ethercat._sii import SiiInterface, build_sii
 from sim_backend.ethercat.registers import UInt8Array
 
-_MAILBOX_MIN = 32  # bytes of a mailbox that every service fits into
+_MAILBOX_MIN = 32  # bytes that every mailbox service fits into
 _CONTROL = reg.SM_CONTROL_MODE_MASK | reg.SM_CONTROL_DIRECTION_MASK
 _CONTROLS = (
     reg.SM_MODE_MAILBOX | reg.SM_DIRECTION_WRITE,
@@ -42,20 +42,20 @@ class SlaveController:
         Registers and RAM, contiguous.
     profile : DeviceProfile
     dictionary : ObjectDictionary
-        Made from the profile by `communication.build_dictionary`; the drive holds entries of it.
+        From `build_dictionary` of the profile; the drive holds entries of it.
     alias, serial : int
         Station alias and serial number in the EEPROM.
     transition_ns : int
-        How long a change to a higher AL state takes [ns].
+        Duration of a change to a higher AL state [ns].
     sii_ns : int
-        How long a command of the EEPROM interface takes [ns].
+        Duration of a command of the EEPROM interface [ns].
 
     Attributes
     ----------
     refuse_op : bool
-        The device does not go from SAFEOP to OP, and says `refuse_op_code`.
+        Refuse OP with the AL status code `refuse_op_code`.
     lost_emergencies : int
-        Emergencies for which the mailbox had no room.
+        Emergencies lost because the mailbox was full.
     """
 
     def __init__(
@@ -79,9 +79,7 @@ class SlaveController:
         self._sii = SiiInterface(memory, build_sii(profile, alias=alias, serial=serial), sii_ns)
         self._al = StateMachine(self._view, self._check, self._entered, transition_ns=transition_ns)
         coe = CoeServer(
-            dictionary,
-            complete_access=profile.mailbox.complete_access,
-            sdo_information=profile.mailbox.sdo_information,
+            dictionary, complete_access=profile.mailbox.complete_access, sdo_information=profile.mailbox.sdo_information
         )
         self._mailbox = Mailbox(coe)
         self._sent: bytes | None = None  # in the send buffer, not read yet
@@ -105,11 +103,11 @@ class SlaveController:
 
     @property
     def fresh(self) -> bool:
-        """Whether the master has written outputs between the last two times that they were taken over."""
+        """Whether the master has written outputs between the last two calls of `latch_outputs`."""
         return self._fresh
 
     def power_on(self) -> None:
-        """Clear the memory and start as after power-on; the EEPROM keeps its content."""
+        """Clear the memory and restart; the EEPROM keeps its content."""
         view = self._view
         self._memory[:] = 0
         view[reg.TYPE] = 0x11
@@ -134,7 +132,7 @@ class SlaveController:
             entry.value = entry.default
 
     def on_event(self, kind: int, now_ns: int) -> None:
-        """Take note of an access by the master, one of `registers.EVENT_...`."""
+        """Handle an access of the master, one of `registers.EVENT_...`."""
         if kind == reg.EVENT_OUTPUTS:
             self._valid_outputs = self._written = True
             self._outputs_ns = now_ns
@@ -156,7 +154,7 @@ class SlaveController:
             self._sync_unit_changed()
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; returns the time at which something will be, or `NEVER_NS`."""
+        """Do what is due; return the time of the next thing due, or `NEVER_NS`."""
         self._sii.tick(now_ns)
         if now_ns >= self._al.due_ns:
             if self._al.state == reg.AL_SAFEOP:
@@ -172,7 +170,7 @@ class SlaveController:
         return due
 
     def latch_outputs(self) -> bool:
-        """Take the outputs over into the dictionary; False, and nothing done, unless in OP."""
+        """Copy the outputs into the dictionary; False, and nothing done, unless in OP."""
         self._fresh, self._written = self._written, False
         if self._al.state != reg.AL_OP or self._outputs is None:
             return False
@@ -180,12 +178,12 @@ class SlaveController:
         return True
 
     def publish_inputs(self) -> None:
-        """Store the dictionary's values where the master reads the inputs, in SAFEOP and OP."""
+        """Store the dictionary's values in the input image, in SAFEOP and OP."""
         if self._inputs is not None:
             self._inputs.pack(self._view, self.profile.inputs.start)
 
     def emergency(self, code: int, register: int, data: bytes = b"") -> None:
-        """Send an emergency: error code, error register (object 0x1001 takes it over), up to 5 bytes of data."""
+        """Send an emergency: error code, error register (also stored in 0x1001), up to 5 bytes of data."""
         self.dictionary.entry(0x1001).value = register & 0xFF
         if self._al.state in _WITH_MAILBOX:
             if not self._mailbox.emergency(code, register, data):
@@ -193,7 +191,7 @@ class SlaveController:
             self._exchange_messages()
 
     def raise_al_error(self, code: int, fall_to: int) -> None:
-        """Show an AL status code and fall to a state, unless the slave is in a lower one already."""
+        """Report an AL status code and fall to a state, unless the slave is in a lower one."""
         self._al.fail(code, fall_to)
 
     def _exchange_messages(self) -> None:
@@ -227,7 +225,7 @@ class SlaveController:
             self._view[manager + reg.SM_STATUS] &= ~reg.SM_STATUS_FULL & 0xFF
 
     def _stop_process_data(self) -> None:
-        """Lock the process data's sync managers, as devices do below SAFEOP: the master reads and writes nothing."""
+        """Lock the sync managers of process data, as devices do below SAFEOP."""
         self._outputs = self._inputs = None
         self._valid_outputs = False
         for manager in (_OUTPUTS, _INPUTS):
@@ -296,7 +294,7 @@ class SlaveController:
             self._watchdog_ns = self._watchdog_time()
 
     def _manager(self, number: int) -> tuple[int, int, int, bool]:
-        """Start, length, mode with direction, and whether a sync manager is enabled."""
+        """Return start, length, mode with direction, and whether a sync manager is enabled."""
         start, length, control, _, activate = struct.unpack_from("<HHBBB", self._view, reg.SM + number * reg.SM_SIZE)
         return start, length, control & _CONTROL, bool(activate & reg.SM_ACTIVATE_ENABLE)
 
@@ -310,7 +308,7 @@ class SlaveController:
         return True
 
     def _check_images(self) -> int:
-        """Compare the process data's sync managers with assignment and mapping; 0 if they agree."""
+        """Compare the sync managers of process data with assignment and mapping; 0 if they agree."""
         starts = (self.profile.outputs.start, self.profile.inputs.start)
         codes = (reg.AL_CODE_INVALID_OUTPUTS, reg.AL_CODE_INVALID_INPUTS)
         for image, number, first, code in zip(
@@ -329,7 +327,7 @@ class SlaveController:
         return reg.AL_CODE_NONE
 
     def _check_clock(self) -> int:
-        """Check the settings of SYNC0 where the master uses it; 0 if they are all right."""
+        """Check the settings of SYNC0 where the master uses it; 0 if they are valid."""
         activation = self._view[reg.DC_ACTIVATION]
         if not activation & (reg.DC_ACTIVATE_SYNC0 | reg.DC_ACTIVATE_SYNC1):
             return reg.AL_CODE_NONE
@@ -340,7 +338,7 @@ class SlaveController:
         return reg.AL_CODE_NONE if clock.min_cycle_ns <= cycle <= clock.max_cycle_ns else reg.AL_CODE_DC_CYCLE
 
     def _show_synchronisation(self) -> None:
-        """Show in 0x1C32 and 0x1C33 what the device runs by."""
+        """Set the synchronisation type and cycle in 0x1C32 and 0x1C33."""
         clocked = bool(self._view[reg.DC_ACTIVATION] & reg.DC_ACTIVATE_SYNC0)
         (cycle,) = struct.unpack_from("<I", self._view, reg.DC_SYNC0_CYCLE)
         for index in (0x1C32, 0x1C33):
@@ -348,7 +346,7 @@ class SlaveController:
             self.dictionary.entry(index, 2).value = cycle if clocked else 0
 
     def _watchdog_time(self) -> int:
-        """Time without outputs after which the watchdog trips [ns], 0 if it is off."""
+        """Return the time without outputs after which the watchdog trips [ns], 0 if it is off."""
         if not self._view[_OUTPUTS + reg.SM_CONTROL] & reg.SM_CONTROL_WATCHDOG:
             return 0
         (divider,) = struct.unpack_from("<H", self._view, reg.WATCHDOG_DIVIDER)

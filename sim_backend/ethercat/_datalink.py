@@ -1,12 +1,12 @@
-"""The data link of a segment: one compiled kernel takes a frame through the slave controllers.
+"""Data link of a segment: one compiled kernel takes a frame through the slave controllers.
 
-Per datagram and slave the slave controller finds out whether it is meant (by position, station address or alias,
-broadcast, or an FMMU for the logical address), reads or writes its memory, and adds to the working counter: 1 for a
-read, 1 for a write; in commands that do both, 1 for the read and 2 for the write.  What a slave does to a datagram
-does not depend on other datagrams that the frame still carries, so datagrams are taken one after the other.
+For each datagram a slave controller checks whether it is addressed (by position, station address or alias, broadcast,
+or an FMMU for the logical address), reads or writes its memory, and increments the working counter: by 1 for a read, by
+1 for a write; in commands that do both, by 1 for the read and 2 for the write.  Datagrams of a frame are independent
+and are processed one after the other.
 
-FMMUs map bits.  A write that covers a byte in part keeps its other bits, where a slave controller promises that for
-digital outputs only.
+FMMUs map bits.  A write that covers part of a byte keeps the other bits; real controllers guarantee that for digital
+outputs only.
 
 Source: Beckhoff EtherCAT slave controller data sheet, sections I and II; ETG.1000.4.
 """
@@ -17,59 +17,16 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.types import FloatArray, IntArray
+from sim_backend.ethercat import registers as reg
+from sim_backend.ethercat import wire
 from sim_backend.ethercat._access import ANOTHER, ARRIVAL, AT_PORT_0, AT_PORT_1, AT_UNIT, NOT_THERE, read, write
 from sim_backend.ethercat._clock import get16, get32
-from sim_backend.ethercat.registers import (
-    DL_CONTROL_ALIAS,
-    DL_CONTROL_ALIAS_ENABLE,
-    FMMU,
-    FMMU_ACTIVATE,
-    FMMU_COUNT,
-    FMMU_LENGTH,
-    FMMU_LOGICAL_START,
-    FMMU_LOGICAL_START_BIT,
-    FMMU_LOGICAL_STOP_BIT,
-    FMMU_PHYSICAL_START,
-    FMMU_PHYSICAL_START_BIT,
-    FMMU_SIZE,
-    FMMU_TYPE,
-    FMMU_TYPE_READ,
-    FMMU_TYPE_WRITE,
-    MEMORY_SIZE,
-    PROCESSING_ERROR_COUNTER,
-    STATION_ADDRESS,
-    STATION_ALIAS,
-    UInt8Array,
-)
-from sim_backend.ethercat.wire import (
-    APRD,
-    APRW,
-    APWR,
-    ARMW,
-    BRD,
-    BRW,
-    BWR,
-    CIRCULATING,
-    DATAGRAM_HEADER,
-    ETHERNET_HEADER,
-    FPRD,
-    FPWR,
-    FRAME_HEADER,
-    FRMW,
-    LENGTH_MASK,
-    LRD,
-    LRW,
-    LWR,
-    MORE,
-    PROCESSED,
-    TYPE_COMMANDS,
-    WORKING_COUNTER,
-)
+from sim_backend.ethercat.registers import UInt8Array
 
-#: How a frame takes its way: out through port 1 and back (LINE), on to the other end (RING), or in through port 1 to
-#: the slave behind a cut and back from there (TAIL).
+#: Path of a frame: out through port 1 and back (LINE), on to the other end (RING), or in through port 1 to the slave
+#: behind a cut and back (TAIL).
 LINE, RING, TAIL = 0, 1, 2
-#: Rows of the scratch (SCRATCH_ROWS, SCRATCH_SIZE): data as they arrived; bytes that a mapping covers in part.
+#: Rows of the scratch (SCRATCH_ROWS, SCRATCH_SIZE): data as they arrived; bytes that a mapping covers partly.
 ARRIVED, COVERED = 0, 1
 SCRATCH_ROWS, SCRATCH_SIZE = 2, 2048
 
@@ -87,7 +44,7 @@ def _put_word(frame: UInt8Array, at: int, value: int) -> None:
 
 @jit
 def _arrive(way: int, first_ns: int, hop_ns: int, place: int, count: int, arrival: IntArray) -> None:
-    """Set when a frame comes to slave `place`, if the first of `count` slaves processes it at `first_ns`."""
+    """Set the arrival times at slave `place`, if the first of `count` slaves processes the frame at `first_ns`."""
     arrival[AT_UNIT] = first_ns + place * hop_ns
     arrival[AT_PORT_0] = arrival[AT_UNIT]
     if way == RING:
@@ -103,22 +60,22 @@ def _arrive(way: int, first_ns: int, hop_ns: int, place: int, count: int, arriva
 
 @jit
 def _is_station(memory: UInt8Array, slave: int, address: int) -> bool:
-    if get16(memory, slave, STATION_ADDRESS) == address:
+    if get16(memory, slave, reg.STATION_ADDRESS) == address:
         return True
-    aliased = memory[slave, DL_CONTROL_ALIAS] & DL_CONTROL_ALIAS_ENABLE != 0
-    return bool(aliased and get16(memory, slave, STATION_ALIAS) == address)
+    aliased = memory[slave, reg.DL_CONTROL_ALIAS] & reg.DL_CONTROL_ALIAS_ENABLE != 0
+    return bool(aliased and get16(memory, slave, reg.STATION_ALIAS) == address)
 
 
 @jit
 def _directions(command: int, meant: bool) -> int:
-    """Bit 0: the slave reads its memory into the datagram; bit 1: it writes the datagram to its memory."""
-    if command in (ARMW, FRMW):
+    """Return bit 0: read memory into the datagram; bit 1: write the datagram to memory."""
+    if command in (wire.ARMW, wire.FRMW):
         return 1 if meant else 2
     if not meant:
         return 0
-    if command in (APRD, FPRD, BRD, LRD):
+    if command in (wire.APRD, wire.FPRD, wire.BRD, wire.LRD):
         return 1
-    if command in (APWR, FPWR, BWR, LWR):
+    if command in (wire.APWR, wire.FPWR, wire.BWR, wire.LWR):
         return 2
     return 3
 
@@ -168,7 +125,7 @@ def _write_bits(
     """Write `bits` bits that arrived, from bit `from_bit` on, to bit address `bit` of a slave."""
     start = bit >> 3
     count = (bit + bits - 1 >> 3) - start + 1
-    if start + count > MEMORY_SIZE:
+    if start + count > reg.MEMORY_SIZE:
         return False
     for k in range(count):
         covered[k] = memory[slave, start + k]
@@ -195,29 +152,29 @@ def _map(
     at: int,
     scratch: UInt8Array,
 ) -> bool:
-    """Take logical data through the FMMUs of `kind` (read or write); True if one was meant and acknowledged.
+    """Pass logical data through the FMMUs of `kind` (read or write); True if one acknowledged.
 
     The data to read into begin at `frame[at]`, those to write are in row `ARRIVED` of the scratch.
     """
     done = False
-    for k in range(FMMU_COUNT):
-        unit = FMMU + k * FMMU_SIZE
-        if not memory[slave, unit + FMMU_ACTIVATE] & 1 or not memory[slave, unit + FMMU_TYPE] & kind:
+    for k in range(reg.FMMU_COUNT):
+        unit = reg.FMMU + k * reg.FMMU_SIZE
+        if not memory[slave, unit + reg.FMMU_ACTIVATE] & 1 or not memory[slave, unit + reg.FMMU_TYPE] & kind:
             continue
-        mapped = get16(memory, slave, unit + FMMU_LENGTH)
+        mapped = get16(memory, slave, unit + reg.FMMU_LENGTH)
         if mapped == 0:
             continue
-        first_byte = get32(memory, slave, unit + FMMU_LOGICAL_START)
+        first_byte = get32(memory, slave, unit + reg.FMMU_LOGICAL_START)
         if first_byte >= address + length or first_byte + mapped <= address:
             continue
-        start_bit = int(np.int64(memory[slave, unit + FMMU_LOGICAL_START_BIT])) & 7
-        stop_bit = int(np.int64(memory[slave, unit + FMMU_LOGICAL_STOP_BIT])) & 7
-        inner_bit = int(np.int64(memory[slave, unit + FMMU_PHYSICAL_START_BIT])) & 7
-        inner = get16(memory, slave, unit + FMMU_PHYSICAL_START)
+        start_bit = int(np.int64(memory[slave, unit + reg.FMMU_LOGICAL_START_BIT])) & 7
+        stop_bit = int(np.int64(memory[slave, unit + reg.FMMU_LOGICAL_STOP_BIT])) & 7
+        inner_bit = int(np.int64(memory[slave, unit + reg.FMMU_PHYSICAL_START_BIT])) & 7
+        inner = get16(memory, slave, unit + reg.FMMU_PHYSICAL_START)
         if start_bit == 0 and stop_bit == 7 and inner_bit == 0:
             low, high = max(first_byte, address), min(first_byte + mapped, address + length)
             start, count, offset = inner + low - first_byte, high - low, low - address
-            if kind == FMMU_TYPE_READ:
+            if kind == reg.FMMU_TYPE_READ:
                 done |= read(
                     memory, opened, times, rates, events, slave, start, count, arrival, frame, at + offset, False
                 )
@@ -233,7 +190,7 @@ def _map(
             continue
         bit, bits, outer = inner * 8 + inner_bit + low - first, high - low, low - address * 8
         covered = scratch[COVERED]
-        if kind == FMMU_TYPE_READ:
+        if kind == reg.FMMU_TYPE_READ:
             done |= _read_bits(
                 memory, opened, times, rates, events, slave, bit, bits, arrival, frame, at * 8 + outer, covered
             )
@@ -259,17 +216,17 @@ def _process_datagram(
     length: int,
     scratch: UInt8Array,
 ) -> int:
-    """Take the datagram at `frame[at]` through one slave; returns what that adds to the working counter."""
+    """Process the datagram at `frame[at]` in one slave; return the increment of the working counter."""
     command = int(np.int64(frame[at]))
     device, register = _word(frame, at + 2), _word(frame, at + 4)
-    data = at + DATAGRAM_HEADER
-    if command in (APRD, APWR, APRW, ARMW):
+    data = at + wire.DATAGRAM_HEADER
+    if command in (wire.APRD, wire.APWR, wire.APRW, wire.ARMW):
         meant = device == 0
         _put_word(frame, at + 2, device + 1)
-    elif command in (BRD, BWR, BRW):
+    elif command in (wire.BRD, wire.BWR, wire.BRW):
         meant = True
         _put_word(frame, at + 2, device + 1)
-    elif command in (LRD, LWR, LRW):
+    elif command in (wire.LRD, wire.LWR, wire.LRW):
         meant = True
     else:
         meant = _is_station(memory, slave, device)
@@ -280,43 +237,21 @@ def _process_datagram(
         for k in range(length):
             scratch[ARRIVED, k] = frame[data + k]
     fetched = stored = False
-    if command in (LRD, LWR, LRW):
+    if command in (wire.LRD, wire.LWR, wire.LRW):
         address = device | register << 16
         if directions & 1:
             fetched = _map(
-                memory,
-                opened,
-                times,
-                rates,
-                events,
-                slave,
-                FMMU_TYPE_READ,
-                address,
-                length,
-                arrival,
-                frame,
-                data,
+                memory, opened, times, rates, events, slave, reg.FMMU_TYPE_READ, address, length, arrival, frame, data,
                 scratch,
-            )
+            )  # fmt: skip
         if directions & 2:
             stored = _map(
-                memory,
-                opened,
-                times,
-                rates,
-                events,
-                slave,
-                FMMU_TYPE_WRITE,
-                address,
-                length,
-                arrival,
-                frame,
-                data,
+                memory, opened, times, rates, events, slave, reg.FMMU_TYPE_WRITE, address, length, arrival, frame, data,
                 scratch,
-            )
+            )  # fmt: skip
     else:
         if directions & 1:
-            either = command in (BRD, BRW)
+            either = command in (wire.BRD, wire.BRW)
             fetched = read(memory, opened, times, rates, events, slave, register, length, arrival, frame, data, either)
         if directions & 2:
             stored = write(memory, opened, times, rates, events, slave, register, length, arrival, scratch[ARRIVED], 0)
@@ -360,26 +295,26 @@ def process_frame(
     first_ns, hop_ns : int
         Host time at which the frame is at the first slave's processing unit; delay from one slave to the next.
     """
-    if slaves.shape[0] == 0 or size < FRAME_HEADER:
+    if slaves.shape[0] == 0 or size < wire.FRAME_HEADER:
         return
-    frame[6] |= PROCESSED
-    header = _word(frame, ETHERNET_HEADER)
-    if header >> 12 != TYPE_COMMANDS:
+    frame[6] |= wire.PROCESSED
+    header = _word(frame, wire.ETHERNET_HEADER)
+    if header >> 12 != wire.TYPE_COMMANDS:
         return
-    at, end = FRAME_HEADER, min(FRAME_HEADER + (header & LENGTH_MASK), size)
+    at, end = wire.FRAME_HEADER, min(wire.FRAME_HEADER + (header & wire.LENGTH_MASK), size)
     more = True
     while more:
-        flags = _word(frame, at + 6) if at + DATAGRAM_HEADER + WORKING_COUNTER <= end else 0
-        length = flags & LENGTH_MASK
-        counter_at = at + DATAGRAM_HEADER + length
-        if at + DATAGRAM_HEADER + WORKING_COUNTER > end or counter_at + WORKING_COUNTER > end:
+        flags = _word(frame, at + 6) if at + wire.DATAGRAM_HEADER + wire.WORKING_COUNTER <= end else 0
+        length = flags & wire.LENGTH_MASK
+        counter_at = at + wire.DATAGRAM_HEADER + length
+        if at + wire.DATAGRAM_HEADER + wire.WORKING_COUNTER > end or counter_at + wire.WORKING_COUNTER > end:
             for place in range(slaves.shape[0]):
-                errors = int(np.int64(memory[slaves[place], PROCESSING_ERROR_COUNTER]))
-                memory[slaves[place], PROCESSING_ERROR_COUNTER] = min(errors + 1, 255)
+                errors = int(np.int64(memory[slaves[place], reg.PROCESSING_ERROR_COUNTER]))
+                memory[slaves[place], reg.PROCESSING_ERROR_COUNTER] = min(errors + 1, 255)
             return
         if way == TAIL:
-            _put_word(frame, at + 6, flags | CIRCULATING)
-        if frame[at] >= APRD and frame[at] <= FRMW:
+            _put_word(frame, at + 6, flags | wire.CIRCULATING)
+        if frame[at] >= wire.APRD and frame[at] <= wire.FRMW:
             counter = _word(frame, counter_at)
             for place in range(slaves.shape[0]):
                 slave = slaves[place]
@@ -390,8 +325,8 @@ def process_frame(
                     memory, opened, times, rates, events, slave, arrival, frame, at, length, scratch
                 )
             _put_word(frame, counter_at, counter)
-        more = flags & MORE != 0
-        at = counter_at + WORKING_COUNTER
+        more = flags & wire.MORE != 0
+        at = counter_at + wire.WORKING_COUNTER
 
 
 def work_arrays() -> tuple[UInt8Array, IntArray]:

@@ -1,8 +1,7 @@
 """The machine behind a segment: drives, each on a joint of one simulated arm.
 
-A cycle ends the period that has gone by under the commands of the cycle before, shows the drives the sample, and
-takes their commands for the next period from what the master has written.  So inputs are the sample of the instant
-of the cycle, and outputs act from there on.
+A cycle ends the period under the commands of the cycle before, passes the sample to the drives, and takes their
+commands for the next period.  Inputs are thus the sample at the instant of the cycle, and outputs act from then on.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from rt_core.types import FloatArray
 from sim_backend.arm.settings import SimSettings
 from sim_backend.canopen.dictionary import ObjectDictionary
 from sim_backend.drive.drive import Cia402Drive, DriveOptions, Emergency
-from sim_backend.drive.drive_arm import DrivenArm
+from sim_backend.drive.drive_arm import DriveArm
 from sim_backend.drive.modes import BRAKED, MODES
-from sim_backend.drive.sample import DrivenSample
+from sim_backend.drive.sample import DriveSample
 from sim_backend.errors import SimulationConfigError
-from sim_backend.ethercat._axis import Axis, Motion, Mounting
+from sim_backend.ethercat._axis import Axis, JointDemand, Mounting
 from sim_backend.ethercat._profile import DeviceProfile
 from sim_backend.ethercat._segment import Controller
 from sim_backend.ethercat.registers import AL_OP
 
-_AT_REST = Motion(BRAKED, 0.0, 0.0, 0.0, True)
+_AT_REST = JointDemand(BRAKED, 0.0, 0.0, 0.0, True)
 
 
 @dataclass(frozen=True)
 class DriveFitting:
-    """A drive of the machine: what it is, its object dictionary, how it sits on its joint, what it can do besides."""
+    """A drive of the machine: profile, object dictionary, mounting on its joint, options."""
 
     profile: DeviceProfile
     dictionary: ObjectDictionary
@@ -46,7 +45,7 @@ class Machine:
         Needs `inertial`.
     fittings : n DriveFitting
     settings : SimSettings, optional
-        Of `DrivenArm`.  What the drives quantise needs no quantisation here.
+        Of `DriveArm`, without quantisation: the drives quantise.
     start : (n,) array-like, optional
         Joint positions at the beginning [rad or m]; by default mid-range.
 
@@ -77,7 +76,7 @@ class Machine:
             raise SimulationConfigError(
                 f"robot '{model.name}' has {model.n} joints, but there are {len(fittings)} drives: give one for each"
             )
-        self.arm = DrivenArm(model, settings, start=start)
+        self.arm = DriveArm(model, settings, start=start)
         self.drives: list[Cia402Drive] = []
         self.axes: list[Axis] = []
         for fitting in fittings:
@@ -87,23 +86,20 @@ class Machine:
             drive.options = replace(drive.options, units_per_motor_rev=axis.units_per_motor_rev)
             self.drives.append(drive)
             self.axes.append(axis)
-        self.sample: DrivenSample = self.arm.sample()
+        self.sample: DriveSample = self.arm.sample()
         self.emergencies: list[tuple[int, Emergency]] = []
         self._powered = [True] * model.n
         self._buses: list[Controller] | None = None
         self._motions = [_AT_REST] * model.n
 
     def connect(self, buses: Sequence[Controller]) -> None:
-        """Take the controllers of the slaves, whose state says whether process data are valid.
-
-        Without them process data count as valid in every cycle.
-        """
+        """Set the controllers of the slaves; without them process data count as valid in every cycle."""
         if len(buses) != len(self.drives):
             raise SimulationConfigError(f"{len(buses)} controllers for {len(self.drives)} drives: give one for each")
         self._buses = list(buses)
 
     def cycle(self, period_s: float) -> None:
-        """Move the arm by `period_s` and let each drive go through a cycle.
+        """Move the arm by `period_s` and run a cycle of each drive.
 
         Raises
         ------
@@ -129,26 +125,26 @@ class Machine:
             self._motions[k] = motion
 
     def power_off(self, slave: int) -> None:
-        """Take all power from a drive: its motor has no torque, its brake closes."""
+        """Cut the power of a drive: its motor has no torque, its brake closes."""
         self._powered[slave] = False
 
     def power_on(self, slave: int) -> None:
-        """Give a drive power again; it starts from "Not ready to switch on"."""
+        """Restore the power of a drive; it starts from "Not ready to switch on"."""
         if not self._powered[slave]:
             self._powered[slave] = True
             self.drives[slave].power_on()
             self.axes[slave].power_on()
 
     def stuck_encoder(self, slave: int, stuck: bool = True) -> None:
-        """Let a drive's encoder repeat its last reading, or read again."""
+        """Freeze a drive's encoder reading, or release it."""
         self.axes[slave].stuck = stuck
 
     def encoder_jump(self, slave: int, counts: int) -> None:
-        """Let a drive's encoder reading jump."""
+        """Shift a drive's encoder reading."""
         self.axes[slave].jump(counts)
 
     def drive_fault(self, slave: int, code: int) -> None:
-        """Let a drive trip with an error code."""
+        """Trip a drive with an error code."""
         self.drives[slave].fault(code)
 
     def safe_torque_off(self, slave: int, active: bool = True) -> None:
@@ -156,5 +152,5 @@ class Machine:
         self.drives[slave].safe_torque_off = active
 
     def mains(self, slave: int, on: bool) -> None:
-        """Take a drive the power for its motor, or give it back; its electronics go on."""
+        """Switch the motor power of a drive; its electronics keep running."""
         self.drives[slave].mains = on

@@ -1,6 +1,6 @@
-"""The mailbox of a slave: header, counter, repeat handshake, error replies and queue (ETG.1000.4 and ETG.1000.6).
+"""Mailbox of a slave: header, counter, repeat handshake, error replies and queue (ETG.1000.4 and ETG.1000.6).
 
-Messages are lists of bytes without I/O; `controller` moves them from and to the sync managers' memory.
+`SlaveController` copies messages from and to the memory of the sync managers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from sim_backend.ethercat._coe import CoeError, CoeServer
 HEADER = 6
 TYPE_ERROR, TYPE_COE = 0x00, 0x03
 
-ERROR_SYNTAX, ERROR_PROTOCOL, ERROR_CHANNEL, ERROR_SERVICE = 0x01, 0x02, 0x03, 0x04
-ERROR_HEADER, ERROR_TOO_SHORT, ERROR_MEMORY, ERROR_SIZE = 0x05, 0x06, 0x07, 0x08
+ERROR_PROTOCOL, ERROR_SERVICE, ERROR_TOO_SHORT, ERROR_SIZE = 0x02, 0x04, 0x06, 0x08
 
 _HEADER = struct.Struct("<HHBB")  # length, station, channel and priority, type and counter
-_ROOM = 16  # messages that wait; beyond, requests stay where they are and emergencies are lost
+_ROOM = 16  # messages in the queue; beyond, requests wait in the buffer and emergencies are lost
 
 
 def message(kind: int, counter: int, data: bytes, station: int = 0) -> bytes:
@@ -26,18 +25,18 @@ def message(kind: int, counter: int, data: bytes, station: int = 0) -> bytes:
 
 
 def parse_header(data: bytes) -> tuple[int, int, int]:
-    """Length, type and counter of a message of at least 6 bytes."""
+    """Return length, type and counter of a message of at least 6 bytes."""
     length, _, _, kind = _HEADER.unpack_from(data)
     return length, kind & 0x0F, kind >> 4 & 0x07
 
 
 class Mailbox:
-    """Takes requests, makes replies, and holds them until the master has read them.
+    """Queue of replies and emergencies, held until the master has read them.
 
     Parameters
     ----------
     coe : CoeServer
-        Answers the one protocol there is.
+        The only protocol supported.
     """
 
     def __init__(self, coe: CoeServer) -> None:
@@ -49,7 +48,7 @@ class Mailbox:
         self._read: bytes | None = None  # the last message that the master has read, until its next request
 
     def start(self, send_bytes: int) -> None:
-        """Begin anew with a send buffer of that size."""
+        """Reset, with a send buffer of that size."""
         self._room = send_bytes - HEADER
         self._queue.clear()
         self._heard = self._counter = 0
@@ -58,18 +57,18 @@ class Mailbox:
 
     @property
     def full(self) -> bool:
-        """Whether no further request can be taken."""
+        """Whether the queue is full."""
         return len(self._queue) >= _ROOM
 
     def request(self, data: bytes, state: int) -> None:
-        """Take a request in and queue what it is answered with; a repeated one is not carried out again.
+        """Queue the replies to a request; a repeated request is ignored.
 
         Parameters
         ----------
         data : bytes
             The whole receive buffer.
         state : int
-            AL state, which decides on what may be accessed.
+            AL state.
         """
         length, kind, counter = parse_header(data)
         if counter and counter == self._heard:
@@ -90,27 +89,27 @@ class Mailbox:
                 self._put(TYPE_COE, reply)
 
     def emergency(self, code: int, register: int, data: bytes) -> bool:
-        """Queue an emergency; False if it was lost because nobody reads."""
+        """Queue an emergency; False if the queue is full."""
         if self.full:
             return False
         self._put(TYPE_COE, self._coe.emergency(code, register, data))
         return True
 
     def next(self) -> bytes | None:
-        """Take the message that is due for the send buffer, None if there is none."""
+        """Remove and return the next message for the send buffer, None if there is none."""
         return self._queue.popleft() if self._queue else None
 
     def was_read(self, sent: bytes) -> None:
-        """Keep the message that the master has just read, in case its reply was lost on the way."""
+        """Keep the message just read by the master, for a repeat."""
         self._read = sent
 
     def repeat(self, unread: bytes | None) -> bytes | None:
-        """Message for the send buffer after the master has asked for the last one again.
+        """Return the message for the send buffer after the master has requested a repeat.
 
         Parameters
         ----------
         unread : bytes, optional
-            What is in the buffer now; it comes later if an older message has to be sent again.
+            Message in the buffer now; it is queued again if an older one has to be repeated.
         """
         if self._read is None:
             return unread if unread is not None else self.next()

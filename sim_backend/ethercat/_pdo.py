@@ -1,7 +1,7 @@
-"""Process data of one direction: what masters may assign and map, and the image that follows from it.
+"""Process data of one direction: assignment, mapping, and the process image.
 
-Masters write the assignment (0x1C12, 0x1C13) and mapping objects (0x16xx, 0x1Axx) while the slave is in PREOP:
-subindex 0 to zero, the entries, then subindex 0 to their number (ETG.1000.6).  What would not work is refused there.
+Masters write assignment (0x1C12, 0x1C13) and mapping objects (0x16xx, 0x1Axx) in PREOP: subindex 0 to zero, the
+entries, then subindex 0 to their number (ETG.1000.6).  Invalid writes are refused with an SDO abort.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Check: TypeAlias = Callable[[ObjectEntry, Value], None]
 
 
 class ImagePacker:
-    """Moves values between entries and a process image of fixed layout.
+    """Pack and unpack the values of entries in a process image of fixed layout.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ImagePacker:
         self._struct = _compile(slots)
 
     def pack(self, view: memoryview, offset: int) -> None:
-        """Write the entries' values at `offset`; numbers out of range are held at the nearest."""
+        """Write the entries' values at `offset`; numbers out of range are clamped."""
         if self._struct is None:
             view[offset : offset + self.size] = self._pack_bits()
             return
@@ -48,7 +48,7 @@ class ImagePacker:
             self._struct.pack_into(view, offset, *values)
 
     def unpack(self, view: memoryview, offset: int) -> None:
-        """Set the entries' values from what is at `offset`."""
+        """Set the entries' values from the image at `offset`."""
         if self._struct is None:
             self._unpack_bits(view[offset : offset + self.size])
             return
@@ -74,7 +74,7 @@ class ImagePacker:
 
 
 def _compile(slots: Sequence[Slot]) -> struct.Struct | None:
-    """Return the image as a `struct`, None if something in it is not whole bytes."""
+    """Return the image as a `struct`, None unless all slots are whole bytes."""
     form = "<"
     for entry, bits in slots:
         if bits % 8:
@@ -95,7 +95,7 @@ def _held(entry: Entry) -> int | float:
 
 
 class ProcessImage:
-    """Assignment and mapping of one direction; checks what masters write to them.
+    """Assignment and mapping of one direction, with checks of writes by the master.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class ProcessImage:
     outputs : bool
         From the master (0x1C12, 0x16xx) or to it (0x1C13, 0x1Axx).
     max_bytes : int
-        What the sync manager has room for.
+        Size of the sync manager's buffer.
     """
 
     def __init__(self, dictionary: ObjectDictionary, *, outputs: bool, max_bytes: int) -> None:
@@ -118,12 +118,12 @@ class ProcessImage:
         self._watch(self._assign, self._check_pdo, self._check_assignment)
 
     def slots(self) -> list[Slot]:
-        """Return what the image consists of at present, in its order.
+        """Return the slots of the present image, in order.
 
         Raises
         ------
         SdoAbort
-            The assignment or a mapping names what there is not.
+            The assignment or a mapping names an object that does not exist.
         """
         found: list[Slot] = []
         for number in _values(self._assign, self._assign.count()):
@@ -132,7 +132,7 @@ class ProcessImage:
         return found
 
     def packer(self) -> ImagePacker:
-        """Return the mover for the image as it is assigned and mapped at present; raises `SdoAbort` as `slots`."""
+        """Return the packer of the present image; raises `SdoAbort` as `slots`."""
         return ImagePacker(self.slots())
 
     @staticmethod
@@ -147,7 +147,7 @@ class ProcessImage:
             raise SdoAbort(AbortCode.NO_OBJECT) from None
 
     def _slot(self, word: int) -> Slot:
-        """Return what a mapping word stands for, or refuse it."""
+        """Return the slot of a mapping word; raises `SdoAbort`."""
         index, subindex, bits = word >> 16, word >> 8 & 0xFF, word & 0xFF
         if bits == 0:
             raise SdoAbort(AbortCode.NOT_MAPPABLE)

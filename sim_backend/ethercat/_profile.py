@@ -1,7 +1,6 @@
-"""What kind of drive a simulated slave is: a `DeviceProfile`, read from a TOML file.
+"""Kinds of drives: a `DeviceProfile`, read from a TOML file.
 
-The profiles that come with the package are in `devices/`; `load_profile` takes their names or a path.
-Unknown keys and values out of range are refused with the name of file and field.
+The profiles of the package are in `devices/`; `load_profile` takes their names or a path.  Errors name file and field.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from sim_backend.arm.settings import Positive, Table
 from sim_backend.canopen.data_types import DataType, integer_range, is_string, type_bits
 from sim_backend.errors import SimulationConfigError
+from sim_backend.tables import Positive, Table
 
 U16 = Annotated[int, Field(ge=0, le=0xFFFF)]
 U32 = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
@@ -30,12 +29,12 @@ _RAM_END = 0x3000
 
 
 class DeviceProfileError(SimulationConfigError):
-    """A device profile that cannot be used; names file and field."""
+    """An invalid device profile; names file and field."""
 
 
 @dataclass(frozen=True)
 class PdoEntry:
-    """What a PDO carries: an entry of the dictionary and its size; index 0 is a gap."""
+    """Entry of the dictionary in a PDO, and its size; index 0 is a gap."""
 
     index: int
     subindex: int
@@ -43,7 +42,7 @@ class PdoEntry:
 
     @property
     def word(self) -> int:
-        """The number that stands for it in a mapping object."""
+        """Its value in a mapping object."""
         return self.index << 16 | self.subindex << 8 | self.bits
 
 
@@ -85,7 +84,7 @@ def _data_type(value: Any) -> DataType:
 
 
 class Identity(Table):
-    """Who the slave says it is."""
+    """Identity of the slave."""
 
     vendor_id: U32
     vendor_name: str
@@ -100,7 +99,7 @@ class Identity(Table):
 
 
 class MailboxProfile(Table):
-    """Mailbox sync managers (0: from the master, 1: to it) and what CoE can do."""
+    """Mailbox sync managers (0: from the master, 1: to it) and supported CoE services."""
 
     receive_start: RamAddress
     receive_bytes: Annotated[int, Field(ge=32, le=1486)]
@@ -133,10 +132,10 @@ class PdoProfile(Table):
 
 
 class DcProfile(Table):
-    """What the drive accepts of distributed clocks."""
+    """Support of distributed clocks."""
 
     required: bool = False
-    """Whether it refuses OP without SYNC0, and leaves it when SYNC0 goes."""
+    """Whether OP needs SYNC0."""
     min_cycle_ns: Annotated[int, Field(ge=1)] = 250_000
     max_cycle_ns: Annotated[int, Field(ge=1)] = 20_000_000
 
@@ -191,7 +190,7 @@ class ObjectProfile(Table):
     @model_validator(mode="before")
     @classmethod
     def _flat_variable(cls, data: Any) -> Any:
-        """Take type, access and value of a variable from the object's own table."""
+        """Read type, access and value of a variable from the object's own table."""
         if not isinstance(data, dict) or data.get("kind", "variable") != "variable" or "variable" in data:
             return data
         own = {key: data[key] for key in ("index", "name", "kind", "entries") if key in data}
@@ -209,7 +208,7 @@ class ObjectProfile(Table):
 
 
 class PositionProfile(Table):
-    """What positions 0x6064 and 0x607A count."""
+    """Unit of the positions 0x6064 and 0x607A."""
 
     side: Side
     """Shaft whose angle they give: the motor's, or the joint's behind the gear."""
@@ -234,7 +233,7 @@ class TemperatureProfile(Table):
 
 
 class DriveConstants(Table):
-    """What the mechanics behind the drive need to know."""
+    """Mechanics and ratings of the drive."""
 
     gear_ratio: Positive
     """Motor revolutions per revolution of the joint, as delivered."""
@@ -343,7 +342,7 @@ def load_profile(ref: str | Path) -> DeviceProfile:
     Raises
     ------
     DeviceProfileError
-        There is none, or it cannot be used; names file and field.
+        Unknown or invalid; names file and field.
     """
     text = str(ref)
     if text.endswith(".toml"):
@@ -360,7 +359,7 @@ def load_profile(ref: str | Path) -> DeviceProfile:
 
 
 def parse_profile(data: bytes, label: str = "profile") -> DeviceProfile:
-    """Make a profile from the bytes of its file; raises `DeviceProfileError`."""
+    """Return the profile in the bytes of a file; raises `DeviceProfileError`."""
     try:
         content = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -373,7 +372,7 @@ def parse_profile(data: bytes, label: str = "profile") -> DeviceProfile:
 
 
 def _field(location: list[Any], content: dict[str, Any]) -> str:
-    """Name a field; an object or PDO goes by its index rather than its place."""
+    """Name a field; objects and PDOs by their index."""
     if len(location) > 1 and location[0] in ("object", "pdo") and isinstance(location[1], int):
         item = content[location[0]][location[1]]
         index = item.get("index") if isinstance(item, dict) else item

@@ -15,14 +15,14 @@ INCOMPLETE = 0x80
 _LIST_LENGTHS, _LIST_ALL = 0, 1
 _LISTS = {2: Access.RX_PDO, 3: Access.TX_PDO, 4: Access.BACKUP, 5: Access.SETTING}
 
-# What an entry description may hold besides type, length and access.
+# Optional parts of an entry description.
 _UNIT, _DEFAULT, _MINIMUM, _MAXIMUM = 0x08, 0x10, 0x20, 0x40
 _IN_ACCESS = 0x07  # access rights, category, mappability: in the access word
 _HEADER = 4
 
 
 def information(dictionary: ObjectDictionary, data: bytes, room: int) -> list[bytes]:
-    """Answer a request in as many fragments as it takes.
+    """Return the fragments of the answer to a request.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _entry(dictionary: ObjectDictionary, index: int, subindex: int, wanted: int)
 
 
 def _range(entry: Entry) -> tuple[float, float]:
-    """Smallest and largest value that the entry takes."""
+    """Return the smallest and largest valid value of an entry."""
     low: float
     high: float
     low, high = (-float("inf"), float("inf")) if is_real(entry.type) else integer_range(entry.type)

@@ -1,8 +1,8 @@
-"""A segment: slave controllers, their memory, cables and clocks; frames in, frames out, at times that are given.
+"""A segment: slave controllers, their memory, cables and clocks.  Sans I/O: fed with frames and times.
 
-Events of a frame reach the devices after the frame has passed, and what is due before a frame is done before it.
-At each step (`SyncGrid`) every device takes over its outputs, the machine moves, and every device publishes its
-inputs: inputs are the sample at SYNC0, and outputs written after one SYNC0 act from the next one on.
+What is due before a frame is done before it; events of a frame reach the devices after it has passed.  At each step
+(`SyncGrid`) every device latches its outputs, the machine moves, and every device publishes its inputs: inputs are the
+sample at SYNC0, and outputs written after one SYNC0 act from the next one on.
 """
 
 from __future__ import annotations
@@ -13,30 +13,19 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from rt_core.types import IntArray
+from sim_backend.ethercat import registers as reg
 from sim_backend.ethercat._access import WAITING
 from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, latch_port
 from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame, work_arrays
 from sim_backend.ethercat._topology import Topology
-from sim_backend.ethercat.registers import (
-    AL_SAFEOP,
-    DL_STATUS,
-    EVENT_CLOCK,
-    EVENT_COUNT,
-    EVENT_DC_CHANGED,
-    EVENT_OUTPUTS,
-    LOST_LINK_COUNTER,
-    MEMORY_SIZE,
-    NEVER_NS,
-    SM_COUNT,
-    UInt8Array,
-)
+from sim_backend.ethercat.registers import UInt8Array
 from sim_backend.ethercat.wire import ETHERNET_HEADER, ETHERTYPE, FRAME_HEADER, FRAME_MAX, NOP, Datagram, build_frame
 
-#: Steps that a late process makes up for at once; the rest is left out and counted.
+#: Steps that a late process makes up for at once; the rest is skipped and counted.
 MAX_CATCH_UP = 50
 _TYPE = ETHERTYPE.to_bytes(2, "big")
-_ONLY_OUTPUTS = 1 << EVENT_OUTPUTS
-_TIMING = 1 << EVENT_CLOCK | 1 << EVENT_DC_CHANGED
+_ONLY_OUTPUTS = 1 << reg.EVENT_OUTPUTS
+_TIMING = 1 << reg.EVENT_CLOCK | 1 << reg.EVENT_DC_CHANGED
 
 
 class Controller(Protocol):
@@ -49,25 +38,25 @@ class Controller(Protocol):
 
     @property
     def fresh(self) -> bool:
-        """Whether the master has written outputs between the last two times that they were taken over."""
+        """Whether the master has written outputs between the last two calls of `latch_outputs`."""
         ...
 
     def power_on(self) -> None:
-        """Clear the memory and set what the device starts with."""
+        """Clear the memory and restart."""
 
     def on_event(self, kind: int, now_ns: int) -> None:
-        """Take note of an access by the master, one of `EVENT_...`."""
+        """Handle an access of the master, one of `EVENT_...`."""
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; returns when something will be, or `NEVER_NS`."""
+        """Do what is due; return the time of the next thing due, or `NEVER_NS`."""
         ...
 
     def latch_outputs(self) -> bool:
-        """Take over the outputs; False unless they are valid (state OP)."""
+        """Copy the outputs; False unless they are valid (state OP)."""
         ...
 
     def publish_inputs(self) -> None:
-        """Store the inputs where the master reads them."""
+        """Store the inputs in the input image."""
 
     def emergency(self, code: int, register: int, data: bytes = b"") -> None:
         """Send an emergency message."""
@@ -77,23 +66,23 @@ class Controller(Protocol):
 
 
 ControllerFactory: TypeAlias = Callable[[UInt8Array], Controller]
-"""Makes the device's side of one slave over its memory (MEMORY_SIZE,)."""
+"""Returns the device's side of one slave, given its memory (MEMORY_SIZE,)."""
 
 
 class Machine(Protocol):
-    """What the devices move; drive `k` is slave `k`."""
+    """Machine that the devices move; drive `k` is slave `k`."""
 
     def connect(self, buses: Sequence[Controller]) -> None:
-        """Take the controllers, whose AL state says whether outputs are valid."""
+        """Set the controllers, whose AL state tells whether outputs are valid."""
 
     def cycle(self, period_s: float) -> None:
         """Move on by `period_s`."""
 
     def power_off(self, slave: int) -> None:
-        """Take all power from a drive."""
+        """Cut the power of a drive."""
 
     def power_on(self, slave: int) -> None:
-        """Give a drive power again."""
+        """Restore the power of a drive."""
 
 
 class Segment:
@@ -109,9 +98,9 @@ class Segment:
     hop_ns : int
         Delay from a slave to the next [ns].
     clocks : sequence of ClockSettings
-        Of the first slaves; the clocks of the others are exact.
+        Of the first slaves; the others have exact clocks.
     now_ns : int
-        Host time (CLOCK_MONOTONIC) at which all are switched on [ns].
+        Host time (CLOCK_MONOTONIC) at power-on [ns].
 
     Attributes
     ----------
@@ -119,7 +108,7 @@ class Segment:
     controllers : list of Controller
     machine : Machine or None
     steps, skipped : int
-        Steps of the machine that were taken, and left out because the process was too late.
+        Steps of the machine that were taken, and skipped because the process was late.
     dropped : int
         Frames lost on purpose, there or back.
     """
@@ -139,7 +128,7 @@ class Segment:
             raise ValueError("a segment needs at least one slave")
         if len(clocks) > count:
             raise ValueError(f"{len(clocks)} clocks for {count} slaves: give at most one each")
-        self.memory: UInt8Array = np.zeros((count, MEMORY_SIZE), np.uint8)
+        self.memory: UInt8Array = np.zeros((count, reg.MEMORY_SIZE), np.uint8)
         self.controllers = [make(self.memory[k]) for k, make in enumerate(controllers)]
         self.topology = Topology(count, ring=ring)
         self.clocks = Clocks(self.memory, [*clocks, *[ClockSettings()] * (count - len(clocks))])
@@ -147,7 +136,7 @@ class Segment:
         self.steps = self.skipped = self.dropped = 0
         self.machine, self._hop_ns, self._now_ns = machine, hop_ns, now_ns
         self._frame: UInt8Array = np.zeros(2048, np.uint8)
-        self._opened: UInt8Array = np.zeros((count, SM_COUNT), np.uint8)
+        self._opened: UInt8Array = np.zeros((count, reg.SM_COUNT), np.uint8)
         self._live: UInt8Array = np.ones(count, np.uint8)
         self._events: IntArray = np.zeros(count, np.int64)
         self._scratch, self._arrival = work_arrays()
@@ -168,12 +157,12 @@ class Segment:
         return len(self.controllers)
 
     def warm_up(self) -> None:
-        """Compile or load what frames and steps need, so that the first ones are not late: takes one step."""
+        """Compile or load all kernels, so that the first frames are not late; takes one step."""
         self.exchange(build_frame([Datagram(NOP, 0, b"")]), 0, self._now_ns)
         self._step()
 
     def begin(self, now_ns: int) -> None:
-        """Take `now_ns` for the present: steps due before are neither taken nor counted."""
+        """Set the present to `now_ns`; steps due before are neither taken nor counted."""
         self._now_ns = now_ns
         late = now_ns - self.grid.due_ns
         if late >= 0:
@@ -181,12 +170,12 @@ class Segment:
         self._next_due()
 
     def exchange(self, frame: bytes | memoryview, port: int, now_ns: int) -> list[tuple[int, bytes]]:
-        """Take in a frame at a port of the master (0, or 1 at the far end of a ring).
+        """Process a frame from a port of the master (0, or 1 at the far end of a ring).
 
         Returns
         -------
         list of (port, frame)
-            What comes out; nothing if the frame is no EtherCAT frame, is lost or delayed, or there is no link.
+            Replies; empty if the frame is no EtherCAT frame, is lost or delayed, or there is no link.
         """
         size = len(frame)
         if not FRAME_HEADER <= size <= FRAME_MAX or frame[ETHERNET_HEADER - 2 : ETHERNET_HEADER] != _TYPE:
@@ -208,21 +197,9 @@ class Segment:
         self._frame[:size] = np.frombuffer(frame, np.uint8)
         first_ns = now_ns + (len(slaves) - 1) * self._hop_ns if way == TAIL else now_ns
         process_frame(
-            self._frame,
-            size,
-            slaves,
-            self._live,
-            self.memory,
-            self._opened,
-            self.clocks.times,
-            self.clocks.rates,
-            self._events,
-            self._scratch,
-            self._arrival,
-            way,
-            first_ns,
-            self._hop_ns,
-        )
+            self._frame, size, slaves, self._live, self.memory, self._opened, self.clocks.times, self.clocks.rates,
+            self._events, self._scratch, self._arrival, way, first_ns, self._hop_ns,
+        )  # fmt: skip
         out = self._frame[:size].tobytes()
         self._deliver(now_ns)
         if self._deaf:
@@ -230,7 +207,7 @@ class Segment:
         return self._send(1 if way in (RING, TAIL) else 0, out, now_ns)
 
     def tick(self, now_ns: int) -> int:
-        """Do everything that is due; returns the host time of the next thing due [ns]."""
+        """Do everything that is due; return the host time of the next thing due [ns]."""
         self._now_ns = max(now_ns, self._now_ns)
         for slave, due in enumerate(self._dues):
             if due <= now_ns:
@@ -248,7 +225,7 @@ class Segment:
         return self._next_due()
 
     def released(self, now_ns: int) -> list[tuple[int, bytes]]:
-        """Return the delayed replies whose time has come, as (port, frame)."""
+        """Return the delayed replies that are due, as (port, frame)."""
         out = [(port, frame) for due, port, frame in self._delayed if due <= now_ns]
         if out:
             self._delayed = [entry for entry in self._delayed if entry[0] > now_ns]
@@ -261,58 +238,58 @@ class Segment:
         self._show_links()
 
     def mend(self) -> None:
-        """Plug all cables in again."""
+        """Repair all cuts."""
         self.topology.mend()
         self._show_links()
 
     def power_off(self, slave: int) -> None:
-        """Switch a slave and its drive off: the device forgets its state, the cable is open on both sides."""
-        self.controllers[slave].power_on()  # nothing of what it was shall go on acting
+        """Switch a slave and its drive off; the cable is open on both sides."""
+        self.controllers[slave].power_on()  # clears its state
         if self.machine is not None:
             self.machine.power_off(slave)
         self._power(slave, on=False)
 
     def power_on(self, slave: int) -> None:
-        """Switch a slave and its drive on again; its clock starts anew."""
+        """Switch a slave and its drive on; its clock restarts."""
         self._start(slave)
         if self.machine is not None:
             self.machine.power_on(slave)
         self._power(slave, on=True)
 
     def drop_frames(self, count: int) -> None:
-        """Lose the next `count` frames before any slave has seen them."""
+        """Lose the next `count` frames before they reach a slave."""
         self._to_drop = count
 
     def drop_replies(self, count: int) -> None:
-        """Lose the next `count` frames on their way back: the slaves have done what they ask for."""
+        """Lose the next `count` frames on their way back, after the slaves have processed them."""
         self._to_lose = count
 
     def deaf(self, slave: int, frames: int) -> None:
-        """Let a slave pass the next `frames` frames on without processing them."""
+        """Let a slave forward the next `frames` frames without processing them."""
         self._deaf[slave] = frames
         self._live[slave] = frames <= 0
 
     def delay_replies(self, by_ns: int, count: int) -> None:
-        """Hold the next `count` replies back; `released` gives them out."""
+        """Delay the next `count` replies; `released` returns them."""
         self._slow_ns, self._to_delay = by_ns, count
 
-    def al_error(self, slave: int, code: int, fall_to: int = AL_SAFEOP) -> None:
-        """Let a slave fall to an AL state with an AL status code."""
+    def al_error(self, slave: int, code: int, fall_to: int = reg.AL_SAFEOP) -> None:
+        """Put a slave into a lower AL state with an AL status code."""
         self.controllers[slave].raise_al_error(code, fall_to)
         self._tick_controller(slave)
 
     def emergency(self, slave: int, code: int, register: int = 0x01, data: bytes = b"") -> None:
-        """Let a slave send an emergency message."""
+        """Send an emergency message from a slave."""
         self.controllers[slave].emergency(code, register, data)
         self._tick_controller(slave)
 
     def step_clock(self, slave: int, by_ns: int) -> None:
-        """Let a local clock jump."""
+        """Shift a local clock."""
         self.clocks.step(slave, by_ns)
         self._choose_reference()
 
     def drift_clock(self, slave: int, ppm: float) -> None:
-        """Change how fast a local clock runs."""
+        """Change the drift of a local clock."""
         self.clocks.drift(slave, ppm, self._now_ns)
         self._choose_reference()
 
@@ -335,13 +312,13 @@ class Segment:
                 continue
             device = self.controllers[slave]
             if bits == _ONLY_OUTPUTS:
-                device.on_event(EVENT_OUTPUTS, now_ns)
-                if self._dues[slave] == NEVER_NS:
+                device.on_event(reg.EVENT_OUTPUTS, now_ns)
+                if self._dues[slave] == reg.NEVER_NS:
                     self._tick_controller(slave)
                 continue
             if bits & WAITING:
                 self._waiting.add(slave)
-            for kind in range(EVENT_COUNT):
+            for kind in range(reg.EVENT_COUNT):
                 if bits >> kind & 1:
                     device.on_event(kind, now_ns)
             self._tick_controller(slave)
@@ -352,7 +329,7 @@ class Segment:
         self._next_due()
 
     def _pass_back(self, now_ns: int) -> None:
-        """Latch the times of ports that wait, as a frame goes through all slaves from the far end."""
+        """Latch the times of waiting ports as a frame passes all slaves from the far end."""
         for slave in self._waiting:
             at = now_ns + (len(self.controllers) - 1 - slave) * self._hop_ns
             latch_port(self.memory, self.clocks.times, self.clocks.rates, slave, 1, at)
@@ -378,10 +355,10 @@ class Segment:
 
     def _tick_controller(self, slave: int) -> None:
         powered = self.topology.powered[slave]
-        self._dues[slave] = self.controllers[slave].tick(self._now_ns) if powered else NEVER_NS
+        self._dues[slave] = self.controllers[slave].tick(self._now_ns) if powered else reg.NEVER_NS
 
     def _next_due(self) -> int:
-        released = min((due for due, _, _ in self._delayed), default=NEVER_NS)
+        released = min((due for due, _, _ in self._delayed), default=reg.NEVER_NS)
         self._due_ns = min(self.grid.due_ns, released, *self._dues)
         return self._due_ns
 
@@ -403,12 +380,12 @@ class Segment:
         self._next_due()
 
     def _show_links(self) -> None:
-        """Update DL status, and count the links that were lost."""
+        """Update DL status and the lost link counters."""
         for slave, row in enumerate(self.memory):
-            before = int.from_bytes(row[DL_STATUS : DL_STATUS + 2].tobytes(), "little")
+            before = int.from_bytes(row[reg.DL_STATUS : reg.DL_STATUS + 2].tobytes(), "little")
             status = self.topology.dl_status(slave)
             for port in range(2):
-                counter = LOST_LINK_COUNTER + port
+                counter = reg.LOST_LINK_COUNTER + port
                 if before & ~status & 0x10 << port and row[counter] < 0xFF:
                     row[counter] += 1
-            row[DL_STATUS], row[DL_STATUS + 1] = status & 0xFF, status >> 8
+            row[reg.DL_STATUS], row[reg.DL_STATUS + 1] = status & 0xFF, status >> 8

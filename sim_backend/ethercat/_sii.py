@@ -1,4 +1,4 @@
-"""The slave information interface: the EEPROM's content made from a profile, and its command register.
+"""Slave information interface: content of the EEPROM from a profile, and its command register.
 
 Layout: ETG.2010 (first words, categories) and ETG.1000.6; command register: ETG.1000.4.
 """
@@ -18,7 +18,7 @@ SIZE = 4096
 """Bytes of the EEPROM."""
 
 # Words.
-ALIAS, CHECKSUM, VENDOR, MAILBOX, PROTOCOLS, SIZE_WORD, CATEGORIES = 0x04, 0x07, 0x08, 0x18, 0x1C, 0x3E, 0x40
+ALIAS, CHECKSUM, VENDOR, MAILBOX, SIZE_WORD, CATEGORIES = 0x04, 0x07, 0x08, 0x18, 0x3E, 0x40
 
 _COE = 0x0004
 _STRINGS, _GENERAL, _FMMU, _SYNC_MANAGERS, _TX_PDO, _RX_PDO, _DC = 10, 30, 40, 41, 50, 51, 60
@@ -30,7 +30,7 @@ SM_CONTROLS = (0x26, 0x22, 0x64, 0x20)
 
 
 def checksum(data: bytes) -> int:
-    """CRC-8 (x^8 + x^2 + x + 1, start 0xFF) of the first 14 bytes, as the controller checks it at start."""
+    """Return the CRC-8 (x^8 + x^2 + x + 1, start 0xFF) of the first 14 bytes, which the controller checks."""
     crc = 0xFF
     for byte in data[:14]:
         crc ^= byte
@@ -40,7 +40,7 @@ def checksum(data: bytes) -> int:
 
 
 def build_sii(profile: DeviceProfile, *, alias: int = 0, serial: int = 0) -> bytes:
-    """Content of a slave's EEPROM, `SIZE` bytes.
+    """Return the content of a slave's EEPROM, `SIZE` bytes.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ def build_sii(profile: DeviceProfile, *, alias: int = 0, serial: int = 0) -> byt
 
 
 class _Strings:
-    """Texts, which other categories name by number."""
+    """Category of texts, which other categories reference by number."""
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
 
     def number(self, text: str) -> int:
-        """Take a text in and return its number; 0 stands for an empty one, or one too many."""
+        """Add a text and return its number; 0 for an empty text, or if there are too many."""
         data = text.encode("latin-1", "replace")[:255]
         if not data or (data not in self._texts and len(self._texts) == 255):
             return 0
@@ -157,16 +157,16 @@ def _clocks(strings: _Strings) -> bytes:
 
 
 class SiiInterface:
-    """The command register of a slave's EEPROM, and the EEPROM behind it.
+    """Command register of a slave's EEPROM, and the EEPROM.
 
     Parameters
     ----------
     memory : (0x3000,) uint8
         Of the slave.
     image : bytes
-        The EEPROM's content; what masters write stays over a power cycle.
+        Initial content of the EEPROM, which survives power cycles.
     busy_ns : int
-        How long a command takes [ns].
+        Duration of a command [ns].
     """
 
     def __init__(self, memory: UInt8Array, image: bytes, busy_ns: int = 20_000) -> None:
@@ -180,13 +180,13 @@ class SiiInterface:
         self.due_ns = reg.NEVER_NS
 
     def power_on(self) -> None:
-        """Load the configuration area into the registers, as at power-on."""
+        """Load the configuration area into the registers."""
         self._command, self.due_ns = 0, reg.NEVER_NS
         self._status = reg.SII_READ_8_BYTES | reg.SII_TWO_BYTE_ADDRESS | self._load()
         self._set_status(0)
 
     def start(self, now_ns: int) -> None:
-        """Take up the command that a master has written; while one runs, others are not heard."""
+        """Start the command that the master has written; ignored while one runs."""
         if self.due_ns != reg.NEVER_NS:
             self._set_status(reg.SII_BUSY)
             return
@@ -210,7 +210,7 @@ class SiiInterface:
         self.tick(now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Finish the command whose time is over."""
+        """Finish the command that is due."""
         if now_ns < self.due_ns:
             return
         self.due_ns = reg.NEVER_NS
@@ -227,7 +227,7 @@ class SiiInterface:
         self._set_status(0)
 
     def _load(self) -> int:
-        """Take the alias over if the checksum is right; return the bits that say it is not."""
+        """Load the alias if the checksum is valid; return the error bits of the status."""
         if self.image[2 * CHECKSUM] != checksum(bytes(self.image)):
             return reg.SII_CHECKSUM_ERROR
         self._view[reg.STATION_ALIAS : reg.STATION_ALIAS + 2] = bytes(self.image[2 * ALIAS : 2 * ALIAS + 2])

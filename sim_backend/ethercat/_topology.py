@@ -1,7 +1,7 @@
 """Cables of a segment: a line or a ring of slaves, cut where a cable is broken or a slave has no power.
 
-Each slave has port 0 towards the master's first port and port 1 away from it.  A slave closes a port without a link,
-so that a frame which comes to it turns back there.
+Port 0 of each slave is towards the master's first port, port 1 away from it.  A slave closes a port without a link, so
+that frames turn back there.
 """
 
 from __future__ import annotations
@@ -9,18 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.types import IntArray
-from sim_backend.ethercat.registers import (
-    DL_COMMUNICATION,
-    DL_LINK,
-    DL_LOOP_CLOSED,
-    DL_PDI_OPERATIONAL,
-)
+from sim_backend.ethercat import registers as reg
 
 _PORTS = 4
 
 
 class Topology:
-    """Which slaves a frame comes to.
+    """Slaves that a frame reaches.
 
     Attributes
     ----------
@@ -48,19 +43,19 @@ class Topology:
         self.update()
 
     def mend(self) -> None:
-        """Plug all cables in again."""
+        """Repair all cuts."""
         self._cuts.clear()
         self.update()
 
     def linked(self, gap: int) -> bool:
-        """Tell whether the cable behind the first `gap` slaves joins two powered ends; the master's are."""
+        """Return whether the cable behind the first `gap` slaves joins two powered ends; the master is powered."""
         if gap in self._cuts or (gap == self.count and not self.ring):
             return False
         before = gap == 0 or self.powered[gap - 1]
         return before and (gap == self.count or self.powered[gap])
 
     def update(self) -> None:
-        """Work out the ways of frames after a change of `powered`."""
+        """Update `head`, `tail` and `intact` after a change of `powered`."""
         reach = 0
         while reach < self.count and self.linked(reach):
             reach += 1
@@ -71,9 +66,9 @@ class Topology:
         self.head, self.tail = np.arange(reach), np.arange(first, self.count)
 
     def dl_status(self, slave: int) -> int:
-        """Register 0x0110 of a slave: links, closed loops and communication of its ports."""
-        status = DL_PDI_OPERATIONAL
+        """Return register 0x0110 of a slave: links, closed loops and communication of its ports."""
+        status = reg.DL_PDI_OPERATIONAL
         linked = (self.linked(slave), self.linked(slave + 1), False, False)
         for port in range(_PORTS):
-            status |= DL_LINK[port] | DL_COMMUNICATION[port] if linked[port] else DL_LOOP_CLOSED[port]
+            status |= reg.DL_LINK[port] | reg.DL_COMMUNICATION[port] if linked[port] else reg.DL_LOOP_CLOSED[port]
         return status

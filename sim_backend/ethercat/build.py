@@ -1,4 +1,4 @@
-"""A segment made from its description: the arm, its drives, the slave controllers in front of them, the faults."""
+"""Build a segment from its description: arm, drives, slave controllers, faults."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from drivers.files.robots.file import RobotError, load_robot
 from rt_core.model.robot import RobotModel
 from sim_backend.canopen.dictionary import ObjectDictionary
 from sim_backend.drive.drive import DriveOptions
-from sim_backend.drive.drive_arm import DRIVEN
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._axis import Mounting
 from sim_backend.ethercat._clock import ClockSettings
 from sim_backend.ethercat._communication import build_dictionary
 from sim_backend.ethercat._controller import SlaveController
-from sim_backend.ethercat._faults import FaultSchedule, FaultScript
+from sim_backend.ethercat._fault_actions import apply_fault
+from sim_backend.ethercat._faults import Fault, slave_number
 from sim_backend.ethercat._machine import DriveFitting, Machine
 from sim_backend.ethercat._profile import load_profile
 from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.registers import AL_OP, UInt8Array
 from sim_backend.ethercat.settings import DriveSettings, SegmentFileError, SegmentSettings
+from sim_backend.faults import FaultSchedule
 
 RATED_TORQUE, RATED_CURRENT = 0x6076, 0x6075
 
 
 class SimulatedSegment:
-    """A segment with its machine and its faults, as `settings` describe them; faults count from the first OP of all.
+    """A segment with its machine and its faults; faults count from the first time that all slaves are in OP.
 
     Parameters
     ----------
     settings : SegmentSettings
     now_ns : int
-        CLOCK_MONOTONIC at which everything is switched on [ns].
+        CLOCK_MONOTONIC at power-on [ns].
 
     Attributes
     ----------
@@ -57,7 +59,7 @@ class SimulatedSegment:
             )
         options = DriveOptions(extrapolated=settings.bridge_cycles)
         fittings = [_fitting(drive, options) for drive in settings.drive]
-        sim = DRIVEN.model_copy(update={"seed": settings.seed, "torque_noise": settings.torque_noise})
+        sim = DRIVE_ARM_SETTINGS.model_copy(update={"seed": settings.seed, "torque_noise": settings.torque_noise})
         self.machine = Machine(self.model, fittings, sim, settings.start)
         factories: list[Callable[[UInt8Array], SlaveController]] = [
             partial(
@@ -74,17 +76,20 @@ class SimulatedSegment:
             clocks=[ClockSettings(drive.clock_ppm, drive.clock_start_ns) for drive in settings.drive],
             now_ns=now_ns,
         )
-        self.faults = FaultSchedule(FaultScript(fault=settings.fault), names)
+        for place, fault in enumerate(settings.fault):
+            slave_number(fault, names, place)  # raises where there is none
+        self._names = names
+        self.faults: FaultSchedule[Fault] = FaultSchedule(settings.fault)
 
     def turn(self, now_ns: int) -> None:
-        """Bring about the faults that are due at host time `now_ns` (CLOCK_MONOTONIC)."""
+        """Apply the faults due at host time `now_ns` (CLOCK_MONOTONIC)."""
         if not self.faults.left:
             return
         steps = self.segment.steps
         if all(controller.al_state == AL_OP for controller in self.segment.controllers):
-            self.faults.begin(now_ns, steps)
-        for action in self.faults.due(now_ns, steps):
-            action.apply(self.segment, self.machine)
+            self.faults.begin(steps, now_ns)
+        for fault in self.faults.due(steps, now_ns):
+            apply_fault(fault, slave_number(fault, self._names), self.segment, self.machine)
 
 
 def _fitting(drive: DriveSettings, options: DriveOptions) -> DriveFitting:
@@ -101,7 +106,7 @@ def _fitting(drive: DriveSettings, options: DriveOptions) -> DriveFitting:
 
 
 def _rate(dictionary: ObjectDictionary, index: int, value: float, drive: DriveSettings) -> int:
-    """Set a rated value, in thousandths; returns it."""
+    """Set a rated value, in thousandths, and return it."""
     entry = dictionary.find(index)
     thousandths = round(1000.0 * value)
     if entry is None or thousandths < 1:
@@ -112,7 +117,7 @@ def _rate(dictionary: ObjectDictionary, index: int, value: float, drive: DriveSe
 
 
 def build_segment(settings: SegmentSettings, now_ns: int, origin: str = "segment") -> SimulatedSegment:
-    """Make the segment; raises `SegmentFileError`, with the place that `settings` come from."""
+    """Build a segment; raises `SegmentFileError`, which names the `origin` of the settings."""
     try:
         return SimulatedSegment(settings, now_ns)
     except (RobotError, SimulationConfigError) as error:

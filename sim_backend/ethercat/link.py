@@ -1,4 +1,4 @@
-"""A cable made of software: a pair of virtual Ethernet interfaces, what goes into one comes out of the other.
+"""A virtual cable: a pair of virtual Ethernet interfaces.
 
 Needs root (CAP_NET_ADMIN) and the program `ip` of iproute2.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sim_backend.errors import SimulationError
 
-#: Names that the commands use when none are given: the daemon's end and the drives' end.
+#: Default names: the daemon's end and the drives' end.
 MASTER_END, SEGMENT_END = "thetad0", "thetad1"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
@@ -31,7 +31,7 @@ class Link:
     segment: str = SEGMENT_END
 
     def __post_init__(self) -> None:
-        """Refuse names that are none."""
+        """Check the names."""
         for name in (self.master, self.segment):
             if not _NAME.fullmatch(name):
                 raise LinkError(f"{name!r} is no name of an interface: a letter, then up to 14 letters, digits, - _ .")
@@ -43,7 +43,7 @@ class Link:
         return _exists(self.master) or _exists(self.segment)
 
     def up(self) -> None:
-        """Make both interfaces and switch them on.
+        """Create both interfaces and enable them.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Link:
             raise
 
     def down(self) -> None:
-        """Remove both interfaces; raises `LinkError` if there are none, or if they are no such pair."""
+        """Remove both interfaces; raises `LinkError` if there are none, or they are not a virtual pair."""
         if not self.exists():
             raise LinkError(f"there is no interface {self.master} or {self.segment}")
         name = self.master if _exists(self.master) else self.segment
@@ -74,7 +74,7 @@ class Link:
 
 
 def enable_loopback() -> None:
-    """Switch on the loopback interface of a new network namespace; raises `LinkError`."""
+    """Enable the loopback interface of a new network namespace; raises `LinkError`."""
     _ip("link", "set", "lo", "up")
 
 

@@ -1,8 +1,8 @@
-"""A segment at a network interface: raw sockets, a clock, and nothing else.
+"""Server of a segment at a network interface: raw sockets and the clock.
 
-The loop waits for a frame or for the next thing that is due, whichever is first.  A frame counts from when the kernel
-received it: slave controllers are hardware, and a process that was late must not let their drives see it late.  A
-socket sees all frames with the EtherCAT type that come to its interface, and not those that it sends.
+The loop waits for a frame or for the next thing due.  The arrival time of a frame is that of the kernel, so that a late
+process does not delay the simulated hardware.  A socket receives all frames of the EtherCAT type that arrive at its
+interface, and not those that it sends.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import fcntl
 import gc
 import os
 import select
-import signal
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
 from sim_backend.errors import SimulationError
 from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.wire import ETHERTYPE
+from sim_backend.signals import stop_on_signals
 
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC, _PACKET_IGNORE_OUTGOING = 263, 1, 1, 23
 _ARPHRD_ETHER = 1
@@ -31,21 +30,21 @@ _SO_TIMESTAMPNS = 35
 _STAMP = struct.Struct("qq")  # seconds and nanoseconds
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
 _SIOCGIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8913, 0x1, 0x40
-#: Longest sleep: a stop or a fault set from outside takes effect within it [s].
+#: Longest sleep, within which a stop or a fault set from outside takes effect [s].
 _MAX_WAIT_S = 0.1
-#: Below this the loop does not sleep but looks again [ns].
+#: Shortest sleep; below, the loop polls [ns].
 _MIN_WAIT_NS = 20_000
-#: A comparison of the clocks that took longer says nothing: the process was elsewhere meanwhile [ns].
+#: Longest comparison of the clocks that is used; a longer one was preempted [ns].
 _MAX_COMPARISON_NS = 20_000
 
 
 class ServerError(SimulationError, OSError):
-    """The segment cannot be put at an interface; the message says why and what to do."""
+    """An interface cannot be used; the message has reason and remedy."""
 
 
 @dataclass(frozen=True)
 class Scheduling:
-    """How the process runs.
+    """Scheduling of the process.
 
     Attributes
     ----------
@@ -92,7 +91,7 @@ def open_interface(name: str) -> socket.socket:
 
 
 def _compare_clocks() -> tuple[int, int, int]:
-    """Time that it took, CLOCK_MONOTONIC less CLOCK_REALTIME in its middle, CLOCK_MONOTONIC at its end [ns]."""
+    """Return duration, CLOCK_MONOTONIC less CLOCK_REALTIME in its middle, CLOCK_MONOTONIC at its end [ns]."""
     before_ns = time.monotonic_ns()
     real_ns = time.time_ns()
     after_ns = time.monotonic_ns()
@@ -100,7 +99,7 @@ def _compare_clocks() -> tuple[int, int, int]:
 
 
 def _arrival_ns(stamps: list[tuple[int, int, bytes]], offset_ns: int) -> int:
-    """CLOCK_MONOTONIC at which the kernel received a frame [ns]; now if it does not say."""
+    """Return CLOCK_MONOTONIC of a frame's kernel time stamp [ns]; now without one."""
     now_ns = time.monotonic_ns()
     for level, kind, data in stamps:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _STAMP.size:
@@ -137,17 +136,17 @@ class Server:
     ----------
     segment : Segment
     interfaces : tuple of str
-        That of the first port, and that of the far end.
+        Of the first port, and of the far end of a ring.
 
     Attributes
     ----------
     frames, replies, unsent : int
-        Received; sent; and lost because the interface did not take them.
+        Received; sent; and not accepted by the interface.
 
     Raises
     ------
     ServerError
-        See `open_interface`; or a number of interfaces that the segment does not have.
+        See `open_interface`; or the wrong number of interfaces.
     """
 
     def __init__(self, segment: Segment, interfaces: tuple[str, ...]) -> None:
@@ -177,7 +176,7 @@ class Server:
             raw.close()
 
     def stop(self) -> None:
-        """Let `run` return; may be called from a signal handler."""
+        """Make `run` return; may be called from a signal handler."""
         self._stop = True
 
     def run(
@@ -192,17 +191,17 @@ class Server:
         ----------
         scheduling : Scheduling, optional
         ready : callable, optional
-            Called when frames are answered from now on.
+            Called when the server is ready.
         turn : callable, optional
-            Called with CLOCK_MONOTONIC [ns] after each turn of the loop; must be quick.
+            Called with CLOCK_MONOTONIC [ns] after each turn of the loop.
 
         Raises
         ------
         ServerError
-            The scheduling is not permitted, or an interface has gone.
+            The scheduling is not permitted, or an interface has disappeared.
         """
         self._stop = False
-        with _signals(self), _scheduled(scheduling or Scheduling()):
+        with stop_on_signals(self.stop), _scheduled(scheduling or Scheduling()):
             self.segment.begin(time.monotonic_ns())
             due_ns = self.serve()
             if ready is not None:
@@ -214,7 +213,7 @@ class Server:
                     turn(time.monotonic_ns())
 
     def serve(self) -> int:
-        """Do what is due and answer the frames that have come; returns the time of the next thing due [ns]."""
+        """Do what is due and answer received frames; return the time of the next thing due [ns]."""
         segment = self.segment
         now_ns = self._look()
         for port, raw in enumerate(self._sockets):
@@ -236,7 +235,7 @@ class Server:
         return segment.tick(now_ns)
 
     def _look(self) -> int:
-        """CLOCK_MONOTONIC [ns]; learns how far it is ahead of the clock of the kernel's time stamps."""
+        """Return CLOCK_MONOTONIC [ns], and update its offset to the clock of the kernel's time stamps."""
         gap_ns, offset_ns, now_ns = _compare_clocks()
         if gap_ns <= _MAX_COMPARISON_NS:
             self._offset_ns = offset_ns
@@ -260,29 +259,15 @@ class Server:
             self.replies += 1
 
     def _lost(self, port: int, error: OSError) -> None:
-        """Go on while the link is only down, as a segment with its cable pulled does."""
+        """Raise `ServerError`, unless the link is only down, as with a pulled cable."""
         if error.errno == errno.ENETDOWN and self._names[port] in {name for _, name in socket.if_nameindex()}:
             return
         raise ServerError(f"interface {self._names[port]} has gone: {os.strerror(error.errno or 0)}") from error
 
 
 @contextmanager
-def _signals(server: Server) -> Iterator[None]:
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        server.stop()
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    old = [(number, signal.signal(number, stop)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in old:
-            signal.signal(number, handler)
-
-
-@contextmanager
 def _scheduled(scheduling: Scheduling) -> Iterator[None]:
-    """Run with the settings, and without pauses for the garbage that was there before."""
+    """Apply the scheduling, and exclude existing objects from garbage collection."""
     policy, parameters, cores = os.sched_getscheduler(0), os.sched_getparam(0), os.sched_getaffinity(0)
     try:
         if scheduling.core is not None:

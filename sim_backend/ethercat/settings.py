@@ -1,4 +1,4 @@
-"""What a simulated segment is made of, as its TOML file has it: an arm, a drive for each joint, cables, faults.
+"""Description of a simulated segment in TOML: an arm, a drive for each joint, cables, faults.
 
     robot = "arm9"
 
@@ -7,32 +7,29 @@
     device = "generic_servo"      # a shipped profile, or the path of one
     gear_ratio = 101.0
 
-Relative paths are relative to the file.  Unknown keys and values out of range are refused with their place.
+Relative paths are relative to the file.  Errors name the key.
 """
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails
 
-from sim_backend.arm.settings import Finite, NonNegative, Positive, Table
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._faults import Fault
+from sim_backend.tables import Finite, NonNegative, Positive, Table, error_text, read_table
 
 _MAX_CLOCK_START_NS = 10**15
 
 
 class SegmentFileError(SimulationConfigError):
-    """A description of a segment that cannot be used; names file and key."""
+    """An invalid description of a segment; names file and key."""
 
 
 class DriveSettings(Table):
-    """`[[drive]]`: the drive of one joint, in the order along the cable, which is that of the joints."""
+    """`[[drive]]`: the drive of one joint; the order along the cable is that of the joints."""
 
     joint: str
     device: str = "generic_servo"
@@ -75,34 +72,19 @@ class SegmentSettings(Table):
 
 def load_segment(path: Path) -> SegmentSettings:
     """Read the description of a segment; raises `SegmentFileError`."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SegmentFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SegmentFileError(f"{path}: not valid TOML: {error}") from error
-    return parse_segment(table, str(path), path.resolve().parent)
+    return parse_segment(read_table(path, SegmentFileError), str(path), path.resolve().parent)
 
 
 def parse_segment(table: object, origin: str, base: Path) -> SegmentSettings:
-    """Check a description given as a table; `origin` names it in errors, `base` is what paths are relative to."""
+    """Check a description given as a table; `origin` names it in errors, relative paths start at `base`."""
     try:
         settings = SegmentSettings.model_validate(table)
     except ValidationError as error:
-        raise SegmentFileError(f"{origin}: {'; '.join(map(_describe, error.errors()))}") from error
+        text = error_text(error, SegmentSettings, {"drive": DriveSettings})
+        raise SegmentFileError(f"{origin}: {text}") from error
 
     def absolute(name: str) -> str:
         return str((base / name).resolve()) if name.endswith((".toml", ".urdf")) else name
 
     drives = tuple(drive.model_copy(update={"device": absolute(drive.device)}) for drive in settings.drive)
     return settings.model_copy(update={"robot": absolute(settings.robot), "drive": drives})
-
-
-def _describe(error: ErrorDetails) -> str:
-    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"]).lstrip(".")
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        known: type[Table] = DriveSettings if error["loc"][0] == "drive" else SegmentSettings
-        close = difflib.get_close_matches(str(error["loc"][-1]), list(known.model_fields), 1)
-        message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else "")
-    return f"{place}: {message}" if place else message

@@ -1,4 +1,4 @@
-"""EtherCAT on the wire: commands, frames and datagrams; build and parse them (ETG.1000.4, section 5).
+"""EtherCAT frames: commands, datagrams, building and parsing (ETG.1000.4, section 5).
 
 A frame is an Ethernet header with type 0x88A4, a header of two bytes (11 bits length, 4 bits type) and datagrams:
 command, index, address (4 bytes), length and flags, interrupt, data, working counter.
@@ -12,24 +12,20 @@ from dataclasses import dataclass
 
 ETHERTYPE = 0x88A4
 ETHERNET_HEADER = 14
-#: Where the datagrams begin.
+#: Offset of the datagrams.
 FRAME_HEADER = 16
 DATAGRAM_HEADER = 10
 WORKING_COUNTER = 2
-#: Longest frame without checksum, and the shortest that Ethernet carries.
+#: Longest and shortest frame, without checksum.
 FRAME_MAX, FRAME_MIN = 1514, 60
 TYPE_COMMANDS = 1
 
 NOP, APRD, APWR, APRW, FPRD, FPWR, FPRW, BRD, BWR, BRW, LRD, LWR, LRW, ARMW, FRMW = range(15)
-COMMAND_NAMES = (
-    *("NOP", "APRD", "APWR", "APRW", "FPRD", "FPWR", "FPRW", "BRD", "BWR", "BRW", "LRD", "LWR", "LRW", "ARMW"),
-    "FRMW",
-)
 
 LENGTH_MASK = 0x07FF
 CIRCULATING = 0x4000
 MORE = 0x8000
-#: Set in the first byte of the source address by the slaves that processed a frame (locally administered).
+#: Bit of the first byte of the source address, set by slaves that processed a frame (locally administered).
 PROCESSED = 0x02
 
 BROADCAST = b"\xff" * 6
@@ -39,7 +35,7 @@ _DATAGRAM = struct.Struct("<BBIHH")
 
 
 class FrameError(ValueError):
-    """A frame that is not made of datagrams; says where."""
+    """An invalid frame; names the place."""
 
 
 @dataclass(slots=True)
@@ -49,7 +45,7 @@ class Datagram:
     Attributes
     ----------
     command, index : int
-        Command code; number by which the master finds its reply.
+        Command code; number by which the master matches its reply.
     address : int
         32 bits: the logical address, or position or station (low word) and register (high word).
     data : bytes
@@ -83,7 +79,7 @@ def physical(command: int, device: int, register: int, data: bytes, index: int =
     Parameters
     ----------
     device : int
-        Position (0 is the first; sent as its negative), station address, or anything for a broadcast.
+        Position (from 0; sent as its negative), station address, or any value for a broadcast.
     """
     if command in (APRD, APWR, APRW, ARMW):
         device = -device
@@ -101,7 +97,7 @@ def build_frame(datagrams: Iterable[Datagram], source: bytes = MASTER) -> bytes:
     Raises
     ------
     FrameError
-        Nothing to send, or more than a frame takes.
+        No datagram, or more than fit into a frame.
     """
     chain = list(datagrams)
     if not chain:
@@ -123,7 +119,7 @@ def parse_frame(frame: bytes) -> list[Datagram]:
     Raises
     ------
     FrameError
-        No EtherCAT commands, or a datagram that does not fit in the frame.
+        No EtherCAT commands, or a datagram longer than the frame.
     """
     if len(frame) < FRAME_HEADER or frame[12:14] != ETHERTYPE.to_bytes(2, "big"):
         raise FrameError("no EtherCAT frame")

@@ -1,8 +1,7 @@
-"""AMS packets on TCP: headers, and the cutting of a byte stream into packets.
+"""AMS packets on TCP: headers, and splitting of a byte stream into packets.
 
-A TCP packet has two bytes of kind, four of length, and the rest.  Kind 0 is an AMS packet: target, source, command,
-flags, length, error code, invoke id, data.  Other kinds are for the router: a client without a port of its own asks
-for one.
+A TCP packet has kind (2 bytes), length (4 bytes) and payload.  Kind 0 is an AMS packet: target, source, command, flags,
+length, error code, invoke id, data.  Other kinds are requests to the router, such as for a client port.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX = 16 * 1024 * 1024
 
 
 class AmsError(ValueError):
-    """Bytes that are no AMS packets; the connection cannot go on."""
+    """Invalid bytes, after which a connection cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +37,9 @@ def net_id(text: str) -> bytes:
     return bytes(map(int, parts))
 
 
-def net_id_text(value: bytes) -> str:
-    """Return the usual text of a net id."""
-    return ".".join(map(str, value))
-
-
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """An AMS packet; `length` is what its header says, which must be that of `data`."""
+    """An AMS packet."""
 
     target: Address
     source: Address
@@ -57,7 +51,7 @@ class Packet:
 
     @property
     def is_request(self) -> bool:
-        """Whether it asks for an answer."""
+        """Whether it is a request."""
         return not self.flags & RESPONSE
 
     def answer(self, data: bytes = b"", error: int = 0) -> bytes:
@@ -76,7 +70,7 @@ def encode(
 
 
 def decode(payload: bytes) -> Packet:
-    """Make a packet of what follows the TCP header; raises `AmsError`."""
+    """Return the packet after a TCP header; raises `AmsError`."""
     if len(payload) < AMS_HEADER.size:
         raise AmsError(f"an AMS packet of {len(payload)} bytes, but its header has {AMS_HEADER.size}")
     target, target_port, source, source_port, command, flags, length, error, invoke_id = AMS_HEADER.unpack_from(payload)
@@ -96,18 +90,18 @@ def decode(payload: bytes) -> Packet:
 
 
 class Splitter:
-    """Cuts a stream of bytes, which comes in any pieces, into TCP packets."""
+    """Splits a stream of bytes into TCP packets."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return kind and payload of each packet that is complete now.
+        """Return kind and payload of each complete packet.
 
         Raises
         ------
         AmsError
-            A length that no packet has: the stream is out of step, or no AMS.
+            An impossible length.
         """
         buffer = self._buffer
         buffer += data

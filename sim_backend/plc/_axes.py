@@ -1,8 +1,8 @@
-"""Between the numbers of the PLC's axes and SI units on the joint side, for all axes at once.
+"""Conversion between units of the PLC's axes and SI units on the joint side, for all axes at once.
 
 With `x` a joint's position (the motor's referred to the joint side where motors are coupled), an axis' position on the
-joint side is `sign * x + offset_rad`, at the motor that times the gear ratio; velocity, torque and current change their
-sign with it.
+joint side is `sign * x + offset_rad`, at the motor that times the gear ratio; the sign also applies to velocity, torque
+and current.
 """
 
 from __future__ import annotations
@@ -53,34 +53,34 @@ class Axes:
         self._step = 1.0 / self._counts
 
     def angle(self, x: FloatArray) -> FloatArray:
-        """Return what the encoders say of positions `x` [rad or m], as axis' positions on the joint side."""
+        """Return quantised axis positions on the joint side, of positions `x` [rad or m]."""
         rounded: FloatArray = np.rint((self._sign * x + self._offset) * self._counts) * self._step
         return rounded
 
     def position(self, angle: FloatArray) -> FloatArray:
-        """Axis positions, in their units, of what `angle` returns."""
+        """Return axis positions in their units, of `angle`."""
         return angle * self._unit
 
     def motor_position(self, angle: FloatArray) -> FloatArray:
-        """Positions of the motors."""
+        """Return motor positions, of `angle`."""
         return angle * self._motor
 
     def velocity(self, v: FloatArray) -> FloatArray:
-        """Axis velocities of joint velocities [rad/s or m/s]."""
+        """Return axis velocities, of joint velocities [rad/s or m/s]."""
         return self._sign * v * self._unit
 
     def torque(self, u: FloatArray) -> FloatArray:
-        """Torques as the axes count them, of joint torques [N*m or N]."""
+        """Return axis torques in their units, of joint torques [N*m or N]."""
         return u * self._torque
 
     def current(self, u: FloatArray) -> FloatArray:
-        """Currents that give joint torques [N*m or N]."""
+        """Return currents, of joint torques [N*m or N]."""
         return u * self._current
 
     def joint_position(self, position: FloatArray) -> FloatArray:
-        """Positions `x` [rad or m] of axis positions in their units."""
+        """Return positions `x` [rad or m], of axis positions in their units."""
         return self._sign * (position / self._unit - self._offset)
 
     def speed(self, speed: FloatArray) -> FloatArray:
-        """Amounts of velocity in the axes' units, of joint speeds [rad/s or m/s]."""
+        """Return speeds in the axes' units, of joint speeds [rad/s or m/s]."""
         return speed * np.abs(self._unit)

@@ -1,7 +1,7 @@
-"""Time of the PLC: cycles on an exact grid, on the host's clock and on its own.
+"""Clock of the PLC: cycles on an exact grid.
 
-Cycle `k` begins `k` cycles of the PLC's clock after the first one.  Its own time is an integer number of 100 ns since
-1601, its distributed clock one of ns since 2000; the host's clock runs at another rate.
+Cycle `k` begins `k` cycles of the PLC's clock after the first one.  PLC time counts 100 ns since 1601, the distributed
+clock ns since 2000; the host's clock runs at another rate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ EPOCH_2000_NS = 946_684_800_000_000_000
 
 
 class PlcClock:
-    """The grid of the cycles.
+    """Grid of the cycles.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class PlcClock:
     wall_ns : int
         Time of the PLC's clock then [ns since 1970].
     ppm : float
-        How much faster than the host's the PLC's clock runs.
+        Drift of the PLC's clock relative to the host's.
     """
 
     def __init__(self, cycle_ns: int, now_ns: int, wall_ns: int, ppm: float = 0.0) -> None:
@@ -36,17 +36,17 @@ class PlcClock:
         self._dc_ns = first_ns - EPOCH_2000_NS
 
     def due_ns(self, cycle: int) -> int:
-        """CLOCK_MONOTONIC at which a cycle begins [ns]."""
+        """Return CLOCK_MONOTONIC at which a cycle begins [ns]."""
         return self._start_ns + cycle * self._cycle_ns * 1_000_000_000 // (1_000_000_000 + self._rate_ppb)
 
     def time_100ns(self, cycle: int) -> int:
-        """Time of a cycle on the PLC's clock [100 ns since 1601-01-01 UTC]."""
+        """Return the time of a cycle on the PLC's clock [100 ns since 1601-01-01 UTC]."""
         return self._time_100ns + cycle * self._cycle_ns // 100
 
     def dc_ns(self, cycle: int) -> int:
-        """Time of a cycle on the distributed clock [ns since 2000-01-01 UTC]."""
+        """Return the time of a cycle on the distributed clock [ns since 2000-01-01 UTC]."""
         return self._dc_ns + cycle * self._cycle_ns
 
     def step(self, amount_100ns: int) -> None:
-        """Set the PLC's clock, as time synchronisation does; the distributed clock stays."""
+        """Shift the PLC's clock, as time synchronisation does; the distributed clock stays."""
         self._time_100ns += amount_100ns

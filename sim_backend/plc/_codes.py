@@ -1,4 +1,4 @@
-"""Numbers of the ADS protocol: commands, index groups, states, error codes, kinds of data.
+"""Constants of the ADS protocol: commands, index groups, states, error codes, kinds of data.
 
 Source: Beckhoff, "TC1000 TwinCAT 3 ADS" and `AdsDef.h` of their open ADS library.
 """
@@ -69,7 +69,7 @@ class Mode(IntEnum):
 
 
 class Code(IntEnum):
-    """Error code; those below 0x700 come from the router."""
+    """Error code; below 0x700 from the router."""
 
     NONE = 0
     PORT_NOT_FOUND = 6
@@ -79,7 +79,6 @@ class Code(IntEnum):
     INVALID_OFFSET = 0x703
     INVALID_ACCESS = 0x704
     INVALID_SIZE = 0x705
-    INVALID_DATA = 0x706
     INVALID_PARAMETER = 0x70B
     SYMBOL_NOT_FOUND = 0x710
     SYMBOL_VERSION = 0x711
@@ -110,7 +109,7 @@ class Kind(IntEnum):
 
 
 class AdsError(Exception):
-    """A request that is answered with an error code."""
+    """A request answered with an error code."""
 
     def __init__(self, code: Code) -> None:
         super().__init__(f"ADS error 0x{code:X}, {code.name}")

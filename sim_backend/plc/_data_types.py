@@ -1,6 +1,6 @@
-"""Data types of the PLC: elementary ones, strings, arrays, structures, enumerations; and what describes them.
+"""Data types of the PLC and their descriptions: elementary types, strings, arrays, structures, enumerations.
 
-Fields lie at multiples of their alignment, as with TwinCAT 3's default packing of eight bytes.
+Fields are aligned as with TwinCAT 3's default packing of eight bytes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DataType:
     size, alignment : int
         In bytes.
     base : str
-        Name of the type that an array consists of, or that stores an enumeration.
+        Type of an array's elements, or that stores an enumeration.
     dimensions : tuple of (int, int)
         Lowest index and length of each dimension of an array.
     element : DataType or None
@@ -85,12 +85,12 @@ class DataType:
     comment: str = ""
 
     def item(self, name: str) -> Item | None:
-        """Return the field with a name, in any case."""
+        """Return the field of a name, case-insensitive."""
         wanted = name.lower()
         return next((item for item in self.items if item.name.lower() == wanted), None)
 
     def same(self, other: DataType) -> bool:
-        """Whether both lie in memory alike, with the same names."""
+        """Return whether both have the same names and memory layout."""
         if (self.name, self.kind, self.size, self.dimensions) != (other.name, other.kind, other.size, other.dimensions):
             return False
         if self.element is not None and other.element is not None:
@@ -189,12 +189,12 @@ def _up(place: int, step: int) -> int:
 
 @dataclass
 class TypeTable:
-    """All types that some variables need, by name."""
+    """Types of variables, by name."""
 
     types: dict[str, DataType] = field(default_factory=dict)
 
     def add(self, kind: DataType) -> None:
-        """Take a type, and those that it consists of."""
+        """Add a type, and those that it consists of."""
         if kind.name.lower() in self.types:
             return
         if kind.element is not None:
@@ -206,7 +206,7 @@ class TypeTable:
         self.types[kind.name.lower()] = kind
 
     def find(self, name: str) -> DataType | None:
-        """Return the type of a name, in any case."""
+        """Return the type of a name, case-insensitive."""
         return self.types.get(name.lower())
 
     def __iter__(self) -> Iterator[DataType]:

@@ -1,7 +1,4 @@
-"""ADS devices behind the ports of the PLC: the runtime, and TwinCAT's system service.
-
-Data of a request in, data of the answer out.
-"""
+"""ADS devices behind the ports of the PLC: the runtime, and TwinCAT's system service."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import struct
 from collections.abc import Callable
 
 from sim_backend.plc._codes import AdsError, Code, Command
+from sim_backend.plc._notifications import NOTIFICATION, Notifications
 from sim_backend.plc._services import Services
-from sim_backend.plc._sums import NOTIFICATION, Client
 
 SYSTEM_PORT = 10_000
 VERSION = (3, 1, 4026)
@@ -20,7 +17,7 @@ _INFO = struct.Struct("<IBBH16s")
 
 
 class Device:
-    """What answers behind a port.
+    """Device behind a port.
 
     Parameters
     ----------
@@ -28,9 +25,9 @@ class Device:
     state : callable
         Returns ADS state and device state.
     control : callable
-        Takes the ADS state that a client asks for; raises `AdsError`.
+        Sets an ADS state; raises `AdsError`.
     services : Services, optional
-        Of a device with values, as the PLC runtime is; None: it has only states, as the system service.
+        Of a device with values, as the PLC runtime; None: states only, as the system service.
     """
 
     def __init__(
@@ -43,8 +40,8 @@ class Device:
         self._info = _INFO.pack(0, *VERSION, name.encode())
         self._state, self._control, self._services = state, control, services
 
-    def answer(self, command: int, data: bytes, client: Client) -> bytes:
-        """Return the data of the answer to a request; an error is part of it."""
+    def answer(self, command: int, data: bytes, client: Notifications) -> bytes:
+        """Return the data of the answer to a request, error codes included."""
         try:
             return self._answer(command, data, client)
         except AdsError as error:
@@ -55,7 +52,7 @@ class Device:
             return code + bytes(4)
         return code if command != Command.DEVICE_INFO else code + bytes(_INFO.size - 4)
 
-    def _answer(self, command: int, data: bytes, client: Client) -> bytes:
+    def _answer(self, command: int, data: bytes, client: Notifications) -> bytes:
         if command == Command.DEVICE_INFO:
             return self._info
         if command == Command.STATE:
@@ -68,7 +65,7 @@ class Device:
         return _values(command, data, self._services, client)
 
 
-def _values(command: int, data: bytes, services: Services, client: Client) -> bytes:
+def _values(command: int, data: bytes, services: Services, client: Notifications) -> bytes:
     """Answer a request about values."""
     if command == Command.READ:
         value = services.read(*_READ.unpack(data))

@@ -1,13 +1,9 @@
-"""The machine behind the PLC: axes, each on a joint of one simulated arm, as the PLC's task sees them.
-
-`measure` gives the values of this instant in the axes' units; `advance` moves the arm to the next cycle under the set
-positions that the program gave meanwhile.
-"""
+"""The machine behind the PLC: axes, each on a joint of one simulated arm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -15,14 +11,14 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 from sim_backend.arm.settings import SimSettings
 from sim_backend.arm.trajectory import MotionLimits
-from sim_backend.drive.drive_arm import DrivenArm
+from sim_backend.drive.drive_arm import DriveArm
 from sim_backend.drive.modes import BRAKED, CSP
-from sim_backend.drive.sample import DrivenSample
+from sim_backend.drive.sample import DriveSample
 from sim_backend.errors import SimulationConfigError
 from sim_backend.plc._axes import Axes
 from sim_backend.plc.settings import AxisSettings
 
-#: Speed below which an axis counts as standing, as a share of its largest.
+#: Speed below which an axis is at standstill, as a share of its largest.
 _STANDSTILL = 0.005
 
 
@@ -34,7 +30,7 @@ class Measured:
     ----------
     position, velocity, motor_position, torque, current, temperature : float64
     valid : bool
-        False where an axis delivers no values; the others of that axis are then the last ones.
+        False where an axis delivers no values; the others are then the last ones.
     """
 
     position: FloatArray
@@ -55,11 +51,11 @@ class Machine:
         Needs `inertial`.
     axes : n AxisSettings
     settings : SimSettings
-        Of `DrivenArm`.
+        Of `DriveArm`.
     start : (n,) array-like, optional
         Joint positions at the beginning [rad or m]; by default mid-range.
     enable_s : float
-        From power to axes that are enabled [s].
+        Time from power to enabled axes [s].
 
     Attributes
     ----------
@@ -68,13 +64,13 @@ class Machine:
     sample : DrivenSample
         The arm at this instant.
     power, follow : bool
-        Whether the program wants the axes on, and to go to their set positions.
+        Commands of the program: axes on, and following set positions.
     enabled : (n,) bool
-        Axes that are on.
+        Enabled axes.
     failing, faulty, silent : (n,) bool
-        Axes that cannot work; those that report a fault, until it is reset; those that deliver no values.
+        Axes with a cause of a fault; with a reported fault, until it is reset; without values.
     target : (n,) float64
-        Set positions, in the axes' units, that the arm goes to until the next cycle.
+        Set positions of the next cycle, in the axes' units.
 
     Raises
     ------
@@ -96,9 +92,9 @@ class Machine:
                 f"the axes are those of {', '.join(axis.joint for axis in axes)}, and robot '{model.name}' has "
                 f"{', '.join(names)}: list one axis for each, in this order"
             )
-        self.arm = DrivenArm(model, settings, start=start)
+        self.arm = DriveArm(model, settings, start=start)
         self.axes = Axes(axes)
-        self.sample: DrivenSample = self.arm.sample()
+        self.sample: DriveSample = self.arm.sample()
         n = model.n
         self.power = self.follow = False
         self.enabled = np.zeros(n, np.bool_)
@@ -130,19 +126,19 @@ class Machine:
         self.measured = measured
 
     def reset(self) -> None:
-        """Take back the faults whose cause has gone."""
+        """Reset the faults whose cause is gone."""
         self.faulty &= self.failing
 
     def let_go(self) -> None:
-        """Switch all axes off, as their drives do without a program."""
+        """Switch all axes off."""
         self.power = self.follow = False
 
     @property
     def standing(self) -> bool:
-        """Whether no axis moves."""
+        """Whether all axes are at standstill."""
         return bool(np.all(np.abs(self.measured.velocity) <= self._standstill))
 
-    def _measure(self, sample: DrivenSample) -> Measured:
+    def _measure(self, sample: DriveSample) -> Measured:
         axes = self.axes
         angle = axes.angle(sample.x)
         return Measured(
@@ -156,13 +152,6 @@ class Machine:
         )
 
     def _without_silent(self, measured: Measured) -> Measured:
-        before, silent = self.measured, self.silent
-
-        def kept(name: str) -> FloatArray:
-            values: FloatArray = np.where(silent, getattr(before, name), getattr(measured, name))
-            return values
-
-        return Measured(
-            kept("position"), kept("velocity"), kept("motor_position"), kept("torque"), kept("current"),
-            kept("temperature"), ~silent,
-        )  # fmt: skip
+        names = (item.name for item in fields(Measured) if item.name != "valid")
+        kept = {name: np.where(self.silent, getattr(self.measured, name), getattr(measured, name)) for name in names}
+        return Measured(**kept, valid=~self.silent)

@@ -1,4 +1,4 @@
-"""Memory of the PLC runtime: the bytes that its variables lie in, and handles to them."""
+"""Memory of the PLC runtime, and handles to its variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Memory:
     ----------
     table : SymbolTable
     image : bytearray
-        Place of each variable: its offset.
+        Indexed by the offset of a variable's place.
     """
 
     def __init__(self, table: SymbolTable) -> None:
@@ -34,7 +34,7 @@ class Memory:
         self._markers = bytearray(_MARKERS)
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return a view of a variable, whose writing writes the memory; () shape for one that is no array.
+        """Return a writable view of a variable, of shape () unless it is an array.
 
         Raises
         ------
@@ -47,14 +47,14 @@ class Memory:
         return np.ndarray(shape, element, self.image, place.offset)
 
     def place(self, name: str) -> Place:
-        """Return where a variable is; raises `KeyError`."""
+        """Return the place of a variable; raises `KeyError`."""
         place = self.table.find(name)
         if place is None:
             raise KeyError(name)
         return place
 
     def area(self, group: int, offset: int, length: int) -> memoryview:
-        """Return bytes by their address.
+        """Return the bytes at an address.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class Memory:
         return memoryview(area)[offset : offset + length]
 
     def take_over(self, before: Memory) -> None:
-        """Copy the variables that another memory has alike, as an online change does."""
+        """Copy the variables of the same layout from another memory, as an online change does."""
         for place in self.table.places.values():
             old = before.table.find(place.name)
             if old is not None and old.type.same(place.type):
@@ -78,12 +78,12 @@ class Memory:
 
 
 class Handles:
-    """Handles to places by name, as clients get them.
+    """Handles of clients to places.
 
     Attributes
     ----------
     count : int
-        Those that are not released.
+        Handles not released.
     """
 
     def __init__(self) -> None:
@@ -109,19 +109,19 @@ class Handles:
         return place
 
     def release(self, handle: int) -> None:
-        """Forget a handle; raises `AdsError`."""
+        """Release a handle; raises `AdsError`."""
         if handle in self._stale:
             self._stale.discard(handle)
         elif self._places.pop(handle, None) is None:
             raise AdsError(Code.SYMBOL_NOT_FOUND)
 
     def clear(self) -> None:
-        """Forget all, as a program that starts again does."""
+        """Release all handles, as on a restart."""
         self._places.clear()
         self._stale.clear()
 
     def change(self, table: SymbolTable, keep: bool) -> None:
-        """After an online change: lead the handles to where their names are now, or let all be stale."""
+        """Update the places after an online change, or make all handles stale."""
         before, self._places = self._places, {}
         for handle, place in before.items():
             new = table.find(place.name) if keep else None

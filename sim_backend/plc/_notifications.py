@@ -1,7 +1,7 @@
-"""Device notifications: values that the PLC sends by itself, every so often or when they change.
+"""Device notifications: values that the PLC sends cyclically or on change.
 
-Values are looked at between two cycles of the task.  Samples wait until the longest delay of one of them is over; then
-all that a client has coming go out in one packet, in the order of their time stamps.
+Values are sampled between two cycles of the task.  Samples wait until the delay of one of them is over; then all of a
+client's samples are sent in one packet, in the order of their time stamps.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim_backend.plc._codes import AdsError, Code, Mode
-from sim_backend.plc._sums import NOTIFICATION
 
+#: Index group, index offset, length, mode, longest delay and cycle [100 ns].
+NOTIFICATION = struct.Struct("<IIIIII16x")
 _STAMP, _SAMPLE = struct.Struct("<QI"), struct.Struct("<II")
 _HEAD = struct.Struct("<II")
 _CYCLIC = (Mode.CYCLIC, Mode.CYCLIC_IN_CONTEXT)
@@ -26,16 +27,16 @@ class Notification:
     Attributes
     ----------
     value : callable
-        Reads what it is about; raises `AdsError`.
+        Reads the value; raises `AdsError`.
     cyclic : bool
     every : int
-        Cycles of the task between two looks.
+        Cycles of the task between two samples.
     delay_100ns : int
-        How long a sample may wait.
+        Longest wait of a sample.
     first_cycle : int
-        In which it is looked at first.
+        Of the first sample.
     last : bytes or None
-        Value sent last.
+        Last value sent.
     """
 
     value: Callable[[], bytes]
@@ -52,16 +53,16 @@ class Notifications:
     Parameters
     ----------
     watched : callable
-        Returns what reads the value at index group, offset and length; raises `AdsError`.
+        Returns the reader of a value at index group, offset and length; raises `AdsError`.
     cycle_ns : int
         Of the task [ns].
     next_cycle : callable
-        Returns the number of the task's next cycle, in which a new one is first looked at.
+        Returns the number of the task's next cycle, the first one of a new notification.
 
     Attributes
     ----------
     lose : int
-        So many of the next samples get lost.
+        Number of next samples to lose.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Notifications:
         return handle
 
     def delete_notification(self, handle: int) -> None:
-        """End a notification; what it has collected is not sent.  Raises `AdsError`."""
+        """End a notification and drop its samples; raises `AdsError`."""
         if self._all.pop(handle, None) is None:
             raise AdsError(Code.NOTIFICATION_HANDLE)
         self._pending = [
@@ -102,13 +103,13 @@ class Notifications:
         ]
 
     def clear(self) -> None:
-        """End all."""
+        """End all notifications."""
         self._all.clear()
         self._pending.clear()
         self._due_100ns = None
 
     def look(self, cycle: int, time_100ns: int) -> bytes | None:
-        """Look at the values after a cycle; returns the data of a notification packet when one is due."""
+        """Sample the values after a cycle; return the data of a notification packet when one is due."""
         samples = []
         for handle, each in self._all.items():
             if (cycle - each.first_cycle) % each.every:
@@ -116,7 +117,7 @@ class Notifications:
             try:
                 value = each.value()
             except AdsError:
-                continue  # no value any more: the client sees that none comes
+                continue  # the value no longer exists
             if each.cyclic or value != each.last:
                 each.last = value
                 if self.lose:

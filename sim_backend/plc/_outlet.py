@@ -1,4 +1,4 @@
-"""What a connection sends, and how: at once, late, several answers together, or in small pieces."""
+"""Outgoing packets of a connection: immediate, delayed, batched or fragmented."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _MAX = 16 * 1024 * 1024  # bytes that may wait behind a packet
 
 @dataclass
 class LineFaults:
-    """How answers get to all clients of a PLC; nothing is wrong at first.
+    """Faults of the line to all clients of a PLC; none by default.
 
     Attributes
     ----------
     delay_ns, delayed : int
-        So many of the next packets are sent later by this time; what comes after them waits for them.
+        Delay, and number of next packets that have it; later packets wait for them.
     hold_until_ns : int
-        Packets are kept until this time, then sent together.
+        Time until which packets are held, to be sent together.
     silent_until_ns : int
-        Until this time nothing is answered at all.
+        Time until which nothing is answered.
     piece_bytes, piece_gap_ns : int
-        Size of the pieces that packets are sent in, 0: whole; and the time between two.
+        Size of fragments, 0: none; and the time between two.
     """
 
     delay_ns: int = 0
@@ -33,7 +33,7 @@ class LineFaults:
 
 
 class Outlet:
-    """Packets of one connection on their way to the socket, in order.
+    """Queue of packets of one connection.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Outlet:
         self._last_ns = 0
 
     def put(self, data: bytes, now_ns: int) -> None:
-        """Take a packet at a time [ns]."""
+        """Queue a packet at a time [ns]."""
         faults = self._faults
         release_ns = max(now_ns, self._last_ns, faults.hold_until_ns)
         if faults.delayed > 0:
@@ -62,7 +62,7 @@ class Outlet:
         self._last_ns = release_ns
 
     def due(self, now_ns: int) -> list[bytes]:
-        """Return what is to be sent by now, each piece by itself."""
+        """Remove and return the pieces due by now."""
         waiting, pieces, last_ns = self._waiting, list[list[bytes]](), None
         while waiting and waiting[0][0] <= now_ns:
             release_ns, data = waiting.popleft()
@@ -75,10 +75,10 @@ class Outlet:
 
     @property
     def full(self) -> bool:
-        """Whether more waits than a client may leave unread; a single packet may be of any length."""
+        """Whether the client has left too much unread; a single packet may have any length."""
         return self._bytes > _MAX and len(self._waiting) > 1
 
     @property
     def next_ns(self) -> int | None:
-        """When the next one is due [ns]; None if nothing waits."""
+        """Time of the next piece [ns]; None if the queue is empty."""
         return self._waiting[0][0] if self._waiting else None

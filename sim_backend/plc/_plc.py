@@ -1,21 +1,19 @@
-"""A simulated PLC, sans I/O: fed with times and with bytes of its clients.
-
-`advance` runs all cycles of the task that are due, in order; `connect` returns what answers a client.
-"""
+"""A simulated PLC, sans I/O: fed with times and with bytes of its clients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drivers.ads.link.layout import RING
+from drivers.ads.layout import RING
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from sim_backend.arm.trajectory import MotionLimits
+from sim_backend.faults import FaultSchedule
 from sim_backend.plc import _ams as ams
+from sim_backend.plc import _faults as faults
 from sim_backend.plc._clock import PlcClock
 from sim_backend.plc._codes import AdsError, Code, State
 from sim_backend.plc._device import SYSTEM_PORT, Device
-from sim_backend.plc._faults import FaultSchedule
 from sim_backend.plc._machine import Machine
 from sim_backend.plc._memory import Memory
 from sim_backend.plc._outlet import LineFaults
@@ -28,35 +26,35 @@ from sim_backend.plc.settings import PlcSettings
 
 
 class SimulatedPlc:
-    """A controller with one PLC runtime, and the machine that it moves.
+    """A controller with one PLC runtime and its machine.
 
     Parameters
     ----------
     settings : PlcSettings
     model : RobotModel
     machine : Machine
-    faults : FaultSchedule
-        Its clock starts with the first connection.
+    schedule : FaultSchedule
+        Starts with the first connection.
     now_ns : int
         CLOCK_MONOTONIC at which the first cycle begins [ns].
     wall_ns : int
-        Time of the PLC's clock then [ns since 1970].
+        PLC time then [ns since 1970].
 
     Attributes
     ----------
-    settings, model, machine, faults : as given
+    settings, model, machine : as given
     clock : PlcClock
     net_id : bytes
     line : LineFaults
-        How answers get to the clients.
+        Faults of the line to the clients.
     services : Services
         Of the runtime.
     program : Program
-        Its present run.
+        The present run.
     next_cycle : int
-        Of the task, on the grid; those in which the program did not run count too.
+        Number of the next cycle, counting cycles without the program.
     sessions : list of Session
-        Connections that are open.
+        Open connections.
     refusing : bool
         No client has a route.
     """
@@ -66,11 +64,12 @@ class SimulatedPlc:
         settings: PlcSettings,
         model: RobotModel,
         machine: Machine,
-        faults: FaultSchedule,
+        schedule: FaultSchedule[faults.Fault],
         now_ns: int,
         wall_ns: int,
     ) -> None:
-        self.settings, self.model, self.machine, self.faults = settings, model, machine, faults
+        self.settings, self.model, self.machine = settings, model, machine
+        self._schedule = schedule
         self.net_id = ams.net_id(settings.net_id)
         self.clock = PlcClock(settings.cycle_ns, now_ns, wall_ns, settings.clock_ppm)
         self.line = LineFaults()
@@ -96,7 +95,7 @@ class SimulatedPlc:
         return self.clock.due_ns(self.next_cycle)
 
     def advance(self, now_ns: int) -> int:
-        """Run the cycles that are due by CLOCK_MONOTONIC `now_ns`; returns how many.
+        """Run the cycles due by CLOCK_MONOTONIC `now_ns`; return their number.
 
         Raises
         ------
@@ -104,14 +103,14 @@ class SimulatedPlc:
         """
         first = self.next_cycle
         while self.due_ns() <= now_ns:
-            for fault in self.faults.due(self.next_cycle) if self.faults.left else ():
-                fault.apply(self, now_ns)
+            for fault in self._schedule.due(self.next_cycle) if self._schedule.left else ():
+                self.apply(fault, now_ns)
             self._cycle(now_ns)
         return self.next_cycle - first
 
     def connect(self, host: str = "") -> Session:
-        """Return what answers a new client at a host; already closed where no client has a route."""
-        self.faults.begin(self.next_cycle)
+        """Return the session of a new client at a host, closed if no client has a route."""
+        self._schedule.begin(self.next_cycle)
         if self.settings.one_connection_per_host:
             for older in [each for each in self.sessions if each.host == host]:
                 self.disconnect(older)
@@ -123,29 +122,69 @@ class SimulatedPlc:
         return session
 
     def disconnect(self, session: Session) -> None:
-        """Forget a client, with its notifications."""
+        """Close the session of a client."""
         session.closed = True
         if session in self.sessions:
             self.sessions.remove(session)
 
     def device(self, port: int) -> Device | None:
-        """Return what is behind an AMS port; None if nothing is."""
+        """Return the device behind an AMS port, if any."""
         if port == self.settings.port and (self._system != State.RUN or self._resume_cycle is not None):
             return None
         return self._devices.get(port)
 
     def routed(self, net_id: bytes) -> bool:
-        """Whether a client's net id has a route."""
+        """Return whether a client's net id has a route."""
         # A client that got its address from this router has the net id of the PLC.
         known = self._routes is None or net_id == self.net_id or net_id in self._routes
         return known and not self.refusing
 
     def add_route(self, net_id: bytes) -> None:
-        """Let a client in."""
+        """Add a route for a client."""
         if self._routes is not None:
             self._routes.add(net_id)
 
-    # What may happen to it.
+    def apply(self, fault: faults.Fault, now_ns: int) -> None:
+        """Apply a fault, at CLOCK_MONOTONIC `now_ns`."""
+        line, settings = self.line, self.settings
+        match fault:
+            case faults.DropConnection():
+                self.drop_connections()
+            case faults.RefuseRoutes():
+                self.refuse_routes(fault.refuse)
+            case faults.LateReplies():
+                line.delay_ns, line.delayed = round(fault.ms * 1e6), fault.count
+            case faults.BatchReplies():
+                line.hold_until_ns = now_ns + round(fault.ms * 1e6)
+            case faults.FragmentReplies():
+                line.piece_bytes, line.piece_gap_ns = fault.bytes, round(fault.gap_ms * 1e6)
+            case faults.Silence():
+                line.silent_until_ns = now_ns + round(fault.ms * 1e6)
+            case faults.RingOverrun():
+                line.hold_until_ns = now_ns + settings.cycle_ns * settings.block_samples * settings.blocks * 5 // 4
+            case faults.Stop():
+                self.stop()
+            case faults.Run():
+                self.run()
+            case faults.Restart():
+                self.restart(fault.down_s)
+            case faults.ConfigMode():
+                self.config_mode()
+            case faults.RunMode():
+                self.run_mode()
+            case faults.OnlineChange():
+                self.online_change(fault.alterations(), fault.keep_handles)
+            case faults.LoseNotifications():
+                self.lose_notifications(fault.count)
+            case faults.ExceedTask():
+                self.exceed_task(fault.cycles)
+            case faults.TornReads():
+                self.services.torn_reads = fault.count
+            case faults.ClockStep():
+                self.clock.step(round(fault.ms * 10_000.0))
+            case faults.AxisFailure() | faults.AxisSilent():
+                flags = self.machine.failing if isinstance(fault, faults.AxisFailure) else self.machine.silent
+                flags[fault.number([axis.joint for axis in settings.axis])] = fault.active
 
     def drop_connections(self) -> None:
         """Close all connections."""
@@ -153,7 +192,7 @@ class SimulatedPlc:
             self.disconnect(session)
 
     def refuse_routes(self, refuse: bool = True) -> None:
-        """Let no client in, and close what is open; or let them in again."""
+        """Refuse all clients and close their connections, or admit them again."""
         self.refusing = refuse
         if refuse:
             self.drop_connections()
@@ -165,15 +204,15 @@ class SimulatedPlc:
             self.machine.let_go()
 
     def run(self) -> None:
-        """Let a stopped program go on where it was; its axes are off, and stay so until they are enabled anew."""
+        """Continue a stopped program; its axes stay off until they are enabled again."""
         if self._runtime != State.RUN:
             self._runtime = State.RUN
             self.program.resume()
 
     def restart(self, down_s: float = 0.0) -> None:
-        """Start the program again, also a stopped one: variables at their first values, no handles or notifications.
+        """Restart the program, also a stopped one: initial values, no handles or notifications.
 
-        For `down_s` [s] before, the runtime's port is not there.
+        For `down_s` [s] before, the port of the runtime does not exist.
         """
         self._runtime = State.RUN
         self._exceeding = self._missing = 0
@@ -187,7 +226,7 @@ class SimulatedPlc:
             self.program = self._start()
 
     def config_mode(self) -> None:
-        """Put TwinCAT into config mode, in which there is no runtime."""
+        """Put TwinCAT into config mode, without a runtime."""
         if self._system == State.RUN:
             self._system = State.CONFIG
             self.machine.let_go()
@@ -204,9 +243,9 @@ class SimulatedPlc:
         Parameters
         ----------
         alterations : sequence of Alteration
-            All differences from the layout; none: it is as at first.
+            All differences from the original layout.
         keep_handles : bool
-            Whether handles lead to where their variables are now, or are answered with ADS error 0x711.
+            Whether handles stay valid, or get ADS error 0x711.
         """
         before, self._alterations = self.services.memory, tuple(alterations)
         after = Memory(self._table())
@@ -217,12 +256,12 @@ class SimulatedPlc:
         self.program.connect(after)
 
     def lose_notifications(self, count: int) -> None:
-        """Let the next samples of all notifications get lost."""
+        """Lose the next samples of all notifications."""
         for session in self.sessions:
             session.lose_samples(count)
 
     def exceed_task(self, cycles: int) -> None:
-        """Let the next cycle of the task take so long that the `cycles` after it cannot begin."""
+        """Let the next cycle of the task overrun the `cycles` after it."""
         self._exceeding += cycles
 
     @property
@@ -247,14 +286,14 @@ class SimulatedPlc:
             session.notify(cycle, time_100ns, now_ns)
 
     def _run_task(self, time_100ns: int, dc_ns: int) -> None:
-        """Run the program, unless a cycle before this one is still running."""
+        """Run the program, unless an earlier cycle overruns."""
         if self._missing:
             self._missing -= 1
             return
         self.program.cycle(time_100ns, dc_ns)
         if self._exceeding:
             self._missing, self._exceeding = self._exceeding, 0
-            self.program.exceeded += 1  # which the next cycle says
+            self.program.exceeded += 1  # reported by the next cycle
 
     def _table(self) -> SymbolTable:
         return SymbolTable(declare(self.settings.variables, self.settings.sizes, self._alterations))

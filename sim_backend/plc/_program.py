@@ -1,14 +1,14 @@
-"""The PLC program: what the function block of the layout does in each cycle of the task.
+"""The PLC program: counterpart of the function block that the layout describes.
 
-It looks at heartbeat, command and set positions, sets the axes, appends a sample to the ring, and says in the head how
-far it is.  A set position of a cycle is reached at the beginning of the next one.
+Each cycle evaluates heartbeat, command and set positions, sets the axes, appends a sample to the ring, and updates the
+head.  The set position of a cycle is reached at the beginning of the next one.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from drivers.ads.link.layout import (
+from drivers.ads.layout import (
     AXIS_ENABLED,
     AXIS_FAULT,
     AXIS_VALID,
@@ -34,9 +34,9 @@ from sim_backend.plc.settings import PlcSettings
 BY_COMMAND, NO_HEARTBEAT, NO_POINTS, TOO_FAR, AXIS_FAULTY, NOT_ON, STOOD_STILL = range(1, 8)  # of REASONS
 #: Status words of a drive: switched on disabled, operation enabled, fault.
 _WORDS = {"off": 0x1250, "on": 0x1237, "fault": 0x1218}
-#: Axes have to be on, and to stand after a stop, by then [s].
+#: Time-outs of enabling and of a stop [s].
 _ENABLE_TIMEOUT_S, _STOP_TIMEOUT_S = 5.0, 2.0
-#: Cycles without a set position in which moving axes go on as in the last one.
+#: Cycles without a set position in which moving axes continue as before.
 _TOLERATED = 2
 
 
@@ -51,14 +51,14 @@ class Program:
     speed_limit : (n,) float64
         Largest amount of the axes' set velocities, in their units a second.
     start_100ns : int
-        PLC time; names the run.
+        PLC time of the start, which identifies the run.
 
     Attributes
     ----------
     counter : int
-        Samples written.
+        Number of samples written.
     state, reason : int
-        Of `drivers.ads.link.layout`.
+        Of `drivers.ads.layout`.
     underruns, exceeded : int
     """
 
@@ -78,19 +78,19 @@ class Program:
         self._set = machine.measured.position.copy()  # set positions of this cycle, and the way to them
         self._step = np.zeros_like(self._set)
         self._moving = False
-        self._armed = False  # the command has been "off" since axes were switched off the last time
+        self._armed = False  # the command has been "off" since the axes were last switched off
         self._since = 0  # cycles in the state
         self._silence = self._heartbeat_100ns  # time without a heartbeat
-        self._stood = False  # the task, for longer than the heartbeat's time before this cycle
+        self._stood = False  # the task paused longer than the heartbeat's time before this cycle
         self._heartbeat = 0
         self._gap = 0  # cycles without a set position
-        self._share = self._share_step = 1.0  # of the speed at which a stop began, that is left
+        self._share = self._share_step = 1.0  # remaining share of the speed at which a stop began
         self._buffers = SetpointBuffers(memory, f"{settings.variables}.{SETPOINTS}", settings.sizes)
         self._time_100ns = start_100ns  # of the last cycle
         self.connect(memory)
 
     def connect(self, memory: Memory) -> None:
-        """Take other memory, after an online change, and go on."""
+        """Switch to another memory, after an online change."""
         prefix, sizes = self._settings.variables, self._settings.sizes
         self._info = memory.array(f"{prefix}.{INFO}")
         self._head = memory.array(f"{prefix}.{HEAD}")
@@ -103,7 +103,7 @@ class Program:
         self._write_head()
 
     def cycle(self, time_100ns: int, dc_ns: int) -> None:
-        """Do what a cycle does."""
+        """Run one cycle."""
         enable = self._listen(time_100ns - self._time_100ns)
         self._buffers.take(self.run, self.counter)
         self._next_state(enable)
@@ -116,17 +116,17 @@ class Program:
         self._cycles[()] = self.counter
 
     def resume(self) -> None:
-        """Go on after the task was stopped: axes that were on are off."""
+        """Continue after a stop of the task; axes that were on are off."""
         if self.state in (ENABLING, ENABLED, STOPPING):
             self._let_go(STOOD_STILL)
 
     def _listen(self, elapsed_100ns: int) -> bool:
-        """Heartbeat and command, so long after the last cycle; returns whether axes shall be enabled."""
+        """Evaluate heartbeat and command; return whether the axes shall be enabled."""
         command = self._command
         self._stood = not 0 <= elapsed_100ns <= self._heartbeat_100ns
-        if self._stood:  # what was commanded before, or meanwhile, is old
+        if self._stood:  # earlier commands are obsolete
             self._silence, self._armed = self._heartbeat_100ns, False
-        else:  # a clock that stands does not keep the heartbeat alive
+        else:  # a stopped clock counts as one cycle
             self._silence += elapsed_100ns or self._settings.cycle_ns // 100
         if int(command["nStart"]) != self.run:
             self._armed = True
@@ -177,22 +177,22 @@ class Program:
         self.state, self._since = state, 0
 
     def _arm(self) -> None:
-        """Begin to enable: nothing that was written before counts."""
+        """Start enabling; set positions written before are dropped."""
         self._armed = self._moving = False
         self._gap = 0
         self._buffers.forget()
-        self._machine.reset()  # one pulse: a fault that comes back stays
+        self._machine.reset()  # one pulse: a persistent fault returns
         self._enter(ENABLING)
 
     def _let_go(self, reason: int) -> None:
-        """Switch off at once, and stay so until the command has been "off"."""
+        """Switch off at once, until the command has been "off"."""
         self.reason = reason
         self._armed = self._moving = False
         self._enter(FAULT if self._machine.faulty.any() else OFF)
 
     def _stop(self, reason: int) -> None:
-        """Begin a controlled stop: all axes together, along the way that they are on."""
-        if not self._machine.enabled.any():  # while enabling: there is nothing to stop
+        """Start a controlled stop of all axes, along their present direction."""
+        if not self._machine.enabled.any():  # while enabling
             self._let_go(reason)
             return
         speed = float(np.max(np.abs(self._step) / self._limit, initial=0.0))
@@ -202,7 +202,7 @@ class Program:
         self._enter(STOPPING)
 
     def _move(self) -> None:
-        """Set positions of this cycle, and what the axes shall do."""
+        """Update set positions and axis commands."""
         machine = self._machine
         if self.state == ENABLED:
             self._follow()
@@ -210,7 +210,7 @@ class Program:
             self._share = max(0.0, self._share - self._share_step)
             self._set = self._set + self._share * self._step
         if self.state != ENABLED:
-            # So that nothing jumps when an axis is switched on; from then on it holds.
+            # Disabled axes track the measured position, so that enabling does not jump.
             on = machine.enabled & (self.state in (ENABLING, STOPPING))
             self._set = np.where(on, self._set, machine.measured.position)
             self._step = np.where(on & (self.state == STOPPING), self._step, 0.0)
@@ -219,7 +219,7 @@ class Program:
         machine.follow = self.state in (ENABLED, STOPPING)
 
     def _follow(self) -> None:
-        """Use the point of this cycle; without one hold, or stop if axes were moving."""
+        """Take the point of this cycle; without one hold, or stop if axes were moving."""
         point = self._buffers.point(self.counter)
         if point is None:
             if self._moving:
@@ -231,7 +231,7 @@ class Program:
                     self._set = self._set + self._step
             return
         step = point - self._set
-        if not np.all(np.abs(step) <= self._limit):  # also where a point is no number
+        if not np.all(np.abs(step) <= self._limit):  # also for NaN
             self._stop(TOO_FAR)
             return
         self._step, self._moving, self._gap = step, bool(step.any()), 0

@@ -1,4 +1,4 @@
-"""The ring of blocks as the PLC program fills it, sample by sample."""
+"""Ring of blocks of samples, as the PLC program writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ads.link.layout import LATEST, RING, Sizes
+from drivers.ads.layout import LATEST, RING, Sizes
 from rt_core.types import FloatArray, IntArray
 from sim_backend.plc._machine import Measured
 from sim_backend.plc._memory import Memory
@@ -22,22 +22,22 @@ _VALUES = {
     "fTemperature": ("temperature", "temperature"),
 }
 
-#: Of the types that need no conversion.
+#: Largest values of the types that need no conversion.
 _MAX = {np.dtype("<u8"): 2**63 - 1, np.dtype("<i8"): 2**63 - 1, np.dtype("<u4"): 2**32 - 1}
 
 
 def _weights(words: int) -> NDArray[np.uint32]:
-    """Return what each word counts in the second sum of the checksum."""
+    """Return the weight of each word in the second sum of the checksum."""
     return np.arange(words, 0, -1, dtype=np.uint32)
 
 
 def wrapped(value: int, kind: np.dtype[Any]) -> Any:
-    """Return a number as another type, whose lowest bits it keeps if it does not fit, as an IEC conversion does."""
+    """Convert a number to another type, keeping the lowest bits, as an IEC conversion does."""
     return value if 0 <= value <= _MAX.get(kind, -1) else np.int64(value).astype(kind)
 
 
 class Ring:
-    """Writes samples into the variables of the layout; a field that these do not have is left out.
+    """Writes samples into the variables of the layout; missing fields are skipped.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Ring:
         Of the variables.
     sizes : Sizes
     channels : tuple of str
-        What is measured; other values stay 0.
+        Measured channels; other values stay 0.
     """
 
     def __init__(self, memory: Memory, prefix: str, sizes: Sizes, channels: tuple[str, ...]) -> None:
@@ -88,7 +88,7 @@ class Ring:
     def append(
         self, counter: int, time_100ns: int, dc_ns: int, measured: Measured, setpoint: FloatArray, status: IntArray
     ) -> bool:
-        """Write a sample; returns whether it completed a block."""
+        """Write a sample; return whether it completed a block."""
         number, index = divmod(counter, self._sizes.block_samples)
         place = number % self._sizes.blocks, index
         if index == 0 and self._begin is not None:

@@ -1,4 +1,4 @@
-"""Routes over UDP: who the controller is, and the way to let a client in with user name and password.
+"""Routes over UDP: identity of the controller, and adding a route with user name and password.
 
 Source: the wire format that Beckhoff's open ADS library and pyads use.
 """
@@ -22,7 +22,7 @@ _STATUS, _PASSWORD, _VERSION, _OS, _NAME, _NET_ID, _USER = 1, 2, 3, 4, 5, 7, 13
 
 
 class RouteService:
-    """Answers datagrams.
+    """Service for datagrams.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class RouteService:
 
 
 def _tags(data: bytes, count: int) -> dict[int, bytes]:
-    """Return values by tag, as far as they are whole."""
+    """Return the complete values by tag."""
     values, place = {}, 0
     for _ in range(count):
         if len(data) - place < _TAG.size:

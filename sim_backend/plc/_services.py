@@ -1,21 +1,25 @@
-"""Services of the PLC runtime: values by address, name and handle, symbols and types, several in one request.
+"""Services of the PLC runtime: values by address, name and handle; symbols and types; sum commands.
 
-Bytes in, bytes out; a request that cannot be answered raises `AdsError`.
+Invalid requests raise `AdsError`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-from sim_backend.plc import _sums as sums
 from sim_backend.plc._codes import AdsError, Code, Group
 from sim_backend.plc._memory import Handles, Memory
-from sim_backend.plc._sums import Client
+from sim_backend.plc._notifications import NOTIFICATION, Notifications
 from sim_backend.plc._symbols import Place
 
-_ONE, _TWO, _THREE = struct.Struct("<I"), struct.Struct("<II"), struct.Struct("<III")
+_ONE, _TWO, _THREE, _FOUR = (struct.Struct(f"<{count}I") for count in range(1, 5))
+#: Largest sum command: number of requests, and bytes of the answer.
+_MAX_REQUESTS, _MAX_BYTES = 10_000, 16 * 1024 * 1024
+_SUMS = range(Group.SUM_READ, Group.SUM_DELETE_NOTIFICATION + 1)
 _CODE_PAGE = 1252
+Result = TypeVar("Result")
 
 
 class Services:
@@ -32,13 +36,13 @@ class Services:
     memory : Memory
     handles : Handles
     version : int
-        Of the symbols, 0 to 255; an online change raises it.
+        Of the symbols, 0 to 255; incremented by an online change.
     types_uploaded : bool
-        False: data types cannot be asked for, as with old controllers.
+        Whether data types can be read; not with old controllers.
     ring : Place or None
-        Where the blocks are.
+        Of the blocks.
     torn_reads : int
-        So many of the next reads of a block, or of several, find it half written over.
+        Number of next reads of blocks that return a half-overwritten one.
     """
 
     def __init__(self, memory: Memory, state: Callable[[], tuple[int, int]]) -> None:
@@ -87,7 +91,7 @@ class Services:
         else:
             raise AdsError(Code.INVALID_GROUP)
 
-    def read_write(self, group: int, offset: int, length: int, data: bytes, client: Client) -> bytes:
+    def read_write(self, group: int, offset: int, length: int, data: bytes, client: Notifications) -> bytes:
         """Answer a read-write."""
         if group == Group.HANDLE_BY_NAME:
             return self._handle(self._find(data), length)
@@ -103,12 +107,12 @@ class Services:
             if kind is None:
                 raise AdsError(Code.SYMBOL_NOT_FOUND)
             return _whole(kind.entry(), length)
-        if Group.SUM_READ <= group <= Group.SUM_DELETE_NOTIFICATION:
-            return _whole(sums.answer(group, offset, data, self, client), length)
+        if group in _SUMS:
+            return _whole(_answer_sum(group, offset, data, self, client), length)
         raise AdsError(Code.INVALID_GROUP)
 
     def watched(self, group: int, offset: int, length: int) -> Callable[[], bytes]:
-        """Return what reads the value that a notification is about, each time; raises `AdsError` at once or later."""
+        """Return a reader of the value of a notification; raises `AdsError` at once or later."""
         if group == Group.VALUE_BY_HANDLE:
             place = self.handles.find(offset)
             if length > place.size:
@@ -117,7 +121,7 @@ class Services:
         return lambda: self.read(group, offset, length)
 
     def _handle(self, place: Place, length: int) -> bytes:
-        """Return a handle; where there is room for it also size, decoration and name of the type."""
+        """Return a handle; also size, decoration and name of the type if they fit."""
         if length < _ONE.size:
             raise AdsError(Code.INVALID_SIZE)
         handle, name = _ONE.pack(self.handles.make(place)), place.type.name.encode("cp1252", "replace")
@@ -131,7 +135,7 @@ class Services:
         return place
 
     def _value(self, place: Place, length: int) -> bytes:
-        # More than there is may be asked for, as clients do with strings.
+        # Clients may request more than there is, as for strings.
         return self._bytes(Group.DATA, place.offset, min(length, place.size))
 
     def _bytes(self, group: int, offset: int, length: int) -> bytes:
@@ -145,7 +149,7 @@ class Services:
         return data
 
     def _torn(self, data: bytes, offset: int, block: int, ring: Place) -> bytes:
-        """Let the second half of the first block be that of another one, as if the PLC had overtaken the read."""
+        """Replace the second half of the first block by another one's, as if overwritten during the read."""
         other = ring.offset + (offset - ring.offset + ring.size // 2 // block * block) % ring.size
         half = block // 16 * 8
         return data[:half] + bytes(self.memory.image[other + half : other + block]) + data[block:]
@@ -162,7 +166,99 @@ def _name(data: bytes) -> str:
 
 
 def _whole(data: bytes, length: int) -> bytes:
-    """Return `data` if as many bytes were asked for."""
+    """Return `data`; raises `AdsError` if fewer bytes were requested."""
     if length < len(data):
         raise AdsError(Code.INVALID_SIZE)
     return data
+
+
+def _answer_sum(group: int, count: int, data: bytes, services: Services, client: Notifications) -> bytes:
+    """Answer the sum command of an index group; `data` has `count` requests, then the data to write.
+
+    Raises
+    ------
+    AdsError
+        The request as a whole is invalid.
+    """
+    if group == Group.SUM_READ and count == 0:
+        count = len(data) // _THREE.size
+        return _answer_sum(Group.SUM_READ, count, data, services, client)[count * _ONE.size :] if count else b""
+    heads: list[bytes] = []
+    bodies: list[bytes] = []
+    place = size = 0
+    if group in (Group.SUM_WRITE, Group.SUM_READ_WRITE):
+        place = count * (_THREE if group == Group.SUM_WRITE else _FOUR).size
+    if group in (Group.SUM_READ, Group.SUM_READ_EX, Group.SUM_READ_EX_2):
+        for entry in _entries(_THREE, count, data):
+            head, body = _sum_read(group, entry, services)
+            heads.append(head)
+            size = _within(bodies, body, size)
+    elif group == Group.SUM_WRITE:
+        for index_group, offset, length in _entries(_THREE, count, data):
+            value = _cut(data, place, length)
+            place += length
+            code = Code.INVALID_SIZE if value is None else _attempt(None, services.write, index_group, offset, value)[0]
+            heads.append(_ONE.pack(code))
+    elif group == Group.SUM_READ_WRITE:
+        for index_group, offset, length, written in _entries(_FOUR, count, data):
+            code, body = _sum_read_write(index_group, offset, length, _cut(data, place, written), services, client)
+            place += written
+            heads.append(_TWO.pack(code, len(body)))
+            size = _within(bodies, body, size)
+    elif group == Group.SUM_ADD_NOTIFICATION:
+        _sum_check(NOTIFICATION.size, count, data)
+        step = NOTIFICATION.size
+        parts = (data[k * step : (k + 1) * step] for k in range(count))
+        heads += [_TWO.pack(*_attempt(0, client.add_notification, part)) for part in parts]
+    else:
+        handles = _entries(_ONE, count, data)
+        heads += [_ONE.pack(_attempt(None, client.delete_notification, handle)[0]) for (handle,) in handles]
+    return b"".join(heads + bodies)
+
+
+def _within(bodies: list[bytes], body: bytes, size: int) -> int:
+    """Add a value to an answer of `size` bytes; raises `AdsError` when it becomes too long."""
+    bodies.append(body)
+    if size + len(body) > _MAX_BYTES:
+        raise AdsError(Code.INVALID_SIZE)
+    return size + len(body)
+
+
+def _sum_check(size: int, count: int, data: bytes) -> None:
+    if count > _MAX_REQUESTS:
+        raise AdsError(Code.INVALID_PARAMETER)
+    if len(data) < count * size:
+        raise AdsError(Code.INVALID_SIZE)
+
+
+def _entries(entry: struct.Struct, count: int, data: bytes) -> Iterator[tuple[int, ...]]:
+    """Return the entries at the beginning of a request."""
+    _sum_check(entry.size, count, data)
+    return entry.iter_unpack(data[: count * entry.size])
+
+
+def _cut(data: bytes, place: int, length: int) -> bytes | None:
+    return data[place : place + length] if place + length <= len(data) else None
+
+
+def _attempt(failed: Result, function: Callable[..., Result], *arguments: Any) -> tuple[int, Result]:
+    """Return the error code and the result of a call, `failed` in case of an error."""
+    try:
+        return Code.NONE, function(*arguments)
+    except AdsError as error:
+        return error.code, failed
+
+
+def _sum_read(group: int, entry: tuple[int, ...], services: Services) -> tuple[bytes, bytes]:
+    """Return head and body of the answer to a read; a failed read is padded, except in the latest kind."""
+    code, value = _attempt(b"", services.read, *entry)
+    head = _ONE.pack(code) if group == Group.SUM_READ else _TWO.pack(code, len(value))
+    return head, value if group == Group.SUM_READ_EX_2 else value.ljust(min(entry[2], 1 << 20), b"\0")
+
+
+def _sum_read_write(
+    group: int, offset: int, length: int, data: bytes | None, services: Services, client: Notifications
+) -> tuple[int, bytes]:
+    if data is None or group in _SUMS:
+        return Code.INVALID_SIZE if data is None else Code.INVALID_GROUP, b""
+    return _attempt(b"", services.read_write, group, offset, length, data, client)

@@ -1,46 +1,64 @@
-"""One client's connection: bytes in, bytes out.
+"""Connection of one client, sans I/O.
 
-Without a route the connection is closed, as TwinCAT does.  A packet for another net id or for a port that is not there
-is answered by the router, with an error in the AMS header; all else is for the device behind the port.
+Without a route the connection is closed, as TwinCAT does.  A packet for an unknown net id or port gets an error in the
+AMS header from the router; all others go to the device behind the port.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sim_backend.plc import _ams as ams
 from sim_backend.plc._ams import Address, AmsError, Packet, Splitter
 from sim_backend.plc._codes import Code, Command
+from sim_backend.plc._device import Device
 from sim_backend.plc._notifications import Notifications
-from sim_backend.plc._outlet import Outlet
-
-if TYPE_CHECKING:
-    from sim_backend.plc._plc import SimulatedPlc
+from sim_backend.plc._outlet import LineFaults, Outlet
+from sim_backend.plc._services import Services
+from sim_backend.plc.settings import PlcSettings
 
 _CLIENT_PORT = 0x8000  # first port that the router gives to clients
 
 
+class Router(Protocol):
+    """Controller of a session: its router, and the runtime behind it."""
+
+    settings: PlcSettings
+    net_id: bytes
+    line: LineFaults
+    services: Services
+    next_cycle: int
+
+    def routed(self, net_id: bytes) -> bool:
+        """Return whether a client's net id has a route."""
+        ...
+
+    def device(self, port: int) -> Device | None:
+        """Return the device behind an AMS port, if any."""
+        ...
+
+
 class Session:
-    """A connection.
+    """Connection of a client.
 
     Parameters
     ----------
-    plc : SimulatedPlc
+    plc : Router
     number : int
-        Of the connection, from 0.
+        Number of the connection, from 0.
     host : str, optional
-        Where the client is.
+        Address of the client.
 
     Attributes
     ----------
     closed : bool
-        The PLC has closed it.
+        Closed by the PLC.
     host : as given
     outlet : Outlet
-        What is to be sent.
+        Packets to send.
     """
 
-    def __init__(self, plc: SimulatedPlc, number: int, host: str = "") -> None:
+    def __init__(self, plc: Router, number: int, host: str = "") -> None:
         self._plc = plc
         self.host = host
         self._number = number
@@ -50,7 +68,7 @@ class Session:
         self.closed = False
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Take bytes that have come at a time [ns]."""
+        """Process bytes received at a time [ns]."""
         if self.closed:
             return
         try:
@@ -62,25 +80,25 @@ class Session:
             self.closed = True
 
     def notify(self, cycle: int, time_100ns: int, now_ns: int) -> None:
-        """Look at the values of all notifications after a cycle of the task."""
+        """Sample all notifications after a cycle of the task."""
         for (device, client), notifications in self._clients.items():
             packet = notifications.look(cycle, time_100ns)
             if packet is not None and now_ns >= self._plc.line.silent_until_ns and not self.closed:
                 self._put(ams.encode(client, device, Command.NOTIFICATION, ams.ADS, 0, 0, packet), now_ns)
 
     def end_notifications(self) -> None:
-        """Forget all notifications, without a word."""
+        """End all notifications silently."""
         for notifications in self._clients.values():
             notifications.clear()
 
     def lose_samples(self, count: int) -> None:
-        """Let the next samples of notifications get lost."""
+        """Lose the next samples of notifications."""
         for notifications in self._clients.values():
             notifications.lose = count
 
     @property
     def notifications(self) -> int:
-        """How many there are."""
+        """Number of notifications."""
         return sum(map(len, self._clients.values()))
 
     def _take(self, kind: int, payload: bytes, now_ns: int) -> None:
@@ -119,7 +137,7 @@ class Session:
         return answer
 
     def _put(self, data: bytes, now_ns: int) -> None:
-        """Send a packet; a client that does not read loses its connection."""
+        """Queue a packet; close the connection of a client that does not read."""
         self.outlet.put(data, now_ns)
         if self.outlet.full:
             self.closed = True

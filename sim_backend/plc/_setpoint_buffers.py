@@ -1,4 +1,4 @@
-"""The two buffers of set positions as the PLC program reads them: which are good, and the point of a cycle."""
+"""The two buffers of set positions, as the PLC program reads them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ads.link.layout import Sizes, checksum
+from drivers.ads.layout import Sizes, checksum
 from rt_core.types import FloatArray
 from sim_backend.plc._memory import Memory
 
-#: Cycles in which a buffer may still be on its way.
+#: Cycles in which a buffer may still be incomplete.
 _TRIES = 20
 
 
 class SetpointBuffers:
-    """Takes buffers when they have changed, and keeps a copy of the points.
+    """Copies buffers when they have changed, if they are valid.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class SetpointBuffers:
     Attributes
     ----------
     refused : int
-        Buffers that were not taken: of another run, with a wrong checksum, impossible, or for cycles gone by.
+        Number of invalid buffers: of another run, wrong checksum, impossible, or for past cycles.
     sequence : int
-        Highest number of a buffer that was seen, taken or not.
+        Highest number of a buffer seen, valid or not.
     """
 
     def __init__(self, memory: Memory, name: str, sizes: Sizes) -> None:
@@ -43,14 +43,14 @@ class SetpointBuffers:
         self.forget()
 
     def connect(self, memory: Memory) -> None:
-        """Look into other memory from now on."""
+        """Switch to another memory."""
         names = [f"{self._name}[{k}]" for k in range(2)]
         places = [memory.place(name) for name in names]
         self._views = [memory.array(name) for name in names]
         self._bytes = [memoryview(memory.image)[place.offset : place.offset + place.size] for place in places]
 
     def take(self, run: int, cycle: int) -> None:
-        """Take what has been written since the last cycle; what is not good may still be on its way for a while."""
+        """Copy the buffers written since the last cycle; invalid ones are tried again for a while."""
         for k, view in enumerate(self._views):
             sequence = int(view["nSequence"])
             if sequence == self._seen[k]:
@@ -67,7 +67,7 @@ class SetpointBuffers:
                 self.refused += 1
 
     def point(self, cycle: int) -> FloatArray | None:
-        """Set positions (axes,) of a cycle, from the newer buffer that has some."""
+        """Return the set positions (axes,) of a cycle, from the newer buffer that has them."""
         for k in (1, 0) if _after(self._seen[1], self._seen[0]) else (0, 1):
             index = cycle - self._first[k]
             if 0 <= index < len(self._points[k]):
@@ -76,7 +76,7 @@ class SetpointBuffers:
         return None
 
     def forget(self) -> None:
-        """Take nothing that has been written up to now."""
+        """Drop everything written up to now."""
         self._points = [self._none, self._none]
         self._seen, self._tries = [0, 0], [0, 0]
         for k, view in enumerate(self._views):
@@ -100,5 +100,5 @@ class SetpointBuffers:
 
 
 def _after(sequence: int, before: int) -> bool:
-    """Whether a number follows another one, across the end of 32 bits too."""
+    """Return whether a number follows another one, modulo 2^32."""
     return 0 < (sequence - before) % 2**32 < 2**31

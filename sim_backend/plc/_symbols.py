@@ -1,7 +1,7 @@
-"""Variables of the PLC: where they lie in memory, their names with members and elements, and their entries.
+"""Symbols of the PLC: places of variables in memory, lookup of members and elements, entries of the upload.
 
-A name is looked up as `GVL_Theta.aRing[3].aSample[0].aAxis[1].fPosition`, in any case.  Only the variables themselves
-are in the upload; members and elements have an entry of their own when they are asked for by name.
+Names such as `GVL_Theta.aRing[3].aSample[0].aAxis[1].fPosition` are case-insensitive.  Only variables are in the
+upload; entries of members and elements are read by name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size [bytes]."""
         return self.type.size
 
     def entry(self) -> bytes:
@@ -56,7 +56,7 @@ class Place:
 
 
 class SymbolTable:
-    """Variables one after the other in memory.
+    """Table of variables, one after the other in memory.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SymbolTable:
     places : dict of str to Place
         By name in lower case.
     types : TypeTable
-        Those that the variables need.
+        Types of the variables.
     size : int
         Bytes of memory.
     """
@@ -85,7 +85,7 @@ class SymbolTable:
         self.type_upload = b"".join(kind.entry() for kind in self.types)
 
     def find(self, name: str) -> Place | None:
-        """Return the place of a name; None if there is nothing of that name."""
+        """Return the place of a name, if any."""
         found = self.places.get(name.lower())
         if found is not None:
             return found
@@ -101,7 +101,7 @@ class SymbolTable:
 
 
 def _descend(root: Place, tokens: list[str | tuple[int, ...]]) -> Place | None:
-    """Follow members and indices; None if there is no such."""
+    """Follow members and indices; None if one does not exist."""
     path, kind, offset, comment = root.name, root.type, root.offset, root.comment
     for token in tokens:
         if isinstance(token, str):
@@ -119,7 +119,7 @@ def _descend(root: Place, tokens: list[str | tuple[int, ...]]) -> Place | None:
 
 
 def _tokens(name: str) -> list[str | tuple[int, ...]] | None:
-    """Names and indices that a full name consists of; None if it is none."""
+    """Return the names and indices of a full name; None if it is invalid."""
     tokens: list[str | tuple[int, ...]] = []
     place = 0
     while place < len(name):
@@ -138,7 +138,7 @@ def _tokens(name: str) -> list[str | tuple[int, ...]] | None:
 
 
 def _index(kind: DataType, indices: tuple[int, ...]) -> int | None:
-    """Place of an element within its array, last index fastest; None if it is outside."""
+    """Return the place of an element within its array, last index fastest; None if it is outside."""
     if len(indices) != len(kind.dimensions):
         return None
     place = 0

@@ -1,6 +1,6 @@
-"""What is declared in the PLC: the global variable list of the layout, and a program MAIN with types of all sorts.
+"""Variables of the PLC: the global variable list of the layout, and a program MAIN with types of all sorts.
 
-An online change may alter a structure of the layout; the program then writes what is left of its fields.
+An online change may alter a structure of the layout; the program then writes the remaining fields.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.ads.link import layout
-from drivers.ads.link.layout import IEC, NAME_CHARS, STRUCTURES, VARIABLES, Sizes
+from drivers.ads import layout
+from drivers.ads.layout import IEC, NAME_CHARS, STRUCTURES, VARIABLES, Sizes
 from sim_backend.errors import SimulationConfigError
 from sim_backend.plc._data_types import ELEMENTARY, DataType, array, elementary, enumeration, string, structure
 from sim_backend.plc._symbols import Variable
 
-#: What the program also writes when it is altered.
+#: Structures that the program also writes when altered.
 _ALTERABLE = ("ST_ThetaAxis", "ST_ThetaSample", "ST_ThetaBlock", "ST_ThetaInfo", "ST_ThetaHead")
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """How an online change alters a structure.
+    """Alteration of a structure by an online change.
 
     Attributes
     ----------
     structure, field : str
-        Names in the layout; a field that it does not have is added at the end.
+        Names in the layout; an unknown field is added at the end.
     type : str or None
-        Elementary type that the field gets; None: the field is removed.
+        Elementary type of the field; None: remove it.
     """
 
     structure: str
@@ -47,7 +47,7 @@ class Alteration:
 
 
 def layout_types(sizes: Sizes, alterations: Sequence[Alteration] = ()) -> dict[str, DataType]:
-    """Types of the layout's structures, by name."""
+    """Return the types of the layout's structures, by name."""
     types: dict[str, DataType] = {}
 
     def kind_of(field: layout.Field) -> DataType:
@@ -77,7 +77,7 @@ def layout_types(sizes: Sizes, alterations: Sequence[Alteration] = ()) -> dict[s
 
 
 def declare(prefix: str, sizes: Sizes, alterations: Sequence[Alteration] = ()) -> list[Variable]:
-    """All variables of the PLC; those of the layout have `prefix` before their names."""
+    """Return all variables of the PLC; names of the layout get `prefix`."""
     types = layout_types(sizes, alterations)
     variables = []
     for name, (kind, lengths) in VARIABLES.items():
@@ -87,7 +87,7 @@ def declare(prefix: str, sizes: Sizes, alterations: Sequence[Alteration] = ()) -
 
 
 def _main() -> list[Variable]:
-    """Program MAIN: one variable of each sort, for clients in general."""
+    """Return the variables of MAIN, one of each sort."""
     tool = structure(
         "ST_Tool",
         [
@@ -127,7 +127,7 @@ def _main() -> list[Variable]:
     return [Variable(f"MAIN.{name}", kind, comment) for name, kind, comment in declared]
 
 
-#: Values of MAIN's variables after a start; the others are 0.
+#: Initial values of MAIN; the others are 0.
 INITIAL: dict[str, Any] = {
     "MAIN.nInt": -12,
     "MAIN.nDint": 100_000,

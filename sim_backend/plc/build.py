@@ -1,20 +1,21 @@
-"""A PLC made from its description: the arm, its axes, the program, the faults."""
+"""Build a PLC from its description: arm, axes, program, faults."""
 
 from __future__ import annotations
 
 import time
 
 from drivers.files.robots.file import RobotError, load_robot
-from sim_backend.drive.drive_arm import DRIVEN
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS
 from sim_backend.errors import SimulationConfigError
-from sim_backend.plc._faults import FaultSchedule
+from sim_backend.faults import FaultSchedule
+from sim_backend.plc._faults import check_axes
 from sim_backend.plc._machine import Machine
 from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc.settings import PlcFileError, PlcSettings
 
 
 def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, origin: str = "PLC") -> SimulatedPlc:
-    """Make the PLC.
+    """Build a PLC.
 
     Parameters
     ----------
@@ -22,9 +23,9 @@ def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, or
     now_ns : int
         CLOCK_MONOTONIC at which the first cycle begins [ns].
     wall_ns : int, optional
-        Host time then [ns since 1970]; by default the present one.
+        Host time then [ns since 1970]; by default now.
     origin : str
-        Where `settings` come from, for messages.
+        Origin of `settings`, for messages.
 
     Raises
     ------
@@ -34,10 +35,12 @@ def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, or
     try:
         model = load_robot(settings.robot).model
         noise = {"torque_noise": settings.torque_noise, "velocity_noise": settings.velocity_noise}
-        sim = DRIVEN.model_copy(update={"seed": settings.seed} | noise)
+        sim = DRIVE_ARM_SETTINGS.model_copy(update={"seed": settings.seed} | noise)
         machine = Machine(model, settings.axis, sim, settings.start, settings.enable_ms * 1e-3)
-        faults = FaultSchedule(settings.fault, [axis.joint for axis in settings.axis], settings.cycle_ns)
+        check_axes(settings.fault, [axis.joint for axis in settings.axis])
     except (RobotError, SimulationConfigError) as error:
         raise PlcFileError(f"{origin}: {error}") from error
     wall_ns = time.time_ns() if wall_ns is None else wall_ns
-    return SimulatedPlc(settings, model, machine, faults, now_ns, wall_ns + round(settings.clock_offset_ms * 1e6))
+    wall_ns += round(settings.clock_offset_ms * 1e6)
+    schedule = FaultSchedule(settings.fault, settings.cycle_ns)
+    return SimulatedPlc(settings, model, machine, schedule, now_ns, wall_ns)

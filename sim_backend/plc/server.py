@@ -1,26 +1,25 @@
-"""A simulated PLC on TCP: sockets and the clock, in one thread.
+"""Server of a simulated PLC: sockets and the clock, in one thread.
 
-All cycles that are due are run in order, so that a process that was late loses none of them.  It catches up at no more
-than twice the speed of time, and answers its clients meanwhile, so that these can follow.
+All due cycles run in order; a late process loses none.  It catches up at no more than twice the speed of time, and
+answers its clients meanwhile, so that they can keep up.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from sim_backend.errors import SimulationError
 from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc._route import RouteService
 from sim_backend.plc._session import Session
+from sim_backend.signals import stop_on_signals
 
 _MAX_WAIT_S = 0.05
 _MAX_STEP_NS = 5_000_000
@@ -28,17 +27,17 @@ _CATCH_UP = 2
 _RECEIVED = 256 * 1024
 _BACKLOG = 32
 _MAX_CLIENTS = 64
-_PAUSE_NS = 100_000_000  # until the next try after a client that could not be taken
-_SELECTABLE = 1024  # descriptors below this can be in a call of select
+_PAUSE_NS = 100_000_000  # until the next try after a client could not be accepted
+_SELECTABLE = 1024  # limit of descriptors in a call of select
 Result = TypeVar("Result")
 
 
 class ServerError(SimulationError):
-    """The server cannot be at this address."""
+    """The server cannot listen at this address."""
 
 
 class _Connection:
-    """A socket and what answers its client."""
+    """A socket and its session."""
 
     def __init__(self, client: socket.socket, session: Session) -> None:
         self.socket, self.session = client, session
@@ -46,28 +45,28 @@ class _Connection:
 
 
 class Server:
-    """A PLC at a TCP address, and at the UDP port after it for routes.
+    """A PLC at a TCP address, with routes at the next UDP port.
 
     Parameters
     ----------
     simulated : SimulatedPlc
     address : str
-        IPv4 address; of loopback for most uses.  Any of 127.0.0.0/8 lets several PLCs be side by side.
+        IPv4 address, usually of loopback; several PLCs can use different ones of 127.0.0.0/8.
     port : int, optional
-        0: any that is free.
+        0: any free one.
 
     Attributes
     ----------
     port : int
-        The one that is used.
+        Port in use.
     plc : SimulatedPlc
     latest_ns : int
-        Longest time by which a cycle was run late [ns].
+        Largest delay of a cycle [ns].
 
     Raises
     ------
     ServerError
-        The address is not this machine's, or taken.
+        The address is not of this machine, or in use.
     """
 
     def __init__(self, simulated: SimulatedPlc, address: str, port: int = 48898) -> None:
@@ -79,7 +78,7 @@ class Server:
         self._stop = False
         self._now_ns = time.monotonic_ns()
         self._paced_ns = self._now_ns
-        self._accept_ns, self._listening = self._now_ns, True  # no client is taken before
+        self._accept_ns, self._listening = self._now_ns, True  # clients are accepted from then on
         self._listener, self._udp = _bind(address, port)
         self.port = int(self._listener.getsockname()[1])
         self._wake_reader, self._wake_writer = os.pipe()
@@ -103,25 +102,25 @@ class Server:
             os.close(end)
 
     def stop(self) -> None:
-        """Let `run` return; may be called from a signal handler or another thread."""
+        """Make `run` return; may be called from a signal handler or another thread."""
         self._stop = True
         self._wake()
 
     def do(self, task: Callable[[SimulatedPlc], Result]) -> Result:
-        """Do something with the PLC from another thread than that of `run`, between two turns of its loop."""
+        """Call `task` with the PLC from another thread, between two turns of the loop of `run`."""
         with self._lock:
             result = task(self.plc)
         self._wake()
         return result
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Be the PLC until `stop`, SIGTERM or SIGINT; `ready` is called when clients are answered from now on.
+        """Serve until `stop`, SIGTERM or SIGINT; `ready` is called when the server is ready.
 
         Raises
         ------
         SimulationDivergedError
         """
-        with _signals(self):
+        with stop_on_signals(self.stop):
             self.plc.advance(time.monotonic_ns())  # since it was made, and its kernels loaded
             self._now_ns = self._paced_ns = time.monotonic_ns()
             self.latest_ns = 0
@@ -132,7 +131,7 @@ class Server:
                 self.serve()
 
     def serve(self) -> None:
-        """Do what is due: cycles of the task, requests that have come, packets to send."""
+        """Do what is due: cycles of the task, received requests, packets to send."""
         with self._lock:
             self._advance()
             self._accept()
@@ -151,7 +150,7 @@ class Server:
         self.plc.advance(self._paced_ns)
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # it has been told often enough
+        with suppress(BlockingIOError):  # the pipe is full: `run` wakes up anyway
             os.write(self._wake_writer, b"\0")
 
     def _wait(self) -> None:
@@ -177,7 +176,7 @@ class Server:
             except (BlockingIOError, ConnectionAbortedError):
                 self._listen(True)
                 return
-            except OSError:  # no descriptor is left: those who are here already stay
+            except OSError:  # no descriptor is left
                 self._accept_ns = time.monotonic_ns() + _PAUSE_NS
                 self._listen(False)
                 return
@@ -193,7 +192,7 @@ class Server:
                 self._drop(connection)
 
     def _listen(self, listening: bool) -> None:
-        """Let a client that waits end `_wait`, or not."""
+        """Set whether a waiting client ends `_wait`."""
         if listening != self._listening:
             self._listening = listening
             self._poll.modify(self._listener, select.EPOLLIN if listening else 0)
@@ -215,7 +214,7 @@ class Server:
         try:
             if waited:
                 del connection.unsent[: _send(connection.socket, connection.unsent)]
-            # What the socket does not take stays in the outlet, which counts it.
+            # What the socket does not accept stays in the outlet, which counts it.
             for piece in () if connection.unsent else connection.session.outlet.due(now_ns):
                 sent = 0 if connection.unsent else _send(connection.socket, piece)
                 connection.unsent += piece[sent:]
@@ -240,11 +239,11 @@ class Server:
             if answer is not None:
                 self._udp.sendto(answer, sender)
         except OSError:
-            pass  # the one who asked has gone
+            pass  # the sender is gone
 
 
 def _send(client: socket.socket, data: bytes | bytearray) -> int:
-    """Return how many bytes the socket has taken."""
+    """Send, and return the number of bytes accepted."""
     try:
         return client.send(data)
     except BlockingIOError:
@@ -271,22 +270,3 @@ def _bind(address: str, port: int) -> tuple[socket.socket, socket.socket]:
             "machine, such as 127.0.0.2, where nothing else listens"
         ) from error
     return listener, udp
-
-
-@contextmanager
-def _signals(server: Server) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the server where it runs in the main thread."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        server.stop()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    old = [(number, signal.signal(number, stop)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in old:
-            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""What a simulated PLC is made of, as its TOML file has it: an arm, an axis for each joint, sizes, faults.
+"""Description of a simulated PLC in TOML: an arm, an axis for each joint, sizes, faults.
 
     robot = "arm9"
     net_id = "5.80.201.11.1.1"
@@ -8,28 +8,23 @@
     unit = "deg"
     gear_ratio = 101.0
 
-Relative paths are relative to the file.  Unknown keys and values out of range are refused with their place.
+Relative paths are relative to the file.  Errors name the key.
 """
 
 from __future__ import annotations
 
 import ctypes
-import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from drivers.ads.link.layout import NAME_CHARS, VARIABLES, Sizes, structure
+from drivers.ads.layout import NAME_CHARS, VARIABLES, Sizes, structure
 from sim_backend.errors import SimulationConfigError
 from sim_backend.plc import _ams as ams
 from sim_backend.plc._faults import Fault
+from sim_backend.tables import Finite, NonNegative, Positive, Table, error_text, read_table
 
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Channel = Literal["q", "dq", "tau", "current", "q_motor", "temperature", "setpoint"]
 _MAX_IMAGE = 64 * 1024 * 1024
 
@@ -43,14 +38,10 @@ NetId = Annotated[str, AfterValidator(_net_id)]
 
 
 class PlcFileError(SimulationConfigError):
-    """A description of a PLC that cannot be used; names file and key."""
+    """An invalid description of a PLC; names file and key."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AxisSettings(_Table):
+class AxisSettings(Table):
     """`[[axis]]`: the axis of one joint, in the order of the joints."""
 
     joint: str
@@ -59,13 +50,13 @@ class AxisSettings(_Table):
     unit: Literal["rad", "mrad", "deg", "rev", "m", "cm", "mm", "um"] = "rad"
     """Of position, and of velocity in the same unit a second."""
     side: Literal["motor", "joint"] = "joint"
-    """Where position and velocity are counted."""
+    """Side of position and velocity."""
     gear_ratio: Positive = 1.0
-    """Motor turns a joint turn."""
+    """Motor turns per joint turn."""
     sign: Literal[-1, 1] = 1
     """-1: the axis counts against the joint."""
     offset_rad: Finite = 0.0
-    """The axis' position, on the joint side, where the joint is at zero [rad or m]."""
+    """The axis' position, on the joint side, at joint position zero [rad or m]."""
     motor_unit: Literal["rad", "deg", "rev"] = "rad"
     """Of the second encoder, which is at the motor."""
     torque_unit: Literal["Nm", "mNm", "N", "percent", "permille"] = "permille"
@@ -88,7 +79,7 @@ class AxisSettings(_Table):
         return self
 
 
-class PlcSettings(_Table):
+class PlcSettings(Table):
     """A whole file."""
 
     robot: str
@@ -100,9 +91,9 @@ class PlcSettings(_Table):
     variables: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")] = "GVL_Theta"
     """Global variable list."""
     unknown_net_id: Literal["error", "silent"] = "error"
-    """What a packet for another net id gets: AMS error 7, or nothing."""
+    """Answer to a packet for another net id: AMS error 7, or none."""
     routes: tuple[NetId, ...] | None = None
-    """Net ids of the clients that are let in; None: all."""
+    """Net ids of the clients with a route; None: all."""
     one_connection_per_host: bool = False
     """Whether a new connection closes an older one from the same address, as TwinCAT's router does."""
     user: str = "Administrator"
@@ -117,21 +108,21 @@ class PlcSettings(_Table):
     """Standard deviation of the measured velocity [rad/s or m/s]."""
     cycle_us: Annotated[int, Field(ge=100, le=100_000)] = 1000
     clock_ppm: Annotated[float, Field(ge=-1000.0, le=1000.0)] = 0.0
-    """How much faster the PLC's clock runs than the host's."""
+    """Drift of the PLC's clock relative to the host's."""
     clock_offset_ms: Annotated[float, Field(ge=-1e12, le=1e12)] = 0.0
-    """How far the PLC's time is ahead of the host's at the beginning."""
+    """Initial offset of the PLC's time to the host's."""
     dc: bool = True
     """Whether samples have a distributed-clock time."""
     block_samples: Annotated[int, Field(ge=1, le=10_000)] = 10
     blocks: Annotated[int, Field(ge=2, le=100_000)] = 64
     setpoints: Annotated[int, Field(ge=1, le=100_000)] = 400
     channels: tuple[Channel, ...] = ("q", "dq", "tau", "current", "q_motor", "temperature", "setpoint")
-    """What the PLC measures."""
+    """Measured channels."""
     heartbeat_ms: Annotated[int, Field(ge=10, le=60_000)] = 200
     enable_ms: NonNegative = 100.0
-    """From the command to axes that are enabled."""
+    """Time from the command to enabled axes."""
     stop_ms: Positive = 200.0
-    """Time of a controlled stop from the largest speed; from less, proportionally less."""
+    """Time of a controlled stop from the largest speed; proportionally less from a lower one."""
     max_speed: Positive = 1.5
     """Largest step of the set position, as a multiple of the joint's velocity limit."""
     axis: Annotated[tuple[AxisSettings, ...], Field(min_length=1, max_length=64)]
@@ -170,32 +161,16 @@ def _bytes(sizes: Sizes, name: str) -> int:
 
 def load_plc(path: Path) -> PlcSettings:
     """Read the description of a PLC; raises `PlcFileError`."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PlcFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PlcFileError(f"{path}: not valid TOML: {error}") from error
-    return parse_plc(table, str(path), path.resolve().parent)
+    return parse_plc(read_table(path, PlcFileError), str(path), path.resolve().parent)
 
 
 def parse_plc(table: object, origin: str, base: Path) -> PlcSettings:
-    """Check a description given as a table; `origin` names it in errors, `base` is what paths are relative to."""
+    """Check a description given as a table; `origin` names it in errors, relative paths start at `base`."""
     try:
         settings = PlcSettings.model_validate(table)
     except ValidationError as error:
-        raise PlcFileError(f"{origin}: {'; '.join(map(_describe, error.errors()))}") from error
+        raise PlcFileError(f"{origin}: {error_text(error, PlcSettings, {'axis': AxisSettings})}") from error
     robot = settings.robot
     if robot.endswith((".toml", ".urdf")):
         robot = str((base / robot).resolve())
     return settings.model_copy(update={"robot": robot})
-
-
-def _describe(error: ErrorDetails) -> str:
-    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"]).lstrip(".")
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        known: type[_Table] = AxisSettings if error["loc"][0] == "axis" else PlcSettings
-        close = difflib.get_close_matches(str(error["loc"][-1]), list(known.model_fields), 1)
-        message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else "")
-    return f"{place}: {message}" if place else message

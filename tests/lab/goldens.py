@@ -31,7 +31,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from drivers.ads.config import AdsConfig
-from drivers.ads.link.layout import Sizes
+from drivers.ads.layout import Sizes
 from drivers.ads.structured_text import files as structured_text
 from drivers.ethercat.config import EthercatConfig
 from drivers.files.importing._mapping import MappingFile
@@ -46,7 +46,7 @@ from rt_core.model.forward import forward_dynamics
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
-from service.bridge._schemas import arm_streams, frame_streams, plain_stream
+from service.bridge._schemas import arm_streams, frame_streams, generic_stream
 from service.bridge.ros2 import description as ros2_description
 from service.cli.jobs._kinds import describe_kind
 from service.cli.main import build_parser
@@ -58,9 +58,9 @@ from service.jobs.queue.store import Model, Promotion, Store
 from service.models._schema import ModelDocument
 from service.protocol import control
 from service.protocol import messages as wire
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 from service.protocol.roles import ROLES, allows
-from service.protocol.worker_messages import read_said
+from service.protocol.worker_messages import decode_worker_message
 from service.web._actions import Action
 from service.web._dashboard import api_routes
 from service.web._families import FAMILIES
@@ -98,7 +98,7 @@ def lines(*values: object) -> str:
 
 def dumped(value: Any) -> str:
     """Return `value` as JSON in its own order; its floats come back to the bit."""
-    return json.dumps(plain(value), indent=1) + "\n"
+    return json.dumps(json_values(value), indent=1) + "\n"
 
 
 def sha256(data: bytes) -> str:
@@ -193,7 +193,7 @@ def children() -> Iterator[str]:
 
     def answer(role: str, message: Mapping[str, Any]) -> str:
         try:
-            return json.dumps(read_said(wire.pack_map(message), role))
+            return json.dumps(decode_worker_message(wire.pack_map(message), role))
         except wire.WireError as error:
             return f"refused: {error}"
 
@@ -228,7 +228,7 @@ def wire_goldens(_folder: Path) -> Goldens:
     out["http_routes"] = lines(*(f"{sorted(route.methods or ())} {route.path}" for route in routes))
     meta = RecordingMeta("left", ("first", "second"), ("rad", "m"), 500.0)
     streams = arm_streams("left") + frame_streams(meta)
-    streams += [plain_stream("left", kind, "estimator") for kind in ("status", "elastic")]
+    streams += [generic_stream("left", kind, "estimator") for kind in ("status", "elastic")]
     out["foxglove"] = dumped([asdict(stream) for stream in streams])
     out["ros2"] = dumped(ros2_description(["left"], "tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"))
     out["recording"] = dumped(meta.to_metadata())

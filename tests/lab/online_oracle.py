@@ -68,7 +68,7 @@ class Oracle:
         self.moved, self.excess = np.zeros(n), np.zeros(n)
         self.lam = np.full(n, self.longest)
         self.block, self.block_count = np.zeros(n), np.zeros(n)
-        self.power, self.leak, self.leak_age, self.updates = np.zeros(p), np.zeros((p, p)), 0, 0
+        self.power, self.floor, self.floor_age, self.updates = np.zeros(p), np.zeros((p, p)), 0, 0
         self.watched = np.zeros(p)
         self.changes = 0
         self.every, self.finished = max(1, round(hz / 20.0)), 0
@@ -79,15 +79,15 @@ class Oracle:
         states = rng.uniform(-1.0, 1.0, (3, 30, model.n))
         return bool(np.abs(regressor(model, base.layout, *states)[:, j, c]).max() > 0.0)
 
-    def hold_on(self) -> None:
-        """Renew what the leak keeps: what is known now, up to a share of the noise."""
+    def renew_information_floor(self) -> None:
+        """Set the information floor: what is known now, up to a share of the noise."""
         moved = self.moved > 0
         inflation = np.mean(self.weight2[moved] / self.sigma2[moved]) if moved.any() else self.white
         unit = np.maximum(np.sqrt(self.power * inflation) / 0.3, self.start)
         size = np.sqrt(np.diag(self.I))  # the triangle, because the inverse itself is not exact enough
         triangle = np.linalg.cholesky(self.I / np.outer(size, size)).T * size
         vectors, spread, _ = np.linalg.svd(unit[:, None] * np.linalg.inv(triangle))
-        self.leak = (vectors / np.maximum(spread, 1.0)) @ vectors.T * unit
+        self.floor = (vectors / np.maximum(spread, 1.0)) @ vectors.T * unit
 
     def _level(self, j: int) -> None:
         start = 0.01 * self.mean2[j] * np.exp(-5.0 * self.moved[j] / (self.SETTLE_S * self.hz))
@@ -147,9 +147,9 @@ class Oracle:
         for j in changed:
             self._free(j)
         every = max(1, round(0.05 * self.settings.memory_s * self.hz / roots.size))
-        if self.leak_age % every == 0:  # what is left of it at the end of the round is what the round takes
-            pull = self.leak[self.leak_age // every]
-            left = self.longest ** (every * roots.size - 1 - self.leak_age)
+        if self.floor_age % every == 0:  # what is left of it at the end of the round is what the round takes
+            pull = self.floor[self.floor_age // every]
+            left = self.longest ** (every * roots.size - 1 - self.floor_age)
             self.I += (1.0 - self.longest ** (every * roots.size)) / left * np.outer(pull, pull)
         gradient = np.zeros(roots.size)
         squares = np.zeros(roots.size)
@@ -168,10 +168,10 @@ class Oracle:
             self._noise(j, e, e - Y[j] @ step, share[j])
         self.theta = self.theta + step
         self.updates += 1
-        self.leak_age += 1
-        if self.leak_age == every * roots.size:
-            self.leak_age = 0
-            self.hold_on()
+        self.floor_age += 1
+        if self.floor_age == every * roots.size:
+            self.floor_age = 0
+            self.renew_information_floor()
 
     def _noise(self, j: int, e: float, residual: float, share: float) -> None:
         settled = self.moved[j] >= self.SETTLE_S * self.hz

@@ -391,7 +391,7 @@ def test_replay_ends_with_an_estimate_and_a_model_file(thetad: Any, tmp_path: Pa
         (("--robot", "emps", "--speed", "0"), "arm[0].driver.speed"),
         (("--robot", "emps", "--set", "memory"), "KEY=VALUE"),
         (("--robot", "emps", "--set", "memry_s=1"), "memory_s"),
-        (("--robot", "emps", "--span", "5:1"), "span"),
+        pytest.param(("--robot", "emps", "--span", "5:1"), "span", marks=pytest.mark.soak),
     ],
 )
 def test_replay_of_what_cannot_be_replayed(thetad: Any, tmp_path: Path, extra: tuple[str, ...], word: str) -> None:

@@ -1,4 +1,4 @@
-"""The examples do what they say, against a daemon with a simulated arm."""
+"""The examples, run against a daemon with a simulated arm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATTERNS = {
 #: And of those for Node.js, which prints a list without brackets.
 NODE_PATTERN = r" *[\d.]+ s  frames \d+  lost 0  theta [-\de.,+]+"
 
-#: Examples with tests of their own: one that ends by itself; one with a key, in tests/daemon/test_keyed_daemon.py.
+#: Examples with tests of their own: one that ends by itself; one with a key, in tests/daemon/sockets/test_with_keys.py.
 SINGLE = {"submit_job.py", "subscribe_keyed.py"}
 
 

@@ -67,7 +67,7 @@ def test_processors_stay_awake_as_long_as_the_process_lives() -> None:
 
 
 @root
-def test_each_refusal_is_said_with_what_to_do() -> None:
+def test_each_refusal_has_a_remedy() -> None:
     found = applied({"priority": 60, "processors": [4095], "lock_memory": True, "stay_awake": True}, "unprivileged")
     refused = found["refused"]
     assert isinstance(refused, list)

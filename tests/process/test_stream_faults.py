@@ -130,7 +130,7 @@ def test_the_estimate_is_that_of_the_frames_that_count(process: LoneProcess, tmp
 
     robot = load_robot("emps")
     alone = OnlineEstimator(robot.model, online_settings(settings(tmp_path).arm[0], robot, "test"), RATE_HZ)
-    alone.mark_gap(0)
+    alone.restart_stream(0)
     for k, q, tau in stream.taken:
         alone.step(round(1e9 * k / RATE_HZ), k, np.array([q]), np.array([tau]))
     np.testing.assert_array_equal(snapshot["theta"], alone.theta)

@@ -1,4 +1,4 @@
-"""Friction grows by 30 % over minutes: the daemon notices, identifies the arm again, and takes the model over.
+"""Friction grows by 30 % over minutes: drift is detected, the arm identified again, the model promoted.
 
 Times are those of the simulated arm, which runs faster than the clock on the wall.
 """

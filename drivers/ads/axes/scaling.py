@@ -1,7 +1,7 @@
-"""Between the numbers of the PLC's axes and SI units on the joint side.
+"""Conversion between the units of the PLC's axes and SI units on the joint side.
 
-With `x` the axis' position on the joint side, `q = sign * (x - offset_rad)`; torque, current and velocity change their
-sign with it.  What the axis counts at the motor is divided by the gear ratio, a torque at the motor is multiplied.
+With `x` the axis' position on the joint side, `q = sign * (x - offset_rad)`; `sign` applies to torque, current and
+velocity too.  A position counted at the motor is divided by the gear ratio, a torque at the motor is multiplied by it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,14 @@ def _length(unit: str) -> float:
 
 
 class AxisScaling:
-    """Factors of all joints, as arrays.
-
-    Parameters
-    ----------
-    axes : sequence of AxisTable, n of them
-        In the order of the joints.
+    """Factors of all joints, as arrays; `axes` are in the order of the joints.
 
     Attributes
     ----------
     position, velocity, torque, current, motor_position : (n,) float64
         One unit of the PLC in SI units, joint side (motor side for the motor position), with sign.
     position_zero, motor_zero : (n,) float64
-        Taken from the scaled position.
+        Subtracted from the scaled position.
     """
 
     def __init__(self, axes: Sequence[AxisTable]) -> None:
@@ -71,5 +66,5 @@ class AxisScaling:
         self.motor_zero = sign * offset * gear
 
     def axis_position(self, q: FloatArray) -> FloatArray:
-        """Positions of the axes, in their units, of joint positions (..., n)."""
+        """Convert joint positions (..., n) to positions of the axes, in their units."""
         return (q + self.position_zero) / self.position

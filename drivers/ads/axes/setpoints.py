@@ -1,8 +1,8 @@
-"""Set positions on their way to the PLC: collected by cycle, written in buffers that take turns.  No I/O.
+"""Set positions by cycle, written to the PLC in two alternating buffers.  No I/O.
 
-A target that is given for the frame of cycle `c` is the set position of cycle `c + lead`.  The constant lead is what
-blocks, polling and the network may take together; a motion is delayed by it, and otherwise as it was planned.  Each
-buffer holds every point that is still to come, so the PLC can go from one to the other in any cycle.
+The target for the frame of cycle `c` is the set position of cycle `c + lead`.  The constant lead covers the delays of
+blocks, polling and network; it delays a motion, but does not distort it.  Each buffer holds every point that is still
+to come, so the PLC can switch buffers in any cycle.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.ads.link.layout import Sizes, structure
-from drivers.ads.ring.decode import checksum
+from drivers.ads._checksum import checksum
+from drivers.ads.layout import Sizes, structure
 from drivers.driver import CommandRefusedError
 from rt_core.types import FloatArray
 
@@ -26,7 +26,7 @@ class Buffer:
     Attributes
     ----------
     sequence : int
-        From 1; place `sequence % 2` is written.
+        From 1.
     first : int
         Cycle of the first point.
     points : (m, axes) float64
@@ -36,25 +36,30 @@ class Buffer:
     first: int
     points: FloatArray
 
+    @property
+    def place(self) -> int:
+        """Which of the PLC's two buffers to write."""
+        return self.sequence % 2
+
 
 class SetpointStream:
-    """Points by cycle, from the first command after enabling on.
+    """Points by cycle, from the first command after enabling.
 
     Parameters
     ----------
     lead : int
-        From a frame's cycle to the one that its target is for.
+        Cycles from a frame to its target.
     capacity : int
-        Points of a buffer.
+        Points in a buffer.
     margin : int
-        Cycles that the PLC may be ahead of what is known of it, when a buffer reaches it.
+        Cycles that the PLC may advance beyond its last known cycle until a buffer reaches it.
 
     Attributes
     ----------
     active : bool
-        Whether a target has been given since `begin`.
+        Whether there was a target since `begin`.
     written : int
-        Buffers.
+        Number of buffers.
     """
 
     def __init__(self, lead: int, capacity: int, margin: int) -> None:
@@ -63,22 +68,22 @@ class SetpointStream:
         self.margin = margin
         self.active = False
         self.written = 0
-        self._batch = max(lead // 4, 1)  # new points that are worth a buffer
+        self._batch = max(lead // 4, 1)  # new points that trigger a buffer
         self._sequence = 0
-        self._run: int | None = None  # of the PLC program, that the number belongs to
-        self._points: list[FloatArray] = []  # those not known to be over
+        self._run: int | None = None  # of the PLC program, which the sequence belongs to
+        self._points: list[FloatArray] = []  # that may still be to come
         self._first = 0  # cycle of the first of them
         self._sent = 0  # cycle after the last one written
 
     def forget(self) -> None:
-        """Forget all points."""
+        """Discard all points."""
         self.active = False
         self._points = []
 
     def begin(self, sequence: int, run: int) -> None:
-        """Forget all points; the PLC program's run `run` has seen buffer number `sequence` last.
+        """Discard all points; `sequence` is the last buffer that run `run` of the PLC program has seen.
 
-        A number is not used twice within a run: the PLC would take the buffer for one that it knows.
+        A number is not used twice within a run, because the PLC ignores buffers that it has seen.
         """
         self.forget()
         if run != self._run or 0 < (sequence - self._sequence & _WORD) < _WORD // 2:
@@ -91,14 +96,14 @@ class SetpointStream:
         return self._first + len(self._points) - 1
 
     def approach(self, cycle: int, now: int) -> int:
-        """Return the number of cycles over which the first target, for the frame of `cycle`, is approached.
+        """Return the number of cycles for the approach to the first target, for the frame of `cycle`.
 
-        Half the lead, or as much of it as the PLC, which is in cycle `now` at least, can still get in time.
+        Half the lead, or as much of it as can still reach the PLC, which is at least in cycle `now`.
 
         Raises
         ------
         CommandRefusedError
-            None: the PLC would have passed the first points when they reach it, and begin with a jump.
+            Too late: the PLC would have passed the first points when they reach it, and start with a jump.
         """
         goal = cycle + self.lead
         reached = now + self.margin
@@ -110,15 +115,15 @@ class SetpointStream:
         return min(max(self.lead // 2, 1), goal - reached + 1)
 
     def add(self, cycle: int, target: FloatArray, held: FloatArray, now: int) -> None:
-        """Take the target for the frame of `cycle`, in the axes' units; the PLC is in cycle `now` at least.
+        """Add the target for the frame of `cycle`, in the axes' units; the PLC is at least in cycle `now`.
 
-        The first one is approached along a line from `held`, where the axes are.  Where frames were lost the points
-        between the last target and this one lie on a line.
+        The first target is approached along a line from `held`, the present position.  Points for lost frames lie on a
+        line between the targets before and after.
 
         Raises
         ------
         CommandRefusedError
-            As `approach`; or the points before have run out: the axes have stopped, and this one would be a jump.
+            As `approach`; or the points before have run out, so that the axes have stopped and would jump.
         """
         goal = cycle + self.lead
         if not self.active:
@@ -142,10 +147,9 @@ class SetpointStream:
         self._points.append(np.array(end, dtype=np.float64))
 
     def due(self, now: int, urgent_cycles: int) -> Buffer | None:
-        """Buffer to write now, if there is one: the PLC is in cycle `now`.
+        """Return the buffer to write in cycle `now` of the PLC, if any.
 
-        It is due when enough new points have come, or when those that were written reach no farther than
-        `urgent_cycles`.
+        A buffer is due after enough new points, or when those written end within `urgent_cycles`.
         """
         if not self._points or self.last < self._sent:
             return None
@@ -162,7 +166,7 @@ class SetpointStream:
 
 
 def encode(buffer: Buffer, start: int, sizes: Sizes) -> bytearray:
-    """Return the bytes of `ST_ThetaSetpoints` for the run `start` of the PLC program."""
+    """Encode a buffer as `ST_ThetaSetpoints` for the run `start` of the PLC program."""
     kind = structure("ST_ThetaSetpoints", sizes)
     data = bytearray(np.dtype(kind).itemsize)
     record = np.frombuffer(data, dtype=np.dtype(kind))

@@ -1,4 +1,4 @@
-"""What can be found out about an ADS server: its name and state, symbols, values; and whether an arm could be read.
+"""Functions behind `thetad ads`: server information, symbols, values, and a check of an arm.
 
 Each function opens a connection of its own, returns plain data and raises `DriverError`.
 """
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from drivers.ads import layout
 from drivers.ads._errors import AdsError, AdsReplyError
 from drivers.ads.config import AdsConfig, Target
-from drivers.ads.link import layout
 from drivers.ads.link.data_types import Shape, Symbol, decode, encode, shape_of
 from drivers.ads.link.link import STATES, VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import SymbolTable
 from drivers.ads.ring.clock import PlcClock, filetime_to_ns
-from drivers.ethercat.bus.cycle import Histogram, now_ns, sleep_until
+from drivers.timing import Histogram, now_ns, sleep_until
 
 _MAX = 16 * 1024 * 1024
 _ROUND_TRIPS = 200
@@ -34,7 +34,7 @@ def _connected(target: Target) -> Iterator[tuple[Link, int]]:
 
 
 def device_info(target: Target) -> dict[str, Any]:
-    """Name, version and state of the server, and the addresses of both ends."""
+    """Return name, version and state of the server, and the addresses of both ends."""
     with _connected(target) as (link, state):
         try:
             name, version = link.device_info()
@@ -54,7 +54,7 @@ def device_info(target: Target) -> dict[str, Any]:
 
 
 def symbols(target: Target, pattern: str = "") -> list[dict[str, Any]]:
-    """List name, type, size and comment of symbols, those that `pattern` matches: a part of the name, or with `*`."""
+    """List the symbols that match `pattern`, a part of the name or a pattern with `*`."""
     wanted = pattern.casefold()
     with _connected(target) as (link, _):
         found = SymbolTable(link).all().values()
@@ -67,16 +67,16 @@ def symbols(target: Target, pattern: str = "") -> list[dict[str, Any]]:
 
 
 def read_symbol(target: Target, name: str) -> dict[str, Any]:
-    """Read a variable: `name`, `type`, `size`, `value`; `known` is false where its bytes are given in hexadecimal."""
+    """Read a variable: `name`, `type`, `size`, `value`; if not `known`, the value is its bytes in hexadecimal."""
     with _connected(target) as (link, _):
         symbol, shape = _described(link, name)
         return _facts(symbol, shape, _bytes(link, symbol))
 
 
 def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
-    """Write a variable, and return what it is then, as `read_symbol`.
+    """Write a variable, and read it back as `read_symbol` does.
 
-    Of a structure, members that `value` leaves out stay as they are.
+    Members of a structure that `value` leaves out keep their values.
 
     Raises
     ------
@@ -93,20 +93,20 @@ def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
 
 
 def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
-    """See whether an arm could be read: route, state, layout, ring, rate, clock, round trips.  Nothing is written.
+    """Check that an arm can be read: route, state, layout, ring, rate, clock, round trips.  Nothing is written.
 
     Returns
     -------
     dict
-        `state`, `compared` (how the layout was), `rate_hz` found and `nominal_hz`, `drift_ppm` (coarse after
-        seconds), `round_trip_us`, `axes`, and what the program says of itself.
+        `state`, `compared` (how the layout was compared), measured `rate_hz` and `nominal_hz`, `drift_ppm` (coarse
+        after seconds), `round_trip_us`, `axes`, and further data of the program.
 
     Raises
     ------
     DriverError
-        The first thing that is wrong, and its remedy.
+        The first problem, and its remedy.
     """
-    from drivers.ads.link.connection import attach, check_running  # here, for the compiled decoder that it brings
+    from drivers.ads._connection import attach, check_running  # here, because it imports the compiled decoder
 
     link = Link(config.target)
     program = None

@@ -1,4 +1,4 @@
-"""Is what the PLC declares what `layout` describes?  A difference is an error that names the field."""
+"""Comparison of the PLC's declarations with `layout`; a difference is an error that names the field."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drivers.ads._errors import AdsError, AdsSymbolError, LayoutMismatchError
-from drivers.ads.link.data_types import BIG_TYPE, DataType, Symbol, array_of, shape_of
-from drivers.ads.link.layout import (
+from drivers.ads.layout import (
     IEC,
     INFO,
     NAME_CHARS,
@@ -23,6 +22,7 @@ from drivers.ads.link.layout import (
     fields,
     structure,
 )
+from drivers.ads.link.data_types import BIG_TYPE, DataType, Symbol, array_of, shape_of
 from drivers.ads.link.link import VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import ABSENT, SymbolTable
 
@@ -34,44 +34,35 @@ _SAME = {"UDINT": "DWORD", "ULINT": "LWORD"}
 
 @dataclass(frozen=True)
 class Matched:
-    """What was found, and how thoroughly it was compared.
-
-    Attributes
-    ----------
-    sizes : Sizes
-    symbols : dict of str to Symbol
-        By the names of `layout.VARIABLES`.
-    lower : dict of str to int
-        Lower bound of the arrays `aRing` and `aSetpoints`.
-    compared : str
-        "data types", "members" (symbol by symbol), or "sizes" only.
-    """
+    """Variables found in the PLC, and how they were compared."""
 
     sizes: Sizes
-    symbols: dict[str, Symbol]
-    lower: dict[str, int]
-    compared: str
+    symbols: dict[str, Symbol]  # by the names of `layout.VARIABLES`
+    lower: dict[str, int]  # lower bounds of the arrays `aRing` and `aSetpoints`
+    compared: str  # "data types", "members" (symbol by symbol), or "sizes" only
 
 
 def match(link: Link, variables: str) -> Matched:
-    """Look the variables of the list `variables` up and compare them with the layout.
+    """Look up the variables of the list `variables` and compare them with the layout.
 
     Raises
     ------
     AdsSymbolError
         A variable is missing.
     LayoutMismatchError
-        One is declared otherwise; the message names structure and field.
+        A variable is declared otherwise; the message names structure and field.
     AdsError
         The server did not answer.
     """
     table = SymbolTable(link)
     symbols = {name: _find(table, variables, name) for name in VARIABLES}
     lower = {name: _lower(table, symbols[name], variables, name) for name in (RING, SETPOINTS)}
-    sizes, doubt = _sizes(link, symbols[INFO])
+    sizes, invalid_reason = _sizes(link, symbols[INFO])
     compared = _compare_types(table, symbols, sizes) or _compare_members(table, variables, symbols, sizes, lower)
     if sizes is None:
-        raise LayoutMismatchError(f"{variables}.{INFO}: {doubt}; is FB_Theta called in each cycle? Otherwise {_REMEDY}")
+        raise LayoutMismatchError(
+            f"{variables}.{INFO}: {invalid_reason}; is FB_Theta called in each cycle? Otherwise {_REMEDY}"
+        )
     _compare_sizes(variables, symbols, sizes)
     return Matched(sizes, symbols, lower, compared)
 
@@ -84,7 +75,7 @@ def _find(table: SymbolTable, variables: str, name: str) -> Symbol:
 
 
 def _hint(table: SymbolTable, name: str) -> str:
-    """Return where the variable was found otherwise."""
+    """Return other places where the variable was found, for the message."""
     try:
         known = table.all()
     except AdsError:
@@ -99,7 +90,7 @@ def _hint(table: SymbolTable, name: str) -> str:
 
 
 def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
-    """Return the constants by the values in `stInfo`, or None and what is wrong with them."""
+    """Return the constants from the values in `stInfo`, or None and the reason."""
     least, most = (ctypes.sizeof(structure("ST_ThetaInfo", Sizes(axes))) for axes in (1, _MAX["nAxes"]))
     if not least <= info.size < most + 8:
         return None, f"it has {info.size} bytes, {least} to {most} are expected"
@@ -118,7 +109,7 @@ def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
 
 
 def _lower(table: SymbolTable, symbol: Symbol, variables: str, name: str) -> int:
-    """Lower bound of an array variable: by its type, or by trying."""
+    """Return the lower bound of an array variable, by its type or by trial."""
     array = array_of(symbol.type)
     if array is not None and array[0]:
         return array[0][0][0]
@@ -151,7 +142,7 @@ def _compare_types(table: SymbolTable, symbols: dict[str, Symbol], sizes: Sizes 
 
 
 def _compare_structure(table: SymbolTable, name: str, found: DataType, sizes: Sizes | None) -> None:
-    """Compare the members; while `sizes` are not known, only up to the first array."""
+    """Compare the members; without `sizes`, only those that are no arrays."""
     members = {member.name.casefold(): member for member in found.members}
     expected = [field for field in STRUCTURES[name] if sizes is not None or not field.lengths]
     places = {field.name: (offset, size) for field, offset, size in fields(name, sizes or Sizes(1))}
@@ -159,7 +150,7 @@ def _compare_structure(table: SymbolTable, name: str, found: DataType, sizes: Si
         member = members.get(field.name.casefold())
         if member is None:
             raise _differs(f"{name}.{field.name}", "it is not there")
-        if field.kind in STRUCTURES:  # first what is inside, which says more
+        if field.kind in STRUCTURES:  # inner structures first, for more specific messages
             inner = table.type(array_of(member.type)[1] if array_of(member.type) else member.type)  # type: ignore[index]
             if inner is not None and inner.members:
                 _compare_structure(table, field.kind, inner, sizes)
@@ -180,7 +171,7 @@ def _compare_member(where: str, field: Field, kind: str, size: int, code: int, e
         array = array_of(kind)
     plain = kind.rpartition(".")[2].upper()
     wanted = f"STRING({NAME_CHARS})" if field.kind == "STRING" else field.kind
-    if not plain and code == BIG_TYPE:  # the server tells sizes, and no types
+    if not plain and code == BIG_TYPE:  # the server has sizes only, no types
         same = True
     elif field.kind in IEC:
         same = plain in (field.kind, _SAME.get(field.kind, "")) or _same_bytes(plain, field.kind, code)
@@ -195,7 +186,7 @@ def _compare_member(where: str, field: Field, kind: str, size: int, code: int, e
 
 
 def _same_bytes(plain: str, wanted: str, code: int) -> bool:
-    """Whether a type of another name has the same bytes, by its ADS code."""
+    """Return whether a type of another name has the same bytes, by its ADS code."""
     if re.match(r"^[A-Z]+$", plain) and plain in ("BYTE", "BOOL", "REAL", "LREAL", "DINT", "UDINT", "LINT", "ULINT"):
         return False
     size = ctypes.sizeof(IEC[wanted])
@@ -212,7 +203,7 @@ def _compare_members(
     for name, (kind, lengths) in VARIABLES.items():
         base = f"{variables}.{name}" + (f"[{lower[name]}]" if lengths else "")
         if lengths and _element(table, f"{variables}.{name}") is None:
-            continue  # no symbols for elements: their size has to do
+            continue  # no symbols for elements: only their size is compared
         try:
             for owner, field, member, offset, size in _members(table, base, kind, sizes):
                 where = f"{owner}.{field.name}"
@@ -230,7 +221,7 @@ def _compare_members(
 
 
 def _element(table: SymbolTable, array: str) -> str | None:
-    """Name of the first element of an array; None if the server has no symbols for elements."""
+    """Return the name of an array's first element; None if the server has no symbols for elements."""
     for bound in (0, 1):
         try:
             return table.find(f"{array}[{bound}]").name
@@ -242,14 +233,11 @@ def _element(table: SymbolTable, array: str) -> str | None:
 def _members(
     table: SymbolTable, base: str, kind: str, sizes: Sizes | None, start: int = 0
 ) -> Iterator[tuple[str, Field, Symbol, int, int]]:
-    """Yield each field: its structure, itself, its symbol, expected offset in the variable, and size.
-
-    Of arrays of structures, the first element.
-    """
+    """Yield structure, field, symbol, expected offset in the variable and size; of arrays, the first element."""
     for field, offset, size in fields(kind, sizes or Sizes(1)):
         if sizes is None and field.lengths:
             continue
-        if field.kind in STRUCTURES:  # first what is inside, which says more
+        if field.kind in STRUCTURES:  # inner structures first, for more specific messages
             element = _element(table, f"{base}.{field.name}")
             if element is not None:
                 yield from _members(table, element, field.kind, sizes, start + offset)
@@ -260,7 +248,7 @@ def _members(
 
 
 def _compare_sizes(variables: str, symbols: dict[str, Symbol], sizes: Sizes) -> None:
-    """Variables may be longer than expected at their end (padding), not shorter; arrays must divide."""
+    """Compare sizes; padding at the end of a variable is accepted."""
     for name, (kind, lengths) in VARIABLES.items():
         count = 1
         for length in lengths:

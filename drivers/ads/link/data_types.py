@@ -1,7 +1,7 @@
-"""Symbols and data types as a server uploads them, and values between bytes and Python.
+"""Symbols and data types as a server uploads them, and conversion of values.
 
-Formats: Beckhoff's `AdsSymbolEntry` and `AdsDatatypeEntry` (TwinCAT ADS specification).  A server may leave the data
-types out; then the names of types and their ADS codes have to do.
+Formats: Beckhoff's `AdsSymbolEntry` and `AdsDatatypeEntry` (TwinCAT ADS specification).  For a server without data
+types, the names of types and their ADS codes are used.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ class Symbol:
     offset: int
     size: int
     code: int = BIG_TYPE
-    type: str = ""  # empty if the server did not say
+    type: str = ""  # empty if unknown
     comment: str = ""
 
 
 @dataclass(frozen=True)
 class DataType:
-    """One data type, or one member of a structure.
+    """A data type, or a member of a structure.
 
     Attributes
     ----------
     name, type : str
-        Of the type; of a member, its name and the name of its type.
+        Names; of a member, its own and that of its type.
     size, offset : int
         Bytes; in bits where `bits`.
     bounds : tuple of (lower bound, number of elements)
         Of an array.
     members : tuple of DataType
-        Of a structure, those that have a place in memory.
+        Of a structure, those with a place in memory.
     """
 
     name: str
@@ -89,7 +89,7 @@ def _texts(raw: memoryview, at: int, lengths: tuple[int, ...], where: str) -> tu
 
 
 def parse_symbol(raw: memoryview) -> tuple[Symbol, int]:
-    """Return the symbol at the beginning of `raw`, and the bytes it takes; raises `AdsReplyError`."""
+    """Parse the symbol at the start of `raw`; return it and its length in bytes; raises `AdsReplyError`."""
     if len(raw) < _SYMBOL.size:
         raise AdsReplyError("symbol upload: an entry is cut off")
     length, group, offset, size, code, _, *lengths = _SYMBOL.unpack_from(raw)
@@ -100,7 +100,7 @@ def parse_symbol(raw: memoryview) -> tuple[Symbol, int]:
 
 
 def parse_type(raw: memoryview, depth: int = 0) -> tuple[DataType, int]:
-    """Return the data type at the beginning of `raw`, and the bytes it takes; raises `AdsReplyError`."""
+    """Parse the data type at the start of `raw`; return it and its length in bytes; raises `AdsReplyError`."""
     where = "data type upload"
     if len(raw) < _TYPE.size or depth > _DEEPEST:
         raise AdsReplyError(f"{where}: an entry is cut off")
@@ -130,11 +130,9 @@ def _parse_member(raw: memoryview, depth: int) -> tuple[DataType, int, bool]:
 
 
 def array_of(name: str) -> tuple[tuple[tuple[int, int], ...] | None, str] | None:
-    """Bounds (lower, count) and element type of an `ARRAY [..] OF ..`; bounds None if they are no numbers.
+    """Parse `ARRAY [..] OF ..` to bounds (lower, count) and element type; None if `name` is no array.
 
-    Returns
-    -------
-    None if `name` is no array.
+    The bounds are None if they are not numbers.
     """
     match = _ARRAY.match(name)
     if match is None:
@@ -151,7 +149,7 @@ def array_of(name: str) -> tuple[tuple[tuple[int, int], ...] | None, str] | None
 
 @dataclass(frozen=True)
 class Shape:
-    """How the bytes of a value are to be understood.
+    """Interpretation of the bytes of a value.
 
     Attributes
     ----------
@@ -176,7 +174,7 @@ class Shape:
 
     @property
     def known(self) -> bool:
-        """Whether values have a meaning, rather than being bytes."""
+        """Whether the type is known; otherwise values are bytes."""
         if self.kind == "array":
             return self.element is not None and self.element.known
         return self.kind != "bytes"
@@ -186,7 +184,7 @@ Find = Callable[[str], DataType | None]
 
 
 def shape_of(kind: str, size: int, code: int, find: Find, depth: int = 0) -> Shape:
-    """Shape of a value of type `kind`, `size` bytes long, with this ADS code; `find` looks a data type up."""
+    """Return the shape of a value of type `kind`, `size` bytes and ADS code; `find` looks up a data type."""
     raw = Shape("bytes", size)
     if depth > _DEEPEST:
         return raw
@@ -244,11 +242,10 @@ def _member(member: DataType, find: Find, depth: int) -> tuple[str, int, Shape]:
 
 
 def decode(shape: Shape, raw: bytes | bytearray | memoryview, at: int = 0) -> Any:
-    """Value of the bytes: number, bool, text, list, dict; bytes that are not understood as hexadecimal text."""
+    """Decode a value: number, bool, text, list or dict; bytes of an unknown type become hexadecimal text."""
     part = bytes(raw[at : at + shape.size])
     if shape.kind == "number":
-        value = struct.unpack("<" + shape.format, part)[0]
-        return value
+        return struct.unpack("<" + shape.format, part)[0]
     if shape.kind == "string":
         return part.partition(b"\0")[0].decode(_TEXT, "replace")
     if shape.kind == "wstring":
@@ -268,7 +265,7 @@ def decode(shape: Shape, raw: bytes | bytearray | memoryview, at: int = 0) -> An
 
 
 def encode(shape: Shape, value: Any, into: bytearray, at: int = 0, where: str = "value") -> None:
-    """Put a value into `into`; a dict may leave members out, which stay as they are.
+    """Encode a value into `into`; members that a dict leaves out keep their values.
 
     Raises
     ------

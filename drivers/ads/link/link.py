@@ -1,15 +1,17 @@
-"""The connection to one controller: the only module that knows pyads, and the place where its traps are guarded.
+"""Connection to one controller; the only module that uses pyads.
 
-- One connection serves one thread: a lock, held through each request.
-- `Connection` methods return None when it is closed: an error here.
-- Closing removes the route of the whole process: one link a Net ID.
-- Connecting to an address where nobody answers blocks for minutes: it is tried first, with a time-out.
-- Arrays become lists, a hundred times slower than structures: everything travels as structures of bytes.
-- Strings are read into 1024 bytes, and written as long as their characters, not their bytes: they are bytes here.
-- `del_device_notification` frees the callback while samples may be in flight, and so does a handle that comes again:
-  the callbacks are kept as long as the process runs.
-- Closing with a live notification crashes: they are all deleted before.
-- After a time-out every call fails while `is_open` stays true: the link calls itself broken, and wants to be reopened.
+Pitfalls of pyads and of the library below it that are handled here:
+
+- One connection serves one thread: a lock is held during each request.
+- Methods of a closed `Connection` return None: an error here.
+- Closing removes the route of the whole process: one link per Net ID.
+- Connecting to an address that does not answer blocks for minutes: it is probed first, with a time-out.
+- Arrays become lists, a hundred times slower than structures: all data is structures of bytes.
+- Strings are read into 1024 bytes, and written with the length of their characters: they are bytes here.
+- `del_device_notification`, and a repeated handle, free a callback while samples may be in flight: callbacks are kept
+  until the process ends.
+- Closing with an active notification crashes: all are deleted before.
+- After a time-out every call fails while `is_open` stays true: the link is `broken` then, and has to be reopened.
 """
 
 from __future__ import annotations
@@ -39,40 +41,27 @@ from drivers.ads._errors import (
     AdsSymbolError,
 )
 from drivers.ads.config import Target
-from drivers.ads.link.port_probe import TCP_PORT, probe, resolve, silent_text
+from drivers.ads.link.port_probe import TCP_PORT, no_answer_text, probe, resolve
 from drivers.driver import DriverClosedError
-from drivers.ethercat.bus.cycle import now_ns
+from drivers.timing import now_ns
 
 HANDLE_BY_NAME, VALUE_BY_HANDLE, RELEASE_HANDLE, SYMBOL_VERSION = 0xF003, 0xF005, 0xF006, 0xF008
 _SUM_READ, _SUM_WRITE = 0xF080, 0xF081
-#: Most requests and bytes of one sum command; a router refuses what is too long for its memory.
+#: Largest number of requests and bytes of one sum command, within the memory of a router.
 _SUM_REQUESTS, _SUM_BYTES = 250, 128 * 1024
 _SYSTEM_SERVICE = 10000
 STATES = {
-    0: "invalid",
-    1: "idle",
-    2: "reset",
-    3: "init",
-    4: "start",
-    5: "run",
-    6: "stop",
-    7: "save configuration",
-    8: "load configuration",
-    9: "power failure",
-    10: "power good",
-    11: "error",
-    12: "shutdown",
-    13: "suspend",
-    14: "resume",
-    15: "config",
-    16: "reconfig",
-}
+    0: "invalid", 1: "idle", 2: "reset", 3: "init", 4: "start", 5: "run", 6: "stop", 7: "save configuration",
+    8: "load configuration", 9: "power failure", 10: "power good", 11: "error", 12: "shutdown", 13: "suspend",
+    14: "resume", 15: "config", 16: "reconfig",
+}  # fmt: skip
 RUN, STOP, CONFIG = 5, 6, 15
 Raw = Any  # a ctypes structure of bytes; bytes(), memoryview() and np.frombuffer() take it
 _T = TypeVar("_T")
+_I = TypeVar("_I")
 
 
-# The library writes lines of its own to stderr for what it returns as errors anyway.
+# Otherwise the library also writes its errors to stderr.
 with contextlib.suppress(ValueError):
     ctypes.c_size_t.in_dll(pyads.pyads_ex._adsDLL, "_ZN6Logger8logLevelE").value = 9
 
@@ -85,18 +74,14 @@ def _bytes_type(size: int) -> type[ctypes.Structure]:
 class Link:
     """One connection.
 
-    Parameters
-    ----------
-    target : Target
-
     Attributes
     ----------
     broken : bool
         The connection has failed; `close` and `open` make a new one.
     sum_commands : bool
-        False once the server has refused one; each request goes alone then.
+        False once the server has refused one; requests are single then.
     requests : int
-        Sent since the process began to count.
+        Number of requests sent.
     """
 
     _net_ids: ClassVar[set[str]] = set()
@@ -107,7 +92,7 @@ class Link:
         self.broken = False
         self.sum_commands = True
         self.requests = 0
-        self._address = ""  # found once: looking a name up may block for seconds
+        self._address = ""  # resolved once: a lookup may block for seconds
         self._connection: Any = None
         self._lock = threading.Lock()
         self._notifications: list[tuple[int, int | None]] = []
@@ -116,7 +101,7 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection; it may be broken."""
+        """Whether there is a connection, possibly a broken one."""
         return self._connection is not None
 
     def open(self) -> tuple[int, int]:
@@ -125,9 +110,9 @@ class Link:
         Raises
         ------
         AdsConnectionError
-            Nobody there, no route, a wrong Net ID or port: the message says which, and what to do.
+            No answer, no route, a wrong Net ID or port; the message has the remedy.
         AdsError
-            It is open already, or another link of this process leads to the same controller.
+            It is open already, or this process has another link to the same controller.
         """
         if self._connection is not None:
             raise AdsError(f"ADS {self.target}: already open")
@@ -145,7 +130,7 @@ class Link:
             if error.code == PORT_NOT_FOUND:
                 raise self._without_port(address, error) from error
             if error.code in BROKEN:
-                raise AdsConnectionError(silent_text(target, address), error.code) from error
+                raise AdsConnectionError(no_answer_text(target, address), error.code) from error
             raise
         except BaseException:
             self.close()
@@ -166,7 +151,7 @@ class Link:
         connection.set_timeout(round(target.timeout_ms))
 
     def _without_port(self, address: str, error: AdsError) -> AdsConnectionError:
-        """Return why nobody listens at the PLC's port: the system service knows whether TwinCAT runs at all."""
+        """Return the error for a PLC port that does not exist, with TwinCAT's state from its system service."""
         state = None
         self._net_ids.add(self.target.net_id)
         with contextlib.suppress(AdsError):
@@ -196,7 +181,7 @@ class Link:
                 self._net_ids.discard(self.target.net_id)
 
     def _delete_notifications(self, connection: Any) -> None:
-        """Delete them all: what the server has forgotten, the library still holds."""
+        """Delete all notifications, also those that the server no longer has."""
         notifications, self._notifications = self._notifications, []
         for notification, user in notifications:
             with contextlib.suppress(pyads.ADSError):
@@ -205,21 +190,21 @@ class Link:
     # ------------------------------------------------------------ requests
 
     def state(self) -> tuple[int, int]:
-        """State of the PLC, and of the device."""
+        """Return the states of the PLC and of the device."""
         found: tuple[int, int] = self._call("its state", lambda c: c.read_state())
         return found
 
     def device_info(self) -> tuple[str, str]:
-        """Name and version of the server."""
+        """Return name and version of the server."""
         name, version = self._call("its name", lambda c: c.read_device_info())
         return str(name), f"{version.version}.{version.revision}.{version.build}"
 
     def local_net_id(self) -> str:
-        """Net ID that the controller sees this computer under."""
+        """Return the Net ID of this computer."""
         return str(self._call("the local address", lambda c: c.get_local_address()).netid)
 
     def read(self, group: int, offset: int, size: int, what: str = "", exact: bool = True) -> Raw:
-        """Read `size` bytes; unless `exact`, fewer may come, and the rest is zero."""
+        """Read `size` bytes; unless `exact`, a shorter answer is filled with zeros."""
         kind = _bytes_type(size)
         return self._call(
             what or f"{group:#x}:{offset:#x}",
@@ -227,7 +212,7 @@ class Link:
         )
 
     def read_write(self, group: int, offset: int, size: int, data: bytes, what: str = "", exact: bool = True) -> Raw:
-        """Write `data` and read up to `size` bytes in one request; unless `exact`, the rest is zero."""
+        """Write `data` and read `size` bytes in one request; `exact` as in `read`."""
         kind, given = _bytes_type(size), _bytes_type(len(data))
         value = given.from_buffer_copy(data)
         return self._call(
@@ -242,12 +227,12 @@ class Link:
         self._call(what or f"{group:#x}:{offset:#x}", lambda c: c.write(group, offset, value, kind) or 0)
 
     def handle(self, name: str) -> int:
-        """Handle of a symbol; raises `AdsSymbolError` if there is none."""
-        raw = self.read_write(HANDLE_BY_NAME, 0, 4, encoded(name), f"symbol {name}")
+        """Return the handle of a symbol; raises `AdsSymbolError` if it does not exist."""
+        raw = self.read_write(HANDLE_BY_NAME, 0, 4, encode_name(name), f"symbol {name}")
         return int.from_bytes(bytes(raw), "little")
 
     def release(self, *handles: int) -> None:
-        """Give handles back, if the connection works; what the server has forgotten is no error."""
+        """Release handles if the connection works; errors are ignored."""
         items = [(RELEASE_HANDLE, 0, handle.to_bytes(4, "little")) for handle in handles]
         for at in range(0, len(items), _SUM_REQUESTS):
             if self.is_open and not self.broken:
@@ -257,22 +242,27 @@ class Link:
     def sum_read(self, items: Sequence[tuple[int, int, int]], what: str) -> list[Any]:
         """Read several (group, offset, size); raises the first error of any.
 
-        One request where the server knows the sum command, otherwise one for each.
+        One request if the server has sum commands, otherwise one for each.
         """
         found: list[Any] = []
         for part in _parts(items):
-            if self.sum_commands and len(part) > 1:
-                try:
-                    found += self._sum_read(part, what)
-                    continue
-                except AdsReplyError:
-                    self.sum_commands = False
-                except AdsError as error:
-                    if error.code not in NOT_THERE or error.of_item:
-                        raise
-                    self.sum_commands = False
-            found += [self.read(group, offset, size, what) for group, offset, size in part]
+            together = self._summed(self._sum_read, part, what)
+            found += together or [self.read(group, offset, size, what) for group, offset, size in part]
         return found
+
+    def _summed(self, request: Callable[[Sequence[_I], str], _T], items: Sequence[_I], what: str) -> _T | None:
+        """Return the result of a sum command; None for a single item, or if the server has no sum commands."""
+        if not self.sum_commands or len(items) < 2:
+            return None
+        try:
+            return request(items, what)
+        except AdsReplyError:
+            self.sum_commands = False
+        except AdsError as error:
+            if error.code not in NOT_THERE or error.of_item:
+                raise
+            self.sum_commands = False
+        return None
 
     def _sum_read(self, items: Sequence[tuple[int, int, int]], what: str) -> list[Any]:
         count = len(items)
@@ -284,7 +274,7 @@ class Link:
         codes = struct.unpack_from(f"<{count}I", view)
         for code in codes:
             if code:
-                raise explained(code, self.target, what, of_item=True)
+                raise ads_error(code, self.target, what, of_item=True)
         found, at = [], 4 * count
         for _, _, size in items:
             found.append(view[at : at + size])
@@ -293,20 +283,11 @@ class Link:
 
     def sum_write(self, items: Sequence[tuple[int, int, bytes | bytearray]], what: str) -> None:
         """Write several (group, offset, bytes); raises the first error of any."""
-        if self.sum_commands and len(items) > 1:
-            try:
-                self._sum_write(items, what)
-                return
-            except AdsReplyError:
-                self.sum_commands = False
-            except AdsError as error:
-                if error.code not in NOT_THERE or error.of_item:
-                    raise
-                self.sum_commands = False
-        for group, offset, data in items:
-            self.write(group, offset, data, what)
+        if not self._summed(self._sum_write, items, what):
+            for group, offset, data in items:
+                self.write(group, offset, data, what)
 
-    def _sum_write(self, items: Sequence[tuple[int, int, bytes | bytearray]], what: str) -> None:
+    def _sum_write(self, items: Sequence[tuple[int, int, bytes | bytearray]], what: str) -> bool:
         count = len(items)
         request = bytearray()
         for group, offset, data in items:
@@ -318,13 +299,11 @@ class Link:
         )
         for code in struct.unpack(f"<{count}I", memoryview(reply).cast("B")):
             if code:
-                raise explained(code, self.target, what, of_item=True)
+                raise ads_error(code, self.target, what, of_item=True)
+        return True
 
     def notify(self, group: int, offset: int, size: int, into: Queue[tuple[int, bytes]], cycle_ms: float) -> None:
-        """Have each change of a variable put `(time of receipt, bytes)` into `into`; what finds no place is dropped.
-
-        The library's thread does that, and nothing else.
-        """
+        """Put `(time of receipt, bytes)` into `into` at each change of a variable; drop it if the queue is full."""
 
         def received(notification: Any, _: Any) -> None:
             contents = notification.contents
@@ -355,7 +334,7 @@ class Link:
             except pyads.ADSError as error:
                 code = getattr(error, "err_code", 0)
                 self.broken = self.broken or code in BROKEN or code < 0
-                raise explained(code, self.target, what) from error
+                raise ads_error(code, self.target, what) from error
             except RuntimeError as error:  # pyads: "Insufficient data"
                 raise AdsReplyError(f"ADS {self.target}: {what}: {error}") from error
             if found is None:
@@ -363,8 +342,8 @@ class Link:
             return found
 
 
-def encoded(name: str) -> bytes:
-    """Name of a symbol as it is sent: TwinCAT's strings are Windows-1252, and end with a zero."""
+def encode_name(name: str) -> bytes:
+    """Encode the name of a symbol as TwinCAT has strings: Windows-1252 with a final zero."""
     try:
         return name.encode("windows-1252") + b"\0"
     except UnicodeEncodeError as error:
@@ -383,8 +362,8 @@ def _parts(items: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, i
     return parts
 
 
-def explained(code: int, target: Target, what: str, of_item: bool = False) -> AdsError:
-    """Return an ADS error code as an error of ours; `of_item`: of one part of a sum command."""
+def ads_error(code: int, target: Target, what: str, of_item: bool = False) -> AdsError:
+    """Return the error for an ADS error code; `of_item`: of one part of a sum command."""
     text = TEXTS.get(code) or pyads.errorcodes.ERROR_CODES.get(code, "the connection has failed")
     message = f"ADS {target}: {what}: {str(text).rstrip('. ')} (ADS error {code})"
     if code == SYMBOL_NOT_FOUND:

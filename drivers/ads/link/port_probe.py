@@ -1,4 +1,4 @@
-"""Whether a controller accepts connections at all; light, without the ADS library."""
+"""Check whether a controller accepts connections, without the ADS library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TCP_PORT = 48898
 def resolve(target: Target) -> str:
     """Return the controller's IPv4 address; raises `AdsConnectionError` if its name is not known.
 
-    Where the name server does not answer this takes as long as the system's resolver waits.
+    It may block as long as the system's resolver waits.
     """
     name = target.address
     try:
@@ -23,18 +23,14 @@ def resolve(target: Target) -> str:
 
 
 def probe(target: Target, address: str = "") -> None:
-    """See whether the controller accepts connections; the library itself would wait for minutes.
+    """Check that the controller accepts connections; the ADS library itself would wait for minutes.
 
-    Parameters
-    ----------
-    target : Target
-    address : str, optional
-        As `resolve` found it; by default it is looked up.
+    `address` is the result of `resolve`, which is called by default.
 
     Raises
     ------
     AdsConnectionError
-        The name is not known, or nobody answers within the time-out of a request.
+        The name is not known, or there is no answer within the time-out of a request.
     """
     address = address or resolve(target)
     try:
@@ -57,8 +53,8 @@ def _local_address(address: str) -> str:
             return "this computer's address"
 
 
-def silent_text(target: Target, address: str) -> str:
-    """Return what to do about a controller that accepts a connection and answers nothing."""
+def no_answer_text(target: Target, address: str) -> str:
+    """Return the remedy for a controller that accepts a connection but does not answer."""
     local = _local_address(address)
     net_id = target.local_net_id or f"{local}.1.1"
     return (

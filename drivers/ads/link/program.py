@@ -1,4 +1,4 @@
-"""The PLC program as this computer sees it: its variables by handle, checked against the layout."""
+"""Variables of a PLC program by handle, checked against the layout."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from queue import Queue
 from typing import Any
 
 from drivers.ads._errors import NOT_THERE, VERSION_INVALID, AdsError, AdsReplyError
-from drivers.ads.axes.setpoints import Buffer, encode
+from drivers.ads.layout import COMMAND, HEAD, INFO, LATEST, RING, SETPOINTS, Sizes, structure
 from drivers.ads.link._matching import Matched, match
-from drivers.ads.link.layout import COMMAND, HEAD, INFO, LATEST, RING, SETPOINTS, Sizes, structure
 from drivers.ads.link.link import SYMBOL_VERSION, VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import ABSENT
 
-#: Where a value lies: index group, index offset.
+#: Index group and index offset of a value.
 _Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Info:
-    """`stInfo`: what the program says of itself."""
+    """`stInfo`: constants of a run of the program."""
 
     start: int
     channels: int
@@ -32,7 +31,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Head:
-    """`stHead`: how far the program is."""
+    """`stHead`: counts and states of the program."""
 
     start: int
     samples: int
@@ -47,7 +46,7 @@ class Head:
 
 
 class PlcProgram:
-    """Access to the variables of one PLC program, until `close`.
+    """Access to the variables of one PLC program, until `close`; raises as `_matching.match`.
 
     Parameters
     ----------
@@ -59,14 +58,9 @@ class PlcProgram:
     Attributes
     ----------
     matched : Matched
-        What was found.
+        Variables found.
     by_address : bool
-        Blocks and set positions go by address, since the server has no symbols for elements of arrays.
-
-    Raises
-    ------
-    AdsSymbolError, LayoutMismatchError, AdsError
-        As `matching.match`.
+        Blocks and set positions are accessed by address, because the server has no symbols for elements of arrays.
     """
 
     def __init__(self, link: Link, variables: str) -> None:
@@ -75,7 +69,7 @@ class PlcProgram:
         self._handles: list[int] = []
         self._notified = False
         self.by_address = False
-        self._version = self.version()  # first, so that no change after it goes unnoticed
+        self._version = self.version()  # first, to notice any later change
         self.matched: Matched = match(link, variables)
         try:
             self._look_up()
@@ -101,7 +95,7 @@ class PlcProgram:
         return VALUE_BY_HANDLE, self._handles[-1]
 
     def _elements(self, name: str, count: int) -> list[_Place]:
-        """Places of the elements of an array: by handle, or by address if the server has no such symbols."""
+        """Return the places of an array's elements: by handle, or by address if the server has no such symbols."""
         first, symbol = self.matched.lower[name], self.matched.symbols[name]
         try:
             return [self._by_handle(f"{name}[{first + k}]") for k in range(count)]
@@ -113,7 +107,7 @@ class PlcProgram:
             return [(symbol.group, symbol.offset + k * stride) for k in range(count)]
 
     def close(self) -> None:
-        """Give back to the server what was taken from it, as far as the connection allows."""
+        """Release notifications and handles, as far as the connection allows."""
         if self._notified:
             self._notified = False
             self._link.end_notifications()
@@ -124,21 +118,20 @@ class PlcProgram:
 
     @property
     def versioned(self) -> bool:
-        """Whether an online change can be seen."""
+        """Whether online changes can be detected."""
         return self._version is not None
 
     def version(self) -> int | None:
-        """Symbol version, which changes with each online change; None if the server has none."""
+        """Read the symbol version, which changes with each online change; None if the server has none."""
         try:
             return bytes(self._link.read(SYMBOL_VERSION, 0, 1, "symbol version"))[0]
-        except AdsError as error:
+        except AdsError:
             if self._link.broken:
                 raise
-            del error
             return None
 
     def moved(self) -> bool:
-        """Whether there was an online change since the variables were looked up."""
+        """Return whether there was an online change since the lookup of the variables."""
         return self._version is not None and self.version() != self._version
 
     def read_info(self) -> Info:
@@ -149,14 +142,14 @@ class PlcProgram:
         return Info(raw.nStart, raw.nChannels, raw.nCycleNs, raw.nHeartbeatMs, names)
 
     def read(self, numbers: Sequence[int]) -> tuple[Head, list[Any]]:
-        """Read `stHead` and the places of these blocks, in one request if the server can."""
+        """Read `stHead` and the places of these blocks, in one request if the server supports it."""
         places = [(*self._head_place, self._head_bytes)]
         places += [(*self._blocks[number % self.sizes.blocks], self._block_bytes) for number in numbers]
         head, *blocks = self._link.sum_read(places, "samples")
         return self._parse_head(head), blocks
 
     def _parse_head(self, raw: Any) -> Head:
-        """Return `stHead`; raises `AdsReplyError` if its counts contradict each other: it has no checksum."""
+        """Parse `stHead`, which has no checksum; raises `AdsReplyError` if its counts contradict each other."""
         found: Any = self._head.from_buffer_copy(bytes(raw))
         if abs(found.nSamples // self.sizes.block_samples - found.nBlocks) > 1:
             raise AdsReplyError(
@@ -164,20 +157,12 @@ class PlcProgram:
                 f"{found.nBlocks} blocks of {self.sizes.block_samples}"
             )
         return Head(
-            found.nStart,
-            found.nSamples,
-            found.nBlocks,
-            found.nTime,
-            found.nState,
-            found.nReason,
-            found.nUnderruns,
-            found.nRefused,
-            found.nSequence,
-            found.nExceeded,
-        )
+            found.nStart, found.nSamples, found.nBlocks, found.nTime, found.nState, found.nReason, found.nUnderruns,
+            found.nRefused, found.nSequence, found.nExceeded,
+        )  # fmt: skip
 
     def notify(self, into: Queue[tuple[int, bytes]]) -> None:
-        """Have each new block put into `into`."""
+        """Put each new block into `into`."""
         self._notified = True
         place = self._by_handle(LATEST)
         cycle_ms = self.info.cycle_ns * 1e-6
@@ -185,22 +170,23 @@ class PlcProgram:
 
     # ------------------------------------------------------------ writing
 
-    def write(self, start: int, heartbeat: int, enable: bool, buffer: Buffer | None) -> None:
-        """Write `stCommand`, and a buffer of set positions if there is one.
+    def write(self, start: int, heartbeat: int, enable: bool, setpoints: tuple[int, bytes | bytearray] | None) -> None:
+        """Write `stCommand`, and before it `setpoints`: place in `aSetpoints` and bytes of a buffer.
 
         Raises
         ------
         AdsError
-            It failed; or set positions go by address, and an online change may have put something else there.
+            It failed; or an online change may have moved set positions that are written by address.
         """
-        if buffer is not None and self.by_address and self.moved():
+        if setpoints is not None and self.by_address and self.moved():
             raise AdsError(f"ADS {self._link.target}: set positions: an online change", VERSION_INVALID)
         command = self._command(nStart=start, nHeartbeat=heartbeat & 0xFFFFFFFF, nEnable=int(enable))
         items: list[tuple[int, int, bytes | bytearray]] = []
-        if buffer is not None:
-            items.append((*self._setpoints[buffer.sequence % 2], encode(buffer, start, self.sizes)))
+        if setpoints is not None:
+            place, data = setpoints
+            items.append((*self._setpoints[place], data))
         items.append((*self._command_place, bytes(command)))
-        self._link.sum_write(items, "set positions" if buffer is not None else "heartbeat")
+        self._link.sum_write(items, "set positions" if setpoints is not None else "heartbeat")
 
 
 def _names(array: Any) -> list[bytes]:

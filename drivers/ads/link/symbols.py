@@ -1,4 +1,4 @@
-"""Looking symbols and data types up, by whichever service the server has."""
+"""Lookup of symbols and data types, by the services that the server has."""
 
 from __future__ import annotations
 
@@ -7,24 +7,18 @@ from collections.abc import Iterator
 
 from drivers.ads._errors import BAD_INDEX, NOT_THERE, SYMBOL_NOT_FOUND, AdsError, AdsReplyError, AdsSymbolError
 from drivers.ads.link.data_types import DataType, Symbol, parse_symbol, parse_type
-from drivers.ads.link.link import Link, encoded
+from drivers.ads.link.link import Link, encode_name
 
 _INFO_BY_NAME, _INFO_BY_NAME_EX = 0xF007, 0xF009
 _SYMBOL_UPLOAD, _UPLOAD_INFO, _TYPE_UPLOAD, _UPLOAD_INFO_2, _TYPE_BY_NAME = 0xF00B, 0xF00C, 0xF00E, 0xF00F, 0xF011
 _ENTRY_BYTES = 0xFFFF
 _MAX_UPLOAD = 256 * 1024 * 1024
-#: Codes by which servers say that they have no such symbol, member or element.
+#: Codes for a symbol, member or element that does not exist.
 ABSENT = frozenset({SYMBOL_NOT_FOUND, BAD_INDEX, 1798, 1803, 1804})
 
 
 class SymbolTable:
-    """Symbols and data types of one server; what has been looked up is kept.
-
-    Parameters
-    ----------
-    link : Link
-        Open.
-    """
+    """Symbols and data types of the server of an open link; results are cached."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -36,17 +30,19 @@ class SymbolTable:
     # ------------------------------------------------------------ symbols
 
     def find(self, name: str) -> Symbol:
-        """Symbol of this name, in any case.
+        """Find a symbol by its name, in any case.
 
         Raises
         ------
         AdsSymbolError
-            There is none.
+            It does not exist.
         AdsError
-            The server tells nothing about symbols.
+            The server has no service for symbols.
         """
         try:
-            raw = self._link.read_write(_INFO_BY_NAME_EX, 0, _ENTRY_BYTES, encoded(name), f"symbol {name}", exact=False)
+            raw = self._link.read_write(
+                _INFO_BY_NAME_EX, 0, _ENTRY_BYTES, encode_name(name), f"symbol {name}", exact=False
+            )
             return parse_symbol(memoryview(raw).cast("B"))[0]
         except AdsReplyError:
             pass
@@ -67,7 +63,7 @@ class SymbolTable:
             if found is not None:
                 return found
         try:
-            raw = self._link.read_write(_INFO_BY_NAME, 0, 12, encoded(name), f"symbol {name}")
+            raw = self._link.read_write(_INFO_BY_NAME, 0, 12, encode_name(name), f"symbol {name}")
         except AdsError as error:
             if error.code in ABSENT:
                 raise AdsSymbolError(str(error), error.code) from error
@@ -75,7 +71,7 @@ class SymbolTable:
         return Symbol(name, *struct.unpack("<3I", bytes(raw)))
 
     def all(self) -> dict[str, Symbol]:
-        """Every symbol, by its name in lower case, in the order of the server."""
+        """Return every symbol by its name in lower case, in the order of the server."""
         if self._all is None:
             self._all = {symbol.name.casefold(): symbol for symbol in self._upload_symbols()}
         return self._all
@@ -90,7 +86,7 @@ class SymbolTable:
             at += length
 
     def _upload_info(self) -> tuple[int, int, int, int]:
-        """Symbols and their bytes, data types and their bytes."""
+        """Return number and size in bytes of the symbols, and of the data types."""
         try:
             raw = self._link.read(_UPLOAD_INFO_2, 0, 24, "upload information", exact=False)
             found = struct.unpack_from("<4I", bytes(raw))
@@ -106,7 +102,7 @@ class SymbolTable:
     # ------------------------------------------------------------ data types
 
     def type(self, name: str) -> DataType | None:
-        """Return the data type of this name, in any case, with or without its namespace; None if there is none."""
+        """Return a data type by its name, in any case, with or without its namespace; None if it does not exist."""
         key = name.casefold()
         if key not in self._types:
             self._types[key] = self._ask_type(name) or self._uploaded_type(key)
@@ -116,7 +112,7 @@ class SymbolTable:
         if not self._by_name:
             return None
         try:
-            raw = self._link.read_write(_TYPE_BY_NAME, 0, _ENTRY_BYTES, encoded(name), f"type {name}", exact=False)
+            raw = self._link.read_write(_TYPE_BY_NAME, 0, _ENTRY_BYTES, encode_name(name), f"type {name}", exact=False)
             return parse_type(memoryview(raw).cast("B"))[0]
         except AdsReplyError:
             return None

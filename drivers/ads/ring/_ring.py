@@ -1,12 +1,12 @@
-"""Which blocks of the ring to read next, and what to make of what was read.  No I/O: numbers in, numbers out."""
+"""Choice of the blocks of the ring to read next, and their classification.  No I/O."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 
-class Verdict(Enum):
-    """What a block turned out to be."""
+class BlockState(Enum):
+    """State of a block that was read."""
 
     COMPLETE = "complete"
     NOT_YET = "not yet written"
@@ -16,29 +16,24 @@ class Verdict(Enum):
 
 
 class RingReader:
-    """Follows the ring of one run of the PLC program.
+    """Reader of the ring, of `blocks` blocks, of one run of the PLC program.
 
-    Block `k` lies at place `k % blocks`.  The place after the newest complete block may be written at any time, so the
-    oldest block that can be read is number `complete - blocks + 1`.
-
-    Parameters
-    ----------
-    blocks : int
-        In the ring.
+    Block `k` is at place `k % blocks`.  The place after the newest complete block may be written at any time, so the
+    oldest readable block is number `complete - blocks + 1`.
 
     Attributes
     ----------
     next : int
-        Number of the block that is due.
+        Number of the next block.
     overruns : int
-        How often the ring overran this reader.
+        Number of times the ring overran this reader.
     skipped : int
         Blocks lost to that.
     torn : int
         Blocks that had to be read again.
     """
 
-    _MARGIN = 2  # blocks that the PLC may write while a request is under way
+    _MARGIN = 2  # blocks that the PLC may write during a request
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
@@ -49,17 +44,17 @@ class RingReader:
         self._skipping = False
 
     def start(self, complete: int) -> None:
-        """Begin with the block after the `complete` ones: what came before is of no interest."""
+        """Start with the block after the `complete` ones."""
         self.next = complete
 
     def place(self, number: int) -> int:
-        """Place of a block in the ring."""
+        """Return the place of a block in the ring."""
         return number % self.blocks
 
     def due(self, complete: int, most: int) -> list[int]:
-        """Numbers of the blocks to read now, in order, at most `most`, when `complete` ones have been written.
+        """Return the numbers of the blocks to read now, at most `most`, if `complete` ones have been written.
 
-        Blocks that have been overwritten meanwhile are given up and counted.
+        Blocks that have been overwritten are skipped and counted.
         """
         oldest = complete - self.blocks + 1
         if self.next < oldest:
@@ -67,24 +62,24 @@ class RingReader:
         return list(range(self.next, min(complete, self.next + most)))
 
     def expected(self, count: int) -> list[int]:
-        """Numbers of the next blocks, whether they are complete or not."""
+        """Return the numbers of the next blocks, complete or not."""
         return list(range(self.next, self.next + count))
 
-    def judge(self, number: int, first: int, last: int) -> Verdict:
-        """Verdict about what was read as block `number`, by its `nBlock` and `nBlockEnd`."""
+    def classify(self, number: int, first: int, last: int) -> BlockState:
+        """Classify what was read as block `number`, by its `nBlock` and `nBlockEnd`."""
         if number < self.next:
-            return Verdict.KNOWN
+            return BlockState.KNOWN
         if first == last == number:
-            return Verdict.COMPLETE
+            return BlockState.COMPLETE
         if first > number:
-            return Verdict.GONE
+            return BlockState.GONE
         if first == number:
             self.torn += 1
-            return Verdict.TORN
-        return Verdict.NOT_YET
+            return BlockState.TORN
+        return BlockState.NOT_YET
 
     def take(self, number: int) -> None:
-        """Block `number` has been used; those before it that were not are lost."""
+        """Note that block `number` was used; unused blocks before it are lost."""
         if number > self.next and not self._skipping:
             self.overruns += 1
         self.skipped += number - self.next

@@ -1,7 +1,7 @@
-"""PLC time: integers all the way, and its rate against CLOCK_MONOTONIC.
+"""PLC time in integers, and its rate against CLOCK_MONOTONIC.
 
-TwinCAT counts 100 ns since 1601-01-01 UTC (FILETIME) and, where there is EtherCAT, nanoseconds of the distributed clock
-since 2000-01-01.  Both become nanoseconds since 1970-01-01; as floating-point numbers they would lose microseconds.
+TwinCAT counts 100 ns since 1601-01-01 UTC (FILETIME) and, with EtherCAT, nanoseconds of the distributed clock since
+2000-01-01.  Both become nanoseconds since 1970-01-01; floating-point numbers would lose microseconds.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _STEP_REPLIES = 20
 
 
 def filetime_to_ns(filetime: int) -> int:
-    """Nanoseconds since 1970 of a time in 100 ns since 1601."""
+    """Convert a time in 100 ns since 1601 to ns since 1970."""
     return (filetime - FILETIME_1970) * 100
 
 
 def filetimes_to_ns(filetimes: IntArray) -> IntArray:
-    """As `filetime_to_ns`, of an array of int64."""
+    """Convert int64 arrays as `filetime_to_ns` does."""
     return (filetimes - FILETIME_1970) * 100
 
 
 def dc_to_ns(dc_ns: IntArray) -> IntArray:
-    """Nanoseconds since 1970 of times of the distributed clock, int64."""
+    """Convert times of the distributed clock, int64, to ns since 1970."""
     return dc_ns + DC_2000_NS
 
 
 class PlcClock:
-    """Offset and rate of the PLC's clock against CLOCK_MONOTONIC, from the replies that have it.
+    """Offset and rate of the PLC's clock against CLOCK_MONOTONIC, from the times in replies.
 
-    The PLC's time in a reply is not later than the PLC's clock when the reply comes in.  Of each second the reply that
-    says most counts, the freshest one; a line through the last two minutes is the mapping.  What even the freshest was
-    late by, some tenths of a millisecond and up to a cycle, is not seen.
+    The time in a reply is a lower bound of the PLC's clock when the reply arrives.  The mapping is a line through the
+    freshest reply of each second over the last two minutes.  The delay of even these replies, some tenths of a
+    millisecond up to a cycle, is not included.
 
     Attributes
     ----------
     steps : int
-        How often the PLC's clock jumped by more than 50 ms.
+        Number of jumps of the PLC's clock by more than 50 ms.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class PlcClock:
         self._fitted: tuple[int, int, float] | None = None
 
     def add(self, plc_ns: int, received_ns: int) -> None:
-        """Take the PLC's time [ns since 1970] out of a reply, and when that was received."""
+        """Add the PLC's time [ns since 1970] in a reply, and its time of receipt."""
         offset = plc_ns - received_ns
         if self._best is not None and abs(offset - self._best[1]) > _STEP_NS:
             self._away += 1
-            if self._away < _STEP_REPLIES:  # a PLC that is late for once has not set its clock
+            if self._away < _STEP_REPLIES:  # single late replies are no jump
                 return
             self.steps += 1
             self.restart()
@@ -76,14 +76,14 @@ class PlcClock:
             self._best = (received_ns, offset)
 
     def restart(self) -> None:
-        """Forget everything but the count of steps."""
+        """Discard everything but the count of steps."""
         self._away = 0
         self._fitted = None
         self._points.clear()
         self._best = None
 
     def _line(self) -> tuple[int, int, float]:
-        """Return a host time, PLC minus host then, and by how much this grows a nanosecond."""
+        """Return a host time, PLC minus host at that time, and its growth per nanosecond."""
         newest = self._points[-1]
         host = np.array([point[0] - newest[0] for point in self._points], dtype=np.float64)
         offset = np.array([point[1] - newest[1] for point in self._points], dtype=np.float64)
@@ -94,16 +94,16 @@ class PlcClock:
 
     @property
     def known(self) -> bool:
-        """Whether the PLC's time has been read."""
+        """Whether there is a mapping."""
         return self._best is not None
 
     @property
     def drift_ppm(self) -> float | None:
-        """By how much the PLC's clock runs fast [ppm]; None before three seconds have passed."""
+        """Rate of the PLC's clock [ppm], positive if it runs fast; None during the first three seconds."""
         return self._fitted[2] * 1e6 if self._fitted is not None and len(self._points) >= 3 else None
 
     def to_host(self, plc_ns: int) -> int:
-        """CLOCK_MONOTONIC at a time of the PLC [ns since 1970]; the clock has to be `known`."""
+        """Return CLOCK_MONOTONIC at a time of the PLC [ns since 1970]; requires `known`."""
         assert self._best is not None
         middle_ns, offset, slope = self._fitted or (*self._best, 0.0)
         host_ns = plc_ns - offset

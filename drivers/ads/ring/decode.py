@@ -1,4 +1,4 @@
-"""Blocks of samples to SI units on the joint side, one pass a block."""
+"""Decoding of blocks to SI units on the joint side, in one compiled pass."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from drivers.ads._checksum import checksum
 from drivers.ads.axes.scaling import AxisScaling
-from drivers.ads.link.layout import AXIS_VALID, CHANNEL_BITS, Sizes, structure
+from drivers.ads.layout import AXIS_VALID, CHANNEL_BITS, Sizes, structure
 from drivers.ads.ring.clock import dc_to_ns, filetimes_to_ns
 from drivers.frame import CHANNELS
 from rt_core.jit import jit
@@ -29,18 +30,6 @@ _FIELDS = {
 }
 
 
-@jit
-def checksum(words: _Words) -> np.uint32:
-    """Checksum of a structure, given as its 32-bit words without the last one: `layout.checksum`, compiled."""
-    a = np.uint32(0)
-    b = np.uint32(0)
-    for k in range(words.shape[0]):
-        a = np.uint32(a + words[k])
-        b = np.uint32(b + a)
-    rotated = np.uint32(np.uint32(b << np.uint32(16)) | np.uint32(b >> np.uint32(16)))
-    return np.uint32(a ^ rotated)
-
-
 @dataclass(frozen=True)
 class Block:
     """A complete block in SI units, joint side.
@@ -49,14 +38,14 @@ class Block:
     ----------
     number : int
     intact : (m,) bool
-        Whose checksum is right.
+        Samples with a correct checksum.
     counter, plc_ns, dc_ns : (m,) int64
         Cycle; its PLC time and its distributed-clock time, both since 1970 [ns]; `dc_ns` is 0 where there is none.
     channels : dict of (m, n) float64
         By name, in the order of `drivers.frame.CHANNELS`.
     status_word : (m, n) int64
     valid : (m, n) bool or None
-        None: all are.
+        None: all are valid.
     """
 
     number: int
@@ -70,22 +59,21 @@ class Block:
 
 
 class Decoder:
-    """Makes blocks out of bytes.
+    """Decoder of the blocks of one PLC program.
 
     Parameters
     ----------
     sizes : Sizes
-        Of the PLC.
     channels : int
         `Info.nChannels`.
-    places : sequence of int, n of them
-        Place of each joint's axis among the PLC's.
+    places : (n,) of int
+        Index of each joint's axis in the PLC's list.
     scaling : AxisScaling
 
     Attributes
     ----------
     channels : tuple of str
-        That are present, in the order of `drivers.frame.CHANNELS`.
+        Present channels, in the order of `drivers.frame.CHANNELS`.
     """
 
     def __init__(self, sizes: Sizes, channels: int, places: Sequence[int], scaling: AxisScaling) -> None:
@@ -110,11 +98,11 @@ class Decoder:
         self._factor = np.array([factors[name][0] for name in self.channels])
         self._zero = np.array([factors[name][1] for name in self.channels])
         self._must_be_finite = np.array([name != "temperature" for name in self.channels])
-        self.decode(bytes(self._bytes))  # compiles, before samples wait for it
+        self.decode(bytes(self._bytes))  # compile before the first samples
 
     @property
     def block_bytes(self) -> int:
-        """Size of a block."""
+        """Size of a block [bytes]."""
         return self._bytes
 
     def numbers(self, raw: Any) -> tuple[int, int]:
@@ -124,7 +112,9 @@ class Decoder:
 
     def decode(self, raw: Any) -> Block:
         """Decode the bytes of a complete block."""
-        data = np.frombuffer(raw, dtype=np.uint8, count=self._bytes).copy()  # aligned, and not the caller's
+        data = np.frombuffer(
+            raw, dtype=np.uint8, count=self._bytes
+        ).copy()  # aligned, and independent of the caller's buffer
         samples = data[self._samples]
         words: _Words = samples.view(np.uint32).reshape(self._shape)
         doubles = samples.view(np.float64).reshape(self._shape[0], -1)
@@ -151,7 +141,7 @@ class Decoder:
         )
 
 
-@jit  # not `kernel`: with reassociated sums `isfinite` is not to be relied on
+@jit  # not `kernel`: with its floating-point flags `isfinite` is unreliable
 def _decode(
     words: _Words,
     floats: np.ndarray[Any, np.dtype[np.float32]],
@@ -166,9 +156,9 @@ def _decode(
     valid: BoolArray,
     intact: BoolArray,
 ) -> bool:
-    """Decode m samples, given as rows of 32-bit words, of floats and of doubles; returns whether all are valid.
+    """Decode m samples, given as rows of 32-bit words, floats and doubles; return whether all are valid.
 
-    Field `f` of an axis is its double number `f`, or from `_FLOATS` on, its float number `f - _FLOATS`.
+    Field `f` of an axis is its double number `f`, or its float number `f - _FLOATS` if `f >= _FLOATS`.
     """
     all_valid = True
     last = words.shape[1] - 1

@@ -1,4 +1,4 @@
-"""Samples of one arm: from blocks of the ring, polled or notified, to frames without loss, repetition or tears."""
+"""Frames of one arm from blocks of the ring, polled or notified, each cycle once and in order."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from drivers.ads.link.program import Head, PlcProgram
-from drivers.ads.ring._ring import RingReader, Verdict
+from drivers.ads.ring._ring import BlockState, RingReader
 from drivers.ads.ring._timeline import Timeline
 from drivers.ads.ring.clock import PlcClock, filetime_to_ns
 from drivers.ads.ring.decode import Block, Decoder
-from drivers.ethercat.bus.cycle import Histogram, now_ns, sleep_until
 from drivers.frame import CHANNELS, JointFrame
+from drivers.timing import Histogram, now_ns, sleep_until
 from rt_core.types import IntArray
 
-_TRIES = 3  # to read a block whose samples do not fit together
-_MAX_BLOCKS = 16  # in one request, when there is much to catch up with
-_MAX_NOTIFIED = 64  # blocks that wait; of more the newest are dropped, and read from the ring
+_TRIES = 3  # attempts to read a block with inconsistent samples
+_MAX_BLOCKS = 16  # in one request, when the reader is behind
+_MAX_NOTIFIED = 64  # waiting blocks; later ones are dropped, and read from the ring
 
 
 class SampleStream:
@@ -29,14 +29,14 @@ class SampleStream:
     Attributes
     ----------
     frames : deque of (JointFrame, int)
-        Not yet taken, with the PLC's cycle of each.
+        Pending, with the PLC's cycle of each.
     notified : Queue of (time of receipt, bytes)
-        Blocks that came by notification.
+        Blocks received by notification.
     clock : PlcClock
     head : Head or None
-        As last read.
+        Last one read.
     new_ns : int
-        CLOCK_MONOTONIC when the PLC was last seen to have advanced.
+        CLOCK_MONOTONIC of the last known progress of the PLC.
     """
 
     def __init__(self, cycle_ns: int, dc: bool) -> None:
@@ -47,22 +47,22 @@ class SampleStream:
         self.new_ns = 0
         self.blocks = self.samples = self.by_notification = 0
         self.round_trip = Histogram()
-        self.age = Histogram()  # of a block's last sample when it arrives
+        self.age = Histogram()  # of a block's last sample on arrival
         self._dc = dc
         self._dc_ahead_ns = 0  # distributed clock minus PLC time, as last seen
         self._timeline = Timeline(cycle_ns)
         self._tries = 0
         self._corrupt = 0
-        self._gone = {"overruns": 0, "skipped": 0, "torn": 0}  # of rings that are no more
+        self._gone = {"overruns": 0, "skipped": 0, "torn": 0}  # counts of former rings
         self._ring: RingReader | None = None
-        self._first: tuple[int, bytes] | None = None  # notified, and not yet taken
-        self._skip = False  # begin with the block that is being written
-        self._exceeded_block = -1  # the task had exceeded its cycle when this one was being written
+        self._first: tuple[int, bytes] | None = None  # notified, pending
+        self._skip = False  # start with the block that is being written
+        self._exceeded_block = -1  # block during which the task last exceeded its cycle
 
     # ------------------------------------------------------------ runs and connections
 
     def attach(self, program: PlcProgram, decoder: Decoder, head: Head, restarted: bool) -> None:
-        """Go on with the variables of `program`; `restarted`: it is another run than before."""
+        """Continue with the variables of `program`; `restarted`: another run than before."""
         old, self._ring = self._ring, RingReader(program.sizes.blocks)
         if old is None:
             self._ring.start(head.blocks)
@@ -80,7 +80,7 @@ class SampleStream:
         self._forget_notified()
 
     def begin(self) -> None:
-        """Begin with the block that is being written at the next poll: what came before was not asked for."""
+        """Start with the block that is being written at the next poll."""
         self._skip = True
 
     def _forget_notified(self) -> None:
@@ -99,11 +99,9 @@ class SampleStream:
     # ------------------------------------------------------------ reading
 
     def poll(self, expected: int, lag: int = 0) -> Head:
-        """Read `stHead` and the blocks that are there, `expected` of them at first; frames go to `frames`.
+        """Read `stHead` and all complete blocks, `expected` of them in the first request; append to `frames`.
 
-        The newest `lag` blocks are left to notifications.
-
-        The run of the head that is returned may be another one; nothing was taken then.
+        The newest `lag` blocks are left to notifications.  If the returned head is of another run, nothing was read.
         """
         ring = self._ring
         assert ring is not None
@@ -131,7 +129,7 @@ class SampleStream:
         return head
 
     def _may_be(self, number: int) -> bool:
-        """Whether a block may be complete by now, as far as is known of the PLC."""
+        """Return whether a block may be complete by now, from the PLC's last known cycle."""
         head = self.head
         assert head is not None
         samples = head.samples + (now_ns() - self.new_ns) // self._timeline.cycle_ns + 1
@@ -139,7 +137,7 @@ class SampleStream:
 
     def wait_notified(self, until_ns: int) -> None:
         """Wait until a block comes by notification, or until a time of CLOCK_MONOTONIC [ns]."""
-        if self._first is not None:  # it waits for blocks of the ring
+        if self._first is not None:  # it waits for earlier blocks
             sleep_until(until_ns)
             return
         try:
@@ -148,7 +146,7 @@ class SampleStream:
             return
 
     def take_notified(self) -> bool:
-        """Take what came by notification; False if blocks are missing before it, which `poll` fetches."""
+        """Process notified blocks; return False if earlier blocks are missing, which `poll` reads."""
         ring = self._ring
         assert ring is not None
         while True:
@@ -160,7 +158,7 @@ class SampleStream:
             if len(raw) < self._decoder.block_bytes:
                 continue
             number, last = self._decoder.numbers(raw)
-            # A number far ahead is damage: it would be waited for, and all that comes meanwhile with it.
+            # A number far ahead is damage; later blocks would have to wait for it.
             if number != last or number < ring.next or not self._may_be(number - ring.blocks):
                 continue
             if number > ring.next:
@@ -170,13 +168,13 @@ class SampleStream:
                 self.by_notification += 1
 
     def _consider(self, number: int, raw: Any, received_ns: int) -> bool:
-        """Take a block if it is whole; False if it has to be read again."""
+        """Process a block if it is complete; return False if it has to be read again."""
         ring = self._ring
         assert ring is not None
-        verdict = ring.judge(number, *self._decoder.numbers(raw))
-        if verdict is Verdict.KNOWN:
+        verdict = ring.classify(number, *self._decoder.numbers(raw))
+        if verdict is BlockState.KNOWN:
             return True
-        if verdict is not Verdict.COMPLETE:
+        if verdict is not BlockState.COMPLETE:
             return False
         block = self._decoder.decode(raw)
         rows = self._usable(block)
@@ -193,7 +191,7 @@ class SampleStream:
         return True
 
     def _usable(self, block: Block) -> list[int]:
-        """Return the samples that are intact and those of this block, and come after the last one."""
+        """Return the rows of intact samples that belong to this block and come after the last one."""
         first = block.number * len(block.counter)
         return [
             row
@@ -206,7 +204,7 @@ class SampleStream:
         self.samples += len(rows)
         if self.clock.known:
             self.age.add(received_ns - self.clock.to_host(int(block.plc_ns[-1])))
-        # A row of each channel, in the order of JointFrame; what is not there is None.
+        # A row of each channel, in the order of JointFrame; None for absent ones.
         columns: list[Any] = [block.channels.get(name) for name in CHANNELS]
         columns += [block.status_word, block.valid]
         every = zip(*[repeat(None) if column is None else column for column in columns], strict=False)
@@ -226,14 +224,14 @@ class SampleStream:
         if there.all():
             self._dc_ahead_ns = int(block.dc_ns[-1] - block.plc_ns[-1])
             return block.dc_ns
-        # EtherCAT is down: the PLC's time takes over where the distributed clock ended.
+        # EtherCAT is down: continue with the PLC's time where the distributed clock ended.
         return np.where(there, block.dc_ns, block.plc_ns + self._dc_ahead_ns)
 
-    # ------------------------------------------------------------ what there is to tell
+    # ------------------------------------------------------------ counts
 
     @property
     def expected_in_ns(self) -> int:
-        """Time from the last cycle that was seen to the end of the block that is being written [ns]."""
+        """Time from the last known cycle to the end of the block that is being written [ns]."""
         assert self.head is not None
         samples = self._program.sizes.block_samples
         return (samples - self.head.samples % samples) * self._timeline.cycle_ns

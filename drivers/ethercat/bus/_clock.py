@@ -1,11 +1,11 @@
-"""The bus clock: distributed-clock time against CLOCK_MONOTONIC, and samples counted on the SYNC0 grid.
+"""Mapping of distributed-clock (DC) time to CLOCK_MONOTONIC, and counting of samples on the SYNC0 grid.
 
 SYNC0 fires at every multiple of the cycle plus the shift, in DC time; a frame that passes the reference slave carries
-what was latched at the SYNC0 before.  Deadlines come from the mapping, so the loop is locked to the DC clock however
-late the process wakes: a late frame tells as much about the clocks as an early one.
+what was latched at the SYNC0 before.  Deadlines come from the mapping, so the loop stays locked to the DC clock however
+late the process wakes.
 
-The mapping is a phase-locked loop of second order.  Its input is limited, because a frame that was held up between the
-send call and the wire is late by milliseconds and says nothing; so it slews, and moves a deadline by microseconds only.
+The mapping is a second-order phase-locked loop with limited input: a frame that was delayed between the send call and
+the wire is late by milliseconds, but moves a deadline by microseconds only.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ class BusClock:
     Parameters
     ----------
     cycle_ns, shift_ns : int
-        Cycle, and SYNC0 after its multiples [ns].
+        Cycle, and delay of SYNC0 after its multiples [ns].
     slew_ns : float
-        By how much one frame may move the mapping [ns].
+        Largest correction of the mapping by one frame [ns].
 
     Attributes
     ----------
     drift_ppm : float
-        By how much the DC clock runs fast.
+        Rate of the DC clock against CLOCK_MONOTONIC, positive if it runs fast.
     steps : int
         How often the DC clock jumped.
     """
 
     _KP = 1.0 / 128.0  # critically damped, settles in some 500 frames
     _KI = 1.0 / 65536.0
-    _STEP_FRAMES = 3  # in a row, before a jump is believed
-    _ACQUIRE_FRAMES = 64  # in which a frame that was less late than the first takes its place
+    _STEP_FRAMES = 3  # consecutive frames that confirm a jump
+    _ACQUIRE_FRAMES = 64  # during which a frame that is less late resets the mapping
 
     def __init__(self, cycle_ns: int, shift_ns: int, slew_ns: float | None = None) -> None:
         self.cycle_ns = cycle_ns
@@ -47,7 +47,7 @@ class BusClock:
         self._fraction_ns = 0.0
         self._drift = 0.0  # ns a ns
         self._shifted_ns = 0  # DC time on which the grid counts, minus the slave's; changes when it jumps
-        self._away = 0
+        self._needs_recovery = 0
         self._away_ns = 0
         self._started = False
         self._frames = 0
@@ -59,17 +59,16 @@ class BusClock:
         return self._drift * 1e6
 
     def start(self, dc_ns: int, host_ns: int) -> None:
-        """Set the mapping by one frame sent at `host_ns` that passed the reference slave at `dc_ns`."""
+        """Set the mapping from one frame, sent at `host_ns`, that passed the reference slave at `dc_ns`."""
         self._host_ns, self._dc_ns, self._fraction_ns = host_ns, dc_ns, 0.0
         self._started = True
 
     def update(self, dc_ns: int, host_ns: int, round_trip_ns: int = 0) -> int | None:
-        """Take the DC time of a frame sent at `host_ns`; return it on the continuous time scale.
+        """Update the mapping with a frame sent at `host_ns`; return its DC time on the continuous time scale.
 
-        Of the frames, those that took longer than half of them do are dated but tell nothing about the clocks.
-        A time that disagrees with the mapping by more than two cycles is not believed (None): the frame is an old
-        one.  If the next ones agree with each other, the clock has jumped: the mapping follows, and the count of
-        samples goes on.
+        Frames with a round trip above the median are dated, but do not correct the mapping.  A time that differs from
+        the mapping by more than two cycles is rejected (None), as that of an old frame.  If the next frames confirm
+        it, the clock has jumped: the mapping follows, and the count of samples continues.
         """
         if not self._started:
             self.start(dc_ns, host_ns)
@@ -83,7 +82,7 @@ class BusClock:
             return measured
         if abs(error) > max(2 * self.cycle_ns, _DISAGREE_NS):
             return self._disagree(error, host_ns, predicted)
-        self._away = 0
+        self._needs_recovery = 0
         slow = round_trip_ns > self._typical_ns
         self._typical_ns += _MEDIAN_STEP_NS if slow else -_MEDIAN_STEP_NS
         if slow:
@@ -99,45 +98,45 @@ class BusClock:
         return measured
 
     def _disagree(self, error: int, host_ns: int, predicted: int) -> int | None:
-        if self._away and abs(error - self._away_ns) > self.cycle_ns:
-            self._away = 0
-        self._away += 1
+        if self._needs_recovery and abs(error - self._away_ns) > self.cycle_ns:
+            self._needs_recovery = 0
+        self._needs_recovery += 1
         self._away_ns = error
-        if self._away < self._STEP_FRAMES:
+        if self._needs_recovery < self._STEP_FRAMES:
             return None
-        # The count goes on by whole cycles, which keeps SYNC0 where the slaves' grid has it.
+        # Whole cycles, so that SYNC0 stays on the slaves' grid.
         whole = round(error / self.cycle_ns) * self.cycle_ns
         self._shifted_ns -= whole
-        self._away = 0
+        self._needs_recovery = 0
         self.steps += 1
         self.start(predicted + error - whole, host_ns)
         return predicted + error - whole
 
     def to_dc(self, host_ns: int) -> int:
-        """DC time at a time of CLOCK_MONOTONIC [ns]."""
+        """Return the DC time at a time of CLOCK_MONOTONIC [ns]."""
         elapsed = host_ns - self._host_ns
         return self._dc_ns + elapsed + round(self._fraction_ns + self._drift * elapsed)
 
     def to_host(self, dc_ns: int) -> int:
-        """CLOCK_MONOTONIC at a DC time [ns]."""
+        """Return CLOCK_MONOTONIC at a DC time [ns]."""
         elapsed = dc_ns - self._dc_ns
         return self._host_ns + elapsed - round(self._fraction_ns + self._drift * elapsed)
 
     def to_slave(self, dc_ns: int) -> int:
-        """Return what the slaves' clocks show at a time of the continuous scale [ns]."""
+        """Return the time of the slaves' clocks at a time of the continuous scale [ns]."""
         return dc_ns - self._shifted_ns
 
     def sample_index(self, dc_ns: int) -> int:
-        """Return the number of the last SYNC0 before a DC time, counted from DC time 0."""
+        """Return the index of the last SYNC0 before a DC time, counted from DC time 0."""
         return (dc_ns - self.shift_ns) // self.cycle_ns
 
     def sample_time_ns(self, index: int) -> int:
-        """DC time of SYNC0 number `index` [ns]."""
+        """Return the DC time of SYNC0 number `index` [ns]."""
         return index * self.cycle_ns + self.shift_ns
 
     def deadline_ns(self, index: int) -> int:
-        """When to send the frame that fetches sample `index`, on CLOCK_MONOTONIC [ns].
+        """Return when to send the frame that fetches sample `index` [ns of CLOCK_MONOTONIC].
 
-        It passes the reference slave one shift before the SYNC0 that follows: at a multiple of the cycle.
+        The frame passes the reference slave one shift before the SYNC0 that follows: at a multiple of the cycle.
         """
         return self.to_host((index + 1) * self.cycle_ns if self.shift_ns else (2 * index + 1) * self.cycle_ns // 2)

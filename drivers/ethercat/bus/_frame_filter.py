@@ -1,12 +1,11 @@
-"""A filter in the kernel, before SOEM's sockets: only frames that are what they say come through.
+"""Kernel filter on SOEM's sockets that drops frames with inconsistent lengths.
 
-SOEM takes a frame for the answer by its index alone, and then as many bytes as it has asked for: of a frame that was
-cut short it takes the rest from the one before, of one whose lengths are others, values from wrong places.  Ethernet's
-check sum sees to it that such frames do not come over a cable; what software sends to this interface has none.
+SOEM recognises an answer by its index alone and copies as many bytes as it requested: the rest of a truncated frame
+comes from the frame before, and values of a frame with other lengths come from wrong places.  Ethernet's checksum keeps
+such frames off a cable, but not those that software sends to this interface.
 
-The filter is a program of the classic Berkeley Packet Filter (Linux: Documentation/networking/filter.rst).  What the
-kernel makes of it has to go into `net.core.optmem_max`, 20,480 bytes on kernels before 6.8, so it cannot follow a chain
-of datagrams to any length.
+The filter is a classic Berkeley Packet Filter (Linux: Documentation/networking/filter.rst).  Its compiled size is
+limited by `net.core.optmem_max`, 20,480 bytes before Linux 6.8, and so is the number of datagrams that it follows.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import contextlib
 import ctypes
 import socket
 
-#: A chain of more comes through by its header alone: SOEM asks for the states of up to 64 slaves in one frame.
+#: Datagrams beyond this number are not checked: SOEM reads the states of up to 64 slaves in one frame.
 MAX_DATAGRAMS = 20
-#: The longest process data of one frame, beside the datagram of the clock.
+#: Longest process data of one frame, beside the datagram of the clock.
 ONE_FRAME_BYTES = 1466
 _LRW = 12
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
@@ -29,7 +28,7 @@ _IF_EQUAL, _IF_EQUAL_X, _IF_NOT_LESS_X, _RETURN = 0x15, 0x1D, 0x3D, 0x06
 _END, _MORE, _NEXT = range(3)  # places in the filter's memory
 _ALL = 0x40000
 
-Instruction = tuple[int, int, int, int]  # code, how many to pass over if true, and if false, operand
+Instruction = tuple[int, int, int, int]  # code, instructions to skip if true, if false, operand
 
 
 class _Filter(ctypes.Structure):
@@ -43,13 +42,13 @@ class _Program(ctypes.Structure):
 def program(image_bytes: int | None = None) -> list[Instruction]:
     """Return the filter.
 
-    A frame comes through whose EtherCAT header is one of datagrams, with a length that the frame has, and whose
-    datagrams end exactly there; of more than `MAX_DATAGRAMS` the last are not looked at.
+    It accepts a frame whose EtherCAT header announces datagrams, with a length within the frame, and whose first
+    `MAX_DATAGRAMS` datagrams end exactly there.
 
     Parameters
     ----------
     image_bytes : int, optional
-        So many bytes have the process data as well, if a frame has any by LRW; None: any number.
+        Required length of process data (LRW); None: any.
     """
     found = [_load(15), (_AND, 0, 0, 0xF8), (_IF_EQUAL, 1, 0, 0x10), _drop()]
     found += [_load(15), (_AND, 0, 0, 7), (_SHIFT, 0, 0, 8), (_TO_X, 0, 0, 0), _load(14), (_OR_X, 0, 0, 0)]
@@ -72,8 +71,8 @@ def _drop() -> Instruction:
     return _RETURN, 0, 0, 0
 
 
-#: X is the place of a datagram's header.  The filter goes on behind this with the next one, and ends with the last one.
-#: A byte beyond the frame ends it too, and drops the frame.
+#: One datagram; X is the offset of its header.  Continues with the next one, or ends after the last; reading beyond the
+#: frame drops it.
 _DATAGRAM: list[Instruction] = [
     (_LOAD_BYTE_AT_X, 0, 0, 7), (_AND, 0, 0, 0x80), (_STORE_M, 0, 0, _MORE),
     (_LOAD_BYTE_AT_X, 0, 0, 7), (_AND, 0, 0, 7), (_SHIFT, 0, 0, 8), (_ADD_X, 0, 0, 0), (_ADD, 0, 0, 12),
@@ -84,14 +83,13 @@ _DATAGRAM: list[Instruction] = [
 
 
 def attach(to: socket.socket, image_bytes: int | None = None) -> bool:
-    """Let a socket receive only what comes through the filter, instead of the one before; see `program`.
+    """Replace the filter of a socket; see `program`.
 
-    Returns False, and leaves the socket without a filter, if the kernel has no room for it or knows no filters: a bus
-    that works does without.
+    Returns False, and leaves the socket without a filter, if the kernel has no room for it or does not support filters.
     """
     instructions = program(image_bytes)
     array = (_Filter * len(instructions))(*(_Filter(*each) for each in instructions))
-    with contextlib.suppress(OSError):  # there may be none; both at once may be more than there is room for
+    with contextlib.suppress(OSError):  # there may be none; two may not fit at once
         to.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
     try:
         to.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, bytes(_Program(len(instructions), array)))

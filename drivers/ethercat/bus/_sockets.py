@@ -1,4 +1,4 @@
-"""SOEM's raw sockets, seen from beside it: waited on precisely, and emptied of what nobody waits for."""
+"""Access to SOEM's raw sockets, for precise waiting and for discarding stale frames."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import time
 
 from drivers.ethercat.bus._frame_filter import attach
 
-#: Answers that are thrown away at once: more than a socket holds by default, so that only a flood leaves some.
+#: Frames discarded in one call: more than a socket holds by default.
 _MAX_STALE = 1000
 
 
 class FrameSockets:
-    """Copies of the sockets that a master has opened; they share everything with the originals but the number.
+    """Duplicates of the sockets that a master has opened.
 
-    SOEM's receive time-outs round up to two kernel ticks, so that one lost frame would cost 5 to 8 ms; waiting on the
-    copies is precise.
+    SOEM's receive time-outs round up to two kernel ticks, so one lost frame would cost 5 to 8 ms; waiting on the
+    duplicates is precise.
 
     Parameters
     ----------
     before : set of int
-        Numbers of the sockets that were open before the master opened its own (`open_sockets`).
+        Sockets that were open before the master opened its own (`open_sockets`).
     """
 
     def __init__(self, before: set[int]) -> None:
-        self.stale = 0  # answers that were thrown away
-        self.filtered = False  # whether the kernel has taken the filter
+        self.stale = 0  # frames discarded
+        self.filtered = False  # whether the kernel accepted the filter
         self._sockets: list[socket.socket] = []
         for number in sorted(open_sockets() - before):
             copy = socket.socket(fileno=os.dup(number))
@@ -41,9 +41,9 @@ class FrameSockets:
         return len(self._sockets)
 
     def admit(self, image_bytes: int | None = None) -> None:
-        """Let in only frames that are what they say, with so many bytes of process data; None: any number.
+        """Accept only consistent frames, with `image_bytes` of process data unless None.
 
-        Where the kernel does not take the length, frames need only agree with themselves, and `filtered` is False.
+        Where the kernel has no room for the length check, `filtered` is False and only consistency is checked.
         """
         refused = [one for one in self._sockets if not attach(one, image_bytes)]
         self.filtered = not refused
@@ -58,10 +58,10 @@ class FrameSockets:
         self._sockets.clear()
 
     def flush(self) -> None:
-        """Throw away what waits in the sockets.
+        """Discard the frames that wait in the sockets.
 
-        SOEM tells frames apart by 16 numbers.  Answers that were held up for longer than 16 frames would be taken for
-        those of the frames to come, and every answer from then on would be 16 frames old.
+        SOEM distinguishes frames by 16 indices.  An answer that is more than 16 frames late would pass for that of a
+        later frame, and so would every answer after it.
         """
         for one in self._sockets:
             try:
@@ -72,7 +72,7 @@ class FrameSockets:
                 continue
 
     def wait(self, deadline_ns: int) -> int:
-        """Wait until each socket has a frame; return the time that is left [us], 0 if one has none at the deadline."""
+        """Wait until each socket has a frame; return the remaining time [us], 0 if one has none at the deadline."""
         waiting = list(self._sockets)
         while waiting:
             left_ns = deadline_ns - time.monotonic_ns()
@@ -83,14 +83,14 @@ class FrameSockets:
         return max((deadline_ns - time.monotonic_ns()) // 1000, 0)
 
     def set_blocking(self, blocking: bool) -> None:
-        """Let SOEM block in the kernel, or look again and again until its own time-out, precise to the microsecond."""
+        """Let SOEM block in the kernel, or poll until its own time-out, which is precise to the microsecond."""
         for one in self._sockets:
             os.set_blocking(one.fileno(), blocking)
 
 
 def open_sockets() -> set[int]:
-    """Return the numbers of this process's sockets."""
-    numbers = set()
+    """Return the file descriptors of this process's sockets."""
+    numbers: set[int] = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):

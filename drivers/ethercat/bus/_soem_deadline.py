@@ -1,4 +1,4 @@
-"""An end to SOEM's patience: its calls that ask slaves many things in a row go on asking after the cable was pulled."""
+"""Deadline for SOEM's long calls, such as a scan, which continue after the cable was unplugged."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ _NEXT_TO_NOTHING_US = 1
 
 
 @contextmanager
-def hurried(sockets: FrameSockets, after_s: float) -> Iterator[threading.Event]:
-    """Let every time-out inside SOEM be over at once when the block takes longer than `after_s`.
+def soem_deadline(sockets: FrameSockets, after_s: float) -> Iterator[threading.Event]:
+    """Set every time-out inside SOEM to almost zero when the block takes longer than `after_s`.
 
-    Each unanswered frame costs 2 ms there, and each byte of an EEPROM up to 60 ms, so that a scan of drives which went
-    away takes minutes and cannot be interrupted.  Its time-outs can be changed while it runs without the interpreter's
-    lock (`release_gil=True`).
+    Each unanswered frame costs 2 ms in SOEM, and each byte of an EEPROM up to 60 ms, so a scan of drives that went away
+    takes minutes and cannot be interrupted.  The time-outs can be changed during a call with `release_gil=True`.
 
     Parameters
     ----------
     sockets : FrameSockets
-        Of the master; they no longer block afterwards if the event is set.
+        Of the master; non-blocking afterwards if the event is set.
     after_s : float
 
     Yields
     ------
     threading.Event
-        Set once the time is over: then what SOEM says is worth nothing.
+        Set once the time is over; the result of SOEM is then invalid.
     """
     timeouts = pysoem.settings.timeouts
     before = {name: getattr(timeouts, name) for name in _TIMEOUTS}
@@ -46,7 +45,7 @@ def hurried(sockets: FrameSockets, after_s: float) -> Iterator[threading.Event]:
             setattr(timeouts, name, _NEXT_TO_NOTHING_US)
         sockets.set_blocking(False)
 
-    watcher = threading.Thread(target=watch, name="hurry", daemon=True)
+    watcher = threading.Thread(target=watch, name="soem-deadline", daemon=True)
     watcher.start()
     try:
         yield over

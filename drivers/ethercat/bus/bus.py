@@ -1,8 +1,8 @@
-"""The one place, with `master.py`, that knows pysoem, and keeps its sharp edges in.
+"""Mailboxes, distributed clocks and process data of a master.
 
-pysoem is a thin layer over SOEM, written in C: a wrong call overwrites memory, closes files of others, or surfaces in
-an unrelated call.  `Bus` takes only calls that make sense at the moment and turns what goes wrong into drivers' errors.
-What it guards against is described where it does.
+Only this module and `master` use pysoem, a thin layer over the C library SOEM: a wrong call overwrites memory, closes
+unrelated files, or fails in a later call.  `Bus` accepts only calls that are valid at the moment and raises drivers'
+errors.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import pysoem
 from drivers.driver import DriverClosedError, DriverConfigError, DriverError
 from drivers.ethercat.bus._frame_filter import ONE_FRAME_BYTES
 from drivers.ethercat.bus.master import TRIES, Master
+from drivers.ethercat.bus.network import FoundSlave
 from drivers.ethercat.bus.objects import ObjectEntry, ObjectInfo
-from drivers.ethercat.diagnostics.network import FoundSlave
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
 
-#: Size that is fixed in pysoem.
+#: Size fixed in pysoem.
 IO_MAP_BYTES = 4096
-#: Bytes that an SDO may have; pysoem's default is 256, and a longer object fails there.
+#: Largest SDO; pysoem's default is 256, and a longer object fails.
 SDO_BYTES = 1 << 16
 T = TypeVar("T")
 
 
-def patiently(transfer: Callable[[], T]) -> T:
-    """Try an SDO transfer again that was lost on the way; what the slave refuses is refused."""
+def with_retries(transfer: Callable[[], T]) -> T:
+    """Repeat an SDO transfer whose answer was lost; a refusal by the slave is raised at once."""
     for _ in range(TRIES - 1):
         try:
             return transfer()
@@ -38,7 +38,7 @@ def patiently(transfer: Callable[[], T]) -> T:
 
 
 class Bus(Master):
-    """A master with mailboxes, distributed clocks and process data; attributes as `Master`."""
+    """A master with mailboxes, distributed clocks and process data; attributes as of `Master`."""
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
         super().__init__(interface, redundant_interface)
@@ -47,14 +47,14 @@ class Bus(Master):
         self._objects: dict[int, dict[int, Any]] = {}
 
     def close(self) -> None:
-        """Close the interfaces; may be called more than once."""
+        """See `Master.close`."""
         self._mapped = False
         self._output_bytes = []
         self._objects.clear()
         super().close()
 
     def scan(self) -> list[FoundSlave]:
-        """Find the slaves; see `Master.scan`."""
+        """See `Master.scan`."""
         self._mapped = False
         self._objects.clear()
         return super().scan()
@@ -83,8 +83,8 @@ class Bus(Master):
     ) -> None:
         """Write an object; errors as `sdo_read`.
 
-        `forced` writes while process data runs, at the price of some cycles: for a slave on its way back.  The time-out
-        then holds for sending too, for which SOEM takes another.
+        `forced` writes while process data runs, which costs some cycles: for a slave that is being recovered.  The
+        time-out then applies to sending as well, for which SOEM has another one.
         """
         slave = self._for_sdo(f"SDO {index:04X}:{subindex:02X}", position, forced)
         timeout_us = round(timeout_ms * 1e3)
@@ -124,7 +124,7 @@ class Bus(Master):
         return self._objects[position]
 
     def describe(self, position: int, index: int) -> ObjectInfo:
-        """Name, type and access of an object; errors as `object_indices`, also for one that is not listed."""
+        """Return name, type and access of an object; errors as `object_indices`, also for one that is not listed."""
         item = self._listed(position).get(index)
         if item is None:
             raise SdoError(f"the slave at position {position} has no object {index:04X}")
@@ -132,7 +132,7 @@ class Bus(Master):
         errors = self.mailbox_errors
         try:
             name, code, kind = _text(item.name), int(item.object_code), int(item.data_type)
-            # pysoem's entries point into `item`: everything is copied while it is held.
+            # pysoem's entries point into `item`: copy everything while it is alive.
             parts = [(_text(e.name), int(e.data_type), int(e.bit_length), int(e.obj_access)) for e in item.entries]
             if not parts:
                 parts = [(name, kind, int(item.bit_length), int(item.obj_access))]
@@ -140,9 +140,9 @@ class Bus(Master):
             raise SdoError(f"the slave at position {position} does not describe its object {index:04X}") from error
         finally:
             self.drain()
-        # A subindex that does not exist has no type, and the slave said so; SOEM passes over one whose answer was lost.
+        # A subindex without type does not exist if the slave answered so; SOEM skips one whose answer was lost.
         if sum(not part[1] for part in parts) > self.mailbox_errors - errors:
-            del self._objects[position]  # what was read of them is kept there
+            del self._objects[position]  # it caches the incomplete entries
             raise SdoError(f"the slave at position {position} does not describe all of its object {index:04X}")
         entries = tuple(ObjectEntry(index, k, *part) for k, part in enumerate(parts) if part[1])
         return ObjectInfo(index, name, code, entries)
@@ -171,13 +171,13 @@ class Bus(Master):
         return SdoError(f"{where}: the answer does not fit the question")
 
     def drain(self) -> None:
-        """Take every error from the list that SOEM keeps for all slaves together."""
+        """Remove and count all errors from SOEM's list, which is common to all slaves."""
         for error in self._opened()._collect_mailbox_errors():
             del error
             self.mailbox_errors += 1
 
     def poll_mailbox(self, position: int) -> None:
-        """Take one message from a slave's mailbox: the only way by which emergencies arrive without an SDO."""
+        """Read one message from a slave's mailbox; without SDOs, emergencies arrive only this way."""
         slave = self._slave(position)
         try:
             slave.mbx_receive()
@@ -188,11 +188,11 @@ class Bus(Master):
     # --- distributed clocks
 
     def configure_dc(self) -> bool:
-        """Measure delays and set the clocks' offsets; False if no slave has a distributed clock."""
+        """Measure delays and set the clocks' offsets; return False if no slave has a distributed clock."""
         return bool(self._opened().config_dc())
 
     def set_sync0(self, position: int, cycle_ns: int, shift_ns: int) -> None:
-        """Let a slave fire SYNC0 at `shift_ns` after each multiple of the cycle, 100 ms from now; cycle 0 stops it."""
+        """Start SYNC0 at `shift_ns` after each multiple of the cycle, 100 ms from now; cycle 0 stops it."""
         self._slave(position).dc_sync(cycle_ns > 0, cycle_ns, shift_ns)
 
     @property
@@ -203,19 +203,19 @@ class Bus(Master):
     # --- process data
 
     def map_process_data(self, expected: dict[int, tuple[int, int]]) -> None:
-        """Map process data and ask all slaves for SAFE-OP.
+        """Map process data and request SAFE-OP of all slaves.
 
         Parameters
         ----------
         expected : position -> (bytes out, bytes in)
-            What the slaves should have; others are not looked at.
+            Expected lengths; other slaves are not checked.
 
         Raises
         ------
         DriverConfigError
-            The image would not fit, or a slave has other lengths than expected.
+            The image is too large, or a slave has other lengths than expected.
         SdoError
-            A slave refused to tell its mapping.
+            A slave refused to return its mapping.
         """
         master = self._opened()
         total = sum(out + in_ for out, in_ in expected.values())
@@ -229,8 +229,8 @@ class Bus(Master):
             texts = [text for text in refusals if text]
             if texts:
                 raise SdoError("mapping the process data: " + "; ".join(texts)) from error
-            size = 0  # emergencies only; they have been counted
-        if size > IO_MAP_BYTES:  # it has been overrun: nothing after this can be trusted
+            size = 0  # emergencies only, counted
+        if size > IO_MAP_BYTES:  # memory was overwritten
             raise DriverConfigError(f"{size} bytes of process data overran SOEM's {IO_MAP_BYTES}")
         self._output_bytes = [len(slave.output) for slave in self._slaves]
         self._mapped = True
@@ -255,32 +255,32 @@ class Bus(Master):
 
     @property
     def stale_frames(self) -> int:
-        """Answers that came after they had been given up."""
+        """Answers that came after their time-out."""
         return 0 if self._sockets is None else self._sockets.stale
 
     @property
     def frames_filtered(self) -> bool:
-        """Whether the kernel drops frames that are not what they say."""
+        """Whether the kernel drops inconsistent frames."""
         return self._sockets is not None and self._sockets.filtered
 
     @property
     def expected_wkc(self) -> int:
-        """Working counter of a cycle that every slave took part in: twice the outputs, once the inputs."""
+        """Working counter of a complete cycle: 2 for each slave with outputs, 1 for each with inputs."""
         return int(self._opened().expected_wkc)
 
     def wkc_weight(self, position: int) -> tuple[int, int]:
-        """Return what a slave adds to the working counter by its outputs and by its inputs."""
+        """Return what the outputs and the inputs of a slave add to the working counter."""
         slave = self._slave(position)
         return 2 * bool(len(slave.output)), int(bool(len(slave.input)))
 
     def set_output(self, position: int, image: bytes) -> None:
-        """Set what a slave gets with the next exchange.
+        """Set the outputs of a slave for the next exchange.
 
         Raises
         ------
         DriverError
-            Before the mapping (SOEM would write to address 0), or of another length than mapped (a longer one would
-            go to the next slave).
+            Before the mapping (SOEM would write to address 0), or with another length than mapped (a longer image
+            would overwrite the next slave's).
         """
         slave = self._slave(position)
         if not self._mapped:
@@ -293,7 +293,7 @@ class Bus(Master):
         slave.output = image
 
     def input(self, position: int) -> bytes:
-        """Return what a slave sent with the last exchange."""
+        """Return the inputs of a slave from the last exchange."""
         return bytes(self._slave(position).input)
 
     def send(self) -> None:
@@ -305,15 +305,12 @@ class Bus(Master):
         master.send_processdata(release_gil=True)
 
     def receive(self, deadline_ns: int) -> int:
-        """Wait for the answer; return its working counter, or -1 if none came until `deadline_ns`.
-
-        Must follow each `send`.
-        """
+        """Wait for the answer to `send`; return its working counter, or -1 without one until `deadline_ns`."""
         master = self._opened()
         if self._sockets is None:
             raise DriverClosedError(f"EtherCAT on {self.interface}: not open")
         left_us = self._sockets.wait(deadline_ns)
-        # Without blocking: what arrived may have been an older frame, and SOEM goes on waiting.
+        # Non-blocking: what arrived may be an older frame, and SOEM would go on waiting.
         self._sockets.set_blocking(False)
         try:
             return int(master.receive_processdata(left_us, release_gil=True))
@@ -327,10 +324,5 @@ def _text(raw: bytes) -> str:
 
 #: What SDO and mailbox calls raise; AssertionError comes from an error of another slave.
 _SDO_FAILURES = (
-    pysoem.SdoError,
-    pysoem.MailboxError,
-    pysoem.PacketError,
-    pysoem.WkcError,
-    pysoem.Emergency,
-    AssertionError,
-)
+    pysoem.SdoError, pysoem.MailboxError, pysoem.PacketError, pysoem.WkcError, pysoem.Emergency, AssertionError,
+)  # fmt: skip

@@ -1,7 +1,6 @@
-"""A look at a bus before it is touched: is another master on it, and which states are its slaves in.
+"""AL states of a bus, read without a scan, to leave a bus in operation alone.
 
-`Bus.scan` takes slaves out of whatever they did.  What is here only reads, with frames of its own, so that a bus in
-operation is left alone.
+`Bus.scan` resets the slaves; this module only reads, with frames of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from drivers.driver import DriverConnectionError
+from drivers.ethercat.bus.al_status import BOOT, OP, SAFEOP, AlStatus
 from drivers.ethercat.bus.interface import ETHERTYPE, permission_text
-from drivers.ethercat.bus.slave_recovery import BOOT, OP, SAFEOP, AlStatus
 
 _APRD, _BRD = 1, 7
 _AL_STATUS = 0x0130
-_INDEX = 0xFE  # SOEM numbers its frames 0 to 15, and passes over others
+_INDEX = 0xFE  # SOEM uses 0 to 15, and ignores others
 _SOURCE = b"\x02\x00\x00\x00\x00\x02"
 _DATAGRAM = struct.Struct("<BBHHHH")
 _HEADERS = 16  # of Ethernet and EtherCAT
@@ -27,8 +26,8 @@ _FRAME_MIN = 60
 _TRIES, _ANSWER_S = 3, 0.02
 
 
-def look(names: Sequence[str]) -> list[AlStatus | None]:
-    """Read the AL status of each slave; nothing is written to any.
+def read_states(names: Sequence[str]) -> list[AlStatus | None]:
+    """Read the AL status of each slave, without writing to any.
 
     Parameters
     ----------
@@ -38,7 +37,7 @@ def look(names: Sequence[str]) -> list[AlStatus | None]:
     Returns
     -------
     list of AlStatus or None
-        By position, as seen from the first interface; None did not answer.
+        By position, counted from the first interface; None: no answer.
 
     Raises
     ------
@@ -67,9 +66,9 @@ def look(names: Sequence[str]) -> list[AlStatus | None]:
 
 
 def refuse_operation(names: Sequence[str], states: Sequence[AlStatus | None]) -> None:
-    """Raise `DriverConnectionError` if a slave is in a state that only a master has brought it to, and keeps it in.
+    """Raise `DriverConnectionError` if a slave is in a state that an active master keeps it in.
 
-    SAFE-OP with an error is where a slave ends whose master has gone.
+    SAFE-OP with an error is the state of a slave whose master has gone.
     """
     for position, status in enumerate(states):
         if status is None or not (status.state in (BOOT, OP) or (status.state == SAFEOP and not status.error)):

@@ -1,6 +1,6 @@
-"""What a slave's EEPROM says (SII, ETG.2010): mailboxes, names, CoE abilities, PDOs.
+"""Slave EEPROM (SII, ETG.2010): mailboxes, names, CoE abilities, PDOs.
 
-Read through the controller's registers (ETG.1000.4), and handed back to whom it belonged.
+It is read through the controller's registers (ETG.1000.4); afterwards its owner is restored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COE_DETAILS = {
 
 @dataclass(frozen=True)
 class SiiPdo:
-    """A PDO as the EEPROM has it; `entries` are index, subindex, bits, name."""
+    """A PDO in the EEPROM; `entries` are index, subindex, bits, name."""
 
     index: int
     name: str
@@ -41,7 +41,7 @@ class SiiPdo:
 
 @dataclass
 class Sii:
-    """What is known from an EEPROM."""
+    """Content of an EEPROM."""
 
     size_bytes: int
     receive_mailbox: tuple[int, int]  # start, length
@@ -63,10 +63,10 @@ def read_sii(bus: Bus, position: int) -> Sii:
     Raises
     ------
     DriverConnectionError
-        The slave or its EEPROM does not answer, or another owns it.
+        The slave or its EEPROM does not answer, or the EEPROM has another owner.
     """
     owner = bus.registers(position, _REG_OWNER, 1)[0]
-    if owner & 0x01:  # the drive's own processor; as masters do: take it, and give it back
+    if owner & 0x01:  # by the drive's own processor; masters may take it over
         bus.write_register(position, _REG_OWNER, b"\x02")
         bus.write_register(position, _REG_OWNER, b"\x00")
     try:
@@ -82,7 +82,7 @@ class _Reader:
         self._position = position
 
     def read(self, word: int, size: int) -> bytes:
-        """Return `size` bytes from a word address on."""
+        """Return `size` bytes from a word address."""
         data = b""
         while len(data) < size:
             data += self._step(word + len(data) // 2)

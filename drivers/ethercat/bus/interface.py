@@ -1,4 +1,4 @@
-"""The network interface under the bus: is it there, up, ours alone, and does somebody talk on it already."""
+"""Network interface of a bus: presence, link, exclusive use, other masters, and a list of candidates."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from drivers.driver import DriverConfigError, DriverConnectionError
 
 ETHERTYPE = 0x88A4
-_SIOCGIFFLAGS = 0x8913
+_SIOCGIFFLAGS, _SIOCGIFADDR, _SIOCGIFHWADDR, _SIOCGIWNAME = 0x8913, 0x8915, 0x8927, 0x8B01
+_ARPHRD_ETHER = 1
 _IFF_UP, _IFF_RUNNING = 0x1, 0x40
 _NAME_BYTES = 15
-#: How long an interface is listened to for another master's frames.
+#: How long to listen for frames of another master [s].
 LISTEN_S = 0.1
 
 
 def check_name(name: str) -> None:
-    """Raise `DriverConfigError` unless the kernel could have an interface of this name.
+    """Raise `DriverConfigError` unless an interface can have this name.
 
-    SOEM copies the name into a buffer of 16 bytes without looking: a longer one overwrites its stack.
+    SOEM copies the name into a buffer of 16 bytes unchecked: a longer one overwrites its stack.
     """
     raw = name.encode("utf-8", "surrogateescape")
     if not 1 <= len(raw) <= _NAME_BYTES or b"\0" in raw or b"/" in raw or any(c.isspace() for c in name):
@@ -34,7 +36,7 @@ def check_name(name: str) -> None:
 
 
 def link_flags(name: str) -> tuple[bool, bool] | None:
-    """Tell whether an interface is up, and whether it is and has a link; None if there is none of this name."""
+    """Return whether an interface is up, and whether it also has a link; None if it does not exist."""
     request = struct.pack("16sH14x", name.encode("utf-8", "surrogateescape"), 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -70,7 +72,7 @@ def check_link(name: str) -> None:
 
 
 def permission_text(name: str) -> str:
-    """Return what to do when the kernel does not let this process open a raw socket."""
+    """Return the remedy for a missing permission to open raw sockets."""
     return (
         f"no permission for raw Ethernet on {name}: run with sudo, or once "
         f"`sudo setcap cap_net_raw,cap_net_admin+ep {sys.executable}` (on the file, not on a link to it)"
@@ -78,10 +80,10 @@ def permission_text(name: str) -> str:
 
 
 class InterfaceClaim:
-    """A claim on an interface for this process: a second master of ours on it is refused.
+    """Exclusive use of an interface among the masters of this program.
 
-    The claim is a socket in Linux' abstract name space, which is per network name space as interfaces are, and goes
-    away with the process however it ends.
+    The claim is a socket in Linux' abstract name space, which like interfaces belongs to a network name space; the
+    kernel removes it with the process.
     """
 
     def __init__(self, name: str) -> None:
@@ -97,14 +99,14 @@ class InterfaceClaim:
             ) from error
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the interface."""
         self._socket.close()
 
 
 def listen(name: str, duration_s: float) -> int:
-    """Count the EtherCAT frames that arrive within `duration_s` although this process has sent none.
+    """Count the EtherCAT frames that arrive within `duration_s`.
 
-    Any is the answer to another master's frame.
+    As this process sends none meanwhile, they are answers to another master.
 
     Raises
     ------
@@ -128,9 +130,9 @@ def listen(name: str, duration_s: float) -> int:
 
 
 def refuse_other_master(name: str) -> None:
-    """Raise `DriverConnectionError` if frames of another master come by.
+    """Raise `DriverConnectionError` if another master is active.
 
-    Listens twice: late answers to a master that has just stopped are none of one that runs.
+    Listens twice, because late answers to a master that has just stopped may still arrive.
     """
     if listen(name, LISTEN_S) and (frames := listen(name, LISTEN_S)):
         raise DriverConnectionError(
@@ -140,9 +142,55 @@ def refuse_other_master(name: str) -> None:
 
 
 def check_free(names: Sequence[str]) -> None:
-    """Raise what would keep a master from these interfaces now: no link, no permission, another master."""
+    """Raise if a master could not use these interfaces now: no link, no permission, another master."""
     for name in names:
         check_link(name)
     for name in names:
         InterfaceClaim(name).release()
         refuse_other_master(name)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A wired Ethernet interface."""
+
+    name: str
+    mac: str
+    up: bool
+    link: bool
+    address: str | None  # IPv4; an interface with one has another use
+
+    @property
+    def state(self) -> str:
+        """Return `down`, `no link` or `link`."""
+        return "down" if not self.up else "link" if self.link else "no link"
+
+
+def adapters() -> list[Adapter]:
+    """Return all wired Ethernet interfaces of this machine; needs no privileges."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            hardware = _ask(probe, _SIOCGIFHWADDR, name)
+            flags = link_flags(name)
+            if hardware is None or flags is None or struct.unpack_from("H", hardware, 16)[0] != _ARPHRD_ETHER:
+                continue
+            if _ask(probe, _SIOCGIWNAME, name) is not None:  # wireless
+                continue
+            address = _ask(probe, _SIOCGIFADDR, name)
+            found.append(
+                Adapter(
+                    name,
+                    hardware[18:24].hex(":"),
+                    *flags,
+                    None if address is None else socket.inet_ntoa(address[20:24]),
+                )
+            )
+    return found
+
+
+def _ask(probe: socket.socket, request: int, name: str) -> bytes | None:
+    try:
+        return fcntl.ioctl(probe, request, struct.pack("16s24x", name.encode("utf-8", "surrogateescape")))
+    except OSError:  # no such value, or the interface is gone
+        return None

@@ -1,4 +1,4 @@
-"""A master on an interface: opening and closing, the slaves, their AL states and registers.
+"""An EtherCAT master on an interface: opening, closing, scan, AL states and registers.
 
 `Bus` adds mailboxes, distributed clocks and process data.
 """
@@ -14,25 +14,25 @@ import pysoem
 
 from drivers.driver import DriverClosedError, DriverConnectionError, DriverError
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
-from drivers.ethercat.bus._soem_deadline import hurried
+from drivers.ethercat.bus._soem_deadline import soem_deadline
+from drivers.ethercat.bus.al_status import AlStatus
 from drivers.ethercat.bus.interface import InterfaceClaim, check_link, check_name, permission_text
-from drivers.ethercat.bus.slave_recovery import AlStatus
-from drivers.ethercat.diagnostics.network import FoundSlave
+from drivers.ethercat.bus.network import FoundSlave
 
-#: Size that is fixed in pysoem.
+#: Size fixed in pysoem.
 MAX_SLAVES = 199
-#: Longest scan; so short that a start which meets its end is over within ten seconds.
+#: Longest scan; a start with such a scan still ends within ten seconds.
 SCAN_S = 3.0
-#: How often a transfer is tried whose answer was lost, while nothing else waits.
+#: Attempts for a transfer whose answer is lost, outside of cyclic operation.
 TRIES = 3
 
 _REG_ALIAS, _REG_AL_CONTROL, _REG_AL_STATUS = 0x0012, 0x0120, 0x0130
 _SII_SERIAL = 0x000E  # word address
 _ACKNOWLEDGE = 0x10
-#: What SOEM's scan returns for an answer to somebody else's frame, after which it is tried again, and for too many.
+#: Results of SOEM's scan: answer to an unrelated frame (the scan is repeated), and too many slaves.
 _EC_OTHERFRAME, _EC_SLAVECOUNTEXCEEDED = -2, -4
 _SCANS = 3
-#: One try, between two cycles; and three, while nothing else waits.
+#: Time-outs of one attempt, between two cycles, and of three, outside of cyclic operation.
 _FRAME_TIMEOUT_US, _PATIENT_TIMEOUT_US = 2000, 6000
 
 
@@ -48,12 +48,12 @@ class Emergency:
 
 
 def al_code_text(code: int) -> str:
-    """Text of an AL status code."""
+    """Return the text of an AL status code."""
     return str(pysoem.al_status_code_to_string(code))
 
 
 def status_text(status: AlStatus | None) -> str:
-    """Return what a slave says of its state, readable; None: nothing."""
+    """Return a slave's AL status as text; None: no answer."""
     return "not answering" if status is None else status.text(al_code_text)
 
 
@@ -63,11 +63,11 @@ class Master:
     Attributes
     ----------
     emergencies : deque of Emergency
-        Received and not yet taken away by the user of the class.
+        Received; the user of the class removes them.
     mailbox_errors : int
-        Errors of slaves' mailboxes that belonged to no call.
+        Mailbox errors that belonged to no call.
     streaming : bool
-        Set while process data runs: SDOs are refused then.
+        Set while process data runs; SDOs are refused then.
     """
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
@@ -84,14 +84,14 @@ class Master:
     # --- opening and closing
 
     def open(self) -> None:
-        """Open the interfaces; no frame is sent.
+        """Open the interfaces, without sending a frame.
 
         Raises
         ------
         DriverConfigError
-            A name that no interface can have.
+            An invalid name of an interface.
         DriverConnectionError
-            An interface is not there, down, without link, taken, or not permitted.
+            An interface is missing, down, without link, in use, or not permitted.
         """
         if self._master is not None:
             raise DriverError(f"EtherCAT on {self.interface}: already open")
@@ -99,7 +99,7 @@ class Master:
         for name in names:
             check_name(name)  # SOEM copies a longer name over its stack
         for name in names:
-            check_link(name)  # with the link down SOEM opens, and finds no slave
+            check_link(name)  # without a link SOEM opens it and finds no slave
         try:
             for name in names:
                 self._claims.append(InterfaceClaim(name))
@@ -121,13 +121,12 @@ class Master:
         if len(self._sockets) != len(names):
             raise DriverConnectionError(f"EtherCAT on {self.interface}: {len(self._sockets)} sockets were opened")
         self._sockets.admit()
-        self._sockets.flush()  # of what came before it
+        self._sockets.flush()  # frames from before the filter
 
     def close(self) -> None:
         """Close the interfaces; may be called more than once.
 
-        A master is closed exactly once: SOEM closes the number of the socket again, whoever has it by then, and
-        that of a master that was never opened is 0.
+        A master is closed exactly once: SOEM would close the same file descriptor again, or 0 if it was never opened.
         """
         if self._sockets is not None:
             self._sockets.close()
@@ -148,7 +147,7 @@ class Master:
 
     @property
     def scanned(self) -> bool:
-        """Whether the slaves were found, and so taken from whatever they did before."""
+        """Whether a scan has found, and so reset, the slaves."""
         return bool(self._slaves)
 
     def _opened(self) -> Any:
@@ -171,17 +170,17 @@ class Master:
     # --- the slaves
 
     def scan(self) -> list[FoundSlave]:
-        """Count the slaves, give them addresses, ask them for PRE-OP, and return who they are.
+        """Find the slaves, assign addresses, request PRE-OP, and return their identities.
 
         Raises
         ------
         DriverConnectionError
-            None answers, or more than SOEM can hold, or it does not come to an end.
+            No slave answers, more than SOEM can hold, or the scan does not end.
         """
         master = self._opened()
-        assert self._sockets is not None  # as long as the master is
-        self._slaves = []  # those of a scan before are no longer what SOEM has
-        with hurried(self._sockets, SCAN_S) as over:
+        assert self._sockets is not None  # set while open
+        self._slaves = []  # a new scan invalidates SOEM's slaves
+        with soem_deadline(self._sockets, SCAN_S) as over:
             for _ in range(_SCANS):
                 found = master.config_init(release_gil=True)
                 if found != _EC_OTHERFRAME:
@@ -218,25 +217,25 @@ class Master:
         )
 
     def al_status(self, position: int) -> AlStatus | None:
-        """AL status of a slave; None if it does not answer."""
+        """Return the AL status of a slave; None without an answer."""
         raw = self.read_register(position, _REG_AL_STATUS, 6)
         if raw is None:
             return None
         return AlStatus(raw[0] & 0x0F, bool(raw[0] & 0x10), raw[4] | raw[5] << 8)
 
     def request_state(self, position: int, state: int, acknowledge: bool = False) -> bool:
-        """Ask a slave for an AL state; False if it does not answer."""
+        """Request an AL state of a slave; return False without an answer."""
         word = state | (_ACKNOWLEDGE if acknowledge else 0)
         return self.write_register(position, _REG_AL_CONTROL, word.to_bytes(2, "little"))
 
     def request_all(self, state: int) -> bool:
-        """Ask all slaves for an AL state with one frame; False without an answer."""
+        """Request an AL state of all slaves with one frame; return False without an answer."""
         master = self._opened()
         master.state = state
         return bool(master.write_state() > 0)
 
     def al_statuses(self) -> list[AlStatus | None]:
-        """AL status of all slaves, with one or two frames; None for those that do not answer."""
+        """Return the AL status of all slaves, with one or two frames; None for those without an answer."""
         self._opened().read_state()
         return [
             AlStatus(slave.state & 0x0F, bool(slave.state & 0x10), slave.al_status) if slave.state else None
@@ -244,7 +243,7 @@ class Master:
         ]
 
     def wait_state(self, state: int, positions: range, until_ns: int) -> dict[int, AlStatus | None]:
-        """Wait until the slaves are in `state`; return those that are not, at the latest at `until_ns`."""
+        """Wait for `state` until `until_ns` or a refusal; return the slaves that are not in it."""
         left: dict[int, AlStatus | None] = dict.fromkeys(positions)
         while True:
             for position in list(left):
@@ -259,15 +258,15 @@ class Master:
             time.sleep(0.002)
 
     def read_register(self, position: int, address: int, size: int) -> bytes | None:
-        """Read registers of a slave's controller; None if it does not answer."""
-        slave = self._slave(position)  # these calls themselves do not look whether the master is open
+        """Read registers of a slave's controller; return None without an answer."""
+        slave = self._slave(position)  # pysoem's calls do not check that the master is open
         try:
             return bytes(slave._fprd(address, size, self._frame_timeout_us))
         except pysoem.WkcError:
             return None
 
     def registers(self, position: int, address: int, size: int) -> bytes:
-        """Read registers, with patience; raises `DriverConnectionError` if the slave does not answer."""
+        """Read registers with several attempts; raises `DriverConnectionError` without an answer."""
         for _ in range(TRIES):
             raw = self.read_register(position, address, size)
             if raw is not None:
@@ -275,7 +274,7 @@ class Master:
         raise DriverConnectionError(f"the slave at position {position} went away: it does not answer any more")
 
     def write_register(self, position: int, address: int, data: bytes) -> bool:
-        """Write registers of a slave's controller; False if it does not answer."""
+        """Write registers of a slave's controller; return False without an answer."""
         slave = self._slave(position)
         try:
             slave._fpwr(address, data, self._frame_timeout_us)
@@ -284,5 +283,5 @@ class Master:
         return True
 
     def find_again(self, position: int) -> bool:
-        """Look for a slave at its place and give it its address back; False if it is not there, or another."""
+        """Find a slave by its position and restore its address; return False if it is missing or another one."""
         return bool(self._slave(position).recover(_FRAME_TIMEOUT_US) > 0)

@@ -1,6 +1,6 @@
-"""Objects of a dictionary: their types, and values as bytes, numbers and text (ETG.1000.6).
+"""Objects of an object dictionary: types, and conversion between bytes, numbers and text (ETG.1000.6).
 
-Types are named as in configurations, `u8` to `i64`, `f32`, `f64`; besides, `str` is text and `hex` anything else.
+Types are named as in configurations, `u8` to `i64`, `f32`, `f64`; `str` is text and `hex` anything else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from drivers.driver import DriverError
 
-#: Names that a type may be given by.
+#: Names of types.
 TYPES = ("u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "str", "hex")
 
 _DATA_TYPES = {
@@ -28,12 +28,12 @@ Value = int | float | str
 
 
 class ObjectValueError(DriverError, ValueError):
-    """An address, a type or a value that does not fit; the message says what would."""
+    """An invalid address, type or value; the message names what is valid."""
 
 
 @dataclass(frozen=True)
 class ObjectEntry:
-    """What SDO information says of one entry."""
+    """SDO information of one entry."""
 
     index: int
     subindex: int
@@ -44,7 +44,7 @@ class ObjectEntry:
 
     @property
     def type(self) -> str:
-        """Name of its type; `hex` for what has none."""
+        """Name of its type; `hex` for any other."""
         return _DATA_TYPES.get(self.data_type, "hex")
 
     @property
@@ -54,7 +54,7 @@ class ObjectEntry:
 
     @property
     def access_text(self) -> str:
-        """Return `ro`, `wo`, `rw`, with `preop` if it is written only there, and `rx` or `tx` if it can be mapped."""
+        """`ro`, `wo` or `rw`, with `preop` if it can be written only there, and `rx` or `tx` if it can be mapped."""
         read, write = bool(self.access & _READ), bool(self.access & _WRITE)
         text = {(True, True): "rw", (True, False): "ro", (False, True): "wo", (False, False): "-"}[read, write]
         text += " preop" if self.access & _WRITE == _WRITE_PREOP else ""
@@ -64,7 +64,7 @@ class ObjectEntry:
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What SDO information says of an object."""
+    """SDO information of an object."""
 
     index: int
     name: str
@@ -73,16 +73,16 @@ class ObjectInfo:
 
     @property
     def kind(self) -> str:
-        """Return `variable`, `array` or `record`."""
+        """`variable`, `array` or `record`."""
         return _CODES.get(self.code, f"code {self.code}")
 
     def entry(self, subindex: int) -> ObjectEntry | None:
-        """Return the entry of a subindex, None if there is none."""
+        """Return the entry of a subindex, or None."""
         return next((entry for entry in self.entries if entry.subindex == subindex), None)
 
 
 def parse_address(text: str) -> tuple[int, int]:
-    """Index and subindex of `6064:00`, `0x6064:0` or `6064`, all hexadecimal; raises `ObjectValueError`."""
+    """Return index and subindex of `6064:00`, `0x6064:0` or `6064` (hexadecimal); raises `ObjectValueError`."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         raise ObjectValueError(f"{text!r} is no object: INDEX:SUB, hexadecimal, such as 6064:00")
@@ -90,12 +90,12 @@ def parse_address(text: str) -> tuple[int, int]:
 
 
 def size_of(kind: str) -> int | None:
-    """Bytes of a type, None if it has any number."""
+    """Return the size of a type in bytes; None if it is variable."""
     return None if kind in ("str", "hex") else int(kind[1:]) // 8
 
 
 def decode(kind: str, raw: bytes) -> Value:
-    """Value of the bytes of an object; raises `ObjectValueError` if they are not as many as the type has."""
+    """Decode the bytes of an object; raises `ObjectValueError` if their number does not fit the type."""
     size = size_of(kind)
     if size is not None and len(raw) != size:
         raise ObjectValueError(f"the object has {len(raw)} bytes (hex {raw.hex()}), and {kind} has {size}")
@@ -110,7 +110,7 @@ def decode(kind: str, raw: bytes) -> Value:
 
 
 def encode(kind: str, text: str) -> bytes:
-    """Bytes of a value given as text; integers also as 0x..; raises `ObjectValueError` if it is none of the type."""
+    """Encode a value given as text, integers also as 0x..; raises `ObjectValueError`."""
     size = size_of(kind)
     try:
         if size is None:

@@ -1,6 +1,6 @@
-"""A configuration to begin with, from what the slaves say of themselves: tables in TOML, ready to be pasted.
+"""Template of a configuration, from the slaves' own data: TOML tables, ready to be pasted.
 
-What only the user can know is filled with a neutral value and a comment.
+Values that only the user can know are neutral and marked by a comment.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from drivers.ethercat.bus.eeprom import read_sii
+from drivers.ethercat.bus.network import FoundSlave
 from drivers.ethercat.diagnostics.inspect import (
     MappedPdo,
     Mapping,
@@ -20,10 +21,9 @@ from drivers.ethercat.diagnostics.inspect import (
     unit_of,
 )
 from drivers.ethercat.diagnostics.inspection import Inspection
-from drivers.ethercat.diagnostics.network import FoundSlave
-from drivers.ethercat.drive.pdo import RX_MEANINGS, TX_MEANINGS
+from drivers.ethercat.pdo import RX_MEANINGS, TX_MEANINGS
 
-#: What CiA 402 objects mean; (index, bits) -> meaning.
+#: Meanings of CiA 402 objects, by (index, bits).
 _RX = {
     (0x6040, 16): "controlword",
     (0x6060, 8): "mode",
@@ -50,16 +50,16 @@ assert {*_TX.values()} <= {*TX_MEANINGS}
 
 @dataclass(frozen=True)
 class _Device:
-    """A type of drive, as far as its table goes."""
+    """Table of a type of drive."""
 
-    base: str  # of the table's name
+    base: str  # of the name of the table
     body: str  # the table's lines
     gear: float | None  # by the drive's own object
-    rated: str  # comment on this one drive; empty if it states nothing
+    rated: str  # comment on this drive; empty if it states no ratings
 
 
-def skeleton(visit: Inspection) -> str:
-    """Tables for all slaves: `[arm.driver.device.NAME]`, `[[arm.driver.drive]]`, and `other` for what is no drive.
+def config_template(inspection: Inspection) -> str:
+    """Return tables for all slaves: `[arm.driver.device.NAME]`, `[[arm.driver.drive]]`, and `other` for non-drives.
 
     Raises
     ------
@@ -70,8 +70,8 @@ def skeleton(visit: Inspection) -> str:
     devices: list[str] = []
     drives: list[str] = []
     others: list[str] = []
-    for slave in visit.slaves:
-        device = _device(visit, slave)
+    for slave in inspection.slaves:
+        device = _device(inspection, slave)
         if device is None:
             others.append(_other(slave))
             continue
@@ -80,9 +80,9 @@ def skeleton(visit: Inspection) -> str:
             devices.append(f"[arm.driver.device.{names[device.body]}]\n{device.body}")
         drives.append(_drive(slave, names[device.body], device, len(drives) + 1))
     head = (
-        f"# From the slaves on {visit.interface}.  The tables belong below [[arm]] and an [arm.driver] with\n"
-        f'# kind = "ethercat" and interface = "{visit.interface}".  Everything marked CHECK or FILL IN is yours to '
-        "decide.\n"
+        f"# From the slaves on {inspection.interface}.  The tables belong below [[arm]] and an [arm.driver] with\n"
+        f'# kind = "ethercat" and interface = "{inspection.interface}".  '
+        "Everything marked CHECK or FILL IN is yours to decide.\n"
     )
     return "\n".join([head, *devices, *drives, *others])
 
@@ -94,15 +94,15 @@ def _unused(base: str, taken: set[str]) -> str:
     return name
 
 
-def _device(visit: Inspection, slave: FoundSlave) -> _Device | None:
-    """Describe a drive; None if the slave is none: no controlword, statusword and position in its process data."""
-    sii = read_sii(visit, slave.position)
-    mapping = read_mapping(visit, slave.position, sii)
+def _device(inspection: Inspection, slave: FoundSlave) -> _Device | None:
+    """Describe a drive; None for a slave without controlword, statusword and position in its process data."""
+    sii = read_sii(inspection, slave.position)
+    mapping = read_mapping(inspection, slave.position, sii)
     rx, rx_meanings = _layout(mapping.outputs, _RX)
     tx, tx_meanings = _layout(mapping.inputs, _TX)
     if "controlword" not in rx_meanings or not {"statusword", "position"} <= tx_meanings:
         return None
-    rated = rated_values(visit, slave.position) if has_coe(visit, slave.position, sii) else {}
+    rated = rated_values(inspection, slave.position) if has_coe(inspection, slave.position, sii) else {}
     gear = _ratio(rated, "gear motor revolutions", "gear shaft revolutions")
     remap = "PDO configuration" in sii.coe
     lines = [
@@ -113,7 +113,11 @@ def _device(visit: Inspection, slave: FoundSlave) -> _Device | None:
         *(['velocity_unit = "counts/s" # CHECK: of 606C'] if "velocity" in tx_meanings else []),
         *_torque(rated, rx_meanings | tx_meanings),
         f"remap = {str(remap).lower()} # by its EEPROM it {'lets' if remap else 'does not let'} PDOs be composed",
-        *(["interpolation_period = false # it has no 60C2"] if not _has_period(visit, slave.position, mapping) else []),
+        *(
+            ["interpolation_period = false # it has no 60C2"]
+            if not _has_period(inspection, slave.position, mapping)
+            else []
+        ),
         "# rx and tx are what it maps now; give temperature and motor_position their meanings if they are wanted",
         *rx,
         *tx,
@@ -181,8 +185,8 @@ def _torque(rated: dict[str, float], meanings: set[str]) -> list[str]:
     return lines
 
 
-def _has_period(visit: Inspection, position: int, mapping: Mapping) -> bool:
-    return mapping.source == "objects" and read_value(visit, position, 0x60C2, 1, "u8") is not None
+def _has_period(inspection: Inspection, position: int, mapping: Mapping) -> bool:
+    return mapping.source == "objects" and read_value(inspection, position, 0x60C2, 1, "u8") is not None
 
 
 def _rated_text(rated: dict[str, float]) -> str:

@@ -1,6 +1,6 @@
-"""What can be found out about one slave in PRE-OP: identity, controller, drive, process data.
+"""Information about one slave in PRE-OP: identity, controller, drive, process data.
 
-Nothing is written.  What a slave does not have is left out; what it does not answer is an error.
+Nothing is written.  What a slave does not have is left out; a missing answer is an error.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ERROR_CLASSES = {
     0x9: "external",
     0xF: "device specific",
 }
-#: Values of a drive by name: object, type, digits of one unit, unit.
+#: Ratings by name: object, type, digits of one unit, unit.
 _RATED = {
     "rated current": (0x6075, 0, "u32", 1000.0, "A"),
     "rated torque": (0x6076, 0, "u32", 1000.0, "N*m"),
@@ -93,7 +93,7 @@ class MappedEntry:
 
 @dataclass(frozen=True)
 class MappedPdo:
-    """One PDO that is assigned."""
+    """One assigned PDO."""
 
     index: int
     name: str
@@ -102,20 +102,20 @@ class MappedPdo:
 
 @dataclass(frozen=True)
 class Mapping:
-    """The process data of a slave as it is now."""
+    """Present process data of a slave."""
 
     outputs: tuple[MappedPdo, ...]
     inputs: tuple[MappedPdo, ...]
     source: str  # "objects", or "EEPROM" for a slave without CoE
 
 
-def has_coe(visit: Inspection, position: int, sii: Sii) -> bool:
-    """Whether the slave can be asked for objects now."""
-    return "CoE" in sii.protocols and position not in visit.refusing
+def has_coe(inspection: Inspection, position: int, sii: Sii) -> bool:
+    """Return whether the slave has objects that can be read now."""
+    return "CoE" in sii.protocols and position not in inspection.refusing
 
 
-def read_value(visit: Inspection, position: int, index: int, subindex: int, kind: str) -> Value | None:
-    """Value of an object; None if the drive refuses it or has it in another size.
+def read_value(inspection: Inspection, position: int, index: int, subindex: int, kind: str) -> Value | None:
+    """Read an object; None if the drive refuses it or it has another size.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def read_value(visit: Inspection, position: int, index: int, subindex: int, kind
         No answer.
     """
     try:
-        raw = visit.sdo_read(position, index, subindex)
+        raw = inspection.sdo_read(position, index, subindex)
         return decode(kind, raw)
     except SdoError as error:
         if error.abort:
@@ -133,11 +133,11 @@ def read_value(visit: Inspection, position: int, index: int, subindex: int, kind
         return None
 
 
-def rated_values(visit: Inspection, position: int) -> dict[str, float]:
-    """Ratings, encoder and gear that the drive states, in SI units, by name."""
+def rated_values(inspection: Inspection, position: int) -> dict[str, float]:
+    """Read ratings, encoder and gear of a drive, in SI units, by name."""
     found = {}
     for name, (index, subindex, kind, digits, _) in _RATED.items():
-        value = read_value(visit, position, index, subindex, kind)
+        value = read_value(inspection, position, index, subindex, kind)
         if isinstance(value, (int, float)):
             found[name] = value / digits
     return found
@@ -148,16 +148,16 @@ def unit_of(name: str) -> str:
     return _RATED[name][4]
 
 
-def information(visit: Inspection, position: int) -> dict[str, Any]:
-    """Everything that `thetad ethercat info` shows, as plain values.
+def information(inspection: Inspection, position: int) -> dict[str, Any]:
+    """Return all that `thetad ethercat info` shows, as plain values.
 
     Raises
     ------
     DriverConnectionError, SdoError
         The slave stopped answering.
     """
-    slave = visit.slaves[position]
-    sii = read_sii(visit, position)
+    slave = inspection.slaves[position]
+    sii = read_sii(inspection, position)
     facts: dict[str, Any] = {
         "position": position,
         "name": sii.name or slave.name,
@@ -166,9 +166,9 @@ def information(visit: Inspection, position: int) -> dict[str, Any]:
         "revision": slave.revision,
         "serial": slave.serial,
         "alias": slave.alias,
-        "state_found": status_text(visit.found[position]),
-        "state_now": status_text(visit.al_status(position)),
-        "controller": _controller(visit, position),
+        "state_found": status_text(inspection.found[position]),
+        "state_now": status_text(inspection.al_status(position)),
+        "controller": _controller(inspection, position),
         "eeprom": {
             "bytes": sii.size_bytes,
             "order": sii.order,
@@ -182,22 +182,22 @@ def information(visit: Inspection, position: int) -> dict[str, Any]:
             "receive": {"start": sii.receive_mailbox[0], "bytes": sii.receive_mailbox[1]},
             "send": {"start": sii.send_mailbox[0], "bytes": sii.send_mailbox[1]},
         },
-        "sync_managers": list(_sync_managers(visit, position)),
+        "sync_managers": list(_sync_managers(inspection, position)),
     }
-    if has_coe(visit, position, sii):
-        facts["device"] = _device(visit, position)
-        facts["drive"] = _drive(visit, position)
+    if has_coe(inspection, position, sii):
+        facts["device"] = _device(inspection, position)
+        facts["drive"] = _drive(inspection, position)
         facts["emergencies"] = [
             {"code": e.code, "register": e.register, "data": e.data.hex()}
-            for e in visit.emergencies
+            for e in inspection.emergencies
             if e.position == position
         ]
     return facts
 
 
-def _controller(visit: Inspection, position: int) -> dict[str, Any]:
-    raw = visit.registers(position, _REG_BUILD, 10)
-    links = int.from_bytes(visit.registers(position, _REG_DL_STATUS, 2), "little")
+def _controller(inspection: Inspection, position: int) -> dict[str, Any]:
+    raw = inspection.registers(position, _REG_BUILD, 10)
+    links = int.from_bytes(inspection.registers(position, _REG_DL_STATUS, 2), "little")
     return {
         "type": raw[0],
         "revision": raw[1],
@@ -211,10 +211,10 @@ def _controller(visit: Inspection, position: int) -> dict[str, Any]:
     }
 
 
-def _sync_managers(visit: Inspection, position: int) -> Iterator[dict[str, Any]]:
-    count = min(visit.registers(position, _REG_BUILD, 6)[5], _MAX_SYNC_MANAGERS)
+def _sync_managers(inspection: Inspection, position: int) -> Iterator[dict[str, Any]]:
+    count = min(inspection.registers(position, _REG_BUILD, 6)[5], _MAX_SYNC_MANAGERS)
     for k in range(count):
-        raw = visit.registers(position, _REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
+        raw = inspection.registers(position, _REG_SYNC_MANAGER + k * _SYNC_MANAGER_BYTES, _SYNC_MANAGER_BYTES)
         start, length = int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:4], "little")
         if not start and not length:
             continue
@@ -228,54 +228,47 @@ def _sync_managers(visit: Inspection, position: int) -> Iterator[dict[str, Any]]
         }
 
 
-def _device(visit: Inspection, position: int) -> dict[str, str]:
+def _device(inspection: Inspection, position: int) -> dict[str, str]:
     names = {"name": 0x1008, "hardware": 0x1009, "software": 0x100A}
-    texts = {key: read_value(visit, position, index, 0, "str") for key, index in names.items()}
+    texts = {key: read_value(inspection, position, index, 0, "str") for key, index in names.items()}
     return {key: str(text) for key, text in texts.items() if text is not None}
 
 
-def _drive(visit: Inspection, position: int) -> dict[str, Any]:
+def _drive(inspection: Inspection, position: int) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    status = read_value(visit, position, 0x6041, 0, "u16")
+    status = read_value(inspection, position, 0x6041, 0, "u16")
     if isinstance(status, int):
         facts["statusword"] = status
         facts["state"] = state_of(status).value
         facts["status_bits"] = [name for bit, name in _STATUS_BITS.items() if status & bit]
-    error = read_value(visit, position, 0x603F, 0, "u16")
+    error = read_value(inspection, position, 0x603F, 0, "u16")
     if isinstance(error, int):
         facts["error_code"] = error
         facts["error_class"] = _ERROR_CLASSES.get(error >> 12, "reserved")
-    register = read_value(visit, position, 0x1001, 0, "u8")
+    register = read_value(inspection, position, 0x1001, 0, "u8")
     if isinstance(register, int):
         facts["error_register"] = register
-    modes = read_value(visit, position, 0x6502, 0, "u32")
+    modes = read_value(inspection, position, 0x6502, 0, "u32")
     if isinstance(modes, int):
         facts["supported_modes"] = [name for bit, name in _MODES.items() if modes >> bit & 1]
-    mode = read_value(visit, position, 0x6061, 0, "i8")
+    mode = read_value(inspection, position, 0x6061, 0, "i8")
     if isinstance(mode, int):
         facts["mode"] = mode
-    rated = rated_values(visit, position)
+    rated = rated_values(inspection, position)
     return facts | ({"rated": rated} if rated else {})
 
 
-def read_mapping(visit: Inspection, position: int, sii: Sii, names: bool = True) -> Mapping:
-    """Read which PDOs are assigned, and what is in them.
+def read_mapping(inspection: Inspection, position: int, sii: Sii, names: bool = True) -> Mapping:
+    """Read the assigned PDOs and their entries, from the EEPROM for a slave without CoE.
 
-    Parameters
-    ----------
-    visit : Visit
-    position : int
-    sii : Sii
-        Of the slave; for a slave without CoE the mapping is that of its EEPROM.
-    names : bool
-        Ask the drive for the entries' names and types, which takes a while.
+    `names` includes the entries' names and types, which takes longer.
 
     Raises
     ------
     SdoError
-        The drive does not tell its mapping.
+        The drive does not return its mapping.
     """
-    if not has_coe(visit, position, sii):
+    if not has_coe(inspection, position, sii):
         return Mapping(_from_sii(sii.rx), _from_sii(sii.tx), "EEPROM")
     described: dict[int, dict[int, ObjectEntry] | None] = {}
 
@@ -284,7 +277,7 @@ def read_mapping(visit: Inspection, position: int, sii: Sii, names: bool = True)
             return MappedEntry(index, subindex, bits, offset, "padding", "")
         if names and index not in described:
             try:
-                described[index] = {each.subindex: each for each in visit.describe(position, index).entries}
+                described[index] = {each.subindex: each for each in inspection.describe(position, index).entries}
             except SdoError:  # no SDO information, or the object is not listed
                 described[index] = None
         found = (described.get(index) or {}).get(subindex)
@@ -292,11 +285,11 @@ def read_mapping(visit: Inspection, position: int, sii: Sii, names: bool = True)
 
     def image(assignment: int, pdo_names: dict[int, str]) -> tuple[MappedPdo, ...]:
         pdos, offset = [], 0
-        for k in range(_read(visit, position, assignment, 0)):
-            index = _read(visit, position, assignment, k + 1)
+        for k in range(_read(inspection, position, assignment, 0)):
+            index = _read(inspection, position, assignment, k + 1)
             entries = []
-            for n in range(_read(visit, position, index, 0)):
-                value = _read(visit, position, index, n + 1)
+            for n in range(_read(inspection, position, index, 0)):
+                value = _read(inspection, position, index, n + 1)
                 entries.append(entry(value >> 16, value >> 8 & 0xFF, value & 0xFF, offset))
                 offset += value & 0xFF
             pdos.append(MappedPdo(index, pdo_names.get(index, ""), tuple(entries)))
@@ -306,8 +299,8 @@ def read_mapping(visit: Inspection, position: int, sii: Sii, names: bool = True)
     return Mapping(image(_OUTPUTS, pdo_names), image(_INPUTS, pdo_names), "objects")
 
 
-def _read(visit: Inspection, position: int, index: int, subindex: int) -> int:
-    return int.from_bytes(visit.sdo_read(position, index, subindex), "little")
+def _read(inspection: Inspection, position: int, index: int, subindex: int) -> int:
+    return int.from_bytes(inspection.sdo_read(position, index, subindex), "little")
 
 
 def _from_sii(pdos: list[SiiPdo]) -> tuple[MappedPdo, ...]:

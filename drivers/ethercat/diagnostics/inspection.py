@@ -1,4 +1,4 @@
-"""A visit to a bus: look whether it may be touched, ask its slaves in PRE-OP, leave them in the states they were in."""
+"""Inspection of a bus in PRE-OP, after which the slaves return to the states they were in."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from types import TracebackType
 from typing import Self
 
 from drivers.driver import DriverConnectionError
-from drivers.ethercat.bus.bus import Bus, patiently
-from drivers.ethercat.bus.bus_probe import look, refuse_operation
+from drivers.ethercat.bus.al_status import INIT, PREOP, AlStatus
+from drivers.ethercat.bus.bus import Bus, with_retries
+from drivers.ethercat.bus.bus_probe import read_states, refuse_operation
 from drivers.ethercat.bus.interface import refuse_other_master
 from drivers.ethercat.bus.master import TRIES
+from drivers.ethercat.bus.network import FoundSlave
 from drivers.ethercat.bus.objects import ObjectInfo
-from drivers.ethercat.bus.slave_recovery import INIT, PREOP, AlStatus
-from drivers.ethercat.diagnostics.network import FoundSlave
 
 _STATE_S = 2.0
 
 
 class Inspection(Bus):
-    """A bus that is only looked at; a context manager.
+    """A bus that is only read; a context manager.
+
+    Lost answers are requested again.
 
     Attributes
     ----------
     slaves : list of FoundSlave
-        Who is there.
+        As scanned.
     found : list of AlStatus or None
-        By position, the state before the visit; None: it did not say.
+        State before the inspection, by position; None: no answer.
     refusing : dict of int to AlStatus or None
         Slaves that did not reach PRE-OP, and so have no mailbox, with their AL status.
     unrestored : tuple of int
-        After the visit: slaves that did not go back.
+        After the inspection: slaves that did not go back.
     """
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
@@ -54,7 +56,7 @@ class Inspection(Bus):
             names = [name for name in (self.interface, self.redundant_interface) if name is not None]
             for name in names:
                 refuse_other_master(name)
-            self.found = look(names)
+            self.found = read_states(names)
             refuse_operation(names, self.found)
             self.slaves = self._scan()
             self.found += [None] * (len(self.slaves) - len(self.found))
@@ -74,12 +76,12 @@ class Inspection(Bus):
             try:
                 return self.scan()
             except DriverConnectionError:
-                if not self.scanned:  # nobody, or too many; else an answer was lost
+                if not self.scanned:  # none, or too many; otherwise an answer was lost
                     raise
         return self.scan()
 
     def _leave(self) -> None:
-        """Let each slave go back to where it was, or to INIT if that was a state after a failure; then close."""
+        """Return each slave to its state before, or to INIT if that was an error state; then close."""
         try:
             if self.scanned:
                 self._restore()
@@ -97,33 +99,31 @@ class Inspection(Bus):
         self.unrestored = tuple(self._wait_each(INIT, to_init))
 
     def _wait_each(self, state: int, positions: Iterable[int]) -> dict[int, AlStatus | None]:
-        """Wait for slaves one at a time: one that refuses does not end the wait for the others."""
+        """Wait for slaves one at a time, so that one that refuses does not end the wait for the others."""
         until_ns = time.monotonic_ns() + round(_STATE_S * 1e9)
         left: dict[int, AlStatus | None] = {}
         for position in positions:
             left |= self.wait_state(state, range(position, position + 1), until_ns)
         return left
 
-    # --- lost answers are asked for again: nothing here is in a hurry
-
     def read_register(self, position: int, address: int, size: int) -> bytes | None:
-        """Read registers of a slave's controller; None if it does not answer."""
+        """See `Master.read_register`."""
         for _ in range(TRIES - 1):
             if (raw := super().read_register(position, address, size)) is not None:
                 return raw
         return super().read_register(position, address, size)
 
     def sdo_read(self, position: int, index: int, subindex: int, timeout_ms: float = 500.0) -> bytes:
-        """Read an object; errors as `Bus.sdo_read`."""
+        """See `Bus.sdo_read`."""
         read = super().sdo_read
-        return patiently(lambda: read(position, index, subindex, timeout_ms))
+        return with_retries(lambda: read(position, index, subindex, timeout_ms))
 
     def object_indices(self, position: int) -> list[int]:
-        """List the indices of the slave's object dictionary; errors as `Bus.object_indices`."""
+        """See `Bus.object_indices`."""
         list_ = super().object_indices
-        return patiently(lambda: list_(position))
+        return with_retries(lambda: list_(position))
 
     def describe(self, position: int, index: int) -> ObjectInfo:
-        """Name, type and access of an object; errors as `Bus.describe`."""
+        """See `Bus.describe`."""
         describe = super().describe
-        return patiently(lambda: describe(position, index))
+        return with_retries(lambda: describe(position, index))

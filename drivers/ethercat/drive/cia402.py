@@ -1,7 +1,7 @@
-"""The state machine of a drive (CiA 402, IEC 61800-7-201): from the statusword to the next controlword.
+"""State machine of a drive (CiA 402, IEC 61800-7-201): statuswords to controlwords.
 
-`DriveControl` is fed with statuswords, one a cycle, and answers with controlwords.  It never switches a drive on unless
-it was told to, and a drive that dropped out stays out until it is told again.
+`DriveControl` takes one statusword a cycle and returns the next controlword.  It switches a drive on only after
+`enable`, and a drive that dropped out stays off until the next `enable`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class DriveState(Enum):
-    """State of the drive; the values are what is published."""
+    """State of the drive; the values are published."""
 
     NOT_READY = "not ready to switch on"
     DISABLED = "switch on disabled"
@@ -24,7 +24,7 @@ class DriveState(Enum):
 
 
 class Goal(Enum):
-    """What the drive is asked for."""
+    """Requested state."""
 
     OFF = "off"  # no torque; the brake closes
     ENABLED = "enabled"
@@ -56,45 +56,44 @@ SWITCH_ON = 0x07
 ENABLE_OPERATION = 0x0F
 FAULT_RESET = 0x80
 
-#: What to write in each state on the way to operation.
+#: Controlword in each state on the way to operation.
 _ENABLING = {
     DriveState.NOT_READY: DISABLE_VOLTAGE,
     DriveState.DISABLED: SHUTDOWN,
     DriveState.READY: SWITCH_ON,
     DriveState.SWITCHED_ON: ENABLE_OPERATION,
     DriveState.ENABLED: ENABLE_OPERATION,
-    DriveState.QUICK_STOP: DISABLE_VOLTAGE,  # after it had time to stop
+    DriveState.QUICK_STOP: DISABLE_VOLTAGE,  # after the time to stop
     DriveState.FAULT_REACTION: DISABLE_VOLTAGE,
     DriveState.UNKNOWN: DISABLE_VOLTAGE,
 }
 
 
 def state_of(statusword: int) -> DriveState:
-    """State that a statusword says."""
+    """Return the state of a statusword."""
     return _STATE_OF[statusword & _STATE_BITS]
 
 
 class DriveControl:
-    """One drive on its way to where it is wanted.
+    """Control of one drive.
 
     Parameters
     ----------
     stop_cycles : int
-        How long a drive may take to stop; after that its torque is switched off.
+        Time limit of a quick stop; then the torque is switched off.
     reset_cycles : int
-        How long bit 7 of the controlword stays high, and low, while a fault is reset: drives look at it when they have
-        time.
+        Duration of each level of bit 7 of the controlword during a fault reset.
     mode : int
-        Mode of operation (6060) that the drive has to show before its targets count.
+        Mode of operation (6060) that the drive has to show.
 
     Attributes
     ----------
     goal : Goal
-        What was asked for last; falls back when an enabled drive drops out.
+        As requested; falls back when an enabled drive drops out.
     state : DriveState
-        By the last statusword.
+        From the last statusword.
     dropped : bool
-        The drive left operation without being told to; cleared by `enable`.
+        The drive left operation without a request; cleared by `enable`.
     """
 
     def __init__(self, stop_cycles: int = 500, reset_cycles: int = 20, mode: int = 0) -> None:
@@ -112,63 +111,59 @@ class DriveControl:
 
     @property
     def enabled(self) -> bool:
-        """Operation is enabled and wanted, in the right mode: targets count."""
+        """Whether operation is enabled and requested, in the right mode: targets take effect."""
         return self.goal is Goal.ENABLED and self.state is DriveState.ENABLED and self._right_mode
 
     @property
     def stopping(self) -> bool:
-        """A stop has been asked for, and the drive is not known to be off yet."""
+        """Whether a stop was requested and the drive is not yet off."""
         return self.goal is Goal.STOPPED
 
     @property
     def right_mode(self) -> bool:
-        """Whether the drive shows the mode that it was given, or does not say."""
+        """Whether the drive shows the requested mode, or none."""
         return self._right_mode
 
     def enable(self) -> None:
-        """Ask for operation; a fault is reset on the way."""
+        """Request operation; a fault is reset on the way."""
         self.goal = Goal.ENABLED
         self.dropped = self._was_enabled = False
         self._reset_allowed = True
         self._stopping = self._resetting = 0
 
     def disable(self) -> None:
-        """Ask for a stop along the quick-stop ramp and then no torque."""
+        """Request a stop along the quick-stop ramp and then no torque."""
         if self.goal is Goal.ENABLED:
             self.goal = Goal.STOPPED
             self._stopping = 0
         self._was_enabled = self._reset_allowed = False
 
     def lost(self) -> None:
-        """Take note that the drive does not answer: its state is unknown, and it is to stay off."""
+        """Note that the drive does not answer: its state is unknown, and it stays off."""
         if self.goal is Goal.ENABLED:
             self.dropped = True
         self.goal = Goal.OFF
         self.state = DriveState.UNKNOWN
         self._was_enabled = self._reset_allowed = False
 
-    def blind(self) -> int:
-        """Take note that the drive has not been heard for too long; return the controlword of the next cycle.
+    def inputs_missing(self) -> int:
+        """Note that inputs are missing for too long; return the controlword of the next cycle.
 
-        It may still hear: then it stops along its ramp rather than falls.
+        The drive may still receive outputs: it stops along its ramp then, instead of losing torque.
         """
         self._drop_if_enabled()
         self.state = DriveState.UNKNOWN
         return self._stop()
 
     def step(self, statusword: int, shown_mode: int | None = None) -> int:
-        """Take the statusword of this cycle; return the controlword of the next.
+        """Return the controlword of the next cycle for this statusword.
 
-        Parameters
-        ----------
-        statusword : int
-        shown_mode : int, optional
-            Mode of operation that the drive shows (6061), if it sends it.
+        `shown_mode` is the mode of operation that the drive shows (6061); None if it is not mapped.
         """
         self.state = state = state_of(statusword)
         self._right_mode = shown_mode is None or shown_mode == self._mode
         if self._was_enabled and (state is DriveState.QUICK_STOP or not self._right_mode):
-            self._drop_if_enabled()  # of its own accord: it is left to end its ramp, or told to begin one
+            self._drop_if_enabled()  # without a request: let it finish its ramp, or start one
         if self.goal is Goal.STOPPED and state in (DriveState.ENABLED, DriveState.QUICK_STOP):
             return self._stop()
         if self.goal is not Goal.ENABLED:
@@ -188,7 +183,7 @@ class DriveControl:
             self._was_enabled = self._right_mode
             self._reset_allowed = False
         if state is DriveState.SWITCHED_ON and shown_mode:
-            # 0 is let pass: some drives show their mode in operation only.
+            # 0 is accepted: some drives show their mode only in operation.
             return ENABLE_OPERATION if self._right_mode else SWITCH_ON
         return _ENABLING[state]
 
@@ -198,7 +193,7 @@ class DriveControl:
             self.dropped = True
 
     def _stop(self) -> int:
-        """Let the drive stop; with some values of 605A it stays in quick stop for good."""
+        """Let the drive stop; with some values of 605A it would stay in quick stop forever."""
         self._stopping += 1
         if self.goal is Goal.STOPPED and self._stopping <= self._stop_cycles:
             return QUICK_STOP
@@ -206,7 +201,7 @@ class DriveControl:
         return DISABLE_VOLTAGE
 
     def _reset(self) -> int:
-        """Give the rising edge of bit 7; without success it is given again."""
+        """Toggle bit 7, whose rising edge resets the fault, until it succeeds."""
         if not self._reset_allowed:
             return DISABLE_VOLTAGE
         high = self._resetting // self._reset_cycles % 2 == 0

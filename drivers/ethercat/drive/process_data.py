@@ -1,4 +1,4 @@
-"""All drives' process data together: images to channels in SI units, controlwords and targets to images."""
+"""Process data of all drives: images to channels in SI units, controlwords and targets to images."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from drivers.ethercat.config import MODES, TARGETS, EthercatConfig
-from drivers.ethercat.drive.pdo import PdoLayout
 from drivers.ethercat.drive.scaling import JointScaling
+from drivers.ethercat.pdo import PdoLayout
 from drivers.frame import CHANNELS
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _Row = tuple[int | float, ...]
-#: Meaning in the inputs that gives a channel.
+#: Channel of each meaning in the inputs.
 _CHANNEL_OF = {
     "position": "q",
     "velocity": "dq",
@@ -25,18 +25,16 @@ _CHANNEL_OF = {
 
 
 class ProcessData:
-    """Decoding and encoding.
-
-    A channel is there if every drive maps it.
+    """Decoder and encoder of process images; a channel exists if every drive maps it.
 
     Attributes
     ----------
     channels : tuple of str
-        Of `drivers.frame.CHANNELS`, in their order.
+        In the order of `drivers.frame.CHANNELS`.
     rows : list of tuple
-        What each drive sent last, by the meanings of its layout.
+        Last inputs of each drive, by the meanings of its layout.
     statuswords : list of int
-        Those of the rows.
+        Of `rows`.
     """
 
     def __init__(self, config: EthercatConfig, scaling: JointScaling) -> None:
@@ -79,7 +77,7 @@ class ProcessData:
         self.statuswords: list[int] = []
 
     def decode(self, images: Sequence[bytes]) -> dict[str, FloatArray]:
-        """Channels of images, one per drive; each array is new.
+        """Decode images, one per drive, to channels; each array is new.
 
         Raises
         ------
@@ -98,7 +96,7 @@ class ProcessData:
         return channels
 
     def finite(self, channels: dict[str, FloatArray], valid: BoolArray | None) -> BoolArray | None:
-        """Return `valid` (n,) without the joints of which a floating-point channel is no finite number."""
+        """Return `valid` (n,), False also for joints with a floating-point channel that is not finite."""
         for channel in self._floats:
             good = np.isfinite(channels[channel])
             if not good.all():
@@ -112,7 +110,7 @@ class ProcessData:
 
     @property
     def shown_modes(self) -> list[int | None]:
-        """Modes of operation that the drives show (6061); None of one that does not send it."""
+        """Modes of operation that the drives show (6061); None where it is not mapped."""
         if not self._shows_mode:
             return self._no_modes
         return [
@@ -125,14 +123,14 @@ class ProcessData:
         return [int(row[place]) for row, place in zip(self.rows, self._position, strict=True)]
 
     def value(self, joint: int, meaning: str) -> int | float | None:
-        """Return what a drive sent last under a meaning; None if it does not map it or nothing came yet."""
+        """Return the last input of a drive by meaning; None if it is not mapped or not yet received."""
         meanings = self._inputs[joint].meanings
         if meaning not in meanings or not self.rows:
             return None
         return self.rows[joint][meanings.index(meaning)]
 
     def encode(self, controlwords: Sequence[int], targets: Sequence[int]) -> list[bytes]:
-        """Output images; `targets` are digits of the mode's target (0 where the mode has none)."""
+        """Encode output images; `targets` are digits of the mode's target (0 where the mode has none)."""
         return [
             write(controlword, self._mode, target)
             for write, controlword, target in zip(self._writers, controlwords, targets, strict=True)

@@ -1,8 +1,7 @@
-"""Between a drive's integers and SI units on the joint side.
+"""Conversion between a drive's integers and SI units on the joint side.
 
-With `angle` the drive's angle on the joint side, `q = sign * (angle - offset_rad)`; torque and velocity change their
-sign with it.  A position that the drive counts at the motor is divided by the gear ratio, a torque that it states at
-the motor is multiplied by it.
+With `angle` the drive's angle on the joint side, `q = sign * (angle - offset_rad)`; `sign` applies to torque and
+velocity too.  A position counted at the motor is divided by the gear ratio, a torque at the motor is multiplied by it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ INT16 = (-(1 << 15), (1 << 15) - 1)
 
 @dataclass(frozen=True)
 class Ratings:
-    """What one drive's per mille are of."""
+    """Rated values of a drive, which its per mille refer to."""
 
     torque_nm: float = math.nan
     current_a: float = math.nan
 
 
 def velocity_rad_s(device: DeviceTable) -> float:
-    """One digit of velocity [rad/s] on the side of the position encoder."""
+    """Return one digit of velocity [rad/s] on the side of the position encoder."""
     return {
         "counts/s": _TURN / device.counts_per_rev,
         "0.1counts/s": 0.1 * _TURN / device.counts_per_rev,
@@ -41,19 +40,14 @@ def velocity_rad_s(device: DeviceTable) -> float:
 
 
 class JointScaling:
-    """Factors of all joints, as arrays.
-
-    Parameters
-    ----------
-    drives, devices, ratings : n each
-        In the order of the joints.
+    """Factors of all joints, as arrays; `drives`, `devices` and `ratings` are in the order of the joints.
 
     Attributes
     ----------
     position, velocity, torque, current, motor_position, temperature : (n,) float64
         One digit of the object in SI units, joint side (motor side for the motor position), with sign.
     position_zero, motor_zero : (n,) float64
-        Taken from the scaled position [rad].
+        Subtracted from the scaled position [rad].
     """
 
     def __init__(
@@ -87,11 +81,11 @@ class JointScaling:
         self.temperature_zero = array([-device.temperature_offset for _, device, _ in rows])
 
     def position_counts(self, q: FloatArray) -> list[int]:
-        """Return counts of joint positions (n,) [rad], rounded, within 32 bits."""
+        """Return counts of joint positions (n,) [rad], rounded and limited to 32 bits."""
         return _digits((q + self.position_zero) / self.position, INT32)
 
     def position_reach(self) -> tuple[FloatArray, FloatArray]:
-        """Lowest and highest joint positions (n,) [rad] that 32 bits of counts hold."""
+        """Return lowest and highest joint positions (n,) [rad] that 32 bits of counts hold."""
         ends = np.array([limit * self.position - self.position_zero for limit in INT32])
         return ends.min(axis=0), ends.max(axis=0)
 
@@ -100,7 +94,7 @@ class JointScaling:
         return _digits(dq / self.velocity, INT32)
 
     def torque_digits(self, tau: FloatArray) -> list[int]:
-        """Return digits of joint torques (n,) [N*m]; more than 16 bits hold is limited to what they hold."""
+        """Return digits of joint torques (n,) [N*m], limited to 16 bits."""
         return _digits(tau / self.torque, INT16)
 
 

@@ -1,4 +1,4 @@
-"""What is read from and written to each drive in PRE-OP: init SDOs, PDO mapping, ratings, expected values."""
+"""Setup of each drive in PRE-OP: expected values, ratings, init SDOs, PDO mapping."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TypeVar
 
 from drivers.driver import DriverConfigError, DriverConnectionError
 from drivers.ethercat.bus import objects
-from drivers.ethercat.bus.bus import Bus, patiently
+from drivers.ethercat.bus.bus import Bus, with_retries
 from drivers.ethercat.config import MODES, EthercatConfig, SdoValue, address, describe, interpolation_period
-from drivers.ethercat.drive.pdo import PdoLayout, SdoWrite, assignment_object, mapping_difference, remap_writes
 from drivers.ethercat.drive.scaling import Ratings
 from drivers.ethercat.errors import SdoError, SdoTimeoutError
+from drivers.ethercat.pdo import PdoLayout, SdoWrite, assignment_object, mapping_difference, remap_writes
 
 _RATING_TOLERANCE = 0.01
 _MODE, _MODE_DISPLAY = 0x6060, 0x6061
-#: How long a drive may take to show a new mode of operation.
+#: Time limit for a drive to show a new mode of operation [s].
 _MODE_S = 0.2
 T = TypeVar("T")
 
 
 def encode(value: SdoValue) -> SdoWrite:
-    """Bytes of a configured value."""
+    """Return the SDO that writes a configured value."""
     return SdoWrite(*address(value.object), objects.encode(value.type, str(value.value)))
 
 
 def check_time(until_ns: int, config: EthercatConfig, where: str = "") -> None:
-    """Raise `DriverConnectionError` if the time for the start is over; `where` says what was going on."""
+    """Raise `DriverConnectionError` after `until_ns`; `where` is what is being configured."""
     if time.monotonic_ns() > until_ns:
         raise DriverConnectionError(
             f"EtherCAT on {config.interface}: not started within start_timeout_s = {config.start_timeout_s:g}"
@@ -39,17 +39,7 @@ def check_time(until_ns: int, config: EthercatConfig, where: str = "") -> None:
 
 
 class DriveSetup:
-    """Setting up one drive.
-
-    Parameters
-    ----------
-    bus : Bus
-    config : EthercatConfig
-    joint : int
-        Number of the joint, from 0.
-    until_ns : int
-        When to have given up at the latest [ns of CLOCK_MONOTONIC].
-    """
+    """Setup of the drive of joint number `joint`, from 0, until `until_ns` [ns of CLOCK_MONOTONIC] at the latest."""
 
     def __init__(self, bus: Bus, config: EthercatConfig, joint: int, until_ns: int) -> None:
         self._bus = bus
@@ -62,14 +52,14 @@ class DriveSetup:
         self._where = f"joint {self._drive.joint!r} ({self._drive.device}, position {self._position})"
 
     def run(self) -> tuple[Ratings, list[SdoWrite]]:
-        """Configure the drive; return its ratings, and what was written, to be written again if it was off.
+        """Configure the drive; return its ratings, and what was written, for a recovery after a power loss.
 
         Raises
         ------
         DriverConfigError
-            The drive is not what the configuration says; the message names object and values.
+            The drive does not match the configuration; the message names object and values.
         SdoError
-            It refuses or does not answer.
+            The drive refuses or does not answer.
         DriverConnectionError
             The time is over.
         """
@@ -114,10 +104,10 @@ class DriveSetup:
             check_time(self._until_ns, self._config, self._where)
             return transfer()
 
-        return patiently(timely)
+        return with_retries(timely)
 
     def _check_mode(self) -> None:
-        """Read once whether the drive took its mode, unless it says so in each cycle; 0: it does not say yet."""
+        """Check that the drive accepted its mode, unless 6061 is mapped; 0: not shown yet."""
         mode = MODES[self._config.mode]
         if not mode or "mode_display" in self._device.inputs.meanings:
             return
@@ -126,7 +116,7 @@ class DriveSetup:
             try:
                 raw = self._transfer(partial(self._bus.sdo_read, self._position, _MODE_DISPLAY, 0, self._timeout_ms))
             except SdoError as error:
-                if error.abort:  # it has no such object
+                if error.abort:  # the object does not exist
                     return
                 raise
             shown = int.from_bytes(raw, "little", signed=True)

@@ -1,4 +1,4 @@
-"""Read the channels that a mapping names and bring them to the joint side in SI units."""
+"""Channels of a log, converted to SI units on the joint side."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _resolve(source: DataSource, name: str, table: ChannelTable, joints: tuple[s
 
 
 def _expand(source: DataSource, where: str, pattern: str, joints: tuple[str, ...] | None) -> list[str]:
-    """Columns of a pattern such as `q_{joint}`: joint names, or numbers from 1, or from 0."""
+    """Expand a pattern such as `q_{joint}` to columns: joint names, or numbers from 1, or from 0."""
     candidates: list[list[str]] = []
     if joints is not None:
         candidates.append([pattern.replace(_PLACEHOLDER, joint) for joint in joints])
@@ -121,7 +121,7 @@ def _expand(source: DataSource, where: str, pattern: str, joints: tuple[str, ...
 def _stack(
     source: DataSource, name: str, table: ChannelTable, refs: list[Ref], loaded: dict[Ref, FloatArray | IntArray]
 ) -> FloatArray:
-    """(rows, n) values of one channel as the file has them."""
+    """Return the raw values (rows, n) of one channel."""
     parts: list[FloatArray] = []
     for ref in refs:
         array = np.asarray(loaded[ref], dtype=np.float64)
@@ -163,7 +163,7 @@ def _check_shapes(source: DataSource, raw: dict[str, FloatArray], n: int) -> Non
 
 
 def _joint_units(mapping: Mapping, robot: RobotFile | None, tables: dict[str, ChannelTable], n: int) -> tuple[str, ...]:
-    """Return the unit of each joint's position: the robot's, or what the units of q, setpoint, dq or tau say."""
+    """Return the unit of each joint's position, from the robot, or from the units of q, setpoint, dq or tau."""
     if robot is not None:
         return tuple("rad" if joint.kind == "revolute" else "m" for joint in robot.model.joints)
     for name in ("q", "setpoint", "dq", "tau"):
@@ -194,7 +194,7 @@ def _transmission(mapping: Mapping, robot: RobotFile | None, n: int) -> Transmis
 def _with_torque_constants(
     mapping: Mapping, robot: RobotFile | None, transmission: Transmission | None
 ) -> Transmission:
-    """Return the transmission if torque constants were given for it; nothing is assumed."""
+    """Return the transmission if its torque constants were given; there is no default."""
     inline = mapping.content.transmission
     if inline is not None:
         given = inline.torque_constant is not None

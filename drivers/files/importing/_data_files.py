@@ -1,6 +1,6 @@
-"""Open somebody's log: CSV and other text, NPZ, NPY, MATLAB, or a recording of our own.
+"""Opening of logs: CSV and other text, NPZ, NPY, MATLAB, recordings.
 
-Values come as float64 or, for counted time stamps, as the integers they are.
+Values are float64, or int64 for integers such as counted time stamps.
 """
 
 from __future__ import annotations
@@ -23,24 +23,11 @@ from drivers.files.importing.data_source import INDEXED, DataError, DataNotFound
 from drivers.files.recordings.recording import RecordingError, read_recording
 from rt_core.types import FloatArray, IntArray
 
-#: What the parsers of NumPy, SciPy and zipfile raise on files that were cut off or damaged.
+#: What the parsers of NumPy, SciPy and zipfile raise on incomplete or damaged files.
 _DAMAGE = (
-    ArithmeticError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    RecursionError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RecursionError, RuntimeError,
+    SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".dat")
 SUFFIXES = (*TEXT_SUFFIXES, ".npz", ".npy", ".mat", ".mcap")
@@ -60,7 +47,7 @@ class ArraySource(DataSource):
         return self._names
 
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
-        """Values of the arrays; raises `DataError` for text, complex numbers, objects."""
+        """Load arrays; raises `DataError` for text, complex numbers, objects."""
         found: dict[Ref, FloatArray | IntArray] = {}
         for ref in refs:
             name = str(ref)
@@ -87,7 +74,7 @@ class ArraySource(DataSource):
 
 
 class MatrixSource(DataSource):
-    """One array without names, (N, k): its columns are numbered from 0."""
+    """One array (N, k) without names; columns are numbered from 0."""
 
     def __init__(self, path: Path, array: FloatArray) -> None:
         super().__init__(path)
@@ -99,34 +86,26 @@ class MatrixSource(DataSource):
         return [str(i) for i in range(self._array.shape[1])]
 
     def has(self, ref: Ref) -> bool:
-        """Whether the array has a column of that number."""
+        """Return whether the array has a column of that number."""
         return isinstance(ref, int) and 0 <= ref < self._array.shape[1]
 
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
-        """Values of the columns."""
+        """Load columns."""
         return {ref: self._array[:, int(ref)] for ref in refs}
 
 
 def open_data(path: Path, csv: CsvTable, masking: bool = False, progress: Progress | None = None) -> DataSource:
     """Open a log by its suffix.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    csv : CsvTable
-        How a text file is laid out.
-    masking : bool
-        Empty fields of a text file become NaN instead of an error.
-    progress : callable, optional
-        Called while a text file is read.
+    For text files: `csv` describes the layout, `masking` turns empty fields into NaN instead of an error, and
+    `progress` is called while reading.
 
     Raises
     ------
     DataNotFoundError
-        There is no such file.
+        The file does not exist.
     DataError
-        It is empty, of an unknown format, cut off, or damaged.
+        The file is empty, of an unknown format, incomplete, or damaged.
     """
     if path.is_dir():
         raise DataError(f"{path}: a directory; name one file of it")

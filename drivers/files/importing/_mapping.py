@@ -1,7 +1,4 @@
-"""Mapping files: how the columns of somebody's log become channels of a recording.
-
-`docs/recordings.md` explains every key.
-"""
+"""Mapping files: from the columns of a log to the channels of a recording; `docs/recordings.md` explains every key."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ Ref = str | int
 
 
 class ImportFailedError(Exception):
-    """Data could not be imported; the message says what is wrong, where, and what to do."""
+    """Data cannot be imported; the message has the problem, its place, and the remedy."""
 
 
 class MappingError(ImportFailedError, ValueError):
-    """The mapping file is not there, cannot be read, or contradicts itself."""
+    """The mapping file does not exist, cannot be read, or contradicts itself."""
 
 
 class _Table(BaseModel):
@@ -37,7 +34,7 @@ class _Table(BaseModel):
 
 
 class TimeTable(_Table):
-    """Where the time stamps come from."""
+    """Source of the time stamps."""
 
     column: Ref | None = None
     unit: str = "s"
@@ -64,7 +61,7 @@ class TimeTable(_Table):
 
 
 class ChannelTable(_Table):
-    """One channel: its columns and how their values become SI at the joint.
+    """One channel: its columns and their conversion to SI units at the joint.
 
     value = side(sign * unit(scale * column)) + offset, where `side` is the transmission for motor-side values.
     """
@@ -131,7 +128,7 @@ class TransmissionTable(_Table):
         return np.array(rows, dtype=np.float64)
 
     def transmission(self) -> Transmission:
-        """Make the transmission; torque constants that are not given are NaN."""
+        """Return the transmission; torque constants that are not given are NaN."""
         matrix = self.as_matrix()
         n = len(matrix)
         return Transmission(
@@ -142,7 +139,7 @@ class TransmissionTable(_Table):
 
 
 class CsvTable(_Table):
-    """How a text file is laid out."""
+    """Layout of a text file."""
 
     delimiter: str = "auto"
     comment: str = "#%"
@@ -177,7 +174,7 @@ class CsvTable(_Table):
 
 
 class ChecksTable(_Table):
-    """How strict the import is."""
+    """Strictness of the import."""
 
     plausibility: Literal["error", "warn"] = "error"
 
@@ -227,13 +224,13 @@ class MappingFile(_Table):
         return self
 
     def tables(self) -> dict[str, ChannelTable]:
-        """Return the channels that are mapped, in the order of `drivers.frame.CHANNELS`."""
+        """Return the mapped channels, in the order of `drivers.frame.CHANNELS`."""
         found = {name: getattr(self, name) for name in CHANNELS}
         return {name: table for name, table in found.items() if table is not None}
 
 
 class Mapping:
-    """A mapping file with its place and hash."""
+    """A mapping file with its path and hash."""
 
     def __init__(self, content: MappingFile, path: Path | None, sha256: str) -> None:
         self.content = content
@@ -242,17 +239,17 @@ class Mapping:
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         return self.content.name if self.path is None else str(self.path)
 
 
 def load_mapping(ref: str | Path, base: Path | None = None) -> Mapping:
-    """Read a mapping by path, or by name as `configs/mappings/NAME.toml` under the working directory or `base`.
+    """Load a mapping by path, or by name as `configs/mappings/NAME.toml` under the working directory or `base`.
 
     Raises
     ------
     MappingError
-        With the path and the key that is wrong.
+        The message names the path and the invalid key.
     """
     path = _find(ref, base)
     try:
@@ -263,7 +260,7 @@ def load_mapping(ref: str | Path, base: Path | None = None) -> Mapping:
 
 
 def parse_mapping(data: bytes, path: Path | None = None) -> Mapping:
-    """Read a mapping from the bytes of its file; raises `MappingError`."""
+    """Parse the bytes of a mapping file; raises `MappingError`."""
     label = "mapping" if path is None else str(path)
     try:
         content = tomllib.loads(data.decode())
@@ -300,7 +297,7 @@ def _find(ref: str | Path, base: Path | None) -> Path:
 
 
 def _explain(error: ValidationError) -> str:
-    """Every problem in one line, misspelt keys with a suggestion."""
+    """Return all problems in one line, with suggestions for misspelt keys."""
     problems: dict[str, str] = {}
     for item in error.errors(include_url=False):
         location = [str(part) for part in item["loc"] if _is_key(part)]

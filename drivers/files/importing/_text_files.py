@@ -1,4 +1,4 @@
-"""Tables in text files: CSV and its relatives."""
+"""Tables in text files, such as CSV."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ _LOOKAHEAD = 200
 
 
 class TextSource(DataSource):
-    """A table in a text file, with or without a line of column names.
-
-    Raises
-    ------
-    DataError
-        Not text, or no line of numbers in it.
-    """
+    """A table in a text file, with or without a header; raises `DataError` without a row of numbers."""
 
     def __init__(self, path: Path, csv: CsvTable, masking: bool, progress: Progress | None) -> None:
         super().__init__(path)
@@ -38,21 +32,21 @@ class TextSource(DataSource):
 
     @property
     def names(self) -> list[str]:
-        """Names in the header; without one, the columns' numbers."""
+        """Names in the header, or the columns' numbers without one."""
         return self._names or [str(i) for i in range(self._width)]
 
     def has(self, ref: Ref) -> bool:
-        """Whether there is a column of that name, or of that number from 0."""
+        """Return whether there is a column of that name, or of that number from 0."""
         return 0 <= ref < self._width if isinstance(ref, int) else ref in self._names
 
     def check(self, ref: Ref, where: str) -> None:
-        """Raise `DataError` if there is no such column, or if its name occurs twice."""
+        """Raise `DataError` if the column does not exist, or if its name occurs twice."""
         super().check(ref, where)
         if isinstance(ref, str) and self._names.count(ref) > 1:
             raise DataError(f"{self.path}: {where}: the header has column {ref!r} twice; name it by its number from 0")
 
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
-        """Values of the columns, each (N,); raises `DataError` naming line and column of what is not a number."""
+        """Load columns (N,); raises `DataError` with line and column of what is not a number."""
         indices = {ref: ref if isinstance(ref, int) else self._names.index(ref) for ref in refs}
         used = sorted(set(indices.values()))
         try:
@@ -66,11 +60,11 @@ class TextSource(DataSource):
                 dtype=np.float64,
             )
         except ValueError:
-            table = self._slowly(used)
+            table = self._read_fields(used)
         return {ref: np.ascontiguousarray(table[:, used.index(index)]) for ref, index in indices.items()}
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Line numbers from 1 and lines."""
+        """Yield line numbers from 1 and lines."""
         try:
             with self.path.open(encoding=self._encoding, newline=None) as file:
                 yield from enumerate(file, start=1)
@@ -140,7 +134,7 @@ class TextSource(DataSource):
             before = [item for item in head if item[0] < first_line[0]]
             fitting = [item for item in before if len(self._header(item[1])) == self._width]
             named = [item for item in fitting if item in plain]
-            # Of several lines the first holds names (units may follow it); of several comments the last.
+            # The first of several lines has the names (units may follow), or the last of several comments.
             header = named[0] if named else fitting[-1] if fitting else None
         if header is not None:
             self._names = self._header(header[1])
@@ -168,8 +162,8 @@ class TextSource(DataSource):
             value is not None for value in numbers
         )
 
-    def _slowly(self, used: list[int]) -> FloatArray:
-        """Read field by field: fills in what is missing if that is wanted, else says where it is."""
+    def _read_fields(self, used: list[int]) -> FloatArray:
+        """Read field by field: missing values become NaN if `masking`, otherwise an error with their place."""
         rows: list[list[float]] = []
         for number, line in self._data_lines():
             fields = self._fields(line)
@@ -192,7 +186,7 @@ class TextSource(DataSource):
 
 
 def _number(field: str) -> float | None:
-    """Value of a field; NaN if it stands for a missing one; None if it is anything else."""
+    """Return the value of a field; NaN for a missing value; None for anything else."""
     if field.lower() in _MISSING:
         return np.nan
     try:

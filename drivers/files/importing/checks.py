@@ -1,7 +1,7 @@
-"""Do imported values make sense?  Time stamps, missing values, and units that are off by a known factor.
+"""Plausibility checks of imported data: time stamps, and wrong units, sides and signs.
 
-Joint positions, velocities and torques are checked against each other and, where the robot is known,
-against its limits: a factor of 57.3 between degrees and radians otherwise passes for data.
+Positions, velocities and torques are checked against each other and, if the robot is known, against its limits, to
+find errors such as degrees taken for radians.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FACTORS = (
 
 @dataclass(frozen=True)
 class Timing:
-    """Steps between time stamps [s], and the longest of those that are more than three times the median."""
+    """Steps between time stamps [s]; gaps are steps longer than three times the median."""
 
     step_min_s: float
     step_median_s: float
@@ -41,15 +41,7 @@ class Timing:
 
 
 def check_increasing(t_ns: IntArray, where: str) -> None:
-    """Raise `DataError` where a time stamp is not later than the one before.
-
-    Parameters
-    ----------
-    t_ns : (N,) int64
-        Time stamps [ns].
-    where : str
-        File and column, for the message.
-    """
+    """Raise `DataError` unless time stamps (N,) [ns] increase; `where` is file and column for the message."""
     steps = np.diff(t_ns)
     backwards = np.flatnonzero(steps < 0)
     if backwards.size:
@@ -70,7 +62,7 @@ def check_increasing(t_ns: IntArray, where: str) -> None:
 
 
 def timing(t_ns: IntArray) -> Timing:
-    """Describe the steps of increasing time stamps (N,) [ns], N >= 2."""
+    """Return the statistics of increasing time stamps (N,) [ns], N >= 2."""
     steps = np.diff(t_ns) * 1e-9
     median = float(np.median(steps))
     long = np.flatnonzero(steps > 3.0 * median)
@@ -85,7 +77,7 @@ def plausibility(
     units: tuple[str, ...],
     joints: tuple[Joint, ...] | None,
 ) -> tuple[list[str], list[str]]:
-    """Look for wrong units, sides and signs.
+    """Check for wrong units, sides and signs.
 
     Parameters
     ----------
@@ -96,7 +88,7 @@ def plausibility(
     joint_names, units : tuple of str
         Of the n joints.
     joints : tuple of Joint or None
-        Their limits, if the robot is known.
+        With their limits; None if the robot is unknown.
 
     Returns
     -------
@@ -127,7 +119,7 @@ Findings = tuple[list[str], list[str]]
 
 
 def _position(_t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: str, joint: Joint | None) -> Findings:
-    """Compare q with the joint's limits or, without them, with what an arm can do."""
+    """Compare q with the joint's limits or, without them, with the range of usual arms."""
     if "q" not in channels:
         return [], []
     q = channels["q"][:, j]
@@ -190,7 +182,7 @@ def _velocity(t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: s
 
 
 def _torque(_t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: str, joint: Joint | None) -> Findings:
-    """Compare tau with the joint's limit; a signal that never changes is reported."""
+    """Compare tau with the joint's limit; a constant signal gives a warning."""
     if "tau" not in channels:
         return [], []
     tau = channels["tau"][:, j]
@@ -233,7 +225,7 @@ def velocity_ratio(t: FloatArray, q: FloatArray, dq: FloatArray) -> tuple[float,
     moved = float(np.max(q) - np.min(q))
     if norm_change == 0.0 or norm_integral == 0.0 or moved == 0.0:
         return 1.0, None
-    # A joint that rests shows nothing but noise.
+    # A joint at rest has only noise.
     if moved < 10.0 * float(np.median(np.abs(np.diff(q)))) or moved < 1e-3:
         return 1.0, None
     correlation = float(change @ integral) / (norm_change * norm_integral)

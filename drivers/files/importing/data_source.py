@@ -1,6 +1,6 @@
-"""What an opened log offers, whatever its format, and the errors of reading one.
+"""Interface of an opened log, whatever its format, and the errors of reading one.
 
-A column is named by a name, by `name[k]` for column k of an array, or by its number from 0.
+A column is given by its name, by `name[k]` for column k of an array, or by its number from 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from drivers.files.importing._mapping import ImportFailedError, Ref
 from rt_core.types import FloatArray, IntArray
 
-#: Called with the fraction of the data that has been read or written, 0 to 1.
+#: Called with the fraction of the data read or written, 0 to 1.
 Progress = Callable[[float], None]
 
 INDEXED = re.compile(r"(.+)\[(\d+)\]")
@@ -25,7 +25,7 @@ class DataError(ImportFailedError, ValueError):
 
 
 class DataNotFoundError(ImportFailedError, FileNotFoundError):
-    """There is no such data file."""
+    """The data file does not exist."""
 
 
 class DataSource(ABC):
@@ -41,17 +41,17 @@ class DataSource(ABC):
 
     @abstractmethod
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
-        """Values of the columns; each (N,) or, of an array, its own shape."""
+        """Load columns, each (N,), or arrays of their own shape."""
 
     def has(self, ref: Ref) -> bool:
-        """Whether there is such a column."""
+        """Return whether a column exists."""
         if isinstance(ref, int):
             return False
         match = INDEXED.fullmatch(ref)
         return ref in self.names or (match is not None and match[1] in self.names)
 
     def check(self, ref: Ref, where: str) -> None:
-        """Raise `DataError` naming the columns there are if `ref` is none of them; `where` is the mapping's key."""
+        """Raise `DataError` with the existing columns if `ref` is none of them; `where` is the mapping's key."""
         if not self.has(ref):
             raise DataError(f"{self.path}: {where} names column {ref!r}, which is absent; {self._present(ref)}")
 

@@ -1,4 +1,4 @@
-"""Turn somebody's log into a recording by a mapping, refusing what cannot be right."""
+"""Import of a log into a recording by a mapping; implausible data are refused."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What came in.
+    """Result of an import.
 
-    `rows` were in the file; `dropped` of them repeated time stamp and content and were left out;
-    `repeated_samples` repeat the content of the sample before at a later time and were kept; `masked` counts
-    joint samples marked invalid because a value was missing.
+    Of `rows` in the file, `dropped` repeated time stamp and content and were left out; `repeated_samples` repeat the
+    content of the sample before at a later time and were kept; `masked` counts joint samples marked invalid because a
+    value was missing.
     """
 
     path: str
@@ -69,7 +69,7 @@ class ImportResult:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
 
@@ -81,29 +81,29 @@ def import_recording(
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import `data` by `mapping` into the new recording `out`, which appears complete or not at all.
+    """Import `data` by `mapping` into the new recording `out`, atomically.
 
     Parameters
     ----------
     data : path
         CSV or other text, NPZ, NPY, MAT, MCAP.
     mapping : Mapping, path or name
-        How to read it.
+        Columns and units of the data.
     out : path
         The recording to write.
     force : bool
-        Replace `out` if it is there.
+        Replace `out` if it exists.
     progress : callable, optional
-        Called now and then with the fraction done.
+        Called with the fraction done.
 
     Raises
     ------
     MappingError
-        The mapping cannot be read, or does not fit the robot it names.
+        The mapping cannot be read, or does not fit its robot.
     DataError, DataNotFoundError
-        The data cannot be read, contradict the mapping, or cannot be right.
+        The data cannot be read, contradict the mapping, or are implausible.
     RecordingError
-        `out` is already there or cannot be written.
+        `out` exists or cannot be written.
     """
     target = Path(out)
     if target.exists() and not force:
@@ -134,10 +134,7 @@ def import_recording(
 def load_data(
     data: str | Path, mapping: Mapping | str | Path, progress: Progress | None = None
 ) -> tuple[Recording, dict[str, object]]:
-    """Read and check `data` without writing it; the second part is `ImportResult` without its path.
-
-    Raises as `import_recording` does.
-    """
+    """Read and check `data`; return it and `ImportResult` without its path; raises as `import_recording`."""
     path = Path(data)
     if not isinstance(mapping, Mapping):
         mapping = load_mapping(mapping, path.parent)
@@ -227,7 +224,7 @@ def _robot(mapping: Mapping) -> RobotFile | None:
 
 
 def _time(source: DataSource, mapping: Mapping, rows: int) -> tuple[IntArray, float | None]:
-    """Time stamps (rows,) [ns] and the nominal rate [Hz] if it is given."""
+    """Return time stamps (rows,) [ns], and the nominal rate [Hz] if given."""
     table = mapping.content.time
     rate_hz = table.rate_hz
     if table.rate_column is not None:
@@ -255,17 +252,17 @@ def _time(source: DataSource, mapping: Mapping, rows: int) -> tuple[IntArray, fl
         raise DataError(f"{source.path}: holds no samples")
     with np.errstate(over="ignore"):  # what does not fit is refused below
         first = float(stamps[0] * factor)
-        elapsed = (stamps - stamps[0]) * factor  # exact for integers, and keeps digits of a date's seconds
+        elapsed = (stamps - stamps[0]) * factor  # exact for integers; keeps the digits of seconds since an epoch
     if not (abs(first) < 9e18 and float(np.max(np.abs(elapsed))) < 9e18):
         raise DataError(f"{where} reaches {float(np.max(np.abs(stamps))):.4g} {table.unit}; check time.unit")
-    # A source that counts from before zero starts at zero here.
+    # Times of a source that starts below zero start at zero.
     lowest = first + float(np.min(elapsed))
     start = round(first) if lowest >= 0.0 else int(np.ceil(-float(np.min(elapsed))))
     return np.round(elapsed).astype(np.int64) + start, rate_hz
 
 
 def _without_repeats(t_ns: IntArray, channels: Channels) -> tuple[BoolArray, IntArray]:
-    """Which rows to keep: all but those that repeat the row before, time stamp included."""
+    """Return the rows to keep, all but those that repeat the row before including its time, and their times."""
     keep = np.ones(len(t_ns), dtype=bool)
     same = np.diff(t_ns) == 0
     if same.any():
@@ -285,7 +282,7 @@ def _repeated(values: MappingType[str, FloatArray]) -> int:
 def _missing(
     path: Path, t: FloatArray, values: dict[str, FloatArray], joint_names: tuple[str, ...], masking: bool
 ) -> tuple[BoolArray | None, int]:
-    """Which joint samples are complete; raises `DataError` for the first that is not unless `masking`."""
+    """Return which joint samples are complete; raises `DataError` for the first incomplete one unless `masking`."""
     valid = np.ones((len(t), len(joint_names)), dtype=bool)
     for name, array in values.items():
         bad = ~np.isfinite(array)

@@ -1,7 +1,4 @@
-"""Mapping files of measured poses: how the columns of somebody's log become a table for a calibration.
-
-`docs/calibration.md` explains every key.
-"""
+"""Mapping files of measured poses, for a calibration; `docs/calibration.md` explains every key."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ Columns = Ref | Annotated[list[Ref], Field(min_length=1)]
 
 
 class JointColumns(Table):
-    """Joint positions: one array, or a column each."""
+    """Joint positions: one array, or one column each."""
 
     columns: Columns | None = None
     unit: str | list[str]
@@ -34,7 +31,7 @@ class JointColumns(Table):
 
 
 class LengthColumns(Table):
-    """Lengths: one array, or a column each."""
+    """Lengths: one array, or one column each."""
 
     columns: Columns
     unit: str
@@ -92,20 +89,14 @@ class PoseMappingFile(Table):
 
 @dataclass(frozen=True)
 class PoseMapping:
-    """A mapping file and its place."""
+    """A mapping file and its path."""
 
     content: PoseMappingFile
     path: Path
 
 
 def load_pose_mapping(path: Path) -> PoseMapping:
-    """Read a mapping file of poses.
-
-    Raises
-    ------
-    MappingError
-        With the path and the key that is wrong.
-    """
+    """Load a mapping file of poses; raises `MappingError` with the path and the invalid key."""
     try:
         content = tomllib.loads(path.read_bytes().decode())
     except OSError as error:
@@ -122,14 +113,14 @@ def load_pose_mapping(path: Path) -> PoseMapping:
 
 
 def read_poses(path: Path, mapping: PoseMapping, n: int) -> tuple[FloatArray, FloatArray | Contacts | Distances]:
-    """Joint positions (N, n) and what was measured, in SI units, as `rt_core.calibration.calibrate` takes them.
+    """Return joint positions (N, n) and measurements in SI units, as inputs of `rt_core.calibration.calibrate`.
 
     Sockets and centres keep the numbers of the file.
 
     Raises
     ------
     ImportFailedError
-        If the data cannot be read, or contradict the mapping.
+        The data cannot be read, or contradict the mapping.
     """
     content = mapping.content
     source = open_data(path, content.csv)
@@ -165,7 +156,7 @@ def read_poses(path: Path, mapping: PoseMapping, n: int) -> tuple[FloatArray, Fl
 
 
 def _array(source: DataSource, where: str, columns: Ref | list[Ref], width: int) -> FloatArray:
-    """(N, width) values of an array, or of as many columns."""
+    """Return values (N, width) of an array, or of as many columns."""
     refs = columns if isinstance(columns, list) else [columns]
     for ref in refs:
         source.check(ref, where)

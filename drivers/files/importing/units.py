@@ -1,4 +1,4 @@
-"""Units that logs come in, and how to turn their values into SI."""
+"""Units of logs, and their conversion to SI."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _ALIASES = {
     "µm": "um",
 }
 
-#: Channel -> the quantities its unit may be of: of a revolute and of a prismatic joint where they differ.
+#: Channel -> quantities of its unit, of a revolute and of a prismatic joint where they differ.
 CHANNEL_QUANTITIES: dict[str, tuple[str, ...]] = {
     "q": ("angle", "length"),
     "dq": ("angular velocity", "velocity"),
@@ -70,12 +70,12 @@ CHANNEL_QUANTITIES: dict[str, tuple[str, ...]] = {
 
 
 class UnitError(ValueError):
-    """A unit that is not known, or of the wrong quantity."""
+    """An unknown unit, or one of the wrong quantity."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit found by `find_unit`: SI value = factor * value + offset."""
+    """A unit: SI value = factor * value + offset."""
 
     name: str
     quantity: str
@@ -84,14 +84,14 @@ class Unit:
 
     @property
     def joint_unit(self) -> str | None:
-        """Unit of position of a joint that this belongs to, "rad" or "m"; None if it does not tell."""
+        """Unit of position of the joint, "rad" or "m"; None if the quantity does not determine it."""
         if self.quantity in ("angle", "angular velocity", "torque"):
             return "rad"
         return "m" if self.quantity in ("length", "velocity", "force") else None
 
 
 def find_unit(text: str, quantities: tuple[str, ...]) -> Unit:
-    """Look a unit up among those of `quantities`; raises `UnitError` naming the ones that would do."""
+    """Find a unit of `quantities`; raises `UnitError` with the valid ones."""
     name = text.strip().replace(" ", "").replace("·", "*").replace("⋅", "*").replace("μ", "µ")
     name = _ALIASES.get(name, name)
     for quantity in quantities:

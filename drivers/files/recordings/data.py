@@ -1,4 +1,4 @@
-"""A recording in memory: arrays, spans, a hash of the content, frames."""
+"""Recordings in memory: arrays, spans, a hash of the content, frames."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Recording:
     t : (N,) float64
         Seconds since the first sample of the whole recording, strictly increasing.
     t_ns : (N,) int64
-        The same on the clock of the source [ns].
+        Time on the clock of the source [ns].
     seq : (N,) int64
         Cycle count of the source.
     channels : dict of (N, n) float64
         By name, see `drivers.frame.CHANNELS`; a value that was not measured is NaN.
     valid : (N, n) bool or None
-        False where a joint's values must not be used; None: all may be.
+        False where a joint's values must not be used; None: all are valid.
     status_word : (N, n) int64 or None
         The drives' own status.
     meta : RecordingMeta
         Robot, joints, units, rate, origin.
     parts : tuple of Recording
-        Those that this one was joined from, see `drivers.files.recordings.join`; empty for a recording of its own.
+        Recordings that this one was joined from, see `drivers.files.recordings.join`; otherwise empty.
     """
 
     t: FloatArray
@@ -54,7 +54,7 @@ class Recording:
 
     @property
     def file_name(self) -> str | None:
-        """Name of the file, or of the files that it was joined from; None for a recording without one."""
+        """Name of the file, or of the joined files; None without one."""
         paths = [r.path for r in self.parts or (self,)]
         known = [path.name for path in paths if path is not None]
         return " + ".join(known) or None
@@ -103,7 +103,7 @@ class Recording:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the robot, its joints and all samples: of the content, however the file stores it."""
+        """Hash of robot, joints and all samples, independent of the file's encoding."""
         digest = hashlib.sha256()
         head = {"robot": self.robot, "joints": list(self.joint_names), "units": list(self.units)}
         digest.update(json.dumps(head, sort_keys=True).encode())
@@ -119,16 +119,16 @@ class Recording:
             if array is None:
                 continue
             if array.dtype == np.float64:
-                # One bit pattern for each value: -0.0 reads back as itself, NaN has many forms.
+                # One bit pattern for all forms of NaN.
                 array = np.where(np.isnan(array), np.nan, array)
             digest.update(f"\0{name}{array.shape}{array.dtype.str}\0".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     def span(self, span: Span | None) -> Recording:
-        """Select the samples with `start <= t < stop`; a span up to the recording's end has its last sample too.
+        """Select the samples with `start <= t < stop`, and the last one if the span ends with the recording.
 
-        Times keep counting from the first sample of the whole recording.
+        Times still count from the first sample of the whole recording.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Recording:
         )
 
     def frame(self, index: int) -> JointFrame:
-        """Return sample `index` as a frame of its own, with no host time; a channel without any value is None."""
+        """Return sample `index` as a new frame without host time; a channel without any value is None."""
         values = {name: array[index].copy() for name, array in self.channels.items()}
         for name in self._incomplete:
             if np.isnan(values[name]).all():
@@ -172,7 +172,7 @@ class Recording:
 
     @cached_property
     def _incomplete(self) -> tuple[str, ...]:
-        """Channels in which a value is missing somewhere."""
+        """Channels with missing values."""
         return tuple(name for name, array in self.channels.items() if np.isnan(array).any())
 
     def frames(self) -> Iterator[JointFrame]:

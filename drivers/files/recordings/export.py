@@ -1,11 +1,11 @@
-"""Recordings in the forms that other programs take: joint states for ROS 2 and Foxglove, a table.
+"""Export of recordings to ROS 2, Foxglove and CSV.
 
 `ros2` is an MCAP file of `sensor_msgs/msg/JointState` in CDR (OMG DDS-XTypes 1.3, section 7.4, little endian, plain
 CDR version 1), as `ros2 bag` writes and reads it.  `foxglove` is an MCAP file of `foxglove.JointStates` in JSON.  `csv`
-is one line a sample, with all channels.
+has one line per sample, with all channels.
 
-What was not measured is not there: an array without elements (`ros2`), a missing key (`foxglove`), an empty field
-(`csv`).  A single value that is missing or must not be used is NaN in `ros2`.
+Unmeasured channels are empty arrays (`ros2`), missing keys (`foxglove`) or empty fields (`csv`).  A single value that
+is missing or invalid is NaN in `ros2`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from mcap.writer import CompressionType, Writer
 
-from drivers.files.atomic_write import whole_file
+from drivers.files.atomic_write import atomic_write
 from drivers.files.recordings.data import Recording
 from drivers.files.recordings.format import RecordingExistsError, RecordingFormatError, RecordingWriteError
 from drivers.files.recordings.joint_states import JOINT_STATES, JOINT_STATES_SCHEMA, STATE_FIELDS, joint_states
@@ -31,7 +31,7 @@ from rt_core.types import FloatArray
 
 Form = Literal["ros2", "foxglove", "csv"]
 
-#: How files of each form usually end.
+#: Usual suffix of each form.
 SUFFIXES: dict[Form, str] = {"ros2": ".ros2.mcap", "foxglove": ".foxglove.mcap", "csv": ".csv"}
 
 _LIBRARY = "thetad"
@@ -54,27 +54,27 @@ uint32 nanosec
 
 
 def export_recording(recording: Recording, path: Path, form: Form, replace: bool = False) -> None:
-    """Write `recording` to `path`, which appears whole or not at all.
+    """Write `recording` to `path`, atomically.
 
     Raises
     ------
     RecordingFormatError
-        A time does not fit into the 32 bits that ROS 2 has for seconds.
+        A time exceeds the 32 bits of seconds in ROS 2.
     RecordingExistsError, RecordingWriteError
-        `path` is there already, and not to be replaced; it cannot be written.
+        `path` exists and `replace` is false; it cannot be written.
     """
     if path.exists() and not replace:
         raise RecordingExistsError(f"{path}: already there; choose another name or remove it")
     write: dict[Form, Callable[[Recording, BinaryIO], None]] = {"ros2": _ros2, "foxglove": _foxglove, "csv": _csv}
     try:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             write[form](recording, stream)
     except OSError as error:
         raise RecordingWriteError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def usable(recording: Recording, channel: str) -> FloatArray | None:
-    """Return a channel (N, n), NaN where a value must not be used; None if it was not measured."""
+    """Return a channel (N, n) with invalid values as NaN; None if it was not measured."""
     values = recording.channels.get(channel)
     if values is None or recording.valid is None:
         return values
@@ -82,7 +82,7 @@ def usable(recording: Recording, channel: str) -> FloatArray | None:
 
 
 def ros_name(robot: str) -> str:
-    """Return an arm's name as a part of a ROS name: `_` for what that may not hold, and a letter at the beginning."""
+    """Return an arm's name as part of a ROS name: invalid characters become `_`, the first is a letter."""
     token = re.sub(r"[^A-Za-z0-9_]", "_", robot)
     return token if token[0].isalpha() else f"arm_{token}"
 
@@ -101,7 +101,7 @@ def joint_state_cdr(t_ns: int, frame_id: str, names: tuple[str, ...], fields: tu
         if len(values):
             _align(out, 8)
             out += np.ascontiguousarray(values, dtype="<f8").tobytes()
-    return b"\x00\x01\x00\x00" + bytes(out)  # the encapsulation does not count in alignment
+    return b"\x00\x01\x00\x00" + bytes(out)  # the encapsulation header does not count for alignment
 
 
 def _align(out: bytearray, size: int) -> None:
@@ -115,7 +115,7 @@ def _string(out: bytearray, text: str) -> None:
 
 
 def _messages(recording: Recording) -> Iterator[tuple[int, int, list[FloatArray]]]:
-    """Yield time [ns], count, and position, velocity and effort of each sample; (0,) for what was not measured."""
+    """Yield time [ns], seq, and position, velocity and effort of each sample, (0,) if not measured."""
     none = np.empty((recording.samples, 0))
     fields = [none if (values := usable(recording, name)) is None else values for name in STATE_FIELDS.values()]
     for k, (t_ns, seq) in enumerate(zip(recording.t_ns.tolist(), recording.seq.tolist(), strict=True)):
@@ -150,7 +150,7 @@ def _foxglove(recording: Recording, stream: BinaryIO) -> None:
 
 
 def _csv(recording: Recording, stream: BinaryIO) -> None:
-    """Columns `t` [s], `seq`, then a channel after another, `q_NAME` for each joint."""
+    """Write columns `t` [s], `seq`, then each channel, `q_NAME` for each joint."""
     channels = [name for name in CHANNELS if name in recording.channels]
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     table = csv.writer(text, lineterminator="\n")

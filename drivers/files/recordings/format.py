@@ -1,7 +1,7 @@
-"""What a recording file holds: names, version, schema, metadata, and the errors of reading and writing it.
+"""Format of recording files: names, version, schema, metadata, and the errors of reading and writing them.
 
-A recording is an MCAP file.  Each robot has one channel `<robot>/frame` of JSON messages, described by
-a JSON schema, and one metadata record `thetad.recording` that names its joints and units.
+A recording is an MCAP file.  Each robot has one channel `<robot>/frame` of JSON messages with a JSON schema, and one
+metadata record `thetad.recording` with its joints and units.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _ROBOT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class RecordingError(Exception):
-    """Any failure to write or read a recording; the message says what, where, and what to do."""
+    """Failure to write or read a recording; the message has the problem, its place, and the remedy."""
 
 
 class RecordingFormatError(RecordingError, ValueError):
-    """The file is not a recording that this version can read, or its content contradicts itself."""
+    """The file is no recording of a readable version, or its content contradicts itself."""
 
 
 class RecordingTruncatedError(RecordingFormatError, EOFError):
-    """The file was cut off: its writer was killed, or it was copied in part."""
+    """The file is incomplete: its writer was killed, or it was copied in part."""
 
 
 class RecordingNotFoundError(RecordingError, FileNotFoundError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class RecordingExistsError(RecordingError, FileExistsError):
-    """The file to be written is already there."""
+    """The file to be written exists already."""
 
 
 class RecordingWriteError(RecordingError, OSError):
@@ -49,24 +49,24 @@ class RecordingWriteError(RecordingError, OSError):
 
 @dataclass(frozen=True)
 class RecordingMeta:
-    """What is known of a recording before its first frame.
+    """Metadata of a recording, known before its first frame.
 
     Attributes
     ----------
     robot : str
         Name of the arm: letters, digits, `_`, `.` and `-`; it becomes the topic `<robot>/frame`.
     joint_names : tuple of str
-        One a joint, without repetition.
+        Unique, in order.
     units : tuple of str
-        "rad" or "m" of each joint's position.
+        "rad" or "m" for each joint's position.
     rate_hz : float
         Nominal sample rate [Hz].
     clock : str
-        The clock of the frames' `t_ns`: "recording", "sim", "dc", "plc".
+        Clock of the frames' `t_ns`: "recording", "sim", "dc", "plc".
     source, source_sha256, mapping : str
-        File that was imported, its hash, and the mapping it was read with; empty if recorded live.
+        Imported file, its hash, and the mapping; empty if recorded live.
     extra : mapping of str to str
-        Anything else worth keeping.
+        Further metadata.
     """
 
     robot: str
@@ -157,10 +157,10 @@ class RecordingMeta:
 
 
 def frame_schema(meta: RecordingMeta) -> bytes:
-    """JSON schema of one message.
+    """Return the JSON schema of one message.
 
-    Only plain types are used, because viewers refuse unions: a value that was not measured is written
-    as null all the same, and its joint is false in `valid`.
+    It has only simple types, because viewers refuse unions; a value that was not measured is null all the same, and its
+    joint is false in `valid`.
     """
     n = meta.n
     position = "/".join(sorted(set(meta.units)))

@@ -1,4 +1,4 @@
-"""Several recordings of one arm as one, with a gap between each and the next."""
+"""Concatenation of recordings of one arm, with gaps between them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from drivers.files.recordings.data import Recording
 from rt_core.model.temperature import HOLD_S, possible_of
 from rt_core.types import FloatArray
 
-#: Share of the shorter of two recordings that may be the same in both: arms that begin at rest look alike.
+#: Share of the shorter of two recordings that may be equal in both: arms at rest look alike.
 _CHANCE = 0.01
-#: Between two recordings [s]: longer than any filter bridges.
+#: Gap between two recordings [s]: longer than any filter bridges.
 GAP_S = 60.0
 
 
 class JoinError(ValueError):
-    """Recordings that do not belong together; the message says which and why."""
+    """Recordings that cannot be joined; the message has the reason."""
 
 
 def join_recordings(recordings: Sequence[Recording]) -> Recording:
-    """Put recordings one after the other; nothing reaches across the gaps.
+    """Concatenate recordings with gaps that nothing bridges.
 
     Returns
     -------
     Recording
-        With the channels that all of them have; `parts` are those that were given, `spans` where each of them is.
+        With the common channels; `parts` are the given recordings, `spans` their times.
 
     Raises
     ------
     JoinError
-        If they are not of the same robot, joints, units and rate, or something is given twice.
+        They differ in robot, joints, units or rate, or overlap.
     """
     first = recordings[0]
     for other in recordings[1:]:
@@ -51,7 +51,7 @@ def join_recordings(recordings: Sequence[Recording]) -> Recording:
                 f"{other.path} has {other.rate_hz:g} samples a second, {first.path} {first.rate_hz:g}: only recordings "
                 "of one rate are put together"
             )
-    refuse_twice(recordings)
+    refuse_duplicates(recordings)
     names = [name for name in first.channels if all(name in r.channels for r in recordings)]
     shifts_ns, next_ns = [], int(first.t_ns[0])
     for r in recordings:
@@ -59,7 +59,7 @@ def join_recordings(recordings: Sequence[Recording]) -> Recording:
         next_ns += int(r.t_ns[-1]) - int(r.t_ns[0]) + round(GAP_S * 1e9)
     seqs, last = [], -1
     for r in recordings:
-        seqs.append(r.seq - r.seq[0] + last + 2)  # one is missing between
+        seqs.append(r.seq - r.seq[0] + last + 2)  # a gap of one
         last = int(seqs[-1][-1])
     t_ns = np.concatenate([r.t_ns + shift for r, shift in zip(recordings, shifts_ns, strict=True)])
     t = (t_ns - t_ns[0]) * 1e-9
@@ -77,8 +77,8 @@ def join_recordings(recordings: Sequence[Recording]) -> Recording:
     )
 
 
-def refuse_twice(recordings: Sequence[Recording]) -> None:
-    """Raise `JoinError` if two recordings are the same or overlap: what both hold would count as seen twice."""
+def refuse_duplicates(recordings: Sequence[Recording]) -> None:
+    """Raise `JoinError` if two recordings are equal or overlap: common samples would count twice."""
     known: dict[str, Recording] = {}
     for r in recordings:
         if (other := known.setdefault(r.sha256, r)) is not r:
@@ -90,7 +90,7 @@ def refuse_twice(recordings: Sequence[Recording]) -> None:
 
 
 def overlap(a: Recording, b: Recording) -> int:
-    """Count the samples that are in both recordings: of the same time stamp, and the same in all that both measured."""
+    """Count the samples that are equal in both recordings: time stamps and all common channels."""
     _, in_a, in_b = np.intersect1d(a.t_ns, b.t_ns, return_indices=True)
     same = np.ones(in_a.size, dtype=bool)
     for name in a.channels.keys() & b.channels.keys():
@@ -100,20 +100,20 @@ def overlap(a: Recording, b: Recording) -> int:
 
 
 def held_temperature(recording: Recording) -> FloatArray:
-    """Temperatures (N, n) of a recording, with the first and last that were told at its ends unless too far off.
+    """Return temperatures (N, n) with the first and last measured values extended to the ends, unless too far off.
 
-    So no temperature has to be known between this recording and the next.
+    So no temperature is interpolated between this recording and the next.
     """
     out = np.array(recording.channels["temperature"])
     use = np.arange(recording.samples)
     if recording.valid is not None:
         use = np.flatnonzero(recording.valid.all(axis=1))
     for j in range(recording.n):
-        told = use[~np.isnan(out[use, j])]
-        told = told[possible_of(recording.t[told], out[told, j])]
-        if not told.size:
+        measured = use[~np.isnan(out[use, j])]
+        measured = measured[possible_of(recording.t[measured], out[measured, j])]
+        if not measured.size:
             continue  # refused where it is needed
-        for end, nearest in ((use[0], told[0]), (use[-1], told[-1])):
+        for end, nearest in ((use[0], measured[0]), (use[-1], measured[-1])):
             if np.isnan(out[end, j]) and abs(recording.t[end] - recording.t[nearest]) <= HOLD_S:
                 out[end, j] = out[nearest, j]
     return out

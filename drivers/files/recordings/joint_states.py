@@ -1,4 +1,4 @@
-"""Joint states as Foxglove takes them, `foxglove.JointStates` in JSON: in exported recordings, and live."""
+"""Joint states for Foxglove, `foxglove.JointStates` in JSON, for exports and for live data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from drivers.frame import JointFrame
 
-#: Channels of a frame, by the field of a joint state.
+#: Channel of a frame for each field of a joint state.
 STATE_FIELDS = {"position": "q", "velocity": "dq", "effort": "tau"}
 JOINT_STATES = "foxglove.JointStates"
-#: Foxglove's own type for times, as its schemas have it.
+#: Foxglove's type of times.
 TIME_SCHEMA: dict[str, Any] = {
     "type": "object",
     "title": "time",
@@ -41,26 +41,26 @@ JOINT_STATES_SCHEMA: dict[str, Any] = {
 
 
 def timestamp(t_ns: int) -> dict[str, int]:
-    """Return a time as Foxglove has it."""
+    """Return a time in Foxglove's type."""
     sec, nsec = divmod(t_ns, 1_000_000_000)
     return {"sec": sec, "nsec": nsec}
 
 
 def joint_states(t_ns: int, names: Sequence[str], fields: Iterable[Sequence[float]]) -> dict[str, Any]:
-    """Return a message; `fields` are those of `STATE_FIELDS`, each (n,), or empty if it was not measured.
+    """Return a message; `fields` are those of `STATE_FIELDS`, each (n,), or empty if not measured.
 
-    Values that are no numbers are left out.
+    Values that are not finite are left out.
     """
     joints: list[dict[str, Any]] = [{"name": name} for name in names]
     for field, of_joints in zip(STATE_FIELDS, fields, strict=True):
-        for joint, value in zip(joints, of_joints, strict=False):  # empty: was not measured
+        for joint, value in zip(joints, of_joints, strict=False):  # empty: not measured
             if math.isfinite(value):
                 joint[field] = value
     return {"timestamp": timestamp(t_ns), "joints": joints}
 
 
 def joint_states_of(frame: JointFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Return a frame as a message, without the joints' values that must not be used."""
+    """Return a frame as a message, without invalid values."""
     fields: list[list[float]] = []
     for name in STATE_FIELDS.values():
         values = getattr(frame, name)

@@ -1,8 +1,7 @@
-"""Walk through the records of an MCAP file that may be cut off or damaged.
+"""Reader of MCAP files that may be incomplete or damaged.
 
-The `mcap` package's readers want an index at the end of the file, which a killed writer never wrote.
-Here the file is read from the start; a record counts only if all of its bytes are there and its
-checksum is right.
+The readers of the `mcap` package need an index at the end of the file, which a killed writer did not write.  Here the
+file is read from the start; a record counts only if it is complete and its checksum is correct.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from mcap.stream_reader import get_chunk_data_stream
 from drivers.files.recordings.format import RecordingError, RecordingFormatError, RecordingNotFoundError
 
 MAGIC = b"\x89MCAP0\r\n"
-#: No chunk of a recording is larger; a damaged length must not exhaust the memory.
+#: Largest chunk; a damaged length must not exhaust the memory.
 MAX_CHUNK_BYTES = 256 * 2**20
 
 _RECORD = struct.Struct("<BQ")
@@ -38,30 +37,29 @@ _DAMAGE = (McapError, struct.error, UnicodeDecodeError, ValueError, EOFError, Ru
 
 @dataclass
 class Content:
-    """The messages of one chunk, in the order of the file, and what describes them."""
+    """Messages of one chunk, in the order of the file: (channel, sequence, log time, publish time, data)."""
 
     messages: list[tuple[int, int, int, int, bytes]] = field(default_factory=list)
-    """(channel, sequence, log time, publish time, data)"""
 
 
 @dataclass
 class Scan:
-    """State of a walk through a file; complete once `records` is exhausted.
+    """Scan of a file; complete once `contents` is exhausted.
 
     Attributes
     ----------
     schemas, channels : dict
-        By id, as far as read.
+        By id, so far.
     metadata : list
         Metadata records so far.
     size : int
         Bytes in the file.
     whole : bool
-        The end of the file was reached as its writer meant it.
+        The file has its end records.
     dropped : int
-        Bytes that belong to no complete record.
+        Bytes outside of complete records.
     damage : str
-        What was wrong first; empty if nothing was.
+        First damage; empty if there is none.
     """
 
     path: Path
@@ -76,14 +74,14 @@ class Scan:
     damage: str = ""
 
     def contents(self) -> Iterator[Content]:
-        """Each undamaged chunk's messages; schemas, channels and metadata are collected on the way.
+        """Yield each undamaged chunk's messages, and collect schemas, channels and metadata.
 
         Raises
         ------
         RecordingNotFoundError, RecordingError
-            The file is not there or cannot be read.
+            The file does not exist or cannot be read.
         RecordingFormatError
-            It is empty or no MCAP file.
+            The file is empty or no MCAP file.
         """
         try:
             with self.path.open("rb") as file:

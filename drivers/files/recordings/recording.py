@@ -1,7 +1,6 @@
-"""Read and describe recordings.
+"""Reading and description of recordings; `docs/recordings.md` describes the file.
 
-`docs/recordings.md` describes the file.  Writing is in `drivers.files.recordings.writer`; the names most
-often wanted are importable from here as well.
+The names most often used can be imported from here.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RecordingInfo:
-    """What `recording_info` tells about one robot's frames in a file, which may be cut off.
+    """Description of one robot's frames in a file, which may be incomplete.
 
-    `lost` counts the cycles missing between sequence numbers, `gaps` the places where they are missing,
-    `restarts` the places where the count starts again, `time_reversals` the frames not later than the one before.
+    `lost` counts cycles missing between sequence numbers, `gaps` their places, `restarts` the places where the count
+    starts again, `time_reversals` the frames not later than the one before.
     """
 
     path: str
@@ -93,7 +92,7 @@ def read_recording(path: str | Path, span: Span | None = None, robot: str | None
     Parameters
     ----------
     path : path
-        A recording; anything else comes in by `thetad import`.
+        A recording; `thetad import` reads other files.
     span : Span, optional
         The part to keep.
     robot : str, optional
@@ -102,11 +101,11 @@ def read_recording(path: str | Path, span: Span | None = None, robot: str | None
     Raises
     ------
     RecordingNotFoundError
-        There is no such file.
+        The file does not exist.
     RecordingTruncatedError
-        The file was cut off; the message says how to recover it.
+        The file is incomplete; the message has the remedy.
     RecordingFormatError
-        It is no recording, of another version, damaged, without frames, or its times do not increase.
+        The file is no recording, of another version, damaged, without frames, or its times do not increase.
     SpanError
         The span lies outside the recording.
     """
@@ -136,7 +135,7 @@ def read_recording(path: str | Path, span: Span | None = None, robot: str | None
 
 
 def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
-    """Describe a file, complete or cut off; raises as `read_recording` does, but not for damage or times."""
+    """Describe a file, complete or not; raises as `read_recording`, except for damage or times."""
     scan, recording = _read(Path(path), robot)
     robots = tuple(sorted(_metas(scan)))
     whole = scan.whole and not scan.corrupt
@@ -175,7 +174,7 @@ def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
 
 
 def write_recording(path: str | Path, recording: Recording, chunk_s: float = 0.5) -> None:
-    """Write all samples to a new file; raises as `RecordingWriter` does."""
+    """Write all samples to a new file; raises as `RecordingWriter`."""
     with RecordingWriter(path, recording.meta, chunk_s) as writer:
         for frame in recording.frames():
             writer.write(frame)
@@ -224,7 +223,7 @@ def _meta_of(path: Path, record: Mapping[str, str]) -> RecordingMeta:
 
 
 def _choose(path: Path, robot: str | None, metas: Mapping[str, Mapping[str, str]], topics: set[str]) -> str:
-    """Name of the robot to read."""
+    """Return the name of the robot to read."""
     if not topics:
         raise RecordingFormatError(f"{path}: an MCAP file without a channel '<robot>{TOPIC_SUFFIX}'; not a recording")
     known = sorted(topics & set(metas))
@@ -243,7 +242,7 @@ def _choose(path: Path, robot: str | None, metas: Mapping[str, Mapping[str, str]
 
 
 class _Columns:
-    """Turns JSON messages into arrays, chunk by chunk, so that memory holds numbers rather than objects."""
+    """Arrays from JSON messages, chunk by chunk, so that memory holds numbers rather than objects."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -315,7 +314,7 @@ class _Columns:
 
 
 def _stack(rows: list[list[float | None] | None], n: int, missing: float) -> FloatArray | None:
-    """(k, n) of the rows, `missing` where a row is absent; None if all are."""
+    """Stack rows to (k, n), with `missing` for absent rows; None if all are absent."""
     if None in rows:
         if all(row is None for row in rows):
             return None

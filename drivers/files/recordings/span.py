@@ -1,4 +1,4 @@
-"""A part of a recording: fractions of its duration (`0:0.6`) or seconds (`0.1s:4.91s`)."""
+"""Spans of recordings, in fractions of the duration (`0:0.6`) or seconds (`0.1s:4.91s`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class SpanError(ValueError):
-    """A span that cannot be read, is reversed, or lies outside the recording."""
+    """A span that is invalid, reversed, or outside the recording."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Span:
     Attributes
     ----------
     start, stop : float or None
-        None is the recording's own start or end.
+        None: the recording's start or end.
     seconds : bool
-        True: seconds since the recording's first sample; False: fractions of its duration, 0 to 1.
+        Seconds since the recording's first sample, instead of fractions of its duration, 0 to 1.
     """
 
     start: float | None = None
@@ -44,13 +44,7 @@ class Span:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `START:STOP`; either side may be empty, both are fractions or both end in `s`.
-
-        Raises
-        ------
-        SpanError
-            Anything that is not such a span.
-        """
+        """Parse `START:STOP`; either may be empty, both are fractions or both end in `s`; raises `SpanError`."""
         sides = text.strip().split(":")
         if len(sides) != 2:
             raise SpanError(f"span {text!r}: expected START:STOP, such as 0:0.6 or 0.1s:4.91s")
@@ -76,14 +70,9 @@ class Span:
         return cls(values[0], values[1], seconds=units == {True})
 
     def bounds(self, first: float, last: float, tolerance: float = 0.0) -> tuple[float, float]:
-        """Return the times [s] of start and end in a recording from `first` to `last`; an end at `last` is `inf`.
+        """Return the times [s] of start and end in a recording from `first` to `last` [s]; an end at `last` is `inf`.
 
-        Parameters
-        ----------
-        first, last : float
-            Times of the recording's first and last sample [s].
-        tolerance : float
-            How far beyond `last` an end may lie and still mean the recording's end [s].
+        An end up to `tolerance` [s] beyond `last` counts as the recording's end.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Write recordings so that a killed process loses at most the chunk in progress, and recover what it left."""
+"""Writer of recordings, which loses at most the open chunk if the process is killed, and recovery of such files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Self
 
 from mcap.writer import CompressionType, Writer
 
-from drivers.files.atomic_write import whole_file
+from drivers.files.atomic_write import atomic_write
 from drivers.files.recordings.format import (
     METADATA_NAME,
     SCHEMA_NAME,
@@ -28,25 +28,25 @@ from drivers.files.recordings.mcap_scan import Scan
 from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import FloatArray
 
-#: A missing value of one of these does not make the joint's other values of the frame unusable.
+#: A missing value of these does not invalidate the joint's other values of the frame.
 SLOW_CHANNELS = ("temperature", "setpoint")
 
 _LIBRARY = "thetad"
-_UNLIMITED = 2**62  # chunks are closed here, not by the mcap package, so that each reaches the operating system
+_UNLIMITED = 2**62  # chunks are closed by `flush`, which hands each to the operating system
 
 
 class RecordingWriter:
-    """Writes one robot's frames to a new file.
+    """Writer of one robot's frames to a new file.
 
-    A chunk is compressed and handed to the operating system as soon as its frames span `chunk_s` or
-    `chunk_bytes`.  A source that pauses leaves a chunk open: call `flush` then.
+    A chunk is compressed and handed to the operating system once its frames span `chunk_s` or `chunk_bytes`.  Call
+    `flush` when a source pauses.
 
     Parameters
     ----------
     path : path
-        The file; it must not exist.
+        The file, which must not exist.
     meta : RecordingMeta
-        Robot, joints, units, rate.
+        Metadata.
     chunk_s : float
         Span of a chunk on the frames' own clock [s].
     chunk_bytes : int
@@ -55,7 +55,7 @@ class RecordingWriter:
     Raises
     ------
     RecordingExistsError
-        The file is already there.
+        The file exists.
     RecordingWriteError
         The file cannot be created.
     """
@@ -86,7 +86,7 @@ class RecordingWriter:
             raise self._failed(error) from error
 
     def write(self, frame: JointFrame) -> None:
-        """Add a frame; raises `RecordingWriteError` (disk full, closed) or `RecordingFormatError` (wrong shape)."""
+        """Write a frame; raises `RecordingWriteError` (disk full, closed) or `RecordingFormatError` (wrong shape)."""
         if self._stream is None:
             raise RecordingWriteError(f"{self.path}: written to after it was closed")
         t_ns = frame.t_bus_ns
@@ -104,13 +104,13 @@ class RecordingWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the file so far; a chunk in progress is no part of it."""
+        """Bytes of the file so far, without the open chunk."""
         if self._stream is not None:
             self._bytes = self._stream.tell()
         return self._bytes
 
     def flush(self) -> None:
-        """Close the chunk in progress and hand it to the operating system; raises `RecordingWriteError`."""
+        """Close the open chunk and hand it to the operating system; raises `RecordingWriteError`."""
         if self._stream is None:
             return
         try:
@@ -133,7 +133,7 @@ class RecordingWriter:
         self._stream = None
 
     def abandon(self) -> None:
-        """Close the file as it is, without an index, as if the process had been killed."""
+        """Close the file without an index, as if the process had been killed."""
         if self._stream is not None:
             with contextlib.suppress(OSError):
                 self._stream.close()
@@ -198,7 +198,7 @@ class RecordingWriter:
 
 @dataclass(frozen=True)
 class RecoveryResult:
-    """What `recover` found."""
+    """Result of `recover`."""
 
     frames: int
     chunks: int
@@ -209,28 +209,26 @@ class RecoveryResult:
 
 
 def recover(src: str | Path, dst: str | Path, replace: bool = False) -> RecoveryResult:
-    """Copy every complete, undamaged chunk of `src` to `dst`, which appears complete or not at all.
-
-    `dst` must not exist unless `replace`.
+    """Copy every complete, undamaged chunk of `src` to `dst`, atomically; `dst` must not exist unless `replace`.
 
     Raises
     ------
     RecordingFormatError
-        `src` is no MCAP file, or not one chunk of it is complete.
+        `src` is no MCAP file, or has no complete chunk.
     RecordingNotFoundError, RecordingExistsError, RecordingWriteError
-        `src` is not there; `dst` is; `dst` cannot be written.
+        `src` does not exist; `dst` does; `dst` cannot be written.
     """
     target = Path(dst)
     if target.exists() and not replace:
         raise RecordingExistsError(f"{target}: already there; choose another name or remove it")
     channels = Scan(Path(src))
     for _ in channels.contents():
-        pass  # a file that was closed repeats its channels at the end, which helps if its first chunk is damaged
+        pass  # a closed file repeats its channels at the end, in case its first chunk is damaged
     scan = Scan(Path(src), schemas=channels.schemas, channels=channels.channels)
     frames = 0
     try:
-        # What the recorder has closed to others stays closed.
-        with whole_file(target, stat.S_IMODE(Path(src).stat().st_mode) & 0o666) as stream:
+        # Keep the permissions of the source.
+        with atomic_write(target, stat.S_IMODE(Path(src).stat().st_mode) & 0o666) as stream:
             writer = _mcap_writer(stream)
             writer.start(profile="", library=_LIBRARY)
             copied = 0

@@ -1,4 +1,4 @@
-"""From the tables of a robot file to a `RobotModel`."""
+"""Construction of a `RobotModel` from the tables of a robot file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rt_core.model.robot import Joint, JointDynamics, RobotModel, Stated, Transm
 from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
 from rt_core.types import FloatArray
 
-#: Magnitude of gravity where a file gives only its direction [m/s^2].
+#: Magnitude of gravity if a file gives only its direction [m/s^2].
 GRAVITY = 9.81
 
 _DIRECTIONS = {"floor": "-z", "ceiling": "+z"}
@@ -28,7 +28,7 @@ _LINK = ("mass", "com", "first_moment", "inertia", "inertia_about")
 
 
 class BuildError(ValueError):
-    """Tables that do not go together; `field` and `what` say where and why."""
+    """Tables that contradict each other; `field` and `what` are place and reason."""
 
     def __init__(self, field: str, what: str) -> None:
         self.field = field
@@ -37,13 +37,7 @@ class BuildError(ValueError):
 
 
 def build_model(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
-    """Make the robot that a file describes, and warnings about what is odd in it.
-
-    Raises
-    ------
-    BuildError
-        If the tables contradict each other.
-    """
+    """Return the robot that a file describes, and warnings; raises `BuildError`."""
     names = [joint.name for joint in table.joint]
     for name in names:
         if names.count(name) > 1:
@@ -117,7 +111,7 @@ def _refuse(joint: JointTable, keys: tuple[str, ...], why: str) -> None:
 
 
 def _limits(joint: JointTable, prismatic: bool) -> dict[str, float]:
-    """Given limits only."""
+    """Return the given limits."""
     if prismatic:
         _refuse(joint, ("lower_deg", "upper_deg", "velocity_deg"), "a prismatic joint has limits in m, not degrees")
     given = {}
@@ -140,7 +134,7 @@ def _limited(joint: Joint, given: dict[str, float]) -> Joint:
 
 
 def _link(joint: JointTable) -> FloatArray | None:
-    """(10,) parameters about the frame of the file's convention, None if the file says nothing about the link."""
+    """Return the parameters (10,) about the frame of the file's convention; None without data of the link."""
     if joint.mass is None:
         _refuse(joint, _LINK[1:], "needs mass too")
         return None
@@ -169,7 +163,7 @@ def _link(joint: JointTable) -> FloatArray | None:
 
 
 def _state(joint: JointTable, into: Stated, i: int) -> None:
-    """Mark what the file gives of a link and a joint; the table of a URDF's joint replaces the whole link."""
+    """Mark what the file states of a link and a joint; the table of a URDF's joint replaces the whole link."""
     if joint.mass is not None:
         into.mass[i] = True
         into.centre[i] = joint.com is not None or joint.first_moment is not None

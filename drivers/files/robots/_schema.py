@@ -1,7 +1,6 @@
-"""What a robot file may say: the tables and keys of configs/robots/NAME.toml, each checked by itself.
+"""Tables and keys of robot files, `configs/robots/NAME.toml`, each checked by itself.
 
-An angle may be given in radians or, under the same key with `_deg`, in degrees.  Checks that need more than one table,
-and the way from here to a `RobotModel`, are in `drivers.files.robots.file`.
+An angle may be given in radians or, under the same key with `_deg`, in degrees.  `_build` checks more than one table.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Gravity = Literal["floor", "ceiling", "microgravity", "+x", "-x", "+y", "-y", "+
 
 
 class IdentificationSettings(Table):
-    """How recordings of this robot are prepared for identification; what is left out has a general default."""
+    """Preparation of this robot's recordings for identification; None: the general default."""
 
     cutoff_hz: PositiveFloat | None = None  # zero-phase low-pass on position and torque
     rate_hz: PositiveFloat | None = None  # rate of the regression's rows after decimation
@@ -33,7 +32,7 @@ class IdentificationSettings(Table):
 
 
 class JointTable(Table):
-    """One `[[joint]]`: geometry, limits, and what is known about its link and drive."""
+    """One `[[joint]]`: geometry, limits, and known data of its link and drive."""
 
     name: Annotated[str, Field(min_length=1)]
     kind: JointKind | None = None  # "revolute" if left out
@@ -91,7 +90,7 @@ class JointTable(Table):
 
 
 class TipTable(Table):
-    """Where the flange or tool is, in the last frame of the chosen convention."""
+    """Pose of the flange or tool in the last frame of the chosen convention."""
 
     translation: Vector3 = Field([0.0, 0.0, 0.0])  # [m]
     rpy: Vector3 | None = None  # roll, pitch, yaw [rad]
@@ -99,7 +98,7 @@ class TipTable(Table):
 
 
 class TransmissionTable(Table):
-    """From joints to motors: `q_motor = matrix @ q + offset`, `tau = matrix^T @ tau_motor`."""
+    """Joints to motors: `q_motor = matrix @ q + offset`, `tau = matrix^T @ tau_motor`."""
 
     gear_ratio: list[float] | None = None  # the diagonal of an uncoupled matrix, with signs
     matrix: list[list[float]] | None = None  # rows motors, columns joints
@@ -109,7 +108,7 @@ class TransmissionTable(Table):
 
 
 class ModelTable(Table):
-    """Which joint effects are parameters of the model."""
+    """Joint effects that are parameters of the model."""
 
     friction: FrictionLaw = "coulomb_viscous"
     friction_quadratic: Quadratic = "odd"  # of "stribeck": kv2*dq*|dq|, kv2*dq^2, or none
@@ -143,7 +142,7 @@ class RobotTable(Table):
     identification: IdentificationSettings = IdentificationSettings()
 
 
-#: Where in the file each table's keys are, for the messages.
+#: Tables by their names in the file, for messages.
 TABLES: dict[str, type[Table]] = {
     "": RobotTable,
     "joint": JointTable,
@@ -155,7 +154,7 @@ TABLES: dict[str, type[Table]] = {
 
 
 def describe_errors(errors: list[Any], data: dict[str, Any]) -> list[tuple[str, str]]:
-    """Field and explanation of each of pydantic's errors, in the words of someone who writes robot files."""
+    """Return field and explanation of each of pydantic's errors."""
     seen: dict[str, str] = {}
     for error in errors:
         location = list(error["loc"])
@@ -191,7 +190,7 @@ def _shortened(value: object) -> str:
 
 
 def _field(location: list[Any], data: dict[str, Any]) -> str:
-    """`joint "elbow".com[1]` from `["joint", 2, "com", 1]`; lists count from 0."""
+    """Return `joint "elbow".com[1]` for `["joint", 2, "com", 1]`; lists count from 0."""
     text = ""
     for depth, part in enumerate(location):
         if isinstance(part, int):

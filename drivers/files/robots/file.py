@@ -1,7 +1,7 @@
-"""Robot descriptions from files: `configs/robots/NAME.toml`, or a URDF as it stands.
+"""Loading of robot descriptions: `configs/robots/NAME.toml`, or a URDF.
 
-A `RobotFile` carries, besides the model, a `source`: plain data (what JSON can hold) with a URDF's text inside, from
-which `robot_from_source` makes the same robot again without any file.
+Besides the model, a `RobotFile` has a `source`: JSON-able data, with the text of a URDF inside, from which
+`robot_from_source` makes the same robot again without any file.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _SHIPPED = Path(__file__).resolve().parent.parent.parent.parent / "configs" / "r
 
 
 class RobotError(ValueError):
-    """A robot description that cannot be used; the message names file and field.
+    """An invalid robot description; the message names file and field.
 
     Attributes
     ----------
     path : str
-        The file, or what stands for it.
+        The file, or its name in messages.
     problems : tuple of (field, what)
-        Everything that is wrong, one entry for each line of the message.
+        All problems, one for each line of the message.
     """
 
     def __init__(self, path: str, problems: list[tuple[str, str]]) -> None:
@@ -53,7 +53,7 @@ class RobotError(ValueError):
 
 
 class RobotNotFoundError(RobotError, FileNotFoundError):
-    """No robot of that name, or no such file."""
+    """The robot or its file does not exist."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -65,14 +65,14 @@ class RobotFile:
 
     model: RobotModel
     identification: IdentificationSettings
-    sha256: str  # of what the description says, whatever its layout, comments and description text
+    sha256: str  # of the content, without layout, comments and description text
     path: Path | None  # None if it came from a source
     source: dict[str, Any]  # JSON-able and self-contained, for `robot_from_source`
-    warnings: tuple[str, ...] = ()  # what is odd but usable, one sentence each
+    warnings: tuple[str, ...] = ()  # one sentence each
 
 
 def known_robots(base: Path | None = None) -> list[str]:
-    """Names that `load_robot` finds, sorted."""
+    """Return the names that `load_robot` finds, sorted."""
     return sorted({path.stem for folder in _folders(base) if folder.is_dir() for path in folder.glob("*.toml")})
 
 
@@ -85,14 +85,14 @@ def load_robot(ref: str | Path, base: Path | None = None) -> RobotFile:
         A name such as `"franka_panda"`, looked up as `configs/robots/NAME.toml` under the working directory, then
         under `base`, then among the shipped robots; or a path to a `.toml` or `.urdf` file.
     base : Path, optional
-        A further directory to start from, such as that of the file that names the robot.
+        A further start directory, such as that of the file that names the robot.
 
     Raises
     ------
     RobotNotFoundError
-        If there is no such robot or file.
+        The robot or file does not exist.
     RobotError
-        If the file is not a valid robot description.
+        The file is not a valid robot description.
     """
     path = _find(ref, base)
     try:
@@ -114,13 +114,7 @@ def load_robot(ref: str | Path, base: Path | None = None) -> RobotFile:
 
 
 def robot_from_source(source: dict[str, Any], where: str = "robot source") -> RobotFile:
-    """Make a robot again from `RobotFile.source`; `where` stands for the file in messages.
-
-    Raises
-    ------
-    RobotError
-        If the source is not a valid robot description.
-    """
+    """Make a robot from `RobotFile.source`; `where` names it in messages; raises `RobotError`."""
     return _robot(source, where, None)
 
 
@@ -163,7 +157,7 @@ def _robot(data: dict[str, Any], where: str, path: Path | None) -> RobotFile:
         raise RobotError(where, [(field, error.what)]) from None
     source = table.model_dump(exclude_none=True)
     hashed = {key: value for key, value in source.items() if key != "description"}
-    # Keys that were added later count only where they say something: the hash of an older description stays.
+    # Keys added later count only if they differ from the default, so that older descriptions keep their hash.
     fields = ModelTable.model_fields
     hashed["model"] = {
         k: v for k, v in source["model"].items() if not (k.startswith("friction_") and v == fields[k].default)
@@ -171,14 +165,14 @@ def _robot(data: dict[str, Any], where: str, path: Path | None) -> RobotFile:
     if table.environment == "ground":
         del hashed["environment"]
     if table.urdf_text is not None:
-        hashed["urdf_text"] = reduced_urdf(table.urdf_text)  # shapes say nothing of the dynamics
+        hashed["urdf_text"] = reduced_urdf(table.urdf_text)  # shapes do not affect the dynamics
     canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return RobotFile(model, table.identification, digest, path, source, warnings)
 
 
 def _with_urdf_text(table: RobotTable, where: str, path: Path | None) -> RobotTable:
-    """Return the same description with the URDF that it names read in and reduced to what matters."""
+    """Return the description with its URDF read in and reduced to what is used."""
     if table.kinematics != "urdf":
         return table
     text = table.urdf_text

@@ -1,14 +1,14 @@
-"""How arms stand to each other, from the bases that each of them has in the frames of one instrument.
+"""Adjust the relative bases of arms from their bases in the frames of one instrument.
 
-The base of arm `i` in the instrument's frame at station `s` is `B_is = T_s W_i`: `T_s` is where the first arm is seen
-from there, and `W_i` where arm `i` stands in the base of the first.  Each calibration gives the `B_is` of one arm, with
-their joint covariance `C_i`, for errors of the arm are in all of them alike.  The placements are those with the least
-`Q = sum_i r_i' C_i^-1 r_i`, found by Gauss-Newton: to first order what one fit of all poses finds.
+The base of arm `i` in the instrument's frame at station `s` is `B_is = T_s W_i`, with `T_s` the base of the first arm
+in that frame, and `W_i` the base of arm `i` in that of the first.  Each calibration gives the `B_is` of one arm with
+their joint covariance `C_i`, since errors of the arm are common to all of them.  The placements minimise
+`Q = sum_i r_i' C_i^-1 r_i`, by Gauss-Newton: to first order the same as one fit of all poses.
 
-Two arms that were seen from the same two stations close a loop: both say how the stations stand to each other.  If the
-instrument stood still, `Q` is chi-squared with six degrees of freedom for each independent loop.
+Two arms seen from the same two stations close a loop, because both determine the relative stations.  If the instrument
+was not moved, `Q` is chi-squared with six degrees of freedom for each independent loop.
 
-Errors of a placement are a translation along the axes of the frame that it is in, and a rotation vector about its own.
+Errors of a placement are a translation along the axes of the reference frame, and a rotation vector about its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from scipy.spatial.transform import Rotation
 
 from rt_core.types import FloatArray
 
-#: Level at which places disagree by more than chance.
+#: Significance level of a disagreement of stations.
 SIGNIFICANCE = 0.01
-#: What rounding leaves of a placement [m] and [rad].
+#: Rounding of a placement [m] and [rad].
 _ROUNDING = 1e-9
-#: Degrees of freedom that are as good as infinite.
+#: Degrees of freedom that count as infinite.
 _MANY = 1e9
 _STEPS = 50
 _STILL = 1e-6  # of a standard deviation
@@ -35,44 +35,44 @@ _STILL = 1e-6  # of a standard deviation
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where a frame is in another: rotation (3, 3) and translation (3,) [m]."""
+    """Placement of a frame in another: rotation (3, 3) and translation (3,) [m]."""
 
     rotation: FloatArray = field(default_factory=lambda: np.eye(3))
     translation: FloatArray = field(default_factory=lambda: np.zeros(3))
 
     def __matmul__(self, other: Placement) -> Placement:
-        """Return where `other`, which is in this, is in the frame that this is in."""
+        """Return the composition: `other`, given in this frame, in the reference frame."""
         return Placement(self.rotation @ other.rotation, self.rotation @ other.translation + self.translation)
 
     def inverse(self) -> Placement:
-        """Return where the other frame is in this."""
+        """Return the inverse placement."""
         return Placement(self.rotation.T, -self.rotation.T @ self.translation)
 
     def moved(self, error: FloatArray) -> Placement:
-        """Return this with an error (6,)."""
+        """Return the placement with an error (6,)."""
         turn = Rotation.from_rotvec(error[3:]).as_matrix()
         return Placement(self.rotation @ turn, self.translation + error[:3])
 
     def error_of(self, other: Placement) -> FloatArray:
-        """Error (6,) that makes this the `other`."""
+        """Return the error (6,) that changes this to `other`."""
         turn = Rotation.from_matrix(self.rotation.T @ other.rotation).as_rotvec()
         return np.concatenate((other.translation - self.translation, turn))
 
 
 @dataclass(frozen=True, eq=False)
 class Sighting:
-    """The base of one arm at the stations that it was measured from.
+    """Base of one arm at the stations from which it was measured.
 
     Attributes
     ----------
     stations : tuple of int
-        Numbers, those of the instrument's places.
+        Numbers of the stations.
     bases : tuple of Placement
         In the instrument's frame at each.
     covariance : (6 S, 6 S) float64
         Of the errors of all of them [m] and [rad].
     freedom : float
-        Degrees of freedom that the covariance was found with.
+        Degrees of freedom of the covariance.
     """
 
     stations: tuple[int, ...]
@@ -81,7 +81,7 @@ class Sighting:
     freedom: float = np.inf
 
     def without(self, station: int) -> Sighting:
-        """Return what is left without one of the stations."""
+        """Return the sighting without one of the stations."""
         keep = [k for k, number in enumerate(self.stations) if number != station]
         rows = np.concatenate([np.arange(6 * k, 6 * k + 6) for k in keep]) if keep else np.arange(0)
         return Sighting(
@@ -109,7 +109,7 @@ class Network:
     square : float
         `Q`.
     limit : float
-        What chance leaves of it at 1 %; infinite without a loop.
+        Its limit at 1 %; infinite without a loop.
     """
 
     arms: tuple[Placement, ...]
@@ -121,7 +121,7 @@ class Network:
 
     @property
     def agrees(self) -> bool:
-        """Whether what the arms say about the stations differs by no more than chance explains."""
+        """Whether the arms agree about the stations within chance."""
         return self.square <= self.limit
 
     def between(self, one: int, other: int) -> tuple[Placement, FloatArray]:
@@ -139,14 +139,14 @@ class Network:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A sighting that may be what makes a network disagree: without it, the rest agrees.
+    """Sighting without which the rest of a network agrees.
 
     Attributes
     ----------
     arm, station : int
         Index of the arm, number of the station.
     distance, angle : float
-        How far the arm's base is seen there from where the rest has it [m] and [rad].
+        Difference of the arm's base there from that of the rest [m] and [rad].
     """
 
     arm: int
@@ -156,7 +156,7 @@ class Suspect:
 
 
 def groups(stations: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Arms (indices) that stations connect with each other, of those that each arm was measured from."""
+    """Return the groups of arms (indices) that are connected by the stations of each arm."""
     left, found = list(range(len(stations))), []
     while left:
         group, seen = [left.pop(0)], set[int]()
@@ -175,7 +175,7 @@ def adjusted(sightings: Sequence[Sighting]) -> Network:
     Raises
     ------
     ValueError
-        If there are arms that no stations connect with the first.
+        If stations do not connect all arms.
     """
     if len(groups([s.stations for s in sightings])) != 1:
         raise ValueError("there are arms that share no station with the others, directly or through third ones")
@@ -223,7 +223,7 @@ def adjusted(sightings: Sequence[Sighting]) -> Network:
 
 
 def suspects(sightings: Sequence[Sighting]) -> tuple[Suspect, ...]:
-    """Sightings without which, one at a time, a network agrees that does not with them."""
+    """Return the sightings without which, one at a time, a network agrees."""
     found = []
     for i, sighting in enumerate(sightings):
         for number, base in zip(sighting.stations, sighting.bases, strict=True):
@@ -238,7 +238,7 @@ def suspects(sightings: Sequence[Sighting]) -> tuple[Suspect, ...]:
 
 
 def with_error_of_turns(sighting: Sighting, turns: Sequence[FloatArray]) -> Sighting:
-    """Return a sighting whose covariance was of angles `(rx, ry, rz)` at each station, `R = R_0 Rx Ry Rz`.
+    """Return the sighting with its covariance converted from angles `(rx, ry, rz)`, `R = R_0 Rx Ry Rz`, per station.
 
     `turns` are these angles (3,) [rad]; the error of the rotation vector about the base's own axes is linear in theirs.
     """
@@ -251,7 +251,7 @@ def with_error_of_turns(sighting: Sighting, turns: Sequence[FloatArray]) -> Sigh
 
 
 def _roughly(sightings: Sequence[Sighting]) -> tuple[list[Placement], dict[int, Placement]]:
-    """Placements of arms and stations along a tree, from the first arm on."""
+    """Return the placements of arms and stations along a tree from the first arm."""
     arms: dict[int, Placement] = {0: Placement()}
     stations: dict[int, Placement] = {}
     while len(arms) < len(sightings) or any(n not in stations for s in sightings for n in s.stations):
@@ -265,11 +265,11 @@ def _roughly(sightings: Sequence[Sighting]) -> tuple[list[Placement], dict[int, 
 
 
 def _whitening(covariance: FloatArray) -> FloatArray:
-    """Matrix `W` (k, k) with `W'W` the inverse of a covariance, which rounding adds to."""
+    """Return `W` (k, k) with `W'W` the inverse of a covariance plus rounding."""
     values, V = la.eigh(covariance + _ROUNDING**2 * np.eye(len(covariance)))
     return np.asarray((V / np.sqrt(np.maximum(values, _ROUNDING**2))).T)
 
 
 def _cross(v: FloatArray) -> FloatArray:
-    """Matrix (3, 3) of `v x`."""
+    """Return the matrix (3, 3) of `v x`."""
     return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])

@@ -1,7 +1,7 @@
-"""Several arms measured by one instrument: how they stand to each other, and whether the instrument stood still.
+"""Several arms measured by one instrument: their relative bases, and whether the instrument was moved.
 
-Each arm has its own geometry and tool, and is calibrated by itself (`rt_core.calibration.calibrate`).  What arms share
-is where the instrument stood: `rt_core.calibration.cell._base_network` adjusts the bases that the calibrations found.
+Each arm is calibrated by itself (`rt_core.calibration.calibrate`).  Arms share the stations of the instrument:
+`rt_core.calibration.cell._base_network` adjusts the bases found by the calibrations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CellArm:
     name : str
     found : Calibration
     stations : tuple of int
-        Numbers of the instrument's places, in the order in which `found` counts them from 0.
+        Numbers of the instrument's stations, in the order of `found`.
     """
 
     name: str
@@ -69,23 +69,23 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What the calibrations of several arms say together.
+    """Joint result of the calibrations of several arms.
 
     Attributes
     ----------
     verdict : str
         "ok"; "arms": some arm could not be calibrated, or its base is not determined; "moved": the arms disagree about
-        where the instrument stood.
+        the stations of the instrument.
     reasons : tuple of str
         One sentence each.
     left_out : dict of str to str
-        Arms that the rest is without, and why.
+        Arms left out, with the reason.
     agreement : Network or None
-        None if there are no two arms to compare.
+        None with fewer than two arms to compare.
     bases : tuple of Between
-        Of all pairs of arms; empty where the places disagree.
+        Of all pairs of arms; empty if stations disagree.
     suspects : tuple of (str, int, float, float)
-        Arm and station, of which either one may be what disagrees, and how far it does [m] and [rad].
+        Arm and station, one of which may have moved, and how far [m] and [rad].
     """
 
     verdict: CellVerdict
@@ -97,17 +97,17 @@ class Cell:
 
     @property
     def checked(self) -> bool:
-        """Whether there was anything to compare: two arms that were measured from the same two places."""
+        """Whether two arms were measured from the same two stations, so that they could be compared."""
         return self.agreement is not None and self.agreement.loops > 0
 
 
 def check_shared(names: Sequence[str], stations: Sequence[Sequence[int]]) -> None:
-    """Check that stations connect all arms, of those (numbers) that each was measured from.
+    """Check that the stations (numbers) of each arm connect all arms.
 
     Raises
     ------
     CalibrationError
-        If they do not; nothing says then how the arms stand to each other.
+        If they do not, so that the relative bases are unknown.
     """
     found = groups(stations)
     if len(found) > 1:
@@ -122,7 +122,7 @@ def check_shared(names: Sequence[str], stations: Sequence[Sequence[int]]) -> Non
 
 
 def together(arms: Sequence[CellArm]) -> Cell:
-    """Say how arms that were calibrated one by one stand to each other, and whether the instrument stood still.
+    """Return the relative bases of arms that were calibrated one by one, and whether the instrument was moved.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def together(arms: Sequence[CellArm]) -> Cell:
 
 
 def sighting(arm: CellArm) -> Sighting:
-    """Bases of a calibrated arm at its stations, with their covariance."""
+    """Return the bases of a calibrated arm at its stations, with their covariance."""
     found, model = arm.found, arm.found.model
     rows = [found.free.index(f"{which}_{axis}") for which in model.base_names for axis in _AXES]
     bases = tuple(Placement(*model.frame(which, found.x)) for which in model.base_names)
@@ -167,7 +167,7 @@ def sighting(arm: CellArm) -> Sighting:
 
 
 def moved_reason(found: Sequence[Suspect], names: Sequence[str]) -> str:
-    """Sentence of the verdict "moved"."""
+    """Return the reason of the verdict "moved"."""
     places = sorted({s.station for s in found})
     if not found:
         return (
@@ -176,7 +176,7 @@ def moved_reason(found: Sequence[Suspect], names: Sequence[str]) -> str:
         )
     size = max(found, key=lambda s: s.distance)
     by = f"by up to {1e3 * size.distance:.3g} mm and {1e3 * max(s.angle for s in found):.3g} mrad"
-    told = "station " + " or station ".join(map(str, places))
+    where = "station " + " or station ".join(map(str, places))
     those = [names[i] for i in sorted({s.arm for s in found})]
     if len(those) == 1:
         when = f"not where it was for the others while {those[0]} was measured"
@@ -187,11 +187,11 @@ def moved_reason(found: Sequence[Suspect], names: Sequence[str]) -> str:
         what = ": give what was measured from there for one of the arms another station's number, or measure it again"
     else:
         what = ", and a third place would tell which of them: measure again from there"
-    return f"the instrument at {told} was {when}, {by}, {base}{what}"
+    return f"the instrument at {where} was {when}, {by}, {base}{what}"
 
 
 def held_in_base(arm: CellArm) -> tuple[str, ...]:
-    """Parameters of the arm whose errors its base holds, for measurements do not tell them apart: joint 1's zero."""
+    """Return the parameters of the arm that cannot be separated from its base, such as joint 1's zero."""
     frames = {f"{which}_{axis}" for which in arm.found.model.base_names for axis in _AXES}
     return tuple(
         item.name for item in arm.found.fixed if item.reason == "dependent" and frames & {name for name, _ in item.on}
@@ -199,7 +199,7 @@ def held_in_base(arm: CellArm) -> tuple[str, ...]:
 
 
 def _unusable(arm: CellArm) -> str:
-    """Say why an arm's bases are of no use; "" if they are."""
+    """Return the reason why an arm's bases are not usable; "" if they are."""
     found = arm.found
     if found.verdict != "ok":
         return f"{found.verdict}: {found.reasons[0]}" if found.reasons else found.verdict

@@ -1,6 +1,16 @@
-"""Torque fit with the nonlinear constants of friction: velocities such as Stribeck's `vb`.
+"""Torque fit with the velocity constants of friction, such as Stribeck's `vb`.
 
-All torques are linear in everything but these constants.  So the data are compressed once for all values of the
-constants (`compressed`), and every cost after that is independent of the number of samples: for all parameters at
-once (`full`), or for the constants alone with the rest eliminated (`separable`, variable projection).
+Start with `fit.fit_torque`.  All torques are linear in everything but these constants, so `compressed` reduces the data
+once for all values of the constants; after that no cost depends on the number of samples.  `search` minimises it over
+all parameters at once (`full`) or over the constants with the rest eliminated (`separable`, variable projection), and
+`profile` gives the interval of each constant.
 """
+
+__all__ = [
+    "compressed",
+    "fit",
+    "full",
+    "profile",
+    "search",
+    "separable",
+]

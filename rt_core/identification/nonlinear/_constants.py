@@ -1,13 +1,13 @@
-"""Which columns of the regressor the velocity constants of friction shape, and how.
+"""Columns of the regressor that the velocity constants of friction shape.
 
-The part of the torque that a constant shapes is `a * E(constant)`, with `a` linear in the base parameters:
+A constant shapes the torque `a * E(constant)`, with `a` linear in the base parameters:
 
     stribeck               fc*s + (fb - fc)*s*exp(-(v/vb)^2)      E = s*exp(-(v/vb)^2),      a = fb - fc
       with temperature     the same of alpha, alphab, T - T0      E = (T - T0)*s*exp(...),   a = alphab - alpha
     harmonic_drive_input   C1*tanh(v/w1)                          E = tanh(v/w1),            a = C1
                            C2*v*exp(-|v/ws|^delta)                E = v*exp(-|v/ws|^delta),  a = C2
 
-What is left when the constants are zero (unknown) is linear: the fixed columns.
+The columns that remain when the constants are zero (unknown) are linear: the fixed columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rt_core.model.parameters import parameter_name
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: A term is as good as absent, or as good as a sign, where its exponential or `1 - tanh` is below this.
+#: A term is negligible, or equal to a sign, where its exponential or `1 - tanh` is below this.
 _INVISIBLE = 1e-4
 
 
@@ -48,8 +48,8 @@ class Constant:
 class Term:
     """One shaped term `(theta[plus] - theta[minus]) * E(constant)`.
 
-    `constant` is an index, `law`, `exponent` and `smoothing` say what `E` is, `motor` (n,) on which coordinate it acts.
-    `minus` is -1 where there is none; `warm`: `E` is proportional to the warmth of the joint `source`.
+    `constant` is an index; `law`, `exponent` and `smoothing` define `E`, `motor` (n,) the coordinate that it acts on.
+    `minus` is -1 where there is none; with `warm`, `E` is proportional to the warmth of the joint `source`.
     """
 
     constant: int
@@ -64,23 +64,23 @@ class Term:
 
     @property
     def decay(self) -> float:
-        """Exponent with which the term changes in `v/constant`."""
+        """Exponent of the term in `v/constant`."""
         return 1.0 if self.law == LAW_TANH else self.exponent
 
     @property
     def resolution(self) -> float:
-        """The constant below which the term does not show at speed 1."""
+        """The constant below which the term is negligible at speed 1."""
         log = -np.log(_INVISIBLE)
         return float(2.0 / log) if self.law == LAW_TANH else float(log ** (-1.0 / self.exponent))
 
 
 def shaped_terms(model: RobotModel, base: BaseParameters) -> tuple[tuple[Constant, ...], tuple[Term, ...]]:
-    """All constants of the model's friction law, joint by joint, and the terms that they shape.
+    """Return all constants of the model's friction law, joint by joint, and the terms that they shape.
 
     Raises
     ------
     ValueError
-        If a shaped column is not a base parameter of its own: then no motion can tell its constant.
+        If a shaped column is not a base parameter of its own: then no motion determines its constant.
     """
     layout = base.layout
     constants: list[Constant] = []
@@ -115,10 +115,9 @@ def shaped_terms(model: RobotModel, base: BaseParameters) -> tuple[tuple[Constan
 def with_constants(
     model: RobotModel, base: BaseParameters, values: Mapping[str, float]
 ) -> tuple[RobotModel, BaseParameters]:
-    """Model and base parameters with the constants `values` by name; zero switches a term off.
+    """Return model and base parameters with the constants `values` by name, the others unchanged; zero switches off.
 
-    Constants that are not named keep their value.  Raises as `rt_core.model.parameters.with_constants`, which sets
-    those of the model.
+    Raises as `rt_core.model.parameters.with_constants`, which sets those of the model.
     """
     changed = parameters.with_constants(model, values)
     known = parameters.friction_constants(model)

@@ -1,8 +1,8 @@
-"""The linear fit at given constants, with a covariance that counts the constants as unknown, too.
+"""Linear fit at given constants, with a covariance that includes the uncertainty of the constants.
 
 The rows are widened by the slopes of the torque along the logarithms of the constants; the covariance of the widened
 problem is that of parameters and constants together, correlated residuals included.  It holds where the slopes hold:
-for a constant whose interval is wide or open, the way of the linear parameters along its profile is added.
+for a constant whose interval is wide or open, the change of the linear parameters along its profile is added.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 
 _SLOPE_STEP = 1e-4
-#: Of the variance that white residuals would give.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # of the variance under white residuals
 
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """Linear fit at given constants, with the joint covariance (p + m, p + m) and what white residuals would give."""
+    """Linear fit at given constants, with the joint covariance (p + m, p + m) and the variances of white residuals."""
 
     model: RobotModel
     base: BaseParameters
@@ -42,7 +41,7 @@ class LinearFit:
     inflation: FloatArray
 
     def kappa(self, data: CompressedTorque, c: int) -> float:
-        """Variance of constant `c` over what white residuals as large as the weights say would give it."""
+        """Return the variance of constant `c` over its variance under white residuals of the weights' size."""
         k = len(data.base) + c
         joint = data.constants[c].joint
         white = float((self.solution.sigma[joint] / self.solution.weighted_with[joint]) ** 2)
@@ -60,7 +59,7 @@ def linear_fit(
     signals: Signals,
     settings: SignalSettings,
 ) -> LinearFit:
-    """Solve for base parameters at constants `x`; covariance of both from rows widened by the torque's slopes."""
+    """Solve for base parameters at constants `x`; take the covariance from rows widened by the torque's slopes."""
     p, m = len(data.base), len(data.constants)
     solution = weighted_solution(data.triangles(x, without), p, sigma)
     if phi is not None:
@@ -100,9 +99,9 @@ def standard_deviations(
     without: tuple[int, ...],
     sigma: FloatArray,
 ) -> FloatArray:
-    """(p,) standard deviations of the base parameters, with what constants that are not bounded add.
+    """Return the standard deviations (p,) of the base parameters, with the effect of constants without bounds.
 
-    Infinite where nothing is known, or the variance is negative by more than rounding.
+    Infinite for undetermined parameters, and where the variance is negative by more than rounding.
     """
     p = len(data.base)
     variance = np.diag(state.covariance)[:p].copy()
@@ -117,6 +116,6 @@ def standard_deviations(
             variance += (reach / 1.96) ** 2
         if found.status == "undetermined":
             variance[[term.plus for term in data.terms if term.constant == c]] = np.inf
-    # A sandwich can come out below zero: by rounding, or because it says nothing.
+    # A sandwich estimate can be negative: by rounding, or because it is meaningless.
     meaningless = ~(variance >= -_ROUNDING * state.naive[:p])
     return np.sqrt(np.where(meaningless, np.inf, np.maximum(variance, 0.0)))

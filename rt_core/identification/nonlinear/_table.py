@@ -1,10 +1,10 @@
-"""A shaped column at any value of its constant, from few columns at fixed values.
+"""Tables of shaped columns: a column at any value of its constant from few columns at fixed values.
 
-As a function of speed, the columns of all constants lie close to a space of low dimension.  A pivoted QR
-over a grid of constants picks a skeleton of them that spans all the others (Cheng, Gimbutas, Martinsson and
-Rokhlin 2005, "On the compression of low rank matrices").  This holds at each speed by itself, hence for any
-data and after any linear filter: only the skeleton's columns are ever built from data.  Between the grid's
-constants the columns are interpolated by a polynomial in the constant's logarithm.
+As functions of speed, the columns of all constants lie close to a space of low dimension.  A pivoted QR over a grid of
+constants picks a skeleton that spans all the others (Cheng, Gimbutas, Martinsson and Rokhlin 2005, "On the compression
+of low rank matrices").  This holds at each speed separately, hence for any data and after any linear filter: only the
+skeleton's columns are built from data.  Between the grid's constants the columns are interpolated by a polynomial in
+the logarithm of the constant.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def _effects(
 
 
 def grid_size(terms: tuple[Term, ...], span: float) -> int:
-    """Points of a uniform grid over a range `span` of the logarithm of the constant that `terms` share."""
+    """Return the size of a uniform grid over a range `span` of the logarithm of the constant that `terms` share."""
     steep = max((term.decay for term in terms), default=1.0)
     return max(int(np.ceil(span * steep / _STEP)) + 1, POINTS)
 
 
 def skeleton(term: Term, grid: FloatArray, fastest: float) -> tuple[FloatArray, FloatArray]:
-    """Constants (k,) whose columns span those of all constants `exp(grid)` (M,), and the coefficients (k, M).
+    """Return constants (k,) whose columns span those of all constants `exp(grid)` (M,), and the coefficients (k, M).
 
     Valid for speeds up to `fastest`.
     """
@@ -79,9 +79,9 @@ def shaped_rows(
 ) -> None:
     """Build filtered columns `out` (K, m) of a shaped term at `constants` (m,), in the rows of `joint`.
 
-    As `rt_core.identification.rows.decimated_rows` does: samples with `|dq[:, joint]| < standing` are zero before the
-    filter.  `dq` (N, n), `weight` (N,) multiplies the samples if it has any, `centres` (K,) ascending, `out` starts at
-    zero.
+    As in `rt_core.identification.rows.decimated_rows`, samples with `|dq[:, joint]| < standing` are zero before the
+    filter.  `dq` (N, n); `weight` (N,) multiplies the samples unless it is empty; `centres` (K,) ascending; `out`
+    starts at zero.
     """
     count, n = dq.shape
     weighted = weight.shape[0] == count
@@ -120,10 +120,10 @@ def shaped_rows(
 
 @jit
 def interpolation(x: float, origin: float, step: float, count: int, weight: FloatArray, slope: FloatArray) -> int:
-    """Weights of `POINTS` neighbours on a uniform grid for the value at `x` and for its derivative.
+    """Compute the weights of `POINTS` neighbours on a uniform grid for the value at `x` and its derivative.
 
-    `weight`, `slope` (POINTS,); returns the index of the first neighbour.  Lagrange's formula, its products from
-    both ends.
+    `weight`, `slope` (POINTS,); returns the index of the first neighbour.  Lagrange's formula, with products from both
+    ends.
     """
     u = (x - origin) / step
     first = int(np.floor(u)) - POINTS // 2 + 1

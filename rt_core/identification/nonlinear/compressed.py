@@ -1,8 +1,8 @@
-"""A recording reduced so that any parameters and constants can be judged without going back to it.
+"""Compressed recording: the cost of any parameters and constants without the samples.
 
-Per joint, the rows `[fixed columns | skeleton of each shaped column | torque]` are reduced to a triangle once,
-both sides filtered and masked as `rt_core.identification.rows` does.  Norms within the span of these columns survive
-the reduction, and every shaped column lies in that span (`table`).  So the sum of squared residuals of joint `j` is
+Per joint, the rows `[fixed columns | skeleton of each shaped column | torque]` are reduced to a triangle once, both
+sides filtered and masked as in `rt_core.identification.rows`.  The reduction keeps norms within the span of these
+columns, and every shaped column lies in that span (`_table`).  So the sum of squared residuals of joint `j` is
 
     | z_j - R_j theta - sum_b a_b(theta) T_jb(x_b) |^2 + rest_j
 
@@ -29,10 +29,10 @@ from rt_core.model.friction import REFERENCE_TEMPERATURE
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-#: The slowest speed that counts is that of this many rows, or of this share of them.
+#: Number and share of the rows that may be slower than the speed taken as the slowest.
 _SLOW_ROWS = 10
 _SLOW_SHARE = 0.002
-#: Constants are sought up to this many times the fastest speed: above, the term is a polynomial.
+#: Upper end of the search, as a multiple of the fastest speed: above it the term is a polynomial.
 _FASTEST = 2.0
 _TABLE_TOLERANCE = 1e-13
 
@@ -41,9 +41,9 @@ _TABLE_TOLERANCE = 1e-13
 class JointData:
     """One joint's reduced rows.
 
-    `columns` (c,) base parameters with a fixed column, `R` (r, c) with zeros below row `c`, `z` (r,), `rest`,
-    `count` as in `JointTriangle`; `terms` (b,) the shaped terms of the joint, `tables` (b, M, r) their columns on the
-    grid of their constant.
+    `columns` (c,) are base parameters with a fixed column, `R` (r, c) has zeros below row `c`; `z` (r,), `rest` and
+    `count` as in `JointTriangle`; `terms` (b,) are the shaped terms of the joint, `tables` (b, M, r) their columns on
+    the grid of their constant.
     """
 
     columns: IntArray
@@ -59,9 +59,8 @@ class JointData:
 class CompressedTorque:
     """A recording for the torque fit, see the module's docstring.
 
-    `lower`, `upper` (m,) are the natural logarithms of the range that the tables cover, in which the data can show each
-    constant; `box` (2, m) is where it is sought, narrower if there are bounds.  `rows` are the rows without the shaped
-    terms.
+    `lower`, `upper` (m,) are the natural logarithms of the range of the tables, in which the data can determine each
+    constant; `box` (2, m) is the range of the search, narrower with bounds.  `rows` hold the fixed columns.
     """
 
     model: RobotModel
@@ -82,7 +81,7 @@ class CompressedTorque:
 
     @cached_property
     def amplitude(self) -> FloatArray:
-        """(b, p) with `a = amplitude @ theta`: how much of each shaped term there is."""
+        """(b, p) matrix with `a = amplitude @ theta`, the amplitudes of the shaped terms."""
         out = np.zeros((len(self.terms), len(self.base)))
         for k, term in enumerate(self.terms):
             out[k, term.plus] = 1.0
@@ -96,11 +95,11 @@ class CompressedTorque:
         return sum(joint.count for joint in self.joints)
 
     def values(self, x: FloatArray) -> dict[str, float]:
-        """Constants by name, from their logarithms `x` (m,)."""
+        """Return the constants by name, from their logarithms `x` (m,)."""
         return {c.name: float(np.exp(v)) for c, v in zip(self.constants, x, strict=True)}
 
     def shaped(self, x: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Per joint the reduced shaped columns (b, r) at `x` (m,), and their derivatives by `x`."""
+        """Return per joint the reduced shaped columns (b, r) at `x` (m,), and their derivatives by `x`."""
         weight, slope = np.empty(POINTS), np.empty(POINTS)
         out = []
         for joint in self.joints:
@@ -114,10 +113,7 @@ class CompressedTorque:
         return out
 
     def triangles(self, x: FloatArray, without: tuple[int, ...] = ()) -> tuple[JointTriangle, ...]:
-        """Linear problem at constants `x` (m,), as `rt_core.identification.least_squares` takes it.
-
-        The terms of the constants `without` are switched off.
-        """
+        """Return the triangles of the linear problem at constants `x` (m,), without the terms of `without`."""
         out = []
         for joint, (value, _) in zip(self.joints, self.shaped(x), strict=True):
             R = np.zeros((joint.z.size, len(self.base)))
@@ -133,7 +129,7 @@ class CompressedTorque:
         return tuple(out)
 
     def residual_sums(self, theta: FloatArray, x: FloatArray) -> FloatArray:
-        """(n,) sums of squared residuals of base parameters `theta` (p,) at constants `x` (m,)."""
+        """Return the sums (n,) of squared residuals of base parameters `theta` (p,) at constants `x` (m,)."""
         return np.array([t.residual_sum(theta) for t in self.triangles(x)])
 
 
@@ -148,7 +144,7 @@ def _triangle(columns: IntArray, R: FloatArray, z: FloatArray, rest: float, coun
 
 
 def weighted_solution(triangles: tuple[JointTriangle, ...], p: int, sigma: FloatArray) -> Solution:
-    """Solve with the weights `1/sigma` (n,) as they are given."""
+    """Solve with the given weights `1/sigma` (n,)."""
     whitened = tuple(
         replace(t, R=t.R / s, z=t.z / s, rest=t.rest / s**2) for t, s in zip(triangles, sigma, strict=True)
     )
@@ -169,8 +165,8 @@ def compress_torque(
 ) -> CompressedTorque:
     """Reduce the rows with `start_s <= t < stop_s`.
 
-    Constants are sought from where the slowest rows would no longer show the term up to twice the fastest speed, or
-    within `bounds` by name.  `load_theta` as in `build_rows`.
+    The range of a constant reaches from where its term is negligible at the slowest speed up to twice the fastest, or
+    is that of `bounds` by name.  `load_theta` as in `build_rows`.
 
     Raises
     ------
@@ -211,13 +207,13 @@ def compress_torque(
 def _reduce(
     Y: FloatArray, tau: FloatArray, built: list[FloatArray], terms: IntArray, coefficients: list[FloatArray]
 ) -> JointData:
-    """One joint's triangle from its fixed columns `Y` (p, K), skeletons `built` (K, m_b) and torque (K,)."""
+    """Reduce one joint's fixed columns `Y` (p, K), skeletons `built` (K, m_b) and torque (K,)."""
     p = Y.shape[0]
     triangle = compress_joint(np.vstack([Y, *(x.T for x in built)]), tau)
     fixed = triangle.columns < p
     columns = triangle.columns[fixed]
     c = min(columns.size, triangle.R.shape[0])
-    # Below the fixed columns, the shaped ones need few directions.
+    # Below the fixed columns, the shaped ones span few directions.
     below = triangle.R[c:, ~fixed]
     keep = 0
     if below.size:
@@ -269,7 +265,7 @@ def shaped_columns(
 
 
 def _weight_of(term: Term, piece: SignalPiece) -> FloatArray:
-    """(N,) what a term is proportional to, beside its function of velocity; without rows for nothing."""
+    """Return the factor (N,) of a term beside its function of velocity; empty if there is none."""
     if not term.warm or piece.temperature is None:
         return np.zeros(0)
     return np.ascontiguousarray(piece.temperature[:, term.source] - REFERENCE_TEMPERATURE)
@@ -282,7 +278,7 @@ def constant_range(
     rows: Rows,
     bounds: Mapping[str, tuple[float, float]],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Logarithms of the range (m,), (m,) that covers bounds and what the data can show, and (2, m) of the bounds."""
+    """Return the logarithms of the range (m,), (m,) of the tables, and (2, m) of the search."""
     unknown = set(bounds) - {c.name for c in constants}
     if unknown:
         raise ValueError(f"bounds for {sorted(unknown)[0]!r}: there is no such constant in this friction law")

@@ -1,9 +1,8 @@
 """Torque fit with free velocity constants of friction, by the separable or the papers' full formulation.
 
-The weights of the joints belong to the fit: the search is repeated with those of its result until they agree.  A
-term that the data do not show is switched off before the linear parameters are reported, for nothing is known of
-it; a constant that is seen but not bounded on one side stays, and the linear parameters' standard deviations take up
-what its freedom does to them.
+The weights of the joints belong to the fit: the search is repeated with those of its result until they agree.  An
+undetermined term is switched off before the linear parameters are reported.  A constant with one open bound stays, and
+the standard deviations of the linear parameters include the effect of its freedom.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from rt_core.identification.nonlinear.compressed import CompressedTorque, compre
 from rt_core.identification.nonlinear.profile import SEEN, ConstantStatus, Profile, pool, profile
 from rt_core.identification.nonlinear.search import (
     TOLERANCE,
-    Search,
     SearchMethod,
+    SearchResult,
     refine_weights,
     search_full,
     search_separable,
@@ -39,15 +38,15 @@ from rt_core.types import FloatArray
 Formulation = Literal["separable", "full"]
 
 _ROUNDS = 4
-#: A full search is done when it ends in the joint confidence region of this level about the minimum.
+#: A full search has converged if it ends in the joint confidence region of this level about the minimum ...
 _LEVEL = 0.95
-#: One over the constants alone when its cost is above the minimum by no more than one standard deviation's.
+#: ... and one over the constants alone if its cost exceeds the minimum by at most that of one standard deviation.
 _NEAR = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class ConstantEstimate:
-    """A constant with its 95 % interval; value and bounds are NaN where nothing may be said."""
+    """A constant with its 95 % interval; value and bounds are NaN where they are unknown."""
 
     name: str
     unit: str
@@ -64,36 +63,37 @@ class NonlinearFit:
     Attributes
     ----------
     model, base : RobotModel, BaseParameters
-        With the fitted constants; zero, which is off, for terms that the data do not show.
+        With the fitted constants; zero (off) for undetermined terms.
     rows : Rows
         Built with them.
     solution : Solution
         Base parameters at these constants; with formulation "full" those of the search, not the linear solve's.
     constants : tuple of ConstantEstimate
     covariance : (p + m, p + m) float64
-        Of base parameters and logarithms of all constants; infinite on the diagonal where nothing is known.
+        Of base parameters and logarithms of all constants, with the correlations of the linear fit; infinite on the
+        diagonal where undetermined.
     std : (p,) float64
-        Of the base parameters, with what the freedom of constants that are not narrowly bounded adds; infinite where
-        undetermined.  The roots of the diagonal of `covariance`, whose correlations are those of the linear fit.
+        Of the base parameters: the roots of its diagonal.  Includes the freedom of constants without narrow bounds;
+        infinite where undetermined.
     inflation : (n,) float64
         As in `Uncertainty`.
     sigma : (n,) float64
         The weights' standard deviations [N*m].
     cost, excess : float
-        Sum of weighted squared residuals at the result, and how far it lies above the minimum.
+        Sum of weighted squared residuals at the result, and its excess over the minimum.
     converged : bool
-        Whether the latter is within the noise: a full search ends in the joint 95 % region about the minimum, one over
-        the constants alone so near that none of them is off by more than its standard deviation; `std` takes up
-        the distance.  If not, nothing is stated about uncertainty.
+        Whether the excess is within the noise: a full search ends in the joint 95 % region about the minimum, one over
+        the constants alone so near that each is off by at most its standard deviation; `std` includes the distance.
+        If False, uncertainties are infinite.
     at_bound : tuple of str
-        Parameters that a bound keeps from a significantly lower cost: the bounds exclude the minimum.
+        Parameters whose bounds exclude a significantly lower cost.
     phi : (P,) float64 or None
         Standard parameters of the full formulation.
     history : float64
         Lowest cost after each iteration (or start), with the weights that the search began with.
     evaluations : int
     stopped : str
-        As in `Outcome`; "minimum" for the separable search.
+        As in `SearchOutcome`; "minimum" for the separable search.
     """
 
     model: RobotModel
@@ -141,11 +141,11 @@ def fit_torque(
     ----------
     method : str
         "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over the
-        constants alone "lm" descends to the minimum of the final weights, "pso_lm" also looks along each constant for
-        a lower one; others end where they end.
+        constants alone "lm" descends to the minimum with the final weights, and "pso_lm" also scans each constant for a
+        lower one; the others keep their result.
     formulation : {"separable", "full"}
-        What the optimiser searches: the constants, or all standard parameters and the constants (Jing et al. 2025)
-        in a box around the model's own values.
+        Unknowns of the search: the constants, or all standard parameters and the constants (Jing et al. 2025) in a
+        box around the model's own values.
     weights : {"ols", "wls", "iwls"}
         Of the joints, as in `least_squares.solve`; the full formulation takes them from the middle of the range.
     sigma : (n,) float64 or None
@@ -162,8 +162,8 @@ def fit_torque(
     DataError
         If the signals are not finite, or there are no more rows than unknowns.
     ValueError
-        For bounds of something that is not searched, an unknown formulation, a method that does not fit it, `sigma`
-        that is not `n` positive values, or no starts.
+        For bounds of an unknown parameter, an unknown formulation, a method that does not fit it, `sigma` that is not
+        `n` positive values, or no starts.
     """
     if formulation not in get_args(Formulation):
         raise ValueError(f"unknown formulation {formulation!r}: choose from {', '.join(get_args(Formulation))}")
@@ -204,7 +204,7 @@ def fit_torque(
 
 def conclude(
     data: CompressedTorque,
-    search: Search,
+    search: SearchResult,
     signals: Signals,
     settings: SignalSettings,
     *,
@@ -213,11 +213,11 @@ def conclude(
     held: tuple[str, ...] = (),
     limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> NonlinearFit:
-    """Fit the linear parameters at the end of a search, and state what is known.
+    """Fit the linear parameters at the end of a search, with intervals of the constants and covariance.
 
     `weights` renews the weights where the constants still move; None keeps those of the search.  `bounded`: the user
-    gave the range of some constants; `held` are parameters already known to be kept back by a bound, `limits` the
-    bounds of standard parameters.
+    gave the range of some constants; `held` are parameters that are known to be at a bound, `limits` the bounds of
+    standard parameters.
     """
     m, p = len(data.constants), len(data.base)
     x, sigma = search.x, search.sigma
@@ -246,7 +246,7 @@ def conclude(
                 if c not in without:
                     absent = SeparableObjective(data, sigma, (*without, c))
                     profiles[c] = profile(objective, absent, nearest, c, state.kappa(data, c))
-                    if _turned(data, state.solution.theta, c):
+                    if _inverted(data, state.solution.theta, c):
                         profiles[c] = replace(profiles[c], seen=False)
                     better = profiles[c].better if better is None else better
             unseen = tuple(c for c in range(m) if c not in without and not profiles[c].seen)
@@ -306,12 +306,12 @@ def conclude(
 def _distance(
     data: CompressedTorque, theta: FloatArray, x: FloatArray, sigma: FloatArray, without: tuple[int, ...] = ()
 ) -> FloatArray:
-    """(p,) how far `theta` is from the base parameters at constants `x`."""
+    """Return the distance (p,) of `theta` from the base parameters at constants `x`."""
     return np.abs(theta - weighted_solution(data.triangles(x, without), theta.size, sigma).theta)
 
 
 def _scaled_to(covariance: FloatArray, std: FloatArray) -> FloatArray:
-    """Covariance whose first parameters have the standard deviations `std` (p,), the correlations kept."""
+    """Scale a covariance so that its first parameters have the standard deviations `std` (p,)."""
     p = std.size
     variance = np.diag(covariance)[:p]
     known = np.isfinite(std) & (variance > 0.0)
@@ -323,15 +323,15 @@ def _scaled_to(covariance: FloatArray, std: FloatArray) -> FloatArray:
 
 
 def _nearest(data: CompressedTorque, x: FloatArray, sigma: FloatArray) -> tuple[FloatArray, float]:
-    """Lowest minimum that descent from constants `x` and a sweep from there find, and its cost."""
+    """Return the lower minimum of a descent from constants `x` and one after a sweep from there, and its cost."""
     objective = SeparableObjective(data, sigma)
     everything = np.ones(x.size, dtype=bool)
     found = [objective.descend(start, everything, TOLERANCE) for start in (x, objective.sweep(x))]
     return min(found, key=lambda pair: pair[1])
 
 
-def _turned(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
-    """Whether breakaway friction comes out below Coulomb friction: not a Stribeck effect, but an error of the model."""
+def _inverted(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
+    """Whether breakaway friction is below Coulomb friction: a model error, not a Stribeck effect."""
     rows = [k for k, term in enumerate(data.terms) if term.constant == c and term.minus >= 0 and not term.warm]
     return bool(rows) and float((data.amplitude[rows] @ theta).sum()) <= 0.0
 
@@ -339,7 +339,7 @@ def _turned(data: CompressedTorque, theta: FloatArray, c: int) -> bool:
 def _excluded(
     data: CompressedTorque, x: FloatArray, sigma: FloatArray, limits: Mapping[str, tuple[float, float]] | None
 ) -> tuple[str, ...]:
-    """Find the parameters whose value without bounds, at constants `x`, lies outside `limits`."""
+    """Return the parameters whose value without bounds, at constants `x`, lies outside `limits`."""
     theta = weighted_solution(data.triangles(x), len(data.base), sigma).theta
     alone = np.count_nonzero(data.base.mapping, axis=1) == 1
     values = {name: theta[k] for k, name in enumerate(data.base.names) if alone[k]}
@@ -349,9 +349,9 @@ def _excluded(
 def _outside(
     data: CompressedTorque, sigma: FloatArray, without: tuple[int, ...], x: FloatArray, noise: float
 ) -> tuple[str, ...]:
-    """Constants that bounds keep from where the cost is significantly lower."""
+    """Return the constants whose bounds exclude a significantly lower cost."""
     narrowed = (data.box[0] > data.lower) | (data.box[1] < data.upper)
-    off = tuple(c for c in without if not narrowed[c])  # a term may be off for want of a good constant in its bounds
+    off = tuple(c for c in without if not narrowed[c])  # bounds may be why a term is off
     inner = SeparableObjective(data, sigma, without)
     wide = SeparableObjective(data, sigma, off, np.stack((data.lower, data.upper)))
     free = np.array([c not in off for c in range(x.size)], dtype=bool)

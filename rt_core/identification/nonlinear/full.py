@@ -1,8 +1,8 @@
-"""The papers' formulation: a cost over all standard parameters and constants at once (Jing et al. 2025).
+"""Full formulation: a cost over all standard parameters and constants at once (Jing et al. 2025).
 
 A point is `[phi, x]`: standard parameters (P,) in the order of the layout, then the natural logarithms (m,) of the
-constants.  Its cost is the sum of squared residuals, each joint's divided by `sigma_j^2`, in a time that does not
-depend on the length of the recording.
+constants.  Its cost is the sum of squared residuals, each joint's divided by `sigma_j^2`; the time does not depend on
+the length of the recording.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rt_core.optimise.problem import Problem
 from rt_core.types import FloatArray, IntArray
 
 _LANES = 16
-#: A parameter with a prior is sought within this share of its value around it ...
+#: Range of a parameter with a prior, as a share of its value on both sides ...
 PRIOR_FACTOR = 2.0
-#: ... and one without where it alone would make up to this many times the joint's whole torque.
+#: ... and of one without: up to where it alone causes this many times the joint's torque.
 TORQUE_FACTOR = 2.0
 
 
@@ -42,7 +42,7 @@ def swarm_costs(
     grid: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Costs `out` (m,) of the points `X` (m, P + k), sixteen at a time.
+    """Compute the costs `out` (m,) of the points `X` (m, P + k), sixteen at a time.
 
     `theta = mapping @ phi` in compressed rows: `starts` (p + 1,), `sources`, `weights`.  Per joint `columns` (n, c),
     `sizes` (n, 2) the columns and rows in use, whitened `R` (n, c, c) and `z` (n, r).  `terms` (t, 4) are joint,
@@ -148,16 +148,16 @@ class FullObjective:
         self._terms = np.array(terms, dtype=np.int64).reshape(-1, 4)
         self._tables = np.stack(tables) if tables else np.zeros((0, POINTS, longest))
         self._grid = np.stack((data.lower, data.step), axis=1) if data.constants else np.zeros((0, 2))
-        # J of the fixed columns is constant; only what the shaped columns add is made anew at each point.
-        self._fixed = np.zeros((p, p))
+        # J of the fixed columns is constant; only the part of the shaped columns changes with the point.
+        fixed = np.zeros((p, p))
         for joint, s in zip(data.joints, sigma, strict=True):
-            self._fixed[np.ix_(joint.columns, joint.columns)] += joint.R.T @ joint.R / s**2
-        self._fixed_full = mapping.T @ self._fixed @ mapping
-        self._amplitude_full = data.amplitude @ mapping
+            fixed[np.ix_(joint.columns, joint.columns)] += joint.R.T @ joint.R / s**2
+        self._fixed = mapping.T @ fixed @ mapping
+        self._amplitude = data.amplitude @ mapping
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Standard parameters, then constants (whose logarithm the point holds)."""
+        """Standard parameters, then constants (as logarithms in a point)."""
         return self.data.base.standard.names + tuple(c.name for c in self.data.constants)
 
     def split(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -166,7 +166,7 @@ class FullObjective:
         return np.asarray(self.data.base.mapping @ point[:P]), point[P:]
 
     def costs(self, points: FloatArray) -> FloatArray:
-        """(m,) costs of the points (m, P + k)."""
+        """Return the costs (m,) of the points (m, P + k)."""
         out = np.empty(points.shape[0])
         swarm_costs(
             np.ascontiguousarray(points), self._starts, self._sources, self._weights, self._columns, self._sizes,
@@ -174,20 +174,10 @@ class FullObjective:
         )  # fmt: skip
         return out
 
-    def base_normal(self, theta: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`J'r` (p + m,) and `J'J` of the whitened residual by base parameters and logarithms of constants."""
-        return self._normal(theta, x, np.eye(theta.size), self._fixed, self.data.amplitude)
-
     def normal_equations(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`J'r` (P + m,) and `J'J` at a point."""
-        mapping = self.data.base.mapping
-        return self._normal(*self.split(point), mapping, self._fixed_full, self._amplitude_full)
-
-    def _normal(
-        self, theta: FloatArray, x: FloatArray, mapping: FloatArray, fixed: FloatArray, amplitude: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Build the normal equations by parameters `phi` with `theta = mapping @ phi`, and logarithms of constants."""
-        data = self.data
+        """Return `J'r` (P + m,) and `J'J` of the whitened residual at a point."""
+        data, mapping = self.data, self.data.base.mapping
+        theta, x = self.split(point)
         p, m, t, P = theta.size, x.size, len(data.terms), mapping.shape[1]
         size = data.amplitude @ theta
         slope = np.zeros(p)  # J'r of the fixed columns
@@ -202,20 +192,20 @@ class FullObjective:
                 cross[np.ix_(joint.columns, both)] += (shaped @ joint.R).T / s
                 square[np.ix_(both, both)] += shaped @ shaped.T
                 slope_shaped[both] += shaped @ residual / s
-        spread = np.zeros((2 * t, P + m))  # which parameters the shaped columns belong to
-        spread[:t, :P] = amplitude
+        spread = np.zeros((2 * t, P + m))  # from the shaped columns to the parameters
+        spread[:t, :P] = self._amplitude
         spread[t + np.arange(t), P + np.array([term.constant for term in data.terms], dtype=np.int64)] = 1.0
         gradient = spread.T @ slope_shaped
         gradient[:P] += mapping.T @ slope
         normal = spread.T @ square @ spread
-        normal[:P, :P] += fixed
+        normal[:P, :P] += self._fixed
         mixed = (mapping.T @ cross) @ spread
         normal[:P] += mixed
         normal[:, :P] += mixed.T
         return gradient, normal
 
     def problem(self, bounds: Mapping[str, tuple[float, float]] | None = None) -> Problem:
-        """Box for the optimisers: around the prior, and `bounds` by name where given (constants not as logarithms).
+        """Return the problem for the optimisers: a box around the prior, or `bounds` by name (not as logarithms).
 
         Raises
         ------
@@ -240,14 +230,14 @@ class FullObjective:
             columns = joint.R @ data.base.mapping[joint.columns]
             length = np.linalg.norm(columns, axis=0)
             for k, index in enumerate(joint.terms):
-                # a shaped column is of its own: its length on the grid stands for it
+                # the length of a shaped column is the largest on the grid
                 term = data.terms[index]
                 of_term = data.base.independent[[c for c in (term.plus, term.minus) if c >= 0]]
                 length[of_term] = np.linalg.norm(joint.tables[k], axis=1).max()
             size = np.sqrt(joint.z @ joint.z + joint.rest)
             some = length > 1e-9 * max(float(length.max(initial=0.0)), 1e-300)
             reach[some] = np.maximum(reach[some], TORQUE_FACTOR * size / length[some])
-        reach[reach == 0.0] = 1.0  # no effect on torque: any value will do
+        reach[reach == 0.0] = 1.0  # no effect on torque: any value
         lower, upper = -reach, reach.copy()
         if data.model.inertial is not None or data.model.dynamics is not None:
             prior = standard_parameters(data.model, layout)

@@ -1,9 +1,9 @@
-"""Intervals of the constants by the profile of the cost.
+"""Intervals of the constants from the profile of the cost.
 
-The torque depends on a constant in a way that is far from linear, and below the slowest speed in the data not at
-all; a standard deviation says neither.  So the constant is held at values over its whole range while everything
-else is fitted anew.  The interval holds the values at which the cost rises by less than `kappa` times the quantile
-of chi-squared with one degree of freedom; `kappa` is the ratio of the constant's variance under correlated
+The torque is far from linear in a constant, and does not depend on it below the slowest speed in the data, so a
+standard deviation does not describe its uncertainty.  Instead the constant is held at values over its whole range while
+everything else is fitted anew.  The interval holds the values at which the cost rises by less than `kappa` times the
+quantile of chi-squared with one degree of freedom; `kappa` is the ratio of the constant's variance under correlated
 residuals to that under white ones (Pace, Salvan and Sartori 2011 scale a profile in this way).
 """
 
@@ -18,27 +18,27 @@ from scipy.optimize import brentq
 
 from rt_core.identification.nonlinear.compressed import CompressedTorque
 from rt_core.identification.nonlinear.separable import SeparableObjective
+from rt_core.statistics import CHI_SQUARED_QUANTILE_95
 from rt_core.types import FloatArray
 
 ConstantStatus = Literal["determined", "weak", "undetermined", "doubtful"]
 
-_QUANTILE_95 = 3.841
-#: What a term must lower the cost by to count as seen: 99.99 % with two degrees of freedom, since the constant of a
-#: term that is not there was sought over its whole range, where it found the luckiest of several places (Davies 1987).
+#: Decrease of the cost from which a term counts as seen: 99.99 % with two degrees of freedom, since the search over the
+#: whole range of the constant finds the best of several chance fits (Davies 1987).
 SEEN = 18.4
-#: A constant is called determined up to this standard deviation of its logarithm.
+#: Largest standard deviation of the logarithm of a determined constant.
 _LOG_STD_LIMIT = 0.3
-_POINTS = (12, 36)  # on each side, for a joint with one and with several constants: those have narrow side minima
+_POINTS = (12, 36)  # on each side, for a joint with one and with several constants, which have narrow side minima
 _PRECISION = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What the data say about one constant.
+    """Uncertainty of one constant.
 
-    `lower`, `upper` are the logarithms of its 95 % interval, -inf or inf where the cost does not rise enough within the
-    range.  `inside` holds sets of constants (m,) fitted at values within the interval.  `seen` says whether the
-    term lowers the cost significantly at all.  `better` are constants (m,) of lower cost than the start, if met.
+    `lower`, `upper` are the logarithms of its 95 % interval, infinite where the cost does not rise enough within the
+    range.  `inside` holds sets of constants (m,) fitted at values within the interval.  `seen` is whether the term
+    lowers the cost significantly.  `better` are constants (m,) of lower cost than the start, if found.
     """
 
     lower: float
@@ -58,7 +58,7 @@ class Profile:
 def profile(
     objective: SeparableObjective, absent: SeparableObjective, x: FloatArray, index: int, kappa: float
 ) -> Profile:
-    """Profile of constant `index` about the minimum `x` (m,) of `objective`.
+    """Return the profile of constant `index` about the minimum `x` (m,) of `objective`.
 
     `absent` is the objective with the constant's terms switched off.
     """
@@ -70,7 +70,7 @@ def profile(
     others[index] = False
     tolerance = 1e-3 * kappa
     least = objective.evaluate(x)[0]
-    limit = _QUANTILE_95 * kappa
+    limit = CHI_SQUARED_QUANTILE_95 * kappa
     found: FloatArray | None = None
     lowest = least - tolerance
 
@@ -79,7 +79,7 @@ def profile(
         start = near.copy()
         start[index] = value
         at, cost = objective.descend(start, others, tolerance)
-        if siblings:  # constants of one joint can trade places
+        if siblings:  # constants of one joint can swap roles
             other, value = objective.scan(start, siblings)
             if value < cost + 10.0 * limit:
                 other, value = objective.descend(other, others, tolerance)
@@ -112,7 +112,7 @@ def profile(
 
 
 def pool(data: CompressedTorque, profiles: Mapping[int, Profile]) -> dict[int, Profile]:
-    """Let the constants of a joint share what their profiles met: an interval holds all that any of them allows."""
+    """Merge the profiles of each joint's constants: an interval holds every value that any of them allows."""
     out = {}
     for c, own in profiles.items():
         joint = data.constants[c].joint

@@ -1,4 +1,4 @@
-"""The search for the constants: over them alone, or over everything, and the weights that go with the result."""
+"""Search for the constants, alone or with all parameters, and the weights that belong to the result."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from rt_core.identification.nonlinear.compressed import CompressedTorque
 from rt_core.identification.nonlinear.full import FullObjective
 from rt_core.identification.nonlinear.separable import SeparableObjective
 from rt_core.optimise.registry import Name, optimise
-from rt_core.optimise.run import Callback, Progress
+from rt_core.optimise.run import Callback, SearchProgress
 from rt_core.optimise.settings import Budget, Settings
+from rt_core.statistics import CHI_SQUARED_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 
 SearchMethod: TypeAlias = Literal["separable"] | Name
 
-#: These end at a minimum; the others end where the budget does, and are left there.
+#: Methods that end at a minimum; the others end with the budget, and keep that point.
 DESCENDING: tuple[SearchMethod, ...] = ("separable", "lm", "pso_lm")
-#: And these look along every constant for a lower one before they are content: over the constants alone that is cheap,
-#: and a swarm rarely has the best minimum of all of them at once.
+#: Methods that also scan every constant for a lower minimum: over the constants alone that is cheap, and a swarm rarely
+#: finds the best minimum of all of them at once.
 SWEEPING: tuple[SearchMethod, ...] = ("separable", "pso_lm")
 
 _WEIGHT_ROUNDS = 20
 _WEIGHT_TOLERANCE = 1e-7
 #: Of the cost, which is of the order of the number of rows.
 TOLERANCE = 1e-9
-#: A bound is in the way where the cost would fall by more than this beyond it (95 %, one degree of freedom).
-PUSH = 3.841
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
-    """Where a search over constants, or over everything, ended; `x` (m,), `phi` (P,) or None, `sigma` (n,).
+class SearchResult:
+    """Result of a search over constants, or over all parameters; `x` (m,), `phi` (P,) or None, `sigma` (n,).
 
-    `history` is with the weights that the search began with.  `descends`: further descent is part of the method, and
-    `sweeps`: so is a sweep along each constant; if neither, `x` is where the method itself ended.
+    `history` is with the initial weights.  `descends` and `sweeps`: the method includes a further descent, and a sweep
+    along each constant; if neither, `x` is the end of the method itself.
     """
 
     x: FloatArray
@@ -52,7 +51,7 @@ class Search:
 
 
 def weights_at(data: CompressedTorque, x: FloatArray, weights: Method, without: tuple[int, ...] = ()) -> FloatArray:
-    """(n,) standard deviations that the method `weights` divides by at constants `x` (m,)."""
+    """Return the standard deviations (n,) that the method `weights` divides by at constants `x` (m,)."""
     return solve(data.triangles(x, without), len(data.base), weights).weighted_with
 
 
@@ -67,18 +66,18 @@ def search_separable(
     settings: Settings | None = None,
     budget: Budget | None = None,
     callback: Callback | None = None,
-) -> Search:
-    """Constants of least cost, everything else eliminated; arguments as in `fit_torque`.
+) -> SearchResult:
+    """Find the constants of least cost, everything else eliminated; arguments as in `fit_torque`.
 
-    With the weights of the result, those `DESCENDING` go on to the minimum, and those `SWEEPING` to the lowest that a
-    sweep finds; of the others only the weights are renewed: a descent would hide what the method itself has reached.
+    With the weights of the result, methods in `DESCENDING` continue to the minimum, and those in `SWEEPING` to the
+    lowest that a sweep finds.  For the others only the weights are renewed: a descent would hide their own result.
     """
     m = len(data.constants)
     middle = data.box.mean(axis=0)
     given = sigma is not None
     spread = weights_at(data, middle, weights) if sigma is None else sigma
     if m == 0:
-        return Search(middle, None, spread, np.zeros(0), 0, "minimum", True, True)
+        return SearchResult(middle, None, spread, np.zeros(0), 0, "minimum", True, True)
     objective = SeparableObjective(data, spread)
     if method == "separable":
         x, history, stopped = _multistart(objective, starts, seed, callback)
@@ -98,13 +97,13 @@ def search_separable(
             evaluations += more
         else:
             spread = weights_at(data, x, weights)
-    return Search(x, None, spread, history, evaluations, stopped, descends, sweeps)
+    return SearchResult(x, None, spread, history, evaluations, stopped, descends, sweeps)
 
 
 def refine_weights(
     data: CompressedTorque, x: FloatArray, sigma: FloatArray, weights: Method, without: tuple[int, ...] = ()
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Constants and weights that agree with one another, from `x` (m,) and `sigma` (n,); and evaluations done."""
+    """Iterate constants and weights from `x` (m,) and `sigma` (n,) until they agree; also return the evaluations."""
     free = np.array([c not in without for c in range(x.size)], dtype=bool)
     evaluations = 0
     for _ in range(_WEIGHT_ROUNDS):
@@ -121,7 +120,7 @@ def refine_weights(
 def _multistart(
     objective: SeparableObjective, starts: int, seed: int, callback: Callback | None
 ) -> tuple[FloatArray, FloatArray, str]:
-    """Sweep and descent from `starts` random points."""
+    """Sweep and descend from `starts` random points."""
     data = objective.data
     rng = np.random.default_rng(seed)
     best, lowest = np.zeros(0), np.inf
@@ -134,7 +133,7 @@ def _multistart(
             best, lowest = x, cost
         history.append(lowest)
         if callback is not None:
-            progress = Progress(k + 1, starts, "lm", lowest, best.copy(), objective.evaluations)
+            progress = SearchProgress(k + 1, starts, "lm", lowest, best.copy(), objective.evaluations)
             go_on = callback(progress)
             if go_on is not None and not go_on:
                 return best, np.array(history), "cancelled"
@@ -153,8 +152,8 @@ def search_full(
     settings: Settings | None = None,
     budget: Budget | None = None,
     callback: Callback | None = None,
-) -> tuple[Search, tuple[str, ...]]:
-    """All standard parameters and constants at once; and the names of parameters that a bound holds back."""
+) -> tuple[SearchResult, tuple[str, ...]]:
+    """Search all standard parameters and constants at once; also return the names of parameters held by a bound."""
     spread = weights_at(data, data.box.mean(axis=0), weights) if sigma is None else sigma
     objective = FullObjective(data, spread)
     problem = objective.problem(bounds)
@@ -164,7 +163,7 @@ def search_full(
     held = held_back(outcome.at_bound, outcome.x, problem.lower, problem.upper, gradient, normal)
     names = tuple(objective.names[k] for k in np.flatnonzero(held))
     return (
-        Search(outcome.x[P:], outcome.x[:P], spread, outcome.history, outcome.evaluations, outcome.stopped),
+        SearchResult(outcome.x[P:], outcome.x[:P], spread, outcome.history, outcome.evaluations, outcome.stopped),
         names,
     )
 
@@ -172,6 +171,6 @@ def search_full(
 def held_back(
     at_bound: BoolArray, x: FloatArray, lower: FloatArray, upper: FloatArray, gradient: FloatArray, normal: FloatArray
 ) -> BoolArray:
-    """Which parameters `x` at a bound would lower the cost significantly beyond it; all (d,), `normal` (d, d)."""
+    """Return a mask (d,) of parameters `x` at a bound that would lower the cost significantly beyond it."""
     outward = np.where(x - lower < upper - x, gradient > 0.0, gradient < 0.0)
-    return np.asarray(at_bound & outward & (gradient**2 > PUSH * np.diag(normal)))
+    return np.asarray(at_bound & outward & (gradient**2 > CHI_SQUARED_QUANTILE_95 * np.diag(normal)))

@@ -1,9 +1,9 @@
-"""The separable formulation: a search over the constants alone (variable projection).
+"""Separable formulation: a cost over the constants alone (variable projection).
 
-For given constants the best base parameters follow from a linear solve.  What the fixed columns explain is
-projected out once; what remains is a short residual of which only the amplitudes of the shaped terms are solved for at
-each point (Golub and Pereyra 1973).  The gradient is exact; the normal matrix leaves out the derivative of the
-projection (Kaufman 1975).  Points are the natural logarithms (m,) of the constants.
+For given constants the best base parameters follow from a linear solve.  The span of the fixed columns is projected out
+once; at each point only the amplitudes of the shaped terms are solved for in the short remaining residual (Golub and
+Pereyra 1973).  The gradient is exact; the normal matrix leaves out the derivative of the projection (Kaufman 1975).
+Points are the natural logarithms (m,) of the constants.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def projected_cost(
     gradient: FloatArray,
     normal: FloatArray,
 ) -> float:
-    """Sum of squares that is left at constants `x` (m,) with the best amplitudes; `gradient` (m,), `normal` (m, m).
+    """Return the residual sum of squares at constants `x` (m,) with the best amplitudes.
 
     `grid` (m, 2) origins and steps, `tables` (b, M, S) shaped columns outside the span of the fixed ones, `constant`
-    (b,) theirs, `active` (b,) the terms that take part, `floor` (b,), `z` (S,) the torque, `work` (2 b + m + 1, S)
-    scratch.  Gradient and matrix are `J'r` and `J'J`, untouched without `derivatives`.  All is NaN if a constant is not
+    (b,) theirs, `active` (b,) the terms in use, `floor` (b,), `z` (S,) the torque, `work` (2 b + m + 1, S) scratch.
+    With `derivatives`, `gradient` (m,) and `normal` (m, m) receive `J'r` and `J'J`.  All is NaN if a constant is not
     finite.
     """
     count, size = tables.shape[0], z.shape[0]
@@ -77,7 +77,7 @@ def projected_cost(
         for i in range(size):
             square += value[i] * value[i]
         scale[t] = 1.0 / np.sqrt(square) if square > floor[t] else 0.0
-    # Cholesky factor of the normalised columns; one that the others make up is left out
+    # Cholesky factor of the normalised columns; dependent ones are left out
     for t in range(count):
         if scale[t] == 0.0:
             continue
@@ -189,7 +189,7 @@ class SeparableObjective:
         Q, R, _ = la.qr(fixed / np.where(length > 0.0, length, 1.0), pivoting=True, check_finite=False)
         size = np.abs(np.diag(R))
         rank = int((size > RANK_TOLERANCE * size[:1]).sum())
-        free = Q[:, rank:]  # the fixed columns reach the rest
+        free = Q[:, rank:]  # beyond the span of the fixed columns
         own = [joint.z.size - top for joint, top in zip(data.joints, tops, strict=True)]
         self._tables = np.zeros((len(data.terms), data.grid, free.shape[1] + sum(own)))
         self._floor = np.zeros(len(data.terms))
@@ -224,24 +224,24 @@ class SeparableObjective:
         return cost, gradient, normal
 
     def evaluate(self, x: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Cost, `J'r` (m,) and `J'J` (m, m) at `x` (m,)."""
+        """Return cost, `J'r` (m,) and `J'J` (m, m) at `x` (m,)."""
         return self._evaluate(np.ascontiguousarray(x), True)
 
     def costs(self, points: FloatArray) -> FloatArray:
-        """(k,) costs of the points (k, m)."""
+        """Return the costs (k,) of the points (k, m)."""
         return np.array([self._evaluate(np.ascontiguousarray(x), False)[0] for x in points])
 
     def normal_equations(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`J'r` (m,) and `J'J` (m, m) at `x` (m,)."""
+        """Return `J'r` (m,) and `J'J` (m, m) at `x` (m,)."""
         return self.evaluate(x)[1:]
 
     def problem(self) -> Problem:
-        """Return the same for the optimisers."""
+        """Return the problem for the optimisers."""
         names = tuple(c.name for c in self.data.constants)
         return Problem(self.lower, self.upper, self.costs, self.normal_equations, names)
 
     def descend(self, x: FloatArray, free: BoolArray, tolerance: float) -> tuple[FloatArray, float]:
-        """Nearest minimum over the constants `free` (m,), and its cost: damped Gauss-Newton steps from `x`.
+        """Descend from `x` over the constants `free` (m,) by damped Gauss-Newton steps; return minimum and cost.
 
         Ends when a step is expected to lower the cost by less than `tolerance`.
         """
@@ -269,7 +269,7 @@ class SeparableObjective:
         return x, cost
 
     def scan(self, x: FloatArray, which: list[int]) -> tuple[FloatArray, float]:
-        """Best point on a grid over the constants `which`, the others as in `x` (m,), and its cost."""
+        """Return the best point on a grid over the constants `which`, the others as in `x` (m,), and its cost."""
         count = _SCAN_POINTS[min(len(which), len(_SCAN_POINTS)) - 1]
         axes = np.meshgrid(*(np.linspace(self.lower[c], self.upper[c], count) for c in which))
         points = np.repeat(x[None], axes[0].size, axis=0)
@@ -279,9 +279,9 @@ class SeparableObjective:
         return points[k], float(costs[k])
 
     def sweep(self, x: FloatArray) -> FloatArray:
-        """Scan each joint's constants in turn, from `x` (m,), again until nothing improves.
+        """Scan each joint's constants in turn, from `x` (m,), until nothing improves.
 
-        Descent alone ends in minima that belong to one joint each; joints hardly depend on one another.
+        Joints hardly depend on one another, but each has several minima, in which descent alone ends.
         """
         data = self.data
         best = np.array(x)

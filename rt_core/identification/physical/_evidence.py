@@ -1,14 +1,14 @@
-"""The weight of the prior, chosen by the data's evidence (type-II maximum likelihood).
+"""Weight of the prior by the evidence of the data (type-II maximum likelihood).
 
-With weight `g` the distance to the prior is minus the logarithm of a proper density: per link a Wishart density in
-the pseudo-inertia, per non-negative effect a Gamma density, both with their mode at the prior and relative spread
+With weight `g` the distance to the prior is minus the logarithm of a proper density: per link a Wishart density in the
+pseudo-inertia, per non-negative effect a Gamma density, both with their mode at the prior and relative spread
 `1/sqrt(g)`.  Their normalisers are known; the integral over the parameters is taken by Laplace's method (MacKay 1992,
-"Bayesian interpolation").  Many weights explain the data about equally well; taken is the smallest that is not
-strongly contradicted, so that the data have the say wherever they have something to say.
+"Bayesian interpolation").  Of the many weights that explain the data about equally well, the smallest without strong
+evidence against it is taken, so that the data count wherever they determine something.
 
-Only directions that the data determine have a say, by how far the data pull them from the prior: a good prior gets
-a large weight, a placeholder nearly none.  Blocks of the same motion held out (cross-validation) could not tell:
-directions that the motion does not excite are excited in none of its blocks.
+Only directions that the data determine affect the weight, by their distance from the prior: a good prior gets a large
+weight, a placeholder nearly none.  Cross-validation cannot replace this: directions that the motion does not excite
+are excited in none of its blocks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rt_core.types import BoolArray, FloatArray
 
 #: Weights tried, from the largest down: relative spreads of the prior from 1 % to a factor of 30.
 MAX, MIN = 1e4, 1e-3
-#: Weight of an effect without a prior of its own: its size may be anything within a factor of twenty.
+#: Weight of an effect without a prior: its size is uncertain by a factor of twenty.
 UNKNOWN_EFFECT = 0.1
 #: Smaller weights are not tried once the log evidence is this far below the best.
 HOPELESS = 15.0
@@ -35,18 +35,18 @@ _PER_DECADE = 4
 
 
 def log_normaliser(links: int, weight: float) -> float:
-    """Log of the integral of `exp(-weight * D)` over all bodies of `links` links, prior coordinates."""
+    """Return the log of the integral of `exp(-weight * D)` over all bodies of `links` links, in prior coordinates."""
     a = weight + 2.5
     return links * float(multigammaln(a, 4) - 4.0 * a * np.log(weight) + 4.0 * weight)
 
 
 def log_normaliser_effects(weight: FloatArray) -> float:
-    """Log of the integral of `exp(-weight * D)` over the non-negative effects, weights (m,)."""
+    """Return the log of the integral of `exp(-weight * D)` over the non-negative effects, weights (m,)."""
     return float((gammaln(weight + 1.0) - (weight + 1.0) * np.log(weight) + weight).sum())
 
 
 def log_evidence(minimum: Minimum, reference: Reference, links: float, effects: FloatArray) -> float:
-    """Log of the probability of the data, up to a constant, with weights `links` and `effects` (m,)."""
+    """Return the log probability of the data, up to a constant, with weights `links` and `effects` (m,)."""
     log_det = 2.0 * float(np.log(np.abs(np.diag(minimum.root))).sum())
     volume = minimum.point.log_volume(reference)
     prior = log_normaliser(reference.factor.shape[0], links) + log_normaliser_effects(effects)
@@ -56,8 +56,8 @@ def log_evidence(minimum: Minimum, reference: Reference, links: float, effects: 
 def choose_weights(A: FloatArray, z: FloatArray, reference: Reference, known: BoolArray) -> tuple[float, float]:
     """Return the smallest weights that the evidence allows: of the links' prior, and of the `known` effects' (m,).
 
-    `A` (r, P), `z` (r,) are whitened rows.  Effects that are not known keep `UNKNOWN_EFFECT`.  Links and effects are
-    weighed apart because a URDF may have good links and placeholders for friction, or the other way round.
+    `A` (r, P), `z` (r,) are whitened rows.  Unknown effects keep `UNKNOWN_EFFECT`.  Links and effects have separate
+    weights because a URDF may have good links and placeholders for friction, or the reverse.
     """
 
     def scan(weights: Callable[[float], tuple[float, FloatArray]]) -> float:
@@ -84,11 +84,11 @@ def choose_weights(A: FloatArray, z: FloatArray, reference: Reference, known: Bo
         share = (scores[least] - scores.max() + STRONG) / (scores[least] - scores[least + 1])
         return float(grid[least] * (grid[least + 1] / grid[least]) ** share)
 
-    def apart(weight: float) -> FloatArray:
+    def of_effects(weight: float) -> FloatArray:
         return np.where(known, weight, UNKNOWN_EFFECT)
 
-    links = scan(lambda weight: (weight, apart(weight)))
+    links = scan(lambda weight: (weight, of_effects(weight)))
     if not known.any():
         return links, UNKNOWN_EFFECT
-    effects = scan(lambda weight: (links, apart(weight)))
-    return scan(lambda weight: (weight, apart(effects))), effects
+    effects = scan(lambda weight: (links, of_effects(weight)))
+    return scan(lambda weight: (weight, of_effects(effects))), effects

@@ -1,9 +1,9 @@
 """Points inside the set of consistent parameters, and the Newton step's coordinates there.
 
-Link `i` is held as a factor, `J = C C'`, with `J` its 4x4 pseudo-inertia; a non-negative effect as its positive
-value; a free effect as it is.  A step is taken in coordinates that belong to the point: `J -> C (I + E) C'` with
-`E` symmetric, `x -> x (1 + e)`, `x -> x + s e`.  They make the barrier's Hessian the identity, and a small
-eigenvalue of `J` is found without the cancellation that a difference of matrices would bring.
+Link `i` is stored as a factor, `J = C C'`, with `J` its 4x4 pseudo-inertia; a non-negative effect as its positive
+value; a free effect unchanged.  A step is taken in coordinates of the point: `J -> C (I + E) C'` with `E` symmetric,
+`x -> x (1 + e)`, `x -> x + s e`.  In them the barrier's Hessian is the identity, and a small eigenvalue of `J` follows
+without the cancellation of a difference of matrices.
 
 The distance to the prior is the log-det (Bregman) divergence of Wensing, Kim, Slotine (2018) and Lee, Wensing, Park
 (2020), `D(J, J0) = tr(J0^-1 J) - log det(J0^-1 J) - 4`.  It depends neither on the link frame nor on units, is convex
@@ -23,7 +23,7 @@ from rt_core.types import FloatArray
 
 
 def _symmetric_basis() -> FloatArray:
-    """(10, 4, 4) orthonormal basis of the symmetric matrices."""
+    """Return an orthonormal basis (10, 4, 4) of the symmetric matrices."""
     out = np.zeros((10, 4, 4))
     k = 0
     for a in range(4):
@@ -40,7 +40,7 @@ _TO_PHI = 0.5 * (_TO_PHI + _TO_PHI.reshape(10, 4, 4).transpose(0, 2, 1).reshape(
 
 
 def divergence(phi: FloatArray, reference: FloatArray) -> float:
-    """Log-det divergence of link parameters `phi` (10,) from a real body's (10,); infinite if no body has them."""
+    """Return the log-det divergence of link parameters `phi` (10,) from a real body's; infinite if no body has them."""
     L = np.linalg.cholesky(pseudo_inertia(reference))
     ratio = np.linalg.solve(L, np.linalg.solve(L, pseudo_inertia(phi)).T)
     values = np.linalg.eigvalsh(0.5 * (ratio + ratio.T))
@@ -49,7 +49,7 @@ def divergence(phi: FloatArray, reference: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Reference:
-    """The prior in the form that the coordinates need.
+    """The prior, prepared for the coordinates.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Reference:
     scale : (m,) float64
         Prior values of the non-negative effects, all positive.
     centre, width : (f,) float64
-        Prior values of the free effects and by how much they may differ.
+        Prior values of the free effects and their standard deviations.
     """
 
     blocks: Blocks
@@ -73,7 +73,7 @@ class Reference:
     def build(
         cls, blocks: Blocks, links: FloatArray, scale: FloatArray, centre: FloatArray, width: FloatArray
     ) -> Reference:
-        """From link parameters (n, 10) of real bodies and the scales of the effects."""
+        """Build from link parameters (n, 10) of real bodies and the scales of the effects."""
         factor = np.stack([np.linalg.cholesky(pseudo_inertia(phi)) for phi in links])
         return cls(blocks, factor, np.linalg.inv(factor), scale, centre, width)
 
@@ -83,7 +83,7 @@ class Reference:
         return int(10 * self.factor.shape[0] + self.scale.size + self.width.size)
 
     def spread(self, links: float, effects: FloatArray) -> FloatArray:
-        """(P,) weight of each coordinate: `links` for all links, `effects` (m,), one for what is free."""
+        """Return the weight (P,) of each coordinate: `links` for all links, `effects` (m,), one for free effects."""
         return np.concatenate((np.full(10 * self.factor.shape[0], links), effects, np.ones(self.width.size)))
 
 
@@ -101,7 +101,7 @@ class Point:
         return cls(reference.factor.copy(), reference.scale.copy(), reference.centre.copy())
 
     def phi(self, reference: Reference) -> FloatArray:
-        """(P,) standard parameters."""
+        """Return the standard parameters (P,)."""
         out = np.empty(reference.size)
         J = self.factor @ self.factor.transpose(0, 2, 1)
         out[reference.blocks.links] = J.reshape(-1, 16) @ _TO_PHI.T
@@ -110,7 +110,7 @@ class Point:
         return out
 
     def directions(self, reference: Reference) -> FloatArray:
-        """(P, P) derivative of the standard parameters with respect to the step's coordinates."""
+        """Return the derivative (P, P) of the standard parameters with respect to the step's coordinates."""
         n = self.factor.shape[0]
         out = np.zeros((reference.size, reference.size))
         moved = self.factor[:, None] @ BASIS @ self.factor[:, None].transpose(0, 1, 3, 2)  # (n, 10, 4, 4)
@@ -124,7 +124,7 @@ class Point:
         return out
 
     def penalties(self, reference: Reference) -> FloatArray:
-        """(P,) distance to the prior, spread evenly over each block's coordinates."""
+        """Return the distance to the prior (P,), spread evenly over each block's coordinates."""
         ratio = reference.inverse_factor @ self.factor
         log_det = 2.0 * np.log(np.abs(np.linalg.det(ratio)))
         links = (ratio**2).sum(axis=(1, 2)) - log_det - 4.0
@@ -133,7 +133,7 @@ class Point:
         return np.concatenate((np.repeat(links / 10.0, 10), y - np.log(y) - 1.0, 0.5 * e**2))
 
     def gradient(self, reference: Reference) -> FloatArray:
-        """(P,) derivative of the distance in the step's coordinates; its Hessian is the identity, see `curvature`."""
+        """Return the derivative (P,) of the distance in the step's coordinates, where its Hessian is the identity."""
         ratio = reference.inverse_factor @ self.factor
         pull = ratio.transpose(0, 2, 1) @ ratio - np.eye(4)
         links = np.einsum("nab,kab->nk", pull, BASIS).ravel()
@@ -142,13 +142,13 @@ class Point:
         )
 
     def log_volume(self, reference: Reference) -> float:
-        """Log of the volume of a unit cube of the step's coordinates, in those of the prior."""
+        """Return the log volume of a unit cube of the step's coordinates, in those of the prior."""
         ratio = reference.inverse_factor @ self.factor
         links = 5.0 * np.log(np.abs(np.linalg.det(ratio))).sum()
         return float(links + np.log(self.positive / reference.scale).sum())
 
     def room(self, step: FloatArray) -> float:
-        """How far one may go along `step` (P,) before something stops being possible; infinite if never."""
+        """Return the largest multiple of `step` (P,) within the set of possible parameters; infinite if unlimited."""
         n = self.factor.shape[0]
         E = np.einsum("nk,kab->nab", step[: 10 * n].reshape(n, 10), BASIS)
         least = min(

@@ -1,8 +1,8 @@
-"""Physically consistent fit: links that could be real bodies, non-negative friction and rotor inertia.
+"""Physically consistent fit: links that can be real bodies, non-negative friction and rotor inertia.
 
 Minimises the weighted squared torque error plus a weighted log-det divergence from the prior, over the standard
-parameters.  The weight comes from the data (`rt_core.identification.physical._evidence`), or is given.  There is a
-unique minimum for every weight above zero: what the data leave free stays at the prior.
+parameters.  The weight is given or comes from the data (`rt_core.identification.physical._evidence`).  There is a
+unique minimum for every positive weight: undetermined directions stay at the prior.
 
 Sources: Wensing, Kim, Slotine (2018), "Linear matrix inequalities for physically consistent inertial parameter
 identification"; Lee, Wensing, Park (2020), "Geometric robot dynamic identification: a convex programming approach".
@@ -29,12 +29,13 @@ from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
 
-#: An effect without a prior is expected to cause this share of its joint's torque ...
+#: Expected share of its joint's torque of an effect without a prior ...
 EFFECT_SHARE = 0.1
-#: ... and a free one, such as an offset, may cause this many times the torque.
+#: ... and the standard deviation of a free one, such as an offset, as a multiple of the torque.
 FREE_SHARE = 10.0
-#: A density found from the data is believed within this factor of the default.
+#: Largest factor between a density found from the data and the default.
 _DENSITY_FACTOR = 5.0
+_SINGULAR = 1e-13
 
 
 @dataclass(frozen=True)
@@ -50,23 +51,23 @@ class ConsistentFit:
     inertial : (n, 10) float64
         The links of `phi`, in Pinocchio's order.
     dynamics : JointDynamics
-        The effects of `phi` on the joint side; what acts at a coupled motor is in `phi` alone.
+        The effects of `phi` on the joint side; those at a coupled motor are in `phi` alone.
     covariance : (p, p) float64
-        Posterior covariance of `theta`: what noise and the prior's own uncertainty leave open, given the weight.
+        Posterior covariance of `theta`, from noise and the prior's uncertainty, given the weight.
     standard_covariance : (P, P) float64
-        The same of `phi`; for directions that torque cannot tell it is the prior's.
+        The same of `phi`; the prior's in directions that torque does not determine.
     link_weight, effect_weight : float
-        Weights of the prior of links, and of known effects; `1/sqrt(weight)` is the relative error granted to it.
+        Weights of the prior of links, and of known effects; `1/sqrt(weight)` is its assumed relative error.
     smallest_eigenvalue : (n,) float64
         Of each link's pseudo-inertia; positive.
     divergence : (n,) float64
         Distance of each link from its prior.
     data_share : (p,) float64
-        Share of each base parameter's information that comes from the data, 0 to 1; the rest is the prior's.
+        Share of each base parameter's information that comes from the data rather than the prior, 0 to 1.
     iterations : int
         Newton steps of the last minimisation.
     prior : Prior
-        What was taken as prior, and where it came from.
+        The prior and its sources.
     """
 
     phi: FloatArray
@@ -90,16 +91,16 @@ class ConsistentFit:
 
 
 def noise_inflation(triangles: Sequence[JointTriangle], solution: Solution, covariance: FloatArray) -> float:
-    """By how much correlated residuals widen the covariance (p, p) of a fit on average over its directions.
+    """Return the mean factor by which correlated residuals widen the covariance (p, p) of a fit.
 
-    A hundred correlated samples are worth fewer independent ones; against a prior, the data may weigh only that much.
+    Correlated samples count as fewer independent ones, which sets the weight of the data against a prior.
     """
     A, _ = weighted_rows(triangles, solution.weighted_with, solution.theta.size)
     return max(float(np.einsum("ij,jk,ik->", A, covariance, A)) / max(solution.rank, 1), 1.0)
 
 
 def weighted_rows(triangles: Sequence[JointTriangle], sigma: FloatArray, p: int) -> tuple[FloatArray, FloatArray]:
-    """Rows (r, p) and right side (r,) of all joints, each divided by its standard deviation, `r <= p`."""
+    """Return rows (r, p) and right side (r,) of all joints, each divided by its standard deviation, `r <= p`."""
     parts = []
     for t, s in zip(triangles, sigma, strict=True):
         part = np.zeros((t.R.shape[0], p + 1))
@@ -110,10 +111,31 @@ def weighted_rows(triangles: Sequence[JointTriangle], sigma: FloatArray, p: int)
     return R[:, :p], R[:, p]
 
 
+def whitening(covariance: FloatArray, p: int) -> FloatArray:
+    """Return a matrix `W` (r, p) with `W @ covariance @ W.T` the identity.
+
+    A direction without variance counts as undetermined, as least squares reports it, and is left out.
+
+    Raises
+    ------
+    ConsistencyError
+        If `covariance` is not a finite (p, p) matrix, or zero.
+    """
+    if covariance.shape != (p, p) or not np.isfinite(covariance).all():
+        raise ConsistencyError(f"the covariance must be a finite ({p}, {p}) matrix")
+    std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    inverse = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
+    values, vectors = np.linalg.eigh(inverse[:, None] * covariance * inverse)
+    kept = values > _SINGULAR * max(float(values[-1]), 1e-300)
+    if not kept.any() or not std.any():
+        raise ConsistencyError("the covariance is zero: nothing is known about the parameters")
+    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T * inverse)
+
+
 def effect_scales(
     columns: Blocks, layout: ParameterLayout, mapping: FloatArray, triangles: Sequence[JointTriangle], prior: Prior
 ) -> tuple[FloatArray, FloatArray]:
-    """Scales of the non-negative effects (m,) and widths of the free ones (f,), from priors and size of the torque."""
+    """Return scales of the non-negative effects (m,) and widths of the free ones (f,) from prior and torque."""
     torque = np.array([np.sqrt((t.z @ t.z + t.rest) / t.count) if t.count else np.nan for t in triangles])
 
     def scale(c: int, share: float) -> float:
@@ -123,7 +145,7 @@ def effect_scales(
         return share * float(torque[j]) / size if size > 1e-12 and torque[j] > 0.0 else np.nan
 
     def filled(chosen: np.ndarray, values: FloatArray) -> FloatArray:
-        """Replace what the data do not tell by the median of the same effect at the other joints."""
+        """Replace undetermined values by the median of the same effect at the other joints."""
         out = values.copy()
         for k in np.flatnonzero(~np.isfinite(values)):
             same = values[(layout.law[chosen] == layout.law[chosen[k]]) & np.isfinite(values)]
@@ -137,7 +159,7 @@ def effect_scales(
 
 
 def _density(A: FloatArray, z: FloatArray, columns: Blocks, links: FloatArray) -> float:
-    """Density of stand-in bodies [kg/m^3] that explains the torque best, beside all joint effects."""
+    """Return the density of stand-in bodies [kg/m^3] that fits the torque best, beside all joint effects."""
     body = A[:, columns.links.ravel()] @ links.ravel() / DENSITY
     rows = np.column_stack((body, A[:, columns.positive], A[:, columns.free]))
     size = np.linalg.norm(rows, axis=0)
@@ -148,7 +170,7 @@ def _density(A: FloatArray, z: FloatArray, columns: Blocks, links: FloatArray) -
 
 
 def joint_dynamics(model: RobotModel, layout: ParameterLayout, phi: FloatArray) -> JointDynamics:
-    """Effects of `phi` (P,) on the joint side; velocity constants are the model's."""
+    """Return the effects of `phi` (P,) on the joint side; velocity constants are the model's."""
     held = {code: field for _, code, field in model.friction.terms}
     held |= {LAW_ARMATURE: "armature", LAW_OFFSET: "offset"}
     values = {field: np.zeros(model.n) for field in (*held.values(), "viscous", "coulomb", "armature", "offset")}
@@ -180,12 +202,12 @@ def fit_consistent(
     sigma : (n,) array
         Standard deviation of each joint's rows [N*m].
     inflation : float
-        By how much correlated residuals widen a covariance, see `noise_inflation`.
+        Factor by which correlated residuals widen a covariance, see `noise_inflation`.
     link_weight : float, optional
-        Weight of the links' prior; without, weights are chosen by evidence.  The smallest, 1e-3, demands
-        consistency and hardly anything else.
+        Weight of the links' prior; by default both weights are chosen by evidence.  The smallest, 1e-3, demands little
+        more than consistency.
     prior : RobotModel, optional
-        Where the prior is taken from, in the same frames; `model` if left out.
+        Source of the prior, in the same frames; `model` by default.
 
     Raises
     ------
@@ -225,24 +247,15 @@ def fit_consistent(
     point = minimum.point
     phi = point.phi(reference)
     inertial = phi[columns.links]
-    # Hessian = root' root; its inverse splits into what noise and what the prior's uncertainty leave open
+    # Hessian = root' root; its inverse splits into the parts of the noise and of the prior's uncertainty
     spread = la.solve_triangular(minimum.root, point.directions(reference).T, trans="T", check_finite=False)
     covariance = (base.mapping @ spread.T) @ (base.mapping @ spread.T).T
     reach = la.solve_triangular(minimum.root, spread @ base.mapping.T, check_finite=False)
     from_prior = (weight[:, None] * reach**2).sum(axis=0)
     divergence = point.penalties(reference)[: 10 * model.n].reshape(model.n, 10).sum(axis=1)
+    least = np.array([np.linalg.eigvalsh(pseudo_inertia(link))[0] for link in inertial])
     return ConsistentFit(
-        phi,
-        base.theta(phi),
-        inertial,
-        joint_dynamics(model, base.standard, phi),
-        covariance,
-        spread.T @ spread,
-        links,
-        effects,
-        np.array([np.linalg.eigvalsh(pseudo_inertia(link))[0] for link in inertial]),
-        divergence,
-        np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0),
-        minimum.iterations,
+        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, spread.T @ spread, links,
+        effects, least, divergence, np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations,
         belief,
-    )
+    )  # fmt: skip

@@ -4,8 +4,7 @@
 
 is convex, and `D` is self-concordant: damped Newton steps converge from any point inside.  In the coordinates of
 `rt_core.identification.physical.coordinates` a step is the least-squares problem
-`[A T; sqrt(w)] e = [z - A phi; -sqrt(w) g]`,
-solved by QR: the normal matrix is never formed.
+`[A T; sqrt(w)] e = [z - A phi; -sqrt(w) g]`, solved by QR without the normal matrix.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _FALL = 0.2  # of the weight from one minimum to the next
 
 @dataclass(frozen=True)
 class Minimum:
-    """The minimum: where, its value, and the triangle (P, P) whose square is the Hessian in the point's coordinates.
+    """The minimum, its value, and the triangle (P, P) whose square is the Hessian in the point's coordinates.
 
-    Not `converged` happens with hardly any weight, where the best bodies run away: the point is merely the last one.
+    With a very small weight the best bodies may be unbounded: then `converged` is False and the point is the last one.
     """
 
     point: Point
@@ -44,7 +43,7 @@ class Minimum:
 
 
 def objective(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatArray, point: Point) -> float:
-    """Value of `F` for rows `A` (r, P), `z` (r,) and weights (P,)."""
+    """Return the value of `F` for rows `A` (r, P), `z` (r,) and weights (P,)."""
     e = z - A @ point.phi(reference)
     return 0.5 * float(e @ e) + float(weight @ point.penalties(reference))
 
@@ -63,12 +62,12 @@ def minimise(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatAr
         triangle = la.qr(np.column_stack((stacked, right)), mode="r", check_finite=False)[0][:P]
         root = triangle[:, :P]
         step = la.solve_triangular(root, triangle[:, P], check_finite=False)
-        decrement = float(triangle[:, P] @ triangle[:, P])  # twice the decrease that the quadratic model promises
+        decrement = float(triangle[:, P] @ triangle[:, P])  # twice the decrease of the quadratic model
         if settled:
             return Minimum(point, value, root, iteration, True)
         if not np.isfinite(decrement):
             return Minimum(point, value, root, iteration, False)
-        # Close to the minimum a full step squares the error, and the objective is too coarse to judge it by.
+        # Close to the minimum a full step squares the error, and the objective is too coarse for a line search.
         settled = decrement <= min(_SETTLED * (1.0 + value), _NEWTON_REGION * float(weight.min()))
         length = min(1.0, _BOUNDARY * point.room(step))
         trial = point.moved(length * step, reference)
@@ -84,7 +83,7 @@ def minimise(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatAr
 
 
 def descend(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatArray) -> Minimum:
-    """Minimise `F` from the prior, over falling weights: each minimum is a good start for the next.
+    """Minimise `F` from the prior, over falling weights, each minimum the start for the next.
 
     Raises
     ------

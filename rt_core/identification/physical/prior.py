@@ -1,8 +1,8 @@
-"""What is believed of an arm before the data speak: a real body for each link, a scale for each joint effect.
+"""Prior of an arm: a real body for each link, a scale for each joint effect.
 
-Links come from the model's own parameters (URDF, CAD).  Where it has none, or has figures that no body can have,
-a solid between the joint and the next one stands in: a cylinder along the line between the two joints, as thick
-as three tenths of the arm's mean link, of a density that the data or a default gives.
+Links come from the model's own parameters (URDF, CAD).  A link without parameters, or with parameters that no body can
+have, gets a solid cylinder along the line between its joint and the next one.  Its radius is three tenths of the arm's
+mean link length; its density comes from the data or is a default.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from rt_core.types import FloatArray, IntArray
 NON_NEGATIVE = (LAW_ARMATURE, *DISSIPATIVE)
 #: Radius of the stand-in bodies, as a share of the mean distance between joints.
 RADIUS = 0.3
-#: Density of the stand-in bodies where neither data nor other links tell [kg/m^3]: light metal with hollows.
+#: Default density of the stand-in bodies [kg/m^3]: light metal with hollows.
 DENSITY = 1500.0
-#: The smallest principal second moment of a prior body is lifted to this share of the sum: a rod or a disc is the
-#: edge of what is possible, and the metric there is infinite across the edge.
+#: The smallest principal second moment of a prior body is raised to this share of the sum: the metric is infinite at a
+#: rod or a disc, on the boundary of the possible bodies.
 THICKNESS = 0.01
-_MIN = 1e-6  # an arm without any length is given links of 0.1 m
+_MIN = 1e-6  # an arm shorter than this gets links of 0.1 m
 
 Source = Literal["given", "shape assumed", "assumed"]
 
 
 class ConsistencyError(ValueError):
-    """No physically consistent fit can be made of what was given; the message says why and what to do."""
+    """Input without a physically consistent fit; the message states the reason and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,9 @@ class Prior:
     links : (n, 10) float64
         A possible body for each link.
     sources : (n,) tuple
-        Where each body comes from: "given" by the model, its mass and centre given and its "shape assumed", or
-        all "assumed".
+        Of each body: "given" by the model; mass and centre given, "shape assumed"; or all "assumed".
     effects : (P,) float64
-        Values of the joint effects that the model knows, in the columns of the layout; zero elsewhere.
+        Values of the joint effects of the model, in the columns of the layout; zero elsewhere.
     """
 
     links: FloatArray
@@ -63,7 +62,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Columns of a layout by what they must fulfil: links (n, 10), non-negative effects, free effects."""
+    """Columns of a layout by constraint: links (n, 10), non-negative effects, free effects."""
 
     links: IntArray
     positive: IntArray
@@ -81,7 +80,7 @@ def blocks(layout: ParameterLayout) -> Blocks:
 
 
 def stand_in_bodies(model: RobotModel, density: float = DENSITY) -> FloatArray:
-    """(n, 10) parameters of solid cylinders between each joint and the next (the last: the flange).
+    """Return the parameters (n, 10) of solid cylinders between each joint and the next (the last: the flange).
 
     Where two axes meet, the body is a short cylinder about the joint.
     """
@@ -106,7 +105,7 @@ def stand_in_bodies(model: RobotModel, density: float = DENSITY) -> FloatArray:
 
 
 def _thickened(phi: FloatArray) -> FloatArray | None:
-    """Return the body itself, its thinnest direction lifted to `THICKNESS`; None where it is far from any body."""
+    """Return the body with its thinnest direction raised to `THICKNESS`; None if it is far from any body."""
     mass, com, _ = mass_com_inertia(phi)
     J = pseudo_inertia(phi)
     values, vectors = np.linalg.eigh(J[:3, :3] - mass * np.outer(com, com))
@@ -118,7 +117,7 @@ def _thickened(phi: FloatArray) -> FloatArray | None:
 
 
 def physical_prior(model: RobotModel, layout: ParameterLayout, density: float = DENSITY) -> Prior:
-    """Return the prior that `model` gives, with stand-ins where it gives none or an impossible body.
+    """Return the prior of `model`, with stand-ins for missing and impossible bodies.
 
     Raises
     ------
@@ -141,7 +140,7 @@ def physical_prior(model: RobotModel, layout: ParameterLayout, density: float = 
             body = _thickened(phi)
             sources[i] = "given" if body is not None else "shape assumed"
             links[i] = body if body is not None else _reshaped(phi, bodies[i])
-        if known.any():  # the others get the density that the known ones have on average
+        if known.any():  # the others get the mean density of the known ones
             links[~known] *= float(links[known, 0].sum() / bodies[known, 0].sum())
     effects = np.where(layout.is_link, 0.0, standard_parameters(model, layout))
     for c in np.flatnonzero(~np.isfinite(effects)):
@@ -150,7 +149,7 @@ def physical_prior(model: RobotModel, layout: ParameterLayout, density: float = 
 
 
 def _reshaped(phi: FloatArray, body: FloatArray) -> FloatArray:
-    """Mass and centre of `phi` with the shape of `body` about its own centre."""
+    """Return a body with mass and centre of `phi` and the shape of `body` about its own centre."""
     mass, com, _ = mass_com_inertia(phi)
     own = pseudo_inertia(body) / body[0]
     J = np.outer(np.append(com, 1.0), np.append(com, 1.0))

@@ -1,9 +1,9 @@
-"""A full set of consistent standard parameters from base parameters alone.
+"""Complete base parameters to a full set of consistent standard parameters.
 
-Torque determines base parameters only; many sets of links give the same ones.  Wanted is the set nearest to the prior
-in the log-det divergence among those that have them exactly.  Where no real bodies have them (noise may carry an
-estimate out of the possible), the deviation is least in the metric of the estimate's covariance, but for a small
-weight on the distance to the prior: the best bodies of all may be infinitely large.
+Torque determines base parameters only; many sets of links give the same ones.  The result is the set nearest to the
+prior in the log-det divergence among those that have them exactly.  Where no real bodies have them (noise can make an
+estimate impossible), the result has the least deviation in the metric of the estimate's covariance, with a small weight
+on the distance to the prior, since the best bodies may be infinitely large.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.identification.physical.coordinates import Point, Reference
-from rt_core.identification.physical.fit import EFFECT_SHARE
+from rt_core.identification.physical.fit import EFFECT_SHARE, whitening
 from rt_core.identification.physical.newton import minimise
 from rt_core.identification.physical.prior import DENSITY, ConsistencyError, blocks, physical_prior
-from rt_core.identification.physical.whitening import whitening
 from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
@@ -26,7 +25,7 @@ from rt_core.types import FloatArray
 MIN_WEIGHT = 1e-3
 _WEIGHTS = np.geomspace(1.0, 1e-9, 19)
 _FALLING = 0.7  # with an exact solution the deviation falls like the weight, threefold a step; without, it stays
-_NEAR = 1e-2  # standard deviations: from here on an exact solution is looked for
+_NEAR = 1e-2  # deviation, in standard deviations, below which an exact solution is tried
 _EXACT = 1e-12
 _LIMIT = 60
 
@@ -40,9 +39,9 @@ class Completion:
     phi : (P,) float64
         Standard parameters.
     exact : bool
-        Whether they have the base parameters asked for.  If not, no real bodies do, or only extreme ones.
+        Whether they have the given base parameters.  If not, no real bodies do, or only extreme ones.
     deviation : float
-        Root mean square distance of the base parameters from those asked for, in standard deviations.
+        Root mean square distance of the base parameters from the given ones, in standard deviations.
     """
 
     phi: FloatArray
@@ -64,10 +63,10 @@ def complete_parameters(
     theta : (p,) array
         Base parameters of `base`.
     covariance : (p, p) array, optional
-        Of `theta`, positive semidefinite; a direction without variance counts as one that the data left open.
-        Without it, each base parameter counts relative to its size in the prior.
+        Of `theta`, positive semidefinite; a direction without variance counts as undetermined.
+        By default each base parameter counts relative to its size in the prior.
     prior : RobotModel, optional
-        Where the prior is taken from, in the same frames; `model` if left out.
+        Source of the prior, in the same frames; `model` by default.
 
     Raises
     ------
@@ -107,7 +106,7 @@ def complete_parameters(
 
 
 def _sizes(base: BaseParameters, theta: FloatArray) -> FloatArray:
-    """(P,) natural size of each standard parameter: of the base parameter that it has the largest part in."""
+    """Return the natural size (P,) of each standard parameter: of the base parameter that it contributes most to."""
     main = np.abs(base.mapping).argmax(axis=0)
     part = np.abs(base.mapping[main, np.arange(len(base.standard))])
     share = np.full(len(base.standard), EFFECT_SHARE)
@@ -121,7 +120,7 @@ def _deviation(A: FloatArray, z: FloatArray, reference: Reference, point: Point)
 
 
 def _nearest_exact(A: FloatArray, z: FloatArray, reference: Reference, point: Point) -> Point | None:
-    """Newton's method for the nearest point with `A phi = z`, from one close by; None if it finds none."""
+    """Find the nearest point with `A phi = z` by Newton's method from one close by; None if there is none."""
     size = np.linalg.norm(A, axis=1)
     A, z = A / size[:, None], z / size
     tolerance = _EXACT * max(float(np.abs(z).max()), 1e-300)

@@ -1,15 +1,14 @@
-"""Starts from rest in a stream of frames: which joint broke loose, and at which torque.
+"""Detect starts from rest in a stream of frames: which joint broke loose, and at which torque.
 
-While the whole arm stands, a joint's torque less what holds its links is its static friction, whatever that happens to
-be; it is breakaway friction at the one moment at which the joint lets go.  That moment lies before the first count of
-the encoder.  From there on the joint has gone `x` and has the speed `v`; it began `p*x/v` ago if the way grows with the
-power `p` of the time: two where friction drops at once, three where the torque goes on rising and friction does not
-drop, more where friction drops as the speed grows.  So it is taken to be between `x/v` and `5x/v` ago, and the torque
-is that of a parabola through the last frames before, extrapolated to the middle.  How far it rises meanwhile is much
-the same at each start: it is told by itself, for more starts do not make it smaller.
+While the whole arm stands, a joint's torque less its load is its static friction; at the instant of breakaway it is the
+breakaway friction.  That instant lies before the first count of the encoder.  At distance `x` and speed `v` motion
+began `p*x/v` ago if the distance grows with the power `p` of time: two if friction drops at once, three if the torque
+rises on and friction does not drop, more if friction drops with speed.  The instant is therefore taken to be between
+`x/v` and `5x/v` ago, and the torque is that of a parabola through the last frames before, extrapolated to the middle.
+The rise over this interval is similar at each start and does not average out, so that it is reported separately.
 
-A start counts only if nothing else is seen to have made it (`LEFT_OUT`).  What is left out is counted, by its reason.
-A push while the torque rises as before a start, above Coulomb friction, looks the same as a start.
+A start counts only if no other cause is seen (`LEFT_OUT`); rejected starts are counted by reason.  A push above Coulomb
+friction, while the torque rises as before a start, cannot be distinguished from a start.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from rt_core.linear_algebra import lstsq
 from rt_core.types import BoolArray, FloatArray
 
 LeftOut = Literal["together", "jump", "no rise", "too low", "load unknown", "not clear", "not trusted"]
-#: Why a start does not count.
+#: Reasons for rejecting a start.
 LEFT_OUT: dict[LeftOut, str] = {
     "together": "another joint moved at the same time",
     "jump": "the torque jumped as the joint let go",
@@ -34,56 +33,56 @@ LEFT_OUT: dict[LeftOut, str] = {
     "not clear": "torque or way are too noisy or too coarse to tell the moment",
     "not trusted": "the torque of the arm was not explained by its model",
 }
-#: An arm stands that has not moved for so long [s].
+#: Time without motion after which the arm is at rest [s].
 REST_S = 0.5
-#: A joint that has begun to move is looked at after so long [s].
+#: Time after the first motion at which a start is evaluated [s].
 AFTER_S = 0.1
-#: Frames before the start that the torque is taken from at least [s], and their number; at most those of `REST_S`.
+#: Minimum span [s] and number of frames before the start for the torque; at most those of `REST_S`.
 HELD_S, HELD_FRAMES = 0.04, 12
-#: A joint moves that is further from rest than so many standard deviations of its position, and counts of its encoder.
+#: Deviation from rest that counts as motion, in standard deviations of position plus encoder counts.
 _DEVIATIONS, _COUNTS = 5.0, 1.5
-#: It has begun to move if it goes on to so many times that.
+#: Distance that confirms a start, in units of that deviation.
 _GOES_ON = 4.0
-#: Powers of time with which a joint's way may grow as it lets go.
+#: Range of the power of time with which the distance grows.
 _POWERS = (1.0, 5.0)
-#: Peak to peak at rest, in standard deviations that the steps from frame to frame show, and in counts.
+#: Largest peak-to-peak at rest, in standard deviations by the steps between frames plus counts.
 _STILL_DEVIATIONS, _STILL_COUNTS = 8.0, 2.0
-#: Of the torque, per second: an integrator that drifts is slower.
+#: Minimum rise of the torque, as a share of it per second; a drifting integrator is slower.
 _RISING = 0.25
-_LONGER = 4  # times the least frames before the start: a rise may show in so many
+_LONGER = 4  # longest span searched for the rise, in minimum spans
 _BELOW = 0.8  # of the least Coulomb friction: the fit of another law may put it too high
-_JUMP = 0.1  # of the torque: a step as large leaves open where between the two friction gave way
+_JUMP = 0.1  # of the torque: a larger step leaves open where friction gave way
 _SURE = 3.0  # standard deviations
-# Times the usual noise, and a share of the torque: if it is further from a parabola before the start, it jumped there.
+# Largest deviation of the torque from a parabola, in usual noise and as a share of the torque; beyond it jumped.
 _ROUGH, _UNEVEN = 2.0, 0.02
-_SMOOTH = 1.1  # times the usual noise: it is a parabola
-_UNCLEAR = 0.3  # a standard deviation of more than this share of the torque tells nothing
-_GAP = 2.5  # frame periods without a frame after which rest begins anew
-_TAKE_S = 0.02  # frames are taken together, so many seconds of them
+_SMOOTH = 1.1  # times the usual noise: the torque is a parabola
+_UNCLEAR = 0.3  # largest standard deviation, as a share of the torque
+_GAP = 2.5  # frame periods without a frame after which rest begins again
+_TAKE_S = 0.02  # frames are processed together, in chunks of this length
 
-#: Takes positions (n,) and returns torques (n,) that hold the links there, and their standard deviations (n,).
+#: Returns the torques (n,) that hold the links at positions (n,), and their standard deviations (n,).
 Load = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-#: Returns Coulomb friction (n,) that the joints have at least, as far as it is known; zero where it is not.
+#: Returns the least Coulomb friction (n,) of the joints; zero where unknown.
 Sliding = Callable[[], FloatArray]
 
 
 @dataclass(frozen=True)
 class Start:
-    """A joint that began to move while all others stood.
+    """Start of a joint from rest.
 
     Attributes
     ----------
     t_s : float
-        When [s], on the frames' clock.
+        Time [s], on the frames' clock.
     joint : int
     direction : int
         1 or -1.
     torque : float
-        Static friction at that moment [N*m or N], positive: torque less load, in the direction of motion.
+        Static friction at that instant [N*m or N], positive: torque less load, in the direction of motion.
     std : float
         Its standard deviation by noise.
     common_std : float
-        That by the uncertain moment and load, which are much the same at the next start.
+        Its standard deviation by the uncertain instant and load, whose errors are similar at each start.
     left_out : str
         Key of `LEFT_OUT`; empty if the start counts.
     """
@@ -97,18 +96,18 @@ class Start:
     left_out: LeftOut | Literal[""] = ""
 
 
-class StartWatch:
-    """Finds starts in the frames of an arm of `n` joints.
+class StartDetector:
+    """Detect starts in the frames of an arm of `n` joints.
 
     Parameters
     ----------
     n : int
     rate_hz : float
-        Of the frames.
+        Frame rate.
     load : callable
-        Torques that hold the links at rest, see `Load`.
+        See `Load`.
     sliding : callable or None
-        Coulomb friction of the joints, see `Sliding`; None if nothing is known of it.
+        See `Sliding`; None if Coulomb friction is unknown.
     """
 
     def __init__(self, n: int, rate_hz: float, load: Load, sliding: Sliding | None = None) -> None:
@@ -118,34 +117,34 @@ class StartWatch:
         self._least = max(HELD_FRAMES, round(HELD_S * rate_hz))
         self._rest = max(round(REST_S * rate_hz), 3 * self._least)
         self._after = max(round(AFTER_S * rate_hz), 8)
-        self._counts = np.full((2, n), np.inf)  # least step of each encoder, and of each torque, so far
+        self._counts = np.full((2, n), np.inf)  # smallest step of each encoder and torque so far
         self.restart()
 
     def restart(self) -> None:
-        """Forget the frames so far: others come next, with another clock."""
+        """Discard the frames so far, for a stream with another clock."""
         self._filled = 0
         self._frames = np.empty((0, 1 + 3 * self.n))
         self._leave()
 
     def _leave(self) -> None:
-        """Take the arm not to stand."""
+        """Leave the state of rest."""
         self._level: FloatArray | None = None
-        self._stood = 0  # place of the first frame of the rest
-        self._left: int | None = None  # place of the first frame that has left the level
+        self._stood = 0  # index of the first frame at rest
+        self._left: int | None = None  # index of the first frame in motion
 
     def push(self, t_s: float, x: FloatArray, q: FloatArray, tau: FloatArray) -> list[Start]:
-        """Take a frame; returns the starts that have been found, mostly none.
+        """Process a frame; return the starts found, mostly none.
 
         Parameters
         ----------
         t_s : float
             Time [s].
         x : (n,) float64
-            Positions of the motors on the joint side, or of the joints where that is what is measured.
+            Positions of the motors on the joint side, or of the joints if only these are measured.
         q : (n,) float64
             Positions of the joints.
         tau : (n,) float64
-            Torques of the motors on the joint side; NaN, here or in a position, for a frame that tells nothing.
+            Torques of the motors on the joint side; NaN, here or in a position, for an invalid frame.
         """
         row, n = self._chunk[self._filled], self.n
         row[0] = t_s
@@ -185,7 +184,7 @@ class StartWatch:
         return self._frames[:, 1 : 1 + self.n]
 
     def _learn_counts(self, new: FloatArray) -> None:
-        """Take the least steps of encoders and torques; what rounding makes is none."""
+        """Update the smallest steps of encoders and torques; steps by rounding are ignored."""
         for least, first in zip(self._counts, (1, 1 + 2 * self.n), strict=True):
             x = new[:, first : first + self.n]
             steps = np.abs(np.diff(x, axis=0))
@@ -194,11 +193,11 @@ class StartWatch:
 
     @property
     def _count(self) -> FloatArray:
-        """Counts of encoders and torques (2, n), zero where nothing has changed yet."""
+        """Counts of encoders and torques (2, n), zero where none is known yet."""
         return np.where(np.isfinite(self._counts), self._counts, 0.0)
 
     def _settle(self) -> None:
-        """See whether the arm stands: positions that change by no more than their noise."""
+        """Enter the state of rest if positions change by no more than their noise."""
         if self._frames.shape[0] < self._rest:
             return
         x = self._x[-self._rest :]
@@ -210,33 +209,33 @@ class StartWatch:
             self._band = _DEVIATIONS * x.std(axis=0) + _COUNTS * count
 
     def _leaves(self, first: int) -> int | None:
-        """Place of the first of two frames in sequence, from `first` on, at which a joint has left its level."""
+        """Return the index of the first of two successive frames, from `first` on, in which a joint moves."""
         assert self._level is not None
         off: BoolArray = np.abs(self._x[max(0, first - 1) :] - self._level) > self._band
         both = (off[1:] & off[:-1]).any(axis=1)
         return None if not both.any() else max(0, first - 1) + int(np.argmax(both))
 
     def _judge(self, left: int) -> list[Start]:
-        """Tell which joint began to move, and at which torque."""
+        """Return the starts of the joints that began to move, the first one with its torque."""
         moments = []
         for j in range(self.n):
             found = self._moment(j, left)
             if found is not None:
                 moments.append((j, *found))
         if not moments:
-            return []  # a jolt: nothing goes on
+            return []  # a jolt without lasting motion
         moments.sort(key=lambda m: m[1])
         j, moment, half, direction = moments[0]
         first = self._start(j, moment, half, direction)
         if any(other - other_half <= moment + half for _, other, other_half, _ in moments[1:]):
             first = replace(first, left_out="together")
-        # those that followed began in an arm that moved: their torque is not that of rest
+        # the others started in a moving arm: their torque is not that of rest
         return [first, *(Start(m, k, way, np.nan, np.nan, np.nan, "together") for k, m, _, way in moments[1:])]
 
     def _moment(self, j: int, left: int) -> tuple[float, float, int] | None:
-        """When joint `j` began to move [s], half the width of the time in which that was [s], and which way.
+        """Return when joint `j` began to move [s], half the width of that interval [s], and its direction.
 
-        None if it did not.
+        None if it did not move.
         """
         assert self._level is not None
         t, way = self._frames[left:, 0], self._x[left:, j] - self._level[j]
@@ -248,13 +247,13 @@ class StartWatch:
         direction = 1 if way[k] > 0.0 else -1
         way = direction * way
         if way[-1] <= band:
-            return None  # it has come back
-        # as many frames as it takes to go a few bands: fewer tell no speed, more tell another one
+            return None  # it returned
+        # as many frames as it takes to cross a few bands: fewer show no speed, more show a later one
         reach = np.flatnonzero(way[k:] > _GOES_ON * band)
         last = max(k + 3, k + int(reach[0]) + 1 if reach.size else k + 8)
         some = slice(k, min(last, way.size))
         if some.stop - k < 3:
-            return None  # too late to be the first
+            return None  # too late to be the first joint
         mid = t[some].mean()
         speed, x = np.polyfit(t[some] - mid, way[some], 1)
         period = 1.0 / self.rate_hz
@@ -265,11 +264,11 @@ class StartWatch:
         return float(0.5 * (begin + end)), float(0.5 * (end - begin) + 0.5 * period), direction
 
     def _start(self, j: int, moment: float, half: float, direction: int) -> Start:
-        """Measure the static friction of joint `j` at a moment [s], known to `half` [s]."""
+        """Estimate the static friction of joint `j` at a `moment` [s] known to +-`half` [s]."""
         n, t = self.n, self._frames[:, 0]
         tau = direction * self._frames[:, 1 + 2 * n + j]
         end = int(np.searchsorted(t, moment - half, side="right"))
-        stood = slice(max(self._stood, end - self._rest), end)  # the moment may lie long before the first count
+        stood = slice(max(self._stood, end - self._rest), end)  # the moment may be long before the first count
         if stood.stop - stood.start < 2 * self._least:
             return Start(moment, j, direction, np.nan, np.nan, np.nan, "not clear")
         count = float(self._count[1, j])
@@ -277,7 +276,7 @@ class StartWatch:
         hold, hold_std = self._load(self._frames[stood, 1 + n : 1 + 2 * n].mean(axis=0))
         load, load_std = direction * float(hold[j]), float(hold_std[j])
         size = stood.stop - stood.start
-        while True:  # as long as a parabola is what the torque does: the longer, the less of the noise is left
+        while True:  # the longest span over which the torque is a parabola, for the least noise
             held = slice(end - size, end)
             u = (t[held] - moment) / HELD_S
             columns = np.column_stack((np.ones_like(u), u, u * u))
@@ -287,7 +286,7 @@ class StartWatch:
                 break
             size //= 2
         spread = np.linalg.inv(columns.T @ columns)
-        rises = found[1] / HELD_S * half / np.sqrt(3.0)  # while the moment is open
+        rises = found[1] / HELD_S * half / np.sqrt(3.0)  # over the uncertainty of the moment
         torque = float(found[0]) - load
         std = max(float(noise * np.sqrt(spread[0, 0])), count / float(np.sqrt(12.0)))
         rising = False
@@ -295,7 +294,7 @@ class StartWatch:
             rising = rising or _rises(t[end - last : end], tau[end - last : end], usual, count, _RISING * abs(torque))
         slides = 0.0 if self._sliding is None else float(self._sliding()[j])
         start = Start(moment, j, direction, torque, std, float(np.hypot(rises, load_std)))
-        # the first frames in motion, which the parabola has to meet
+        # the parabola has to meet the first frames in motion
         after = slice(end, min(end + max(3, round(2.0 * half * self.rate_hz)), t.size))
         ahead = (t[after] - moment) / HELD_S
         meets = np.column_stack((np.ones_like(ahead), ahead, ahead * ahead)) @ found
@@ -317,8 +316,8 @@ class StartWatch:
 
 
 def _rises(t: FloatArray, tau: FloatArray, noise: float, count: float, least: float) -> bool:
-    """Whether torque rises by at least `least` a second, beyond what `noise` and rounding to `count` can do."""
+    """Check whether the torque rises by at least `least` per second, beyond `noise` and rounding to `count`."""
     u = t - t.mean()
     power = float(u @ u)
-    doubt = _SURE * noise / np.sqrt(power) + 0.5 * count * float(np.abs(u).sum()) / power
-    return bool(float(u @ (tau - tau.mean())) / power - doubt > least)
+    uncertainty = _SURE * noise / np.sqrt(power) + 0.5 * count * float(np.abs(u).sum()) / power
+    return bool(float(u @ (tau - tau.mean())) / power - uncertainty > least)

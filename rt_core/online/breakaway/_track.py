@@ -1,12 +1,11 @@
-"""Breakaway friction of each joint from its starts, as a value with an interval, or the reason why there is none.
+"""Breakaway friction of each joint from its starts: a value with its interval, or the reason for having none.
 
-The value is the mean of the last starts, each weighted by its own noise and by how much starts differ (the joint's own
-scatter, which is learned).  Its interval is Student's, for starts are few, and contains the error that starts have in
-common, of the load and of the moment, which more of them do not make smaller, and the difference of the two directions.
-Where the newest starts of a direction leave its others behind for good the joint has changed, and what was before is
-forgotten.
+The value is the mean of the last starts, weighted by their noise and by the joint's scatter, which is learned.  Its
+interval is Student's and includes the common error of all starts, by load and instant, which does not average out, and
+the difference of the two directions.  If the latest starts of a direction consistently differ from its earlier ones,
+the joint has changed, and the earlier starts are discarded.
 
-Times are of the frames' clock.  When that begins anew what was before lies before its zero, at least as long ago.
+Times are of the frames' clock.  After a restart of the clock earlier starts have negative times, lower bounds of age.
 """
 
 from __future__ import annotations
@@ -23,29 +22,28 @@ from rt_core.online.breakaway._starts import LEFT_OUT, LeftOut, Start
 from rt_core.types import FloatArray
 
 BreakawayStatus = Literal["unestimated", "estimated", "stale"]
-#: Starts that are remembered of each joint.
+#: Starts kept for each joint.
 REMEMBERED = 20
-#: Fewer tell no interval.
+#: Fewest starts for an interval.
 MIN = 3
-#: So many of a direction in sequence, all beyond its others on the same side by `_CHANGED` deviations, are a change.
+#: A change: this many successive starts of a direction beyond its others, on the same side, by `_CHANGED` deviations.
 _IN_SEQUENCE, _CHANGED = 3, 4.0
-#: Where the others are few their scatter may be small by chance, and then all in sequence are beyond it: it is taken to
-#: be larger, so that `_CHANGED` of it are as far as Student's distribution has one in so many.  Of three others that is
-#: 1.7 times, from five on none.
+#: The scatter of few starts may be small by chance.  It is raised so that `_CHANGED` deviations are as rare as one in
+#: this many by Student's distribution: 1.7 times for three starts, none from five on.
 _ONE_IN = 100.0
-#: Starts differ by at least this share: a scatter that a few of them do not show is no certainty.
+#: Smallest scatter of starts, as a share of the value.
 _MIN_SCATTER = 0.005
-#: A value whose last start is longer ago than this [s] is stale.
+#: Age of the last start [s] from which a value is stale.
 STALE_S = 3600.0
 _QUANTILE, _NORMAL = 0.975, 1.959964
-# Of a start that is remembered: time, torque, its variance, the variance of what starts have in common, direction.
+# Of each start kept: time, torque, its variance, the variance of the common error, direction.
 _FIELDS = 5
 _WHY = tuple(LEFT_OUT)
 
 
 @dataclass(frozen=True)
 class JointBreakaway:
-    """What is known of one joint's breakaway friction.
+    """Breakaway friction of one joint.
 
     Attributes
     ----------
@@ -57,15 +55,15 @@ class JointBreakaway:
     reason : str
         Why there is no value, or why it is stale; empty if it is estimated.
     starts : int
-        Starts that the value rests on.
+        Number of starts in the value.
     last_t : float or None
-        Time of the newest [s], on the frames' clock; None before the first since that began.
+        Time of the latest start [s], on the frames' clock; None before the first on this clock.
     seen : int
-        Starts seen since the beginning, those that were left out included.
+        Number of starts since the beginning, rejected ones included.
     left_out : dict of str to int
-        How many of those, by reason (`LEFT_OUT`).
+        Number of rejected starts by reason (`LEFT_OUT`).
     changes : int
-        How often starts left those before behind.
+        Number of detected changes.
     """
 
     value: float | None
@@ -83,16 +81,16 @@ class JointBreakaway:
 
 
 class BreakawayTracker:
-    """Breakaway friction of `n` joints, renewed by starts."""
+    """Estimator of the breakaway friction of `n` joints from starts."""
 
     def __init__(self, n: int) -> None:
         self.n = n
-        self._starts: FloatArray = np.full((n, REMEMBERED, _FIELDS), np.nan)  # newest last
+        self._starts: FloatArray = np.full((n, REMEMBERED, _FIELDS), np.nan)  # latest last
         self._counts = np.zeros((n, 2 + len(_WHY)), dtype=np.int64)  # seen, changes, left out by reason
-        self._found: list[JointBreakaway | None] = [None] * n  # as they are while no time passes; None to be renewed
+        self._found: list[JointBreakaway | None] = [None] * n  # reports without regard to age; None if outdated
 
     def take(self, start: Start) -> float | None:
-        """Take a start, whether it counts or not; returns what the value was before, if it shows a change."""
+        """Process a start, rejected or not; return the previous value if it shows a change."""
         self._found[start.joint] = None
         counts = self._counts[start.joint]
         counts[0] += 1
@@ -102,7 +100,7 @@ class BreakawayTracker:
         row = self._starts[start.joint]
         row[:-1] = row[1:]
         row[-1] = start.t_s, start.torque, start.std**2, start.common_std**2, start.direction
-        # of its direction only: friction need not be the same in both
+        # by direction: friction may differ between both
         same = np.flatnonzero(row[:, 4] == start.direction)
         before = _left_behind(row[same[:-_IN_SEQUENCE]], row[same[-_IN_SEQUENCE:]])
         if before is not None:
@@ -111,18 +109,18 @@ class BreakawayTracker:
         return before
 
     def restart(self, now_s: float) -> None:
-        """Let the clock, at `now_s` at present, begin anew; what is known stays."""
+        """Restart the clock, which is now at `now_s`; keep the starts."""
         self._starts[:, :, 0] -= now_s
         self._found = [None] * self.n
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Discard all starts."""
         self._starts[:] = np.nan
         self._counts[:] = 0
         self._found = [None] * self.n
 
     def report(self, joint: int, now_s: float | None = None) -> JointBreakaway:
-        """Tell what is known of a joint at `now_s` of the frames' clock."""
+        """Return the breakaway friction of a joint at `now_s` of the frames' clock."""
         found = self._found[joint]
         if found is None:
             found = self._found[joint] = self._report(joint)
@@ -135,7 +133,7 @@ class BreakawayTracker:
         return replace(found, status="stale", reason=reason)
 
     def _report(self, joint: int) -> JointBreakaway:
-        """Tell what is known of a joint, but for how old it is."""
+        """Return the breakaway friction of a joint without regard to age."""
         row = self._starts[joint]
         known = row[np.isfinite(row[:, 1])]
         counts = self._counts[joint]
@@ -159,18 +157,18 @@ class BreakawayTracker:
     # ------------------------------------------------------------ state
 
     def state(self, now_s: float) -> dict[str, Any]:
-        """Everything needed to go on later; times of starts are told against `now_s`."""
+        """Return the state to save; times of starts are relative to `now_s`."""
         starts = self._starts.copy()
         starts[:, :, 0] -= now_s
         return {"starts": starts, "counts": self._counts.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state, with a new clock.
+        """Restore a saved state, with a new clock.
 
         Raises
         ------
         ValueError
-            If it is of another arm, or damaged; then nothing has changed.
+            If it is of another arm, or damaged; the tracker is then unchanged.
         """
         starts = np.array(state.get("starts"), dtype=np.float64)
         counts = np.array(state.get("counts"), dtype=np.int64)
@@ -188,11 +186,11 @@ class BreakawayTracker:
 
 
 def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
-    """Mean of `old` starts (k, 5), if `new` ones (l, 5) have all left them on the same side; else None."""
+    """Return the mean of `old` starts (k, 5) if all `new` ones (l, 5) differ from it on the same side; else None."""
     if len(old) < MIN:
         return None
     mean, std, scatter, common = _mean(old)
-    # of few starts the scatter may be larger than it seems (Student); how uncertain each of them is, is known
+    # the scatter of few starts is uncertain (Student), unlike the noise of each
     wider = max(1.0, float(stdtrit(len(old) - 1, 1.0 - 1.0 / _ONE_IN)) / _CHANGED)
     chance = wider**2 * (scatter**2 + std**2)
     off = (new[:, 1] - mean) / np.sqrt(chance + common**2 + new[:, 2] + new[:, 3])
@@ -200,9 +198,9 @@ def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
 
 
 def _between_directions(known: FloatArray, mean: float, common: float) -> float:
-    """How far from `mean` starts (k, 5) of either direction are, beyond what chance and their `common` error explain.
+    """Return the distance of the directions of starts (k, 5) from `mean`, beyond chance and their `common` error.
 
-    An error of the load parts the directions by twice of itself.  Zero if one of them was hardly seen.
+    An error of the load separates the directions by twice its size.  Zero if one of them has fewer than two starts.
     """
     away = [known[known[:, 4] == direction] for direction in (-1.0, 1.0)]
     if min(len(starts) for starts in away) < 2:
@@ -214,7 +212,7 @@ def _between_directions(known: FloatArray, mean: float, common: float) -> float:
 
 
 def _mean(known: FloatArray) -> tuple[float, float, float, float]:
-    """Mean of starts (k, 5), its standard deviation by scatter, the scatter of single starts, and what is common."""
+    """Return the mean of starts (k, 5), its standard deviation by scatter, the scatter, and the common deviation."""
     torque, noise, common = known[:, 1], known[:, 2], known[:, 3]
     own = max(0.0, float(np.var(torque, ddof=1) - noise.mean()))
     weight = 1.0 / (noise + common + own + _floor(torque))
@@ -231,7 +229,7 @@ def _floor(torque: FloatArray) -> float:
 
 
 def _too_few(count: int, left_out: Mapping[LeftOut, int]) -> str:
-    """Why there is no value yet, in a sentence."""
+    """Return the reason why there is no value yet."""
     text = f"{count} of the {MIN} starts from rest that it takes" if count else "no start from rest has shown it yet"
     if left_out:
         most = max(left_out, key=lambda why: left_out[why])

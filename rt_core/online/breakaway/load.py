@@ -1,4 +1,4 @@
-"""Torque that holds an arm at rest, and friction of joints that slide, as far as they are known."""
+"""Holding torque of an arm at rest, and least Coulomb friction of its joints, from an estimate."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SURE = 3.0  # standard deviations
 def rest_torque(
     model: RobotModel, base: BaseParameters, theta: FloatArray, covariance: FloatArray, q: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Torques (n,) that gravity, offsets and cyclic friction ask of joints at `q` (n,), and standard deviations (n,).
+    """Return the torques (n,) of gravity, offsets and cyclic friction at `q` (n,), and their standard deviations (n,).
 
-    `theta` (p,) and `covariance` (p, p) are those of the base parameters.  What is not friction at rest has no column
-    there: Coulomb friction and all that follows the speed are zero.
+    `theta` (p,) and `covariance` (p, p) are those of the base parameters.  At zero speed the columns of all other
+    friction are zero.
     """
     still = np.zeros((1, model.n))
     warm = still if base.layout.has_temperature else None
@@ -31,9 +31,9 @@ def rest_torque(
 def sliding_friction(
     base: BaseParameters, theta: FloatArray, covariance: FloatArray, n: int, temperature: FloatArray | None
 ) -> FloatArray:
-    """Coulomb friction (n,) that joints have at least, three standard deviations below the estimate; zero if unknown.
+    """Return the least Coulomb friction (n,), three standard deviations below the estimate; zero if unknown.
 
-    `temperature` (n,) [degC] is that of the joints, None if friction does not follow it; NaN where it is not known.
+    `temperature` (n,) [degC] of the joints, NaN where unknown; None if friction does not depend on it.
     """
     least = np.zeros(n)
     law = base.layout.law

@@ -1,8 +1,13 @@
-"""Online estimation of an elastic joint: spring and friction from frames, with a forgetting factor that varies."""
+"""Online estimation of an elastic joint: spring and friction from frames of both encoders and torques.
 
-from rt_core.online.elastic._errors import DeflectionErrors
+Start with `estimator`: `ElasticJointEstimator` takes frames and reports an `ElasticEstimate`.  Frames pass `_stream`
+(filters, rows) and `update` (variable forgetting, square-root update, noise) on arrays laid out in `_layout`;
+`_evidence` separates the information of the rows from that of the initial values.
+`history` samples the estimate over a recording.
+"""
+
 from rt_core.online.elastic._report import ElasticEstimate
-from rt_core.online.elastic._settings import ElasticOnlineSettings
+from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSettings
 from rt_core.online.elastic.estimator import ElasticJointEstimator
 from rt_core.online.elastic.history import ElasticHistory, follow
 
@@ -12,5 +17,8 @@ __all__ = [
     "ElasticHistory",
     "ElasticJointEstimator",
     "ElasticOnlineSettings",
+    "estimator",
     "follow",
+    "history",
+    "update",
 ]

@@ -1,7 +1,7 @@
-"""What the rows alone tell of an elastic joint, without the start that the estimate leans on.
+"""Estimate of an elastic joint by the rows alone, without the initial values as a prior.
 
-Forgetting gives back of the start as much as it takes, so the start's part in the information is the unit matrix at any
-time (`rt_core.online.elastic.update`).  Less that, the information is that of the rows remembered.
+Forgetting replaces what it removes by the prior, so that the prior's part in the information is always the unit matrix
+(`rt_core.online.elastic.update`).  The rest is the information of the rows.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import numpy as np
 
 from rt_core.types import FloatArray
 
-_MIN = 1e-9  # information below this share of the start's is rounding
-_CLOSEST = 1e-10  # least eigenvalue of the information with a unit diagonal
+_MIN = 1e-9  # information below this share of the prior's is rounding
+_CLOSEST = 1e-10  # smallest eigenvalue used of the information with a unit diagonal
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All in units of the parameters' spread at the start.
+    """Estimate by the rows, in units of the parameters' initial spread.
 
     Attributes
     ----------
     std : (p,) float64
-        Of the rows' own estimate; infinite where nothing shows a parameter.
+        Standard deviations by the rows alone; infinite without data.
     correlation : (p, p) float64
     apart : (p,) float64
         Share of each column (squared) that the others do not explain.
     pull : (p,) float64
-        Estimate of the rows alone, less the one that leans on the start.
+        Estimate by the rows alone less the one with the prior.
     inverse : (p,) float64
-        What the inverse regression would add: the spring scaled up by `1/share`, the rest fitted anew.
+        Difference of the inverse regression: the spring scaled by `1/share`, the rest fitted again.
     share : float
-        Of the spring's torque and what the rows leave together, beyond all other columns, the spring's part (squared).
+        Part of the spring (squared) in its torque plus the residual, beyond all other columns.
     """
 
     std: FloatArray
@@ -44,10 +44,10 @@ class Evidence:
 
 
 def evidence(root: FloatArray, theta: FloatArray, start: FloatArray, left: float, springs: int) -> Evidence:
-    """Evidence of the rows behind the triangle `root` (p, p) at the estimate `theta` (p,).
+    """Return the evidence of the rows in the triangle `root` (p, p) at the estimate `theta` (p,).
 
-    `start` (p,) values it leans on; `left` what the rows leave, weighted and squared; the first `springs` parameters
-    are the spring's.
+    `start` (p,) are the initial values, `left` the weighted squared residual; the first `springs` parameters are the
+    spring's.
     """
     information = root.T @ root - np.eye(theta.size)
     own = np.diag(information)
@@ -79,6 +79,6 @@ def evidence(root: FloatArray, theta: FloatArray, start: FloatArray, left: float
 
 
 def _inverse(unit: FloatArray) -> FloatArray:
-    """Inverse of a positive semidefinite matrix with a unit diagonal; what is singular gets a huge variance."""
+    """Return the inverse of a positive semidefinite matrix with a unit diagonal; small eigenvalues are raised."""
     values, vectors = np.linalg.eigh(unit)
     return np.asarray((vectors / np.maximum(values, _CLOSEST)) @ vectors.T)

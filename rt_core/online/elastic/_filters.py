@@ -1,7 +1,7 @@
-"""Linear-phase filters of the two encoders and torques of a joint, all with one and the same group delay.
+"""Linear-phase filters of the two encoders and torques of a joint, all with the same group delay.
 
-The link encoder's samples are late by a known lag; its filter looks that much further ahead, between samples by
-Lagrange interpolation, so that all outputs belong to one instant of the motor encoder's clock.
+The samples of the link encoder have a known lag; its filter looks ahead by as much, between samples by Lagrange
+interpolation, so that all outputs belong to one instant of the motor encoder's clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _POINTS = 6  # of the interpolation between samples
 
 
 def elastic_taps(cutoff_hz: float, rate_hz: float, lag_s: float) -> FloatArray:
-    """Taps (TAPS, L), newest sample last, for samples at `rate_hz`; the link's look ahead by `lag_s`.
+    """Return taps (TAPS, L), latest sample last, for samples at `rate_hz`; those of the link look ahead by `lag_s`.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def elastic_taps(cutoff_hz: float, rate_hz: float, lag_s: float) -> FloatArray:
 
 
 def ahead(taps: FloatArray, samples: float) -> FloatArray:
-    """Taps (L,) of the filter that gives what `taps` (L,) will give `samples` later; their ends must be zero."""
+    """Return `taps` (L,) shifted to give their output `samples` earlier; their ends must be zero."""
     whole = int(np.floor(samples))
     nodes = np.arange(_POINTS) - (_POINTS // 2 - 1)
     weights = np.array(

@@ -1,4 +1,4 @@
-"""Where everything of the online estimator of an elastic joint lies in its arrays."""
+"""Layout of the arrays of the online estimator of an elastic joint."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ LEVELS = 14
 SIGNALS = 7
 #: Kinds of parameters, by `kinds`.
 K1, K2, B_IN, B_IN_D, B_OUT, B_OUT_C = range(6)
-#: Least information in the window of the excitation report, as a root and in units of the start's.
+#: Smallest root of information in the window of the excitation report, in units of the prior's.
 SHORT_FLOOR = 1e-4

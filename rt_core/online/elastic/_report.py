@@ -1,4 +1,4 @@
-"""What the online estimator of an elastic joint says at one moment."""
+"""Report of the online estimator of an elastic joint at one instant."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from rt_core.types import FloatArray
 
 @dataclass(frozen=True)
 class ElasticEstimate:
-    """What is known at present.
+    """Present estimate with uncertainties, validity and counters.
 
     Attributes
     ----------
     t_s : float
-        The instant the newest row in the estimate belongs to: filter delay taken off.  NaN before the first.
+        Instant of the latest row in the estimate, filter delay subtracted; NaN before the first.
     parameters : tuple of ElasticParameter
-        "determined", "weak", "doubtful", or "undetermined"; the last have no value but a reason.  All are doubtful at
-        best while the joint is `changing`, the estimate not `valid`, or errors of the deflection unknown or large.
+        "determined", "weak", "doubtful", or "undetermined"; the last have a reason instead of a value.  All are
+        doubtful at best while the joint is `changing`, the estimate not `valid`, or errors of the deflection unknown or
+        large.
     excited : tuple of bool
-        Of each parameter, whether the last few seconds alone would determine it; masked frames are seconds, too.
+        Whether the last few seconds alone, masked frames included, would determine each parameter.
     valid : bool
     reason : str or None
         Why the estimate must not be used.
     changing : bool
-        The joint has changed, and what is remembered is in part from before: no interval tells of that.
+        The joint has changed and part of the data is from before, which the intervals do not include.
     lam : float
-        Newest forgetting factor, per update.
+        Latest forgetting factor, per update.
     relative_error : float
-        Of the newest row: innovation over torque, root mean square of motor and sensor.
+        Innovation over torque of the latest row, root mean square of motor and sensor.
     innovation, sigma : (r,) float64
-        Newest innovation of motor and sensor, and its usual size [N*m]; joint side.
+        Latest innovation of motor and sensor, and its usual size [N*m]; joint side.
     delay_s : float
     frames, masked, repeated, gaps, rejected, updates : int
-        `masked` frames were not finite, `repeated` not later than the one before, `gaps` too long to bridge;
+        `masked` frames were not finite, `repeated` ones not later than the one before, `gaps` too long to bridge;
         `rejected` rows were outliers.
     """
 

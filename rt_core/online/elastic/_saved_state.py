@@ -1,6 +1,6 @@
-"""A saved state of the online estimator of an elastic joint: checked as a whole before anything is taken from it.
+"""Save and restore the state of the online estimator of an elastic joint.
 
-What is kept is what the rows have told, and counts.  Filters are not: they start anew, as after a gap.
+The state holds the estimate, noise levels and counts, but no filters: they are cleared as after a gap.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ import numpy as np
 
 from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import _layout as m
-from rt_core.online.elastic._errors import DeflectionErrors
-from rt_core.online.elastic._settings import ElasticOnlineSettings
+from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSettings
 from rt_core.types import FloatArray, IntArray
 
 #: Format of the saved state.
 STATE_FORMAT = 1
-#: Scalars and integers that rows and frames have made; all others follow from the settings.
+#: Scalars and integers that depend on data; all others follow from the settings.
 _LEARNED = (
     m.TIME, m.LAM, m.ERROR2, m.MEAN_ERROR2, m.CHANGED, m.FORGOTTEN, m.LOW, m.HIGH, m.LEFT, m.MEAN_STEP, m.OUTLIERS,
     m.TAKEN,
 )  # fmt: skip
 _COUNTED = (m.FRAMES, m.MASKED, m.REPEATED, m.GAPS, m.UPDATES, m.REJECTED)
-#: What is not a number before the first row.
+#: Scalars and columns of "level" that are NaN before the first row.
 _OPEN = (m.TIME,), (m.INNOVATION,)
 
 
@@ -40,7 +39,7 @@ def owner_of(
     zero: float,
     errors: DeflectionErrors | None,
 ) -> str:
-    """Hash of all that an estimator was made from: a state belongs to no other."""
+    """Return the hash of all inputs of an estimator, which a saved state must match."""
     given = {
         "drive": asdict(drive),
         "start": {name: float(value) for name, value in start.items()},
@@ -53,7 +52,7 @@ def owner_of(
 
 
 def saved(owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: IntArray) -> dict[str, Any]:
-    """Everything needed to go on later: numbers, a text and arrays; `arrays` are taken as they are, by name."""
+    """Return the state to save: numbers, a text and arrays, `arrays` by name."""
     return {
         "format": STATE_FORMAT,
         "hash": owner,
@@ -71,7 +70,7 @@ def take_saved(
     Raises
     ------
     ValueError
-        If the state is of another format or estimator, or damaged; then nothing has changed.
+        If the state is of another format or estimator, or damaged; nothing is then changed.
     """
     if state.get("format") != STATE_FORMAT:
         raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")

@@ -1,39 +1,40 @@
-"""Settings of the online estimator of an elastic joint."""
+"""Settings of the online estimator of an elastic joint, and errors known from an off-line fit."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class ElasticOnlineSettings:
-    """How frames are filtered, and how old ones are forgotten.
+    """Filters and forgetting of the estimator.
 
     Attributes
     ----------
     cutoff_hz : float
         Cut-off (-6 dB) of the linear-phase low-pass on both sides of the regression.
     update_hz : float
-        Rate of the rows, each of which renews the parameters.
+        Rate of the rows, each of which updates the parameters.
     alpha, beta : float
         Variable forgetting (Sun et al., eq. 44), per update: lambda = (1 - alpha) + alpha*exp(beta*e^2).
     constant : float or None
-        A constant forgetting factor per update, from 0.5 to 1, in place of the variable one.
+        Constant forgetting factor per update, from 0.5 to 1, instead of the variable one.
     min_velocity : float
         Joint-side speed below which samples are left out [rad/s].
     smoothing : float
         `eps` of `tanh(v/eps)` in place of the sign of the speed [rad/s], joint side.
     start_spread : float
-        Standard deviation of each start value, as a share of it.  Forgetting never makes a parameter less known.
+        Standard deviation of each initial value, as a share of it.  Forgetting never exceeds it.
     excitation_s : float
-        Window of the excitation report [s]: it rests on the data of the last one to two windows.
+        Window of the excitation report [s]; it covers the last one to two windows.
     settle_s : float
-        Motion after which the noise level is trusted [s]; before, a share of the torque stands in for it.
+        Motion after which the noise level is valid [s]; before, a share of the torque is added to it.
     max_gap_s : float or None
         Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
     top_velocity : float
-        No joint turns faster [rad/s], joint side: a frame whose angles would need more since the last is left out.
+        Largest possible speed [rad/s], joint side: a frame whose angles imply a higher one is left out.
     """
 
     cutoff_hz: float = 10.0
@@ -50,7 +51,7 @@ class ElasticOnlineSettings:
     top_velocity: float = 30.0
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Check the ranges; raise `ValueError`."""
         for name in ("cutoff_hz", "update_hz", "start_spread", "excitation_s", "settle_s", "top_velocity"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
@@ -65,3 +66,24 @@ class ElasticOnlineSettings:
             raise ValueError(f"constant must lie between 0.5 and 1, not {self.constant}")
         if self.max_gap_s is not None and not 0.0 < self.max_gap_s < math.inf:
             raise ValueError(f"max_gap_s must be positive, not {self.max_gap_s}")
+
+
+@dataclass(frozen=True)
+class DeflectionErrors:
+    """Errors of deflection, lag and zero, from the off-line fit that an online estimate starts from.
+
+    They bias a stiffness by an amount that the direct regression alone does not show.
+
+    Attributes
+    ----------
+    shift : mapping of str to float
+        By name, inverse less direct regression; intervals span both.
+    std : mapping of str to float
+        By name, the standard deviation due to lag and zero, which are taken as exact online.
+    doubtful : bool
+        The off-line values are doubtful, and so are estimates from the same motion.
+    """
+
+    shift: Mapping[str, float] = field(default_factory=dict)
+    std: Mapping[str, float] = field(default_factory=dict)
+    doubtful: bool = False

@@ -1,11 +1,11 @@
-"""One frame of an elastic joint through the filters, to the rows of a regression.
+"""Filter the frames of an elastic joint and build the rows of its regression.
 
     frame -> gaps bridged -> linear-phase filters -> d, d^3, speeds, sign, torques (one delay)
           -> the same low-pass on all of them, decimated to the update rate -> update
 
-The model holds at every instant, so what is low-passed on both sides alike changes no parameter: the cube is taken
-before.  A row counts only where all samples in it were measured, fast enough and, without the rotor's inertia, at
-constant speed.
+The model holds at every instant, so that the same low-pass on both sides changes no parameter; the cube is taken
+before.  A row counts only if all its samples were measured, fast enough and, without the rotor's inertia, at constant
+speed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rt_core.online.rls.square_root import dot
 from rt_core.types import FloatArray, IntArray
 
 CHANNELS = 4  # motor angle and link angle [rad], torques of motor and sensor [N*m], all on the joint side
-MAX = 1e9  # angles and torques beyond this size are none
-_SHARPEST = 1e-9  # a sign that is smoothed over less [rad/s] is a sign
+MAX = 1e9  # largest valid angle or torque
+_SHARPEST = 1e-9  # smallest smoothing of a sign [rad/s] that is used
 
 
 @jit
 def restart(s: FloatArray, ints: IntArray, short: FloatArray) -> None:
-    """Empty all filters, and what the last seconds told; parameters, noise and counters stay."""
+    """Clear all filters and the excitation report; parameters, noise and counters stay."""
     for name in (m.COUNT, m.CLEAN, m.GOOD, m.SINCE, m.RING_AT, m.SIGNALS_AT, m.SHORT_AGE):
         ints[name] = 0
     s[m.FASTEST] = 0.0
@@ -36,7 +36,7 @@ def restart(s: FloatArray, ints: IntArray, short: FloatArray) -> None:
 
 @jit
 def clear_short(window: FloatArray) -> None:
-    """Empty a window of the excitation report."""
+    """Clear a window of the excitation report."""
     window[:] = 0.0
     for k in range(window.shape[0]):
         window[k, k] = m.SHORT_FLOOR
@@ -44,21 +44,15 @@ def clear_short(window: FloatArray) -> None:
 
 @jit
 def take_frames(
-    s: FloatArray,
-    ints: IntArray,
-    kinds: IntArray,
-    filters: tuple[FloatArray, FloatArray],
-    rings: tuple[FloatArray, FloatArray],
-    last: FloatArray,
+    s: FloatArray, ints: IntArray, kinds: IntArray, filters: tuple[FloatArray, FloatArray],
+    rings: tuple[FloatArray, FloatArray], last: FloatArray,
     estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    t: FloatArray,
-    x: FloatArray,
-) -> int:
-    """Take frames at `t` (N,) [s] with the channels `x` (N, 4); returns the number of parameter updates made.
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray], t: FloatArray, x: FloatArray,
+) -> int:  # fmt: skip
+    """Process frames at `t` (N,) [s] with the channels `x` (N, 4); return the number of parameter updates.
 
-    A frame that is not finite, or shows an angle too far from the last for any joint, is masked, which is a gap; one
-    that is not later than the one before is a repetition.
+    A frame that is not finite, or whose angle is impossibly far from the last one, is masked, which is a gap; one that
+    is not later than the one before is a repetition.
     """
     updates = 0
     between = np.empty(CHANNELS)
@@ -73,7 +67,7 @@ def take_frames(
                 possible = possible and np.abs(x[k, c] - last[c]) <= s[m.TOP_VELOCITY] * elapsed
         if not possible:
             ints[m.MASKED] += 1
-            if elapsed > s[m.MAX_GAP]:  # no frame to come will bridge it, and what the last seconds told grows old
+            if elapsed > s[m.MAX_GAP]:  # too long to bridge: the excitation report ages
                 _age_short(ints, estimate[2])
             continue
         if ints[m.COUNT] > 0:
@@ -101,24 +95,17 @@ def take_frames(
 
 @jit
 def _push(
-    s: FloatArray,
-    ints: IntArray,
-    kinds: IntArray,
-    filters: tuple[FloatArray, FloatArray],
-    rings: tuple[FloatArray, FloatArray],
-    estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    t: float,
-    x: FloatArray,
-    measured: bool,
-) -> int:
-    """Push one sample through the filters; returns 1 if the parameters were renewed."""
+    s: FloatArray, ints: IntArray, kinds: IntArray, filters: tuple[FloatArray, FloatArray],
+    rings: tuple[FloatArray, FloatArray], estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray], t: float, x: FloatArray, measured: bool,
+) -> int:  # fmt: skip
+    """Push one sample through the filters; return 1 if the parameters were updated."""
     taps, low = filters
     ring, signals = rings
     length, length2 = ints[m.LENGTH], ints[m.LENGTH2]
     _age_short(ints, estimate[2])
     at = ints[m.RING_AT]
-    for c in range(CHANNELS):  # written twice, so that the newest samples are always contiguous
+    for c in range(CHANNELS):  # written twice, so that the latest samples are contiguous
         ring[c, at] = x[c]
         ring[c, at + length] = x[c]
     at = (at + 1) % length
@@ -167,7 +154,7 @@ def _push(
 
 @jit
 def _age_short(ints: IntArray, short: FloatArray) -> None:
-    """Age the triangles of the excitation report: what is older than two windows has no part in it."""
+    """Age the triangles of the excitation report; data older than two windows do not count."""
     ints[m.SHORT_AGE] += 1
     if ints[m.SHORT_AGE] < ints[m.WINDOW]:
         return

@@ -1,8 +1,8 @@
-"""The online estimator of one elastic joint: frames in, spring and friction with honest uncertainties out.
+"""Online estimator of one elastic joint: frames in, spring and friction with uncertainties out.
 
-The two rows of the last off-line stage (`rt_core.elastic`), of motor and torque sensor, with the spring in
-common; or the motor's alone.  Recursive least squares with the variable forgetting of Sun et al., in square-root
-information form (`rt_core.online.elastic.update`).  Lag and zero of the encoders are given: off-line fits find them.
+It uses the two rows of the last off-line stage (`rt_core.elastic`), of motor and torque sensor with a common spring, or
+the motor's alone, in recursive least squares with the variable forgetting of Sun et al., in square-root information
+form (`rt_core.online.elastic.update`).  Lag and zero of the encoders are given by an off-line fit.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from rt_core.elastic.identify import CERTAIN_SHARE, UNITS, ElasticParameter
 from rt_core.elastic.rows import CONSTANT_SHARE, MAX_LAG_S, MAX_ZERO, Drive
 from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT, ParameterStatus
 from rt_core.online._initial_state import theoretical_inflation
+from rt_core.online._state import padded
 from rt_core.online.elastic import _layout as m
-from rt_core.online.elastic._errors import DeflectionErrors
 from rt_core.online.elastic._evidence import Evidence, evidence
 from rt_core.online.elastic._filters import elastic_taps
 from rt_core.online.elastic._report import ElasticEstimate
 from rt_core.online.elastic._saved_state import owner_of, saved, take_saved
-from rt_core.online.elastic._settings import ElasticOnlineSettings
+from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSettings
 from rt_core.online.elastic._stream import CHANNELS, restart, take_frames
 from rt_core.online.filters import low_pass
 from rt_core.online.rls.information_matrix import triangle_inverse
-from rt_core.online.rls.square_root import padded
 from rt_core.types import BoolArray, FloatArray
 
 #: Parameters in the order of the estimate.
@@ -44,19 +43,19 @@ _BLOCK_S = 1.0
 _BLOCK_MEMORY = 100.0
 _BLOCK_PRIOR = 5.0
 _RECENT_S = 0.3
-_CHANGE_S = 30.0  # innovations in excess for longer than this are the noise of today
-_CHANGED_S = 0.5  # innovations in excess for this long are a change ...
-_FORGOTTEN = 3.0  # ... that intervals do not tell of until what is older has lost 1 - e^-3 of its weight
-_REJECT_S = 0.5  # outliers that go on for longer, and for longer than ...
-_REJECT_FRAMES = 2.5  # ... so many frames that are wrong one after the other take, are what the joint is like now
+_CHANGE_S = 30.0  # large innovations for longer than this are the new noise level
+_CHANGED_S = 0.5  # large innovations for this long are a change ...
+_FORGOTTEN = 3.0  # ... not included in the intervals until older data have lost 1 - e^-3 of their weight
+_REJECT_S = 0.5  # longest run of rejected outliers, ...
+_REJECT_FRAMES = 2.5  # ... or that of this many successive wrong frames; beyond it they are accepted
 _RANGE_S = 300.0
 _STEP_S = 10.0
-_STEP_ERROR = 0.01  # speeds are wrong by as much as the rate is
+_STEP_ERROR = 0.01  # largest relative error of the rate, which is that of all speeds
 _FRAMES_PER_PERIOD = 20.0  # of the cut-off; with fewer, reversals between frames bias friction and stiffness
-_FEW_OUTLIERS = 0.003  # of the rows remembered; where there are more, tails of what was wrong are in the rest
-_RESTS_ON_START = 0.1  # variance in units of the start's, beyond which a small value is the start's
+_FEW_OUTLIERS = 0.003  # of the rows; with more, some remain undetected
+_RESTS_ON_START = 0.1  # of the initial variance: above it a small value is mostly the initial one
 _UNEXPLAINED = 0.25  # mean squared relative error beyond which the model does not explain the torque
-_TOGETHER = 0.9  # parameters correlated by more than this are told together
+_TOGETHER = 0.9  # correlation above which parameters are named together
 
 
 class ElasticJointEstimator:
@@ -67,21 +66,21 @@ class ElasticJointEstimator:
     drive : Drive
         Gear ratio; with the rotor's inertia all motion counts, without it only constant speed.
     start : mapping of str to float
-        Values to start from, of an off-line fit or a data sheet: `k1`, `b_in`, `b_inD`; with `k2` the spring is cubic,
-        with `b_out` and `b_outC` there is a torque sensor.  Signs and units of `rt_core.elastic.problem`.
+        Initial values from an off-line fit or a data sheet: `k1`, `b_in`, `b_inD`; with `k2` the spring is cubic, with
+        `b_out` and `b_outC` there is a torque sensor.  Signs and units of `rt_core.elastic.problem`.
     rate_hz : float
         Nominal rate of the frames.
     settings : ElasticOnlineSettings
     lag_s, zero : float
         Lag of the link encoder [s] and zero of the deflection [rad].
     errors : DeflectionErrors or None
-        What errors of the deflection may have done, of an off-line fit.  Without it every status is "doubtful" at best:
-        rows of the direct regression alone do not tell.
+        Errors of the deflection from an off-line fit.  Without it every status is "doubtful" at best: the direct
+        regression alone does not show them.
 
     Raises
     ------
     ValueError
-        If names or values of the start, lag or zero, or the settings for this rate cannot be.
+        If names or values of the start, lag or zero, or the settings for this rate are impossible.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class ElasticJointEstimator:
         motor_torque: FloatArray,
         sensor_torque: FloatArray | None = None,
     ) -> int:
-        """Take frames at `t` (N,) [s], or one frame; returns how often the parameters were renewed.
+        """Process frames at `t` (N,) [s], or one frame; return the number of parameter updates.
 
         Parameters
         ----------
@@ -201,14 +200,14 @@ class ElasticJointEstimator:
             )
         )  # fmt: skip
 
-    def mark_gap(self) -> None:
-        """Let the filters start anew, with a new clock; parameters stay."""
+    def restart_stream(self) -> None:
+        """Restart the stream with a new clock: clear the filters, keep the parameters."""
         restart(self._s, self._ints, self._short)
 
     def reset(self) -> None:
-        """Forget all but the start, and count updates anew: for a joint that has changed, or motion after long poor.
+        """Reset the estimate to its initial values, and the count of updates.
 
-        With a factor of 1, or next to it, what is older than a change is not forgotten in any other way.
+        For a joint that has changed; with a forgetting factor near 1, older data are not forgotten otherwise.
         """
         restart(self._s, self._ints, self._short)
         p, s = len(self.names), self._s
@@ -230,40 +229,40 @@ class ElasticJointEstimator:
         return {"theta": self._theta, "R": self._R, "power": self._power, "level": self._level}
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on later: plain numbers, a text and arrays."""
+        """Return the state to save: plain numbers, a text and arrays."""
         return saved(self._owner, self._learned, self._s, self._ints)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state; the filters start anew, and so does what the last seconds told.
+        """Restore a saved state; clear the filters and the excitation report.
 
         Raises
         ------
         ValueError
-            If the state is of another start, drive or settings, or damaged; then nothing has changed.
+            If the state is of another start, drive or settings, or damaged; the estimator is then unchanged.
         """
         take_saved(state, self._owner, self._learned, self._s, self._ints)
-        self.mark_gap()
+        self.restart_stream()
 
     # -- results --------------------------------------------------------------------------------
 
     @property
     def theta(self) -> FloatArray:
-        """(p,) the present estimate, whether it is determined or not, a copy."""
+        """(p,) the present estimate, determined or not, a copy."""
         return np.asarray(self._theta * self._units)
 
     @property
     def time_s(self) -> float:
-        """Instant of the newest row [s]; NaN before the first."""
+        """Instant of the latest row [s]; NaN before the first."""
         return float(self._s[m.TIME])
 
     @property
     def std(self) -> FloatArray:
-        """(p,) standard deviations of the present estimate by noise alone, with what is known from the start."""
+        """(p,) standard deviations of the present estimate by noise alone, the prior included."""
         return np.asarray(np.sqrt((triangle_inverse(self._root()) ** 2).sum(axis=1)) * self._units)
 
     @property
     def information_root(self) -> FloatArray:
-        """(p, p) upper triangle `R` with `R'R` the information, in units of the parameters' spread at the start."""
+        """(p, p) upper triangle `R` with `R'R` the information, in units of the parameters' initial spread."""
         return self._root()
 
     @property
@@ -286,7 +285,7 @@ class ElasticJointEstimator:
         found = evidence(self._root(), self._theta, self._start, float(self._s[m.LEFT]), springs)
         parameters = tuple(self._parameter(k, found, leaning) for k in range(len(self.names)))
         reason = self._fault(parameters)
-        if reason is not None or self._in_doubt(found):
+        if reason is not None or self._is_doubtful(found):
             parameters = tuple(p if p.value is None else replace(p, status="doubtful") for p in parameters)
         s, ints = self._s, self._ints
         return ElasticEstimate(
@@ -310,7 +309,7 @@ class ElasticJointEstimator:
         )
 
     def _parameter(self, k: int, found: Evidence, leaning: FloatArray) -> ElasticParameter:
-        """Parameter `k` by what the rows alone tell; `leaning` (p,) variances with the start."""
+        """Return parameter `k` by the evidence of the rows; `leaning` (p,) are variances with the prior."""
         name, unit = self.names[k], float(self._units[k])
         value = float(self._theta[k]) * unit
         errors = DeflectionErrors() if self.errors is None else self.errors
@@ -339,8 +338,8 @@ class ElasticJointEstimator:
         lower, upper = value + min(spans) - half, value + max(spans) + half
         return ElasticParameter(name, UNITS[name], value, std, lower, upper, status)
 
-    def _in_doubt(self, found: Evidence) -> bool:
-        """Whether errors that no interval tells of may be in the values."""
+    def _is_doubtful(self, found: Evidence) -> bool:
+        """Check whether the values may have errors beyond their intervals."""
         if self.rate_hz < _FRAMES_PER_PERIOD * self.settings.cutoff_hz:
             return True
         if self._s[m.OUTLIERS] > _FEW_OUTLIERS * self._s[m.TAKEN]:
@@ -351,7 +350,7 @@ class ElasticJointEstimator:
         return abs(self.errors.shift.get("k1", 0.0)) > (1.0 / CERTAIN_SHARE - 1.0) * k1
 
     def _excited(self) -> BoolArray:
-        """(p,) which parameters the last few seconds alone would determine."""
+        """Return (p,) which parameters the last few seconds alone would determine."""
         root = np.triu(self._short[0, :, : len(self.names)])
         inverse = triangle_inverse(root)
         covariance = inverse @ inverse.T
@@ -359,7 +358,7 @@ class ElasticJointEstimator:
         return np.asarray(known & (_apart(root, covariance) >= COLLINEAR))
 
     def _fault(self, parameters: Sequence[ElasticParameter]) -> str | None:
-        """Why the estimate must not be used, if so."""
+        """Return the reason why the estimate must not be used; None if it may be."""
         k1 = parameters[0]
         if self._ints[m.UPDATES] == 0:
             at = "" if self.drive.rotor_inertia is not None else " at constant speed"
@@ -390,7 +389,7 @@ class ElasticJointEstimator:
         return None
 
     def _least_slope(self) -> tuple[float, float]:
-        """Least stiffness over the range of deflections seen, and where [rad]."""
+        """Return the smallest stiffness over the observed deflections, and where it is [rad]."""
         if "k2" not in self.names:
             return float(self.theta[0]), 0.0
         k1, k2 = self.theta[:2].tolist()
@@ -400,7 +399,7 @@ class ElasticJointEstimator:
 
 
 def _names(start: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the parameters of a start, in order."""
+    """Return the names of the initial values, in order; raise `ValueError` if they are wrong."""
     known = set(start)
     if not known >= _NEEDED or known - set(NAMES) or len(known & _SENSOR) == 1:
         raise ValueError(
@@ -414,5 +413,5 @@ def _names(start: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _apart(root: FloatArray, covariance: FloatArray) -> FloatArray:
-    """(p,) share of each column (squared) that the others do not explain."""
+    """Return the share (p,) of each column (squared) that the others do not explain."""
     return np.asarray(1.0 / (np.diag(covariance) * (root**2).sum(axis=0)))

@@ -1,4 +1,4 @@
-"""How the estimate of an elastic joint went over a recording."""
+"""History of the estimate of an elastic joint over a recording."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rt_core.types import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class ElasticHistory:
-    """Estimates at K moments.
+    """Estimates at K instants.
 
-    `t` (K,) time of the newest row [s]; `value`, `std` (K, p) of the parameters `names`; `determined` (K, p) whether
-    they were, and not in doubt; `lam`, `relative_error` (K,) of the newest row; `lower`, `upper` (K, p) 95 %
+    `t` (K,) time of the latest row [s]; `value`, `std` (K, p) of the parameters `names`; `determined` (K, p) whether
+    they were, and not doubtful; `lam`, `relative_error` (K,) of the latest row; `lower`, `upper` (K, p) 95 %
     intervals, NaN where there are none.
     """
 
@@ -41,7 +41,7 @@ def follow(
     *,
     every_s: float = 0.1,
 ) -> ElasticHistory:
-    """Let the estimator take a recording, and look at it every `every_s` in which a row was finished.
+    """Feed a recording to the estimator and sample its report every `every_s` in which a row was finished.
 
     Channels (N,) are those of `ElasticJointEstimator.take`.
     """

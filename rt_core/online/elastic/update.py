@@ -1,11 +1,10 @@
-"""One update of an elastic joint's parameters from a finished row of motor and sensor.
+"""Update an elastic joint's parameters from a finished row of motor and sensor.
 
-Both rows share the spring.  Forgetting scales the root of the information, and gives back of what was known at the
-start, values and information, as much as it takes: `R'R <- lambda*R'R + (1 - lambda)*start + rows`.  So the information
-is positive definite by construction and never below that of the start, however poor the excitation (exponential
-resetting; Salgado, Goodwin and Middleton 1988), and what nothing excites returns to the start instead of wandering.
-Parameters are in units of their spread at the start, where their information is one: `d^3` is about 1e-9 where other
-columns are 1e3.
+Both rows share the spring.  Forgetting scales the root of the information and replaces what it removes by the prior,
+values and information: `R'R <- lambda*R'R + (1 - lambda)*prior + rows`.  The information is therefore positive definite
+and never below that of the prior, however poor the excitation (exponential resetting; Salgado, Goodwin and Middleton
+1988), and parameters without excitation return to their initial values instead of drifting.  Parameters are in units of
+their initial spread, so that their prior information is one: `d^3` is about 1e-9 where other columns are 1e3.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from rt_core.online.elastic import _layout as m
 from rt_core.online.rls.square_root import back_substitute, dot, qr_update
 from rt_core.types import FloatArray, IntArray
 
-_CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
-_START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
-_SETTLING = 5.0  # ... and has died out by e^-this when the noise estimate counts as settled
+_CLIP = 9.0  # largest squared innovation in the noise estimate, in usual squares
+_START_NOISE2 = 0.01  # squared share of the torque that is added to the noise at the start ...
+_SETTLING = 5.0  # ... and has decayed by e^-this when the noise estimate counts as settled
 _MAX_INFLATION = 10.0
-_EXCESS_ON, _EXCESS_OFF = 6.0, 1.5  # of the usual square: recent innovations in excess are a change, not noise
-_OUTLIER = 25.0  # an innovation of more than so many times the noise, squared, and more than the torque, is none
+_EXCESS_ON, _EXCESS_OFF = 6.0, 1.5  # of the usual square: larger recent innovations are a change, not noise
+_OUTLIER = 25.0  # of the noise, squared: a larger innovation that also exceeds the torque is an outlier
 
 
 @kernel
 def _columns(kinds: IntArray, units: FloatArray, ratio: float, row: FloatArray, phi: FloatArray) -> None:
-    """Columns (2, p) of motor and sensor, in units of the parameters' spread at the start."""
+    """Fill the columns `phi` (2, p) of motor and sensor, in units of the parameters' initial spread."""
     phi[:] = 0.0
     for k in range(kinds.shape[0]):
         kind, unit = kinds[k], units[k]
@@ -46,7 +45,7 @@ def _columns(kinds: IntArray, units: FloatArray, ratio: float, row: FloatArray, 
 
 @jit
 def forgetting(error2: float, alpha: float, beta: float) -> float:
-    """Forgetting factor at the squared relative error (Sun et al., eq. 44)."""
+    """Return the forgetting factor at the squared relative error (Sun et al., eq. 44)."""
     return float((1.0 - alpha) + alpha * np.exp(beta * error2))
 
 
@@ -59,7 +58,7 @@ def update(
     work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     row: FloatArray,
 ) -> int:
-    """Renew the parameters from the low-passed signals `row` (SIGNALS,); returns 1, or 0 for an outlier."""
+    """Update the parameters from the low-passed signals `row` (SIGNALS,); return 1, or 0 for an outlier."""
     theta, R, short, level, power = estimate
     D, scratch, units, start = work
     p, rows = kinds.shape[0], ints[m.ROWS]
@@ -72,7 +71,7 @@ def update(
         y = row[5 + r]
         own[m.INNOVATION] = y - dot(phi[r], theta)
         square = own[m.INNOVATION] * own[m.INNOVATION]
-        # judged by what came before: a spike must not raise the limit that it is judged by
+        # by earlier levels: a spike must not raise its own limit
         outlier = outlier or (own[m.MOVED] > 0.0 and square > max(_OUTLIER * own[m.SIGMA2], own[m.TORQUE2]))
     ints[m.REJECTED_RUN] = ints[m.REJECTED_RUN] + 1 if outlier else 0
     if outlier and ints[m.REJECTED_RUN] <= ints[m.MAX_REJECTED]:
@@ -135,7 +134,7 @@ def update(
 
 @jit
 def _range(s: FloatArray, ints: IntArray, row: FloatArray) -> None:
-    """Renew the largest speed and the range of deflections; both are forgotten slowly."""
+    """Update the largest speed and the range of deflections; both are forgotten slowly."""
     s[m.FASTEST] = max((1.0 - s[m.A_SIGMA]) * s[m.FASTEST], np.abs(row[2]))
     d = row[0]
     if ints[m.UPDATES] == 0:
@@ -146,7 +145,7 @@ def _range(s: FloatArray, ints: IntArray, row: FloatArray) -> None:
 
 @jit
 def _noise_level(s: FloatArray, ints: IntArray, own: FloatArray) -> None:
-    """Noise variance of a row and its weight, the long-run variance; at first a share of the torque stands in."""
+    """Update the noise variance of a row and its long-run variance; at first a share of the torque is added."""
     start = _START_NOISE2 * own[m.TORQUE_MEAN2] * np.exp(-_SETTLING * own[m.MOVED] / ints[m.SETTLE_ROWS])
     measured = own[m.SIGMA_SUM] / own[m.SIGMA_COUNT] if own[m.SIGMA_COUNT] > 0.0 else 0.0
     own[m.SIGMA2] = max(measured + start, 1e-18)
@@ -155,11 +154,11 @@ def _noise_level(s: FloatArray, ints: IntArray, own: FloatArray) -> None:
 
 @jit
 def _learn_noise(s: FloatArray, ints: IntArray, own: FloatArray, residual: float) -> None:
-    """Learn a row's noise level and its correlation in time.
+    """Update a row's noise level and its correlation in time.
 
-    The product of innovation and residual has the noise variance as its mean whatever the parameters' own uncertainty
-    is.  Its signed root, summed over blocks, gives the long-run variance.  Innovations in excess are taken for a change
-    of the joint, for as long as that may take: rows after a change must not weigh less than those before.
+    The mean of the product of innovation and residual is the noise variance, independent of the uncertainty of the
+    parameters.  Its signed root, summed over blocks, gives the long-run variance.  Large innovations count as a change
+    of the joint for a limited time: rows after a change must not weigh less than those before.
     """
     e = own[m.INNOVATION]
     square = max(e * residual, 0.0)

@@ -1,1 +1,21 @@
-"""NEW."""
+"""Monitors that compare an arm with its model while it moves.
+
+- `drift` compares the online estimate and the residual with the model; `drift_kernels` are its kernels.
+- `change` finds sudden changes.  Reading order: `residual_cusum` raises the alarm, `residual_evidence` sums what is
+  needed to explain it, `change_hypotheses` compares the causes, `payload_estimate` fits a payload, and `change_report`
+  is the result.
+- `stuck_encoder` finds encoders that stick, `temperatures` tracks the temperatures of the joints.
+"""
+
+__all__ = [
+    "change",
+    "change_hypotheses",
+    "change_report",
+    "drift",
+    "drift_kernels",
+    "payload_estimate",
+    "residual_cusum",
+    "residual_evidence",
+    "stuck_encoder",
+    "temperatures",
+]

@@ -1,7 +1,7 @@
-"""How far a parameter or a residual has to go to be more than chance, from the rate of false alarms that is allowed.
+"""Limits for parameters and residuals from the allowed rate of false alarms.
 
-A false alarm of a parameter is a run of looks at which it is beyond the limit, without a change.  An estimate that
-forgets over a memory is an Ornstein-Uhlenbeck process; between two looks it goes on as
+A false alarm of a parameter is a run of looks beyond the limit without a change.  The error of an estimate that forgets
+over a memory is an Ornstein-Uhlenbeck process; between two looks it follows
 
     x' = a*x + sqrt(1 - a^2)*e,    a = exp(-look/memory),    e standard normal
 
@@ -22,25 +22,25 @@ from scipy.optimize import brentq
 
 from rt_core.types import FloatArray
 
-_MIN = -4.5  # of a standard normal process: what is below that does not matter
-_ABOVE = 2.5  # so far above the limit no process gets: excesses are of the order of 1/limit
-#: Least time between looks, in correlation times, that is worked out: with a longer memory there are fewer runs.
+_MIN = -4.5  # lowest value of the process that is considered
+_ABOVE = 2.5  # range above the limit: excesses are of the order of 1/limit
+#: Smallest time between looks, in correlation times, that is computed; with a longer memory runs are rarer.
 _MIN_STEP = 1.0 / 1500.0
 _MIN_LIMIT = 1.5
-_SPACING = 1.2  # of nodes, in standard deviations of a step: what is narrower changes no digit that matters
+_SPACING = 1.2  # of nodes, in standard deviations of a step
 
 
 def _log_density(u: float) -> float:
-    """Logarithm of the standard normal density."""
+    """Return the logarithm of the standard normal density."""
     return -0.5 * (u * u + float(np.log(2.0 * np.pi)))
 
 
 def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
-    """Level that `count` standard normal processes of correlation time `memory_s` pass `rate_hz` times a second.
+    """Return the level that `count` standard normal processes pass, together, `rate_hz` times a second on either side.
 
-    All together, on either side.  One of them passes a high level u, on either side, `2*u*phi(u)/T` times a second,
-    `phi` the normal density (Gardiner, Handbook of Stochastic Methods, 5.2.7: the time to pass a high barrier); the
-    limit is at least 3, below which that does not hold.
+    Their correlation time is `memory_s`.  One of them passes a high level u `2*u*phi(u)/T` times a second, `phi` the
+    normal density (Gardiner, Handbook of Stochastic Methods, 5.2.7); the limit is at least 3, below which that does not
+    hold.
     """
 
     def excess(u: float) -> float:
@@ -49,16 +49,16 @@ def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
     return float(brentq(excess, 3.0, 30.0)) if excess(3.0) > 0.0 else 3.0
 
 
-def _nodes(begin: float, end: float, spacing: float) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of Gauss and Legendre, no wider apart than that in the middle."""
-    x, w = np.polynomial.legendre.leggauss(max(16, int(np.ceil(0.5 * np.pi * (end - begin) / spacing))))
-    return begin + 0.5 * (end - begin) * (x + 1.0), 0.5 * (end - begin) * w
+def _nodes(onset: float, end: float, spacing: float) -> tuple[FloatArray, FloatArray]:
+    """Return Gauss-Legendre nodes and weights with at most this spacing in the middle."""
+    x, w = np.polynomial.legendre.leggauss(max(16, int(np.ceil(0.5 * np.pi * (end - onset) / spacing))))
+    return onset + 0.5 * (end - onset) * (x + 1.0), 0.5 * (end - onset) * w
 
 
 def looks_until_a_run(level: float, step: float, looks: int) -> float:
-    """Mean number of looks until a standard normal process has been above `level` at `looks` of them in sequence.
+    """Return the mean number of looks until a standard normal process exceeds `level` at `looks` successive ones.
 
-    `step` is the time between looks in correlation times.  The process begins anywhere below the level.
+    `step` is the time between looks in correlation times.  The process starts below the level.
     """
     a = float(np.exp(-step))
     std = float(np.sqrt(1.0 - a * a))
@@ -71,7 +71,7 @@ def looks_until_a_run(level: float, step: float, looks: int) -> float:
 
     up, down = move(below, above, weights_above), move(above, below, weights_below)
     stay, more = move(below, below, weights_below), move(above, above, weights_above)
-    # the mass that leaves at the lowest value, or by rounding, comes back to where it was: no run is lost with it
+    # probability lost below the lowest value, or by rounding, stays where it was
     stay[np.diag_indices_from(stay)] += 1.0 - stay.sum(axis=1) - up.sum(axis=1)
     visits = np.column_stack((np.ones(above.size), down))
     total = np.zeros_like(visits)
@@ -85,10 +85,10 @@ def looks_until_a_run(level: float, step: float, looks: int) -> float:
 
 @lru_cache
 def run_limit(rate_hz: float, memory_s: float, count: int, look_s: float, looks: int) -> float:
-    """Level beyond which `count` standard normal processes are for `looks` looks in sequence `rate_hz` times a second.
+    """Return the level that `count` processes exceed, together, at `looks` successive looks `rate_hz` times a second.
 
-    All together, on either side, with `look_s` between looks and correlation time `memory_s`; at least 1.5.  Less often
-    where the memory is longer than 1500 looks.
+    The processes are standard normal with correlation time `memory_s`, the looks `look_s` apart, both sides counted.
+    The level is at least 1.5; runs are rarer if the memory is longer than 1500 looks.
     """
     step = max(look_s / memory_s, _MIN_STEP)
     goal = np.log(2.0 * count / (rate_hz * look_s))
@@ -96,7 +96,7 @@ def run_limit(rate_hz: float, memory_s: float, count: int, look_s: float, looks:
     def excess(u: float) -> float:
         return float(np.log(looks_until_a_run(u, step, looks)) - goal)
 
-    # step by step, for far above the limit the equation is singular to rounding
+    # in steps, because far above the limit the equation is singular to rounding
     highest = _MIN_LIMIT
     while excess(highest) < 0.0:
         highest += 0.25
@@ -104,10 +104,10 @@ def run_limit(rate_hz: float, memory_s: float, count: int, look_s: float, looks:
 
 
 def cusum_limit(spread: float, excess: float, blocks: float) -> float:
-    """Height that a CUSUM of gamma-distributed blocks less `1 + excess` reaches once in `blocks`, or less often.
+    """Return the height that a CUSUM of gamma-distributed blocks less `1 + excess` reaches at most once in `blocks`.
 
-    The blocks have the mean 1 and the variance `spread`, to which the height is proportional;
-    `E exp(r*(x - 1 - excess)) = 1` defines the exponent r.
+    The blocks have mean 1 and variance `spread`, to which the height is proportional; `E exp(r*(x - 1 - excess)) = 1`
+    defines the exponent r.
     """
 
     def balance(y: float) -> float:

@@ -1,13 +1,13 @@
-"""Sudden changes of an arm, told from each other: payload, friction of a joint, its torque sensor.
+"""Detect and classify sudden changes of an arm: payload, friction of a joint, torque sensor.
 
-    block of rows ─► mean squares ─► alarm ─► hypotheses on all blocks since ─► what has changed, or what it may be
+    block of rows ─► mean squares ─► alarm ─► hypotheses on all blocks since ─► cause, or possible causes
 
-The residual of the active model is watched joint by joint (`rt_core.online.monitors.residual_cusum`).  An alarm names
-nothing. From the block on in which the sum that led to it began, every hypothesis is fitted to all blocks since
-(`rt_core.online.monitors.change_hypotheses`); as soon as one leads all others and explains the change it is told, and
-otherwise after `classify_s` of motion that it is ambiguous, with those that are left.  What was told becomes part of
-the baseline that the residual is taken from, so that the next change is told as well: a payload is estimated on and on
-while it is carried, and its release is a change back to nothing.  Time is that of motion: a standing arm shows nothing.
+A CUSUM watches the residual of the active model joint by joint (`rt_core.online.monitors.residual_cusum`).  After an
+alarm every hypothesis is fitted to all blocks since its CUSUM began to rise
+(`rt_core.online.monitors.change_hypotheses`).  A hypothesis that leads all others and explains the change is reported;
+otherwise the change is reported as ambiguous after `classify_s` of motion.  A reported change becomes part of the
+baseline of the residual, so that the next one can be found: the estimate of a payload continues while it is carried,
+and its release is a change back to nothing.  All times are times of motion.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from rt_core.model.parameters import ParameterLayout
 from rt_core.online._state import EXTRA, PAYLOAD
-from rt_core.online.monitors.change_hypotheses import Fit, begin, hypotheses, judge, normal_equations, pace_of
+from rt_core.online.monitors.change_hypotheses import Fit, hypotheses, judge, normal_equations, onset, pace_of
 from rt_core.online.monitors.change_report import (
     ArmChange,
     ArmChangeKind,
@@ -31,40 +31,40 @@ from rt_core.online.monitors.change_report import (
     payload_change,
     sensor_change,
 )
-from rt_core.online.monitors.payload_estimate import Carried, carried
-from rt_core.online.monitors.residual_cusum import DELAY, RUN, ResidualWatch
-from rt_core.online.monitors.residual_evidence import Evidence, friction_places, slopes, sum_of
+from rt_core.online.monitors.payload_estimate import PayloadEstimate, estimate_payload
+from rt_core.online.monitors.residual_cusum import DELAY, RUN, ResidualCusum
+from rt_core.online.monitors.residual_evidence import Evidence, friction_columns, slopes, sum_of
 from rt_core.types import BoolArray, FloatArray
 
 ChangeState = Literal["off", "learning", "watching", "classifying"]
-#: Least length of a block [s], and in periods of the cut-off: neighbours are then nearly independent.
+#: Minimum length of a block [s], and in periods of the cut-off: neighbours are then nearly independent.
 BLOCK_S, BLOCK_PERIODS = 0.5, 5.0
-_MAX_BLOCKS = 120  # that a change may have begun ago
-_USED = 0.5  # of a block's rows, and the joint takes part
-_BACK = 0.2  # of what a cause was: as good as gone
+_MAX_BLOCKS = 120  # kept for the time before an alarm
+_USED = 0.5  # of a block's rows that a joint needs to take part
+_BACK = 0.2  # share of a cause below which it counts as gone
 
 
 @dataclass(frozen=True)
 class ChangeSettings:
-    """When a change is told, and as what.
+    """Settings of the change detector.
 
     Attributes
     ----------
     false_alarm_hours : float
         Mean time of motion between two false alarms of an arm [h].
     excess : float
-        Relative rise of a joint's mean squared residual that is tolerated, as far as that is between 1 and 2.5 standard
-        deviations of its blocks.
+        Tolerated relative rise of a joint's mean squared residual, limited to 1 to 2.5 standard deviations of its
+        blocks.
     error : float
-        Probability that a change is told as what it is not, of changes that one of the hypotheses describes.
+        Probability of a wrong cause, for changes that one of the hypotheses describes.
     explained : float
-        Least share of the rise that the hypothesis which is told has to account for.
+        Minimum share of the rise that a reported hypothesis explains.
     learn_s, memory_s : float
-        Motion from which the usual level is learned first, and that it is averaged over later on [s].
+        Motion from which the usual level is first learned, and over which it is averaged later [s].
     classify_s : float
-        Motion after which a change that cannot be told is ambiguous [s].
+        Motion after which an unclassified change is ambiguous [s].
     settle_s : float
-        Motion for which an estimate of the payload settles before the watch goes on [s].
+        Motion for which the estimate of a new payload settles before detection goes on [s].
     """
 
     false_alarm_hours: float = 10_000.0
@@ -81,11 +81,11 @@ class ChangeSettings:
 class _Block:
     begun_ns: int
     evidence: Evidence
-    load: tuple[FloatArray, FloatArray] | None  # what it has added to the normal equations of the payload
+    load: tuple[FloatArray, FloatArray] | None  # its part in the normal equations of the payload
 
 
 class ChangeDetector:
-    """Watches the residual of a model, and tells what has changed.
+    """Detect changes in the residual of a model and report their causes.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class ChangeDetector:
         self.settings = s = ChangeSettings() if settings is None else settings
         self.names, self.joints = names, joints
         n = len(joints)
-        self.places = friction_places(layout, n)
+        self.places = friction_columns(layout, n)
         self.width = EXTRA + self.places.shape[1]
         self.hypotheses = hypotheses(self.places, layout.source, slopes(layout))
         #: Length of a block [s of motion].
@@ -121,28 +121,28 @@ class ChangeDetector:
         self._need = max(20, round(s.learn_s / self.block_s))
         self._memory = max(self._need, round(s.memory_s / self.block_s))
         blocks = s.false_alarm_hours * 3600.0 / self.block_s
-        self.watch = ResidualWatch(n, blocks, self._need, self._memory, s.excess)
-        self.refer(False)
+        self.watch = ResidualCusum(n, blocks, self._need, self._memory, s.excess)
+        self.set_model(False)
 
-    def refer(self, active: bool, model_information: FloatArray | None = None) -> None:
-        """Watch the residual of another model from now on; of none if not `active`.
+    def set_model(self, active: bool, model_information: FloatArray | None = None) -> None:
+        """Set the model whose residual is watched; none if not `active`.
 
-        `model_information` (10, 10) is what the model knows of a payload, see `carried`.
+        `model_information` (10, 10) is the information of the model about a payload, see `estimate_payload`.
         """
         n = len(self.joints)
         self.active = active
         self._information = np.zeros((PAYLOAD, PAYLOAD)) if model_information is None else model_information
         self._baseline = np.zeros((n, self.width - 1))
         self._load = np.zeros((PAYLOAD, PAYLOAD + 1))  # normal equations of the payload that is carried
-        self._load_ns = -1  # when it was attached; negative: nothing is carried
-        self._carried: Carried | None = None
-        self._faulty = np.zeros(n, dtype=np.bool_)  # joints whose sensor was told faulty
-        self._told: ArmChange | None = None
-        self._pause = 0  # blocks until the watch goes on
+        self._load_ns = -1  # when it was attached; negative without a payload
+        self._carried: PayloadEstimate | None = None
+        self._faulty = np.zeros(n, dtype=np.bool_)  # joints with a reported sensor fault
+        self._last: ArmChange | None = None
+        self._pause = 0  # blocks until detection goes on
         self._block = self._empty()
-        self._block_ns = 0  # of the look before which it began
+        self._block_ns = 0  # time of its begin
         self._recent: deque[_Block] = deque(maxlen=_MAX_BLOCKS)
-        self._since: list[_Block] | None = None  # blocks of a change that is being classified
+        self._since: list[_Block] | None = None  # blocks of the change under classification
         self._forget_level()
 
     def _empty(self) -> Evidence:
@@ -158,7 +158,7 @@ class ChangeDetector:
     # -- observations ---------------------------------------------------------------------------
 
     def observe(self, evidence: Evidence, t_ns: int) -> tuple[ArmChange, ...]:
-        """Take what the residual has shown since the last time, up to `t_ns`; returns what was noticed."""
+        """Add the evidence since the last call, up to `t_ns`; return the changes found."""
         if not self.active:
             return ()
         if not self._block.rows.any():
@@ -189,7 +189,7 @@ class ChangeDetector:
         return self._begin(alarms) if alarms.any() else ()
 
     def _learn(self, left: Evidence, moved: BoolArray) -> None:
-        """Let the levels follow a block, when it is as old as one that the watch learns from."""
+        """Update the levels with the block that is `DELAY` blocks old, as the CUSUM does."""
         gram = left.gram
         own = gram[:, PAYLOAD:-1, -1]
         power = np.einsum("nkk->nk", gram[:, PAYLOAD:-1, PAYLOAD:-1])
@@ -208,9 +208,9 @@ class ChangeDetector:
         long_run += gain * (variance - long_run)
 
     def _noise(self, left: Evidence | None = None) -> tuple[FloatArray, FloatArray]:
-        """Usual mean square (n,) and long-run variance (n,) of a row; infinite of a joint that is not known yet.
+        """Return the usual mean square (n,) and long-run variance (n,) of a row; infinite for unknown joints.
 
-        With what a fit has `left`, where that is more than usual, both are raised accordingly.
+        The variance is raised where the evidence `left` by a fit is larger than usual.
         """
         blocks, mean, long_run = self._levels
         known = (blocks >= self._need) & (mean > 0.0)
@@ -225,16 +225,16 @@ class ChangeDetector:
     def _begin(self, alarms: BoolArray) -> tuple[ArmChange, ...]:
         run = int(self.watch.rows[alarms, RUN].max())
         recent = list(self._recent)
-        # the first of them was loud in part only
+        # the change began within the first of them
         self._since = recent[-min(run - 1, len(recent)) :]
         for block in self._since:
-            if block.load is not None:  # was taken for more of the payload that is carried
+            if block.load is not None:  # it was added to the present payload
                 self._load -= np.column_stack(block.load)
         self._recent.clear()
         self._waiting.clear()
         self.watch.restart()
-        told = alarm([self.joints[j] for j in np.flatnonzero(alarms)], self._since[0].begun_ns)
-        return (told, *self._classify())
+        found = alarm([self.joints[j] for j in np.flatnonzero(alarms)], self._since[0].begun_ns)
+        return (found, *self._classify())
 
     def _classify(self) -> tuple[ArmChange, ...]:
         s = self.settings
@@ -243,32 +243,32 @@ class ChangeDetector:
         level, variance = self._noise()
         parts = [block.evidence.about(self._baseline) for block in self._since]
         verdict = judge(self.hypotheses, sum_of(parts), level, variance, s.error, s.explained)
-        first = begin(verdict.fits[0].hypothesis, parts, variance)
+        first = onset(verdict.fits[0].hypothesis, parts, variance)
         if len(parts) - first > 2:
-            first += 1  # that block may be of both, before and after
-        if first > 0:  # blocks from before the change explain nothing
+            first += 1  # the change may be in the middle of that block
+        if first > 0:  # leave out blocks from before the change
             verdict = judge(self.hypotheses, sum_of(parts[first:]), level, variance, s.error, s.explained)
         best, blocks = verdict.fits[0], self._since[first:]
         since_ns = blocks[0].begun_ns
-        told: ArmChange | None = None
-        if verdict.told and best.hypothesis.cause == "payload":
-            told = self._payload(sum_of(parts[first:]), variance, blocks)
-        elif verdict.told and best.hypothesis.cause in ("friction", "friction_of_all"):
+        change: ArmChange | None = None
+        if verdict.decisive and best.hypothesis.cause == "payload":
+            change = self._payload(sum_of(parts[first:]), variance, blocks)
+        elif verdict.decisive and best.hypothesis.cause in ("friction", "friction_of_all"):
             j = best.hypothesis.joint
             joints = list(self.joints) if j is None else [self.joints[j]]
             pace = pace_of(best.hypothesis, parts, variance, s.error)
             if pace != "unknown" or late:
-                told = friction_change(best, pace, joints, self.names, self.places, since_ns)
+                change = friction_change(best, pace, joints, self.names, self.places, since_ns)
                 self._explain(best)
-        elif verdict.told:
-            told = self._sensor(best, since_ns)
-        if told is None and late:
-            told = ambiguous_change(verdict, self.joints, s.explained, since_ns)
+        elif verdict.decisive:
+            change = self._sensor(best, since_ns)
+        if change is None and late:
+            change = ambiguous_change(verdict, self.joints, s.explained, since_ns)
             self._forget_level()
-        if told is None:
+        if change is None:
             return ()
-        self._since, self._told = None, told
-        return (told,)
+        self._since, self._last = None, change
+        return (change,)
 
     def _sensor(self, best: Fit, since_ns: int) -> ArmChange:
         j = best.hypothesis.joint or 0
@@ -281,15 +281,15 @@ class ChangeDetector:
         return sensor_change(best, self.joints[j], float(self._baseline[j, at]), recovered, since_ns)
 
     def _explain(self, best: Fit) -> None:
-        """Make a change part of the baseline; what it leaves is learned anew."""
+        """Add a change to the baseline; the level of the remaining residual is learned again."""
         self._baseline += best.hypothesis.select @ best.values
         self._forget_level()
 
     # -- the payload ----------------------------------------------------------------------------
 
     def _payload(self, evidence: Evidence, variance: FloatArray, blocks: list[_Block]) -> ArmChange | None:
-        """Take over a change of the payload; None where its mass cannot be told yet."""
-        change = carried(*normal_equations(self.hypotheses[0], evidence, variance), self._information)
+        """Return a change of the payload and start its estimate; None if its mass is not determined yet."""
+        change = estimate_payload(*normal_equations(self.hypotheses[0], evidence, variance), self._information)
         mass = float(change.phi[0])
         moved = self._load_ns >= 0 and not change.present
         if not moved and (change.mass.value is None or not change.present):
@@ -307,11 +307,11 @@ class ChangeDetector:
         self._pause = round(self.settings.settle_s / self.block_s)
         return payload_change(kind, change.phi, change.mass_std, self.payload(), blocks[0].begun_ns)
 
-    def _now(self) -> Carried:
-        return carried(self._load[:, :PAYLOAD], self._load[:, PAYLOAD], self._information)
+    def _now(self) -> PayloadEstimate:
+        return estimate_payload(self._load[:, :PAYLOAD], self._load[:, PAYLOAD], self._information)
 
     def _weigh(self, block: _Block) -> _Block:
-        """Estimate the payload that is carried with one more block."""
+        """Update the estimate of the payload with one more block."""
         other = self._baseline.copy()
         other[:, :PAYLOAD] = 0.0
         left = block.evidence.about(self._baseline if self._carried is not None else other)
@@ -323,7 +323,7 @@ class ChangeDetector:
         return _Block(block.begun_ns, block.evidence, (G, b))
 
     def payload(self) -> dict[str, Any] | None:
-        """Return what the arm carries more than its model says, as plain data; None for nothing."""
+        """Return the payload that the arm carries beyond its model, as plain data; None without one."""
         if self._carried is None or self._load_ns < 0:
             return None
         return {
@@ -336,7 +336,7 @@ class ChangeDetector:
 
     @property
     def status(self) -> ChangeState:
-        """What is done at present; a joint that has not moved enough yet is not waited for."""
+        """Present state; "watching" as soon as one joint is learned."""
         if not self.active:
             return "off"
         if self._since is not None:
@@ -344,9 +344,9 @@ class ChangeDetector:
         return "watching" if self.watch.learned.any() else "learning"
 
     def report(self) -> dict[str, Any]:
-        """Return what is known now, as plain data."""
-        told = self._told
-        last = None if told is None else {"event": told.kind, "text": told.text, "since": told.data["since"]}
+        """Return state, payload, sensor faults and last change, as plain data."""
+        found = self._last
+        last = None if found is None else {"event": found.kind, "text": found.text, "since": found.data["since"]}
         return {
             "state": self.status,
             "payload": self.payload(),
@@ -355,8 +355,8 @@ class ChangeDetector:
         }
 
     @property
-    def doubt(self) -> str:
-        """Why the model is not that of the arm as it is now; empty if nothing speaks against it."""
+    def invalid_reason(self) -> str:
+        """Reason why the model does not describe the present arm; empty if it does."""
         faulty = [self.joints[j] for j in np.flatnonzero(self._faulty)]
         if faulty:
             return f"the torque sensor of {', '.join(faulty)} has changed"
@@ -365,7 +365,7 @@ class ChangeDetector:
     # -- state ----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on after a restart, but for a change that is being classified: arrays of numbers."""
+        """Return the state to save, as arrays; a change under classification is left out."""
         return {
             "watch": self.watch.rows.copy(),
             "levels": self._levels.copy(),
@@ -377,7 +377,7 @@ class ChangeDetector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned; `ValueError`, and nothing has changed, if it is another arm's."""
+        """Restore what `state` returned; raise `ValueError`, without a change, if it is another arm's."""
         fresh = self.state()
         missing = [name for name in fresh if name not in state]
         if missing:
@@ -387,7 +387,7 @@ class ChangeDetector:
         if bad or any(not np.isfinite(value).all() for value in arrays.values()):
             raise ValueError(f"the saved state of changes has another size, or holds no numbers: {', '.join(bad)}")
         active, load_ns, pause = arrays["flags"].tolist()
-        self.refer(bool(active), arrays["information"])
+        self.set_model(bool(active), arrays["information"])
         self.watch.rows[:] = arrays["watch"]
         self.watch.restart()
         self._levels, self._baseline, self._load = arrays["levels"], arrays["baseline"], arrays["load"]
@@ -397,10 +397,10 @@ class ChangeDetector:
             self._carried = self._now()
 
     def checkpoint(self) -> dict[str, Any]:
-        """Return what `rollback` takes: the state, and what was told last."""
-        return {**self.state(), "told": self._told}
+        """Return a snapshot for `rollback`: the state and the last change."""
+        return {**self.state(), "last": self._last}
 
     def rollback(self, checkpoint: Mapping[str, Any]) -> None:
-        """Be again what it was, but for a change that was being classified."""
+        """Restore a snapshot; a change under classification is lost."""
         self.restore(checkpoint)
-        self._told = checkpoint["told"]
+        self._last = checkpoint["last"]

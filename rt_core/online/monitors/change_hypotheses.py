@@ -1,20 +1,19 @@
-"""What explains a change of the residual: hypotheses, their likelihoods, and which of them can be told.
+"""Hypotheses about the cause of a change of the residual, their likelihoods, and the decision between them.
 
-Every hypothesis has a few features of the joints' rows with coefficients of its own
-(`rt_core.online.monitors.residual_evidence`).  With the residual's long-run variance `v` of each joint the normal
-equations of a hypothesis, summed over joints,
+A hypothesis has coefficients for some features of the joints' rows (`rt_core.online.monitors.residual_evidence`).
+With the long-run variance `v` of each joint's residual, its normal equations, summed over joints,
 
     G = sum G_j/v_j,    b = sum b_j/v_j
 
-give its log-likelihood ratio against no change at all, `b' G^-1 b / 2`, as if the rows were independent: that is what
-the long-run variance stands for.  A coefficient costs half the logarithm of the number of independent rows (Schwarz
-1978).  The differences are log posterior odds for hypotheses that are alike beforehand; one is told when it leads every
-other by `log(M/error)`, with M hypotheses: by Wald's inequality (1945) a wrong one ever does so with at most the
-probability `error`, however often it is looked.
+give its log-likelihood ratio against no change, `b' G^-1 b / 2`; the long-run variance makes up for correlated rows.
+A coefficient costs half the logarithm of the number of independent rows (Schwarz 1978).  For equal prior probabilities
+the differences are log posterior odds.  A hypothesis is accepted when it leads every other by `log(M/error)`, with M
+hypotheses: by Wald's inequality (1945) a wrong one ever does so with at most the probability `error`, however often
+they are compared.
 
-A change lasts seconds, in which the temperature of a joint hardly changes: friction and its slope over temperature then
-look alike, and shared between both a change would come back as the arm warms up.  It is friction at the reference
-temperature that has changed, as far as temperature has not moved over the span that shows a slope.
+During the seconds of a change the temperature of a joint is nearly constant, so that friction and its slope over
+temperature cannot be separated, and a change shared between both would reappear as the arm warms up.  It is attributed
+to friction at the reference temperature unless temperature has covered the span that shows a slope.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from rt_core.types import FloatArray, IntArray
 Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor_offset"]
 Pace = Literal["abrupt", "gradual", "unknown"]
 
-_RANK = 1e-7  # least eigenvalue of the scaled normal equations
-_MIN_RAMP = 10  # blocks: what is over sooner is a step
-_SPAN_VARIANCE = MIN_SPAN_K**2 / 12.0  # of temperatures all over the least span that shows a slope [K^2]
+_RANK = 1e-7  # smallest eigenvalue of the scaled normal equations that counts
+_MIN_RAMP = 10  # blocks; a shorter change is a step
+_SPAN_VARIANCE = MIN_SPAN_K**2 / 12.0  # of temperatures evenly over the smallest span that shows a slope [K^2]
 
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """A cause, the joint that it is at (None: the flange, or all joints), and its features.
+    """Cause of a change, its joint (None: the flange, or all joints), and its features.
 
-    `select` (n, d - 1, k) says with which coefficient each feature of each joint goes; `rows` are the joints that it
-    shows at.  `slopes` (s, 2) are coefficients over temperature, each with that of the same friction at the reference.
+    `select` (n, d - 1, k) assigns the features of each joint to coefficients; `rows` are the joints affected.  `slopes`
+    (s, 2) pairs each temperature coefficient with that of the same friction at the reference temperature.
     """
 
     cause: Cause
@@ -56,14 +55,14 @@ class Hypothesis:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A hypothesis with the best coefficients.
+    """Hypothesis with its best coefficients.
 
     Attributes
     ----------
     values : (k,) float64
         Coefficients, zero in directions without data.
     information : (k, k) float64
-        The normal equations' matrix.
+        Matrix of the normal equations.
     gain : float
         Twice the log-likelihood ratio against no change.
     score : float
@@ -83,10 +82,10 @@ class Fit:
 
 
 def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = None) -> tuple[Hypothesis, ...]:
-    """Every hypothesis about an arm: payload, friction of all joints; per joint friction, sensor gain and offset.
+    """Return all hypotheses about an arm: payload, friction of all joints; per joint friction, sensor gain and offset.
 
-    `places` (n, terms) is of `friction_places`; `source` (p,) says whose parameter each is, and `slopes` (p,), of
-    `evidence.slopes`, which one it is the slope of; None where friction does not follow temperature.
+    `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each parameter, and `slopes` (p,) from
+    `residual_evidence.slopes`; None if friction does not depend on temperature.
     """
     n, terms = places.shape
     width = EXTRA + terms - 1
@@ -125,7 +124,7 @@ def _hypothesis(
 
 
 def solve(G: FloatArray, b: FloatArray) -> tuple[FloatArray, float, int]:
-    """Coefficients (k,), `b' G^+ b`, and the rank, of normal equations with columns of any scale."""
+    """Return coefficients (k,), `b' G^+ b` and the rank of normal equations with columns of any scale."""
     scale = np.sqrt(np.diag(G))
     safe = np.where(scale > 0.0, scale, 1.0)
     values, vectors = np.linalg.eigh(G / np.outer(safe, safe))
@@ -142,13 +141,13 @@ def fit(hypothesis: Hypothesis, evidence: Evidence, variance: FloatArray, indepe
     G, b = normal_equations(hypothesis, evidence, variance)
     values, gain, rank = solve(G, b)
     free = float(rank)
-    if hypothesis.slopes.size:  # what is known beforehand is no coefficient that the rows determine
+    if hypothesis.slopes.size:  # the part determined by the prior is not free
         free -= float(_held(hypothesis, G) @ np.diag(np.linalg.pinv(G, hermitian=True)))
     return Fit(hypothesis, values, G, gain, 0.5 * (gain - free * np.log(max(independent, math.e))))
 
 
 def _held(hypothesis: Hypothesis, G: FloatArray) -> FloatArray:
-    """(k,) what is added to the diagonal of normal equations `G` so that slopes move only where temperature does."""
+    """Return the prior (k,) on the diagonal of `G` that keeps slopes at zero unless temperature varies."""
     slope, value = hypothesis.slopes.T
     held = np.zeros(len(G))
     held[slope] = _SPAN_VARIANCE * G[value, value]
@@ -156,7 +155,7 @@ def _held(hypothesis: Hypothesis, G: FloatArray) -> FloatArray:
 
 
 def normal_equations(hypothesis: Hypothesis, evidence: Evidence, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(k, k) and (k,) of a hypothesis, over all joints, with what is known of slopes over temperature."""
+    """Return the normal equations (k, k) and (k,) of a hypothesis over all joints, with the prior of slopes."""
     select = hypothesis.select[hypothesis.rows]
     weighted = evidence.gram[hypothesis.rows, :-1] / variance[hypothesis.rows, None, None]
     turned = np.swapaxes(select, 1, 2)
@@ -167,27 +166,27 @@ def normal_equations(hypothesis: Hypothesis, evidence: Evidence, variance: Float
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What can be told now.
+    """Comparison of hypotheses.
 
     Attributes
     ----------
     fits : tuple of Fit
-        The best first, and all others that it does not lead by the margin.
+        The best first, then all others within the margin.
     excess : float
-        What the residual has become larger by, in units of its variance.
+        Rise of the residual, in units of its variance.
     explained : float
-        Share of that which the best one accounts for.
-    told : bool
-        Whether the best leads by the margin, and explains the change.
+        Share of it that the best fit explains.
+    decisive : bool
+        Whether the best leads by the margin and explains the change.
     """
 
     fits: tuple[Fit, ...]
     excess: float
     explained: float
-    told: bool
+    decisive: bool
 
     def share(self, fit: Fit) -> float:
-        """Share of the excess that a fit accounts for, 0 to 1."""
+        """Return the share of the excess that a fit explains, 0 to 1."""
         return float(np.clip(fit.gain / self.excess, 0.0, 1.0)) if self.excess > 0.0 else 0.0
 
 
@@ -207,16 +206,16 @@ def judge(
     close = tuple(f for f in fits[1:] if f.score > best.score - margin)
     excess = float(((evidence.gram[:, -1, -1] - evidence.rows * level) / variance).sum())
     explained = best.gain / excess if excess > 0.0 else 0.0
-    told = not close and best.score > margin and explained >= least_explained
-    return Verdict((best, *close), excess, explained, told)
+    decisive = not close and best.score > margin and explained >= least_explained
+    return Verdict((best, *close), excess, explained, decisive)
 
 
 def _total(terms: Iterable[FloatArray]) -> FloatArray:
     return np.asarray(np.sum(list(terms), axis=0))
 
 
-def begin(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatArray) -> int:
-    """Return the block that a change has begun with, by likelihood; at least two are left.
+def onset(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatArray) -> int:
+    """Return the index of the block in which a change most likely began; at least two blocks are left.
 
     The evidence is about the residual of the baseline, which explains the blocks before.
     """
@@ -231,9 +230,9 @@ def begin(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatArr
 
 
 def pace_of(hypothesis: Hypothesis, blocks: Sequence[Evidence], variance: FloatArray, error: float) -> Pace:
-    """Tell a step from a ramp that began with the first block and goes on; a wrong answer has probability `error`."""
+    """Distinguish a step from a ramp that began with the first block; `error` is the probability of a wrong answer."""
     parts = [normal_equations(hypothesis, block, variance) for block in blocks]
-    begun = begin(hypothesis, blocks, variance)
+    begun = onset(hypothesis, blocks, variance)
     steps = (np.arange(len(parts)) + 0.5) / len(parts)
     step = solve(_total(G for G, _ in parts[begun:]), _total(b for _, b in parts[begun:]))[1]
     ramp = solve(

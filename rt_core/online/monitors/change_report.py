@@ -1,4 +1,4 @@
-"""What is said about a change of the arm: kinds, texts for people, plain data."""
+"""Reports of a change of the arm: kind, text and plain data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VERBS = {"payload_attached": "attached", "payload_released": "released", "paylo
 
 @dataclass(frozen=True)
 class ArmChange:
-    """Something that was noticed, told once: its kind, a text for people, and plain data."""
+    """Change of an arm: its kind, a text for people, and plain data."""
 
     kind: ArmChangeKind
     text: str
@@ -42,7 +42,7 @@ class ArmChange:
 
 
 def alarm(joints: list[str], since_ns: int) -> ArmChange:
-    """Say that something has changed, and not yet what."""
+    """Report a change whose cause is not known yet."""
     text = f"the residual of {', '.join(joints)} is larger than usual"
     return ArmChange("change", text, {"since": since_ns * 1e-9, "joints": joints})
 
@@ -50,7 +50,7 @@ def alarm(joints: list[str], since_ns: int) -> ArmChange:
 def friction_change(
     fit: Fit, pace: Pace, joints: list[str], names: tuple[str, ...], places: IntArray, since_ns: int
 ) -> ArmChange:
-    """Say how friction of these joints has changed; `places` as of `friction_places`."""
+    """Report a change of friction of these joints; `places` is from `friction_columns`."""
     own = sorted({int(c) for c in places[fit.hypothesis.select[:, PAYLOAD:-2].any(axis=2)]})
     moved: list[dict[str, Any]] = [
         {"name": names[c], "change": float(value), "std": float(std)}
@@ -67,7 +67,7 @@ def friction_change(
 
 
 def sensor_change(fit: Fit, joint: str, total: float, recovered: bool, since_ns: int) -> ArmChange:
-    """Say how a torque sensor has changed, by how much in all, and whether it is as it was again."""
+    """Report a change of a torque sensor, its `total` change, and whether it has recovered."""
     gain, change = fit.hypothesis.cause == "sensor_gain", float(fit.values[0])
     size = f"{change:+.1%}" if gain else f"{change:+.3g}"
     what = f"the {'gain' if gain else 'offset'} of the torque sensor of {joint}"
@@ -88,7 +88,7 @@ def sensor_change(fit: Fit, joint: str, total: float, recovered: bool, since_ns:
 def payload_change(
     kind: ArmChangeKind, change: FloatArray, std: float, payload: dict[str, Any] | None, since_ns: int
 ) -> ArmChange:
-    """Say that a payload was attached, released or moved: `change` (10,) of its parameters, and what is carried now."""
+    """Report a payload attached, released or moved: `change` (10,) of its parameters, and the present payload."""
     mass = float(change[0])
     size = "" if kind == "payload_moved" else f"of {abs(mass):.3g} kg "
     return ArmChange(
@@ -99,7 +99,7 @@ def payload_change(
 
 
 def ambiguous_change(verdict: Verdict, joints: tuple[str, ...], least_explained: float, since_ns: int) -> ArmChange:
-    """Say what a change may be that cannot be told; `least_explained` is what a cause has to explain."""
+    """Report the possible causes of a change; `least_explained` is the share that a cause has to explain."""
     named = [
         {
             "cause": f.hypothesis.cause,

@@ -1,25 +1,22 @@
-"""Has the arm changed since its model was made?  The online estimate and the model's residual against that model.
+"""Detect drift of an arm from its model, by the online estimate and by the model's residual.
 
-Per parameter known to both, `z = (theta - theta_ref)/sqrt(P + C)`, with the variances `P` of the estimate and `C` of
-the model.  A change is told when |z| has been beyond a limit at every look for `sustained_s`, and matters.  Without a
-change the errors of an estimate that forgets over a memory T are an Ornstein-Uhlenbeck process with T as its
-correlation time.  The limit `narrow*u` is where all parameters together are beyond it for so long at the stated rate,
-`false_alarm_hours` apart, if stated standard deviations are `narrow` times too small, and all that differs matters
-(`rt_core.online.monitors._drift_limits`).  It is at most that rate where standard deviations are right, where what
-differs is too small to matter, where parameters are correlated (Bonferroni's bound), and where part of the error is
-the model's, which does not change as long as the model is in use.
+For each parameter known to both, `z = (theta - theta_ref)/sqrt(P + C)`, with the variances `P` of the estimate and `C`
+of the model.  A change is reported when |z| exceeds a limit at every look for `sustained_s` and the difference matters.
+Without a change the error of an estimate that forgets over a memory T is an Ornstein-Uhlenbeck process of correlation
+time T.  The limit `narrow*u` is the one at which all parameters together raise a false alarm every `false_alarm_hours`,
+if stated standard deviations are `narrow` times too small and every difference matters
+(`rt_core.online.monitors._drift_limits`).  False alarms are rarer if standard deviations are right, differences too
+small to matter, parameters correlated (Bonferroni's bound), or part of the error is the constant one of the model.
 
-The model and the estimate share data: after an adoption the estimate starts from the model itself, without one both
-have seen the same frames.  Their errors are then correlated positively and z is too small, never too large: false
-alarms do not get more, and the shared part fades with the memory.  What the estimate still holds from before the
-model was made is another matter; a parameter therefore takes part only when it has been excited for `settled_s`
-since an adoption, and for a memory where the model was not adopted.
+The model and the estimate share data: an adopted model is the start of the estimate, otherwise both are based on the
+same frames.  Their errors are then positively correlated and z is too small, so that false alarms become rarer; the
+shared part fades with the memory.  Data from before the model was made can be of another arm: a parameter takes part
+only after it was excited for `settled_s` since an adoption, or for a whole memory if the model was not adopted.
 
-Per joint the mean square of the model's residual over blocks of motion, against its level in the first `reference_s`,
-goes through a one-sided CUSUM (Page 1954).  Its blocks are taken as gamma-distributed with the spread that they had
-in the reference; Lundberg's exponent r of such a walk gives the height `log(blocks until a false alarm)/r`.  That is a
-bound, and what the reference may be wrong by is allowed for: `_RESIDUAL_SHARE` of the false alarms is the most that it
-adds, and in fact next to none.
+For each joint the mean square of the model's residual over blocks of motion, relative to its level in the first
+`reference_s`, enters a one-sided CUSUM (Page 1954).  Blocks are taken as gamma-distributed with the spread in the
+reference; Lundberg's exponent r of such a walk gives the height `log(blocks until a false alarm)/r`.  This is a bound,
+with an allowance for the error of the reference: at most `_RESIDUAL_SHARE` of the false alarms are from the residual.
 """
 
 from __future__ import annotations
@@ -42,31 +39,30 @@ DriftState = Literal["off", "steady", "drifted"]
 ChangeKind = Literal["drift", "drift_cleared", "invalid", "valid_again"]
 
 _BELIEVED = ("estimated", "stale", "frozen")
-_RESIDUAL_SHARE = 0.05  # of false alarms, that the CUSUMs of residuals may add to those of parameters
-_INVALID_S = 2.0  # of motion, before a failed validity check is told ...
-_VALID_S = 10.0  # ... and before it is taken back
+_RESIDUAL_SHARE = 0.05  # of the false alarms that the CUSUMs of residuals may cause
+_INVALID_S = 2.0  # of motion, before a failed validity check is reported ...
+_VALID_S = 10.0  # ... and before it is withdrawn
 
 
 @dataclass(frozen=True)
 class DriftSettings:
-    """When a change counts.
+    """Settings of the drift detector.
 
     Attributes
     ----------
     false_alarm_hours : float
-        Mean time of motion between two false alarms of an arm [h], at least; reached where stated standard deviations
-        are too small by `narrow`.
+        Minimum mean time of motion between two false alarms of an arm [h].
     narrow : float
-        Stated standard deviations may be too small by this factor.
+        Factor by which stated standard deviations may be too small.
     relative, effect, least_effect : float
-        A change matters from this share of the parameter's value on, if it moves the torque by `least_effect` of the
-        noise, or where it moves the torque by `effect` of the noise.
+        A change matters if it is this share of the value and moves the torque by `least_effect` of the noise, or if it
+        moves the torque by `effect` of the noise.
     sustained_s, settled_s : float
-        How long a change has to last, and how long a parameter is to be excited first [s of motion].
+        Minimum duration of a change, and of the excitation of a parameter before [s of motion].
     excess : float
-        Relative rise of a joint's mean squared residual that is tolerated.
+        Tolerated relative rise of a joint's mean squared residual.
     reference_s, block_s : float
-        Motion from which the level of that is learned, and over which it is averaged each time [s].
+        Motion from which the usual mean square is learned, and length of a block [s].
     """
 
     false_alarm_hours: float = 10_000.0
@@ -83,7 +79,7 @@ class DriftSettings:
 
 @dataclass(frozen=True)
 class DriftedParameter:
-    """A parameter that is no longer what the model says; `std` of the difference, as stated."""
+    """Parameter that differs from the model; `std` is the stated one of the difference."""
 
     name: str
     joint: str
@@ -94,22 +90,22 @@ class DriftedParameter:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """What has drifted.
+    """State of the drift detector.
 
     Attributes
     ----------
     state : "off", "steady" or "drifted"
-        Off without a model to compare with.
+        "off" without a model.
     since_ns : int or None
-        Time of the estimate with which it was noticed.
+        Time of the estimate at the detection.
     joints : mapping of str to str
         "steady" or "drifted" by joint.
     parameters : tuple of DriftedParameter
-        With their present values.
+        Drifted parameters with their present values.
     levels : mapping of str to float
-        Of joints whose residual has risen: its present mean square in units of the reference.
+        Mean squared residual of joints where it has risen, over the reference.
     text : str
-        The reason, for people; empty if nothing has drifted.
+        Reason, for people; empty without drift.
     """
 
     state: DriftState
@@ -122,7 +118,7 @@ class DriftReport:
 
 @dataclass(frozen=True)
 class Change:
-    """Something that is different from before, told once; with the joints and parameters concerned."""
+    """Change of the state, with the joints and parameters concerned."""
 
     kind: ChangeKind
     text: str
@@ -131,13 +127,13 @@ class Change:
 
 
 def joints_of(layout: ParameterLayout) -> tuple[IntArray, BoolArray]:
-    """(p,) the joint that each parameter belongs to, that of its link or motor; (p,) whether it is the motor's."""
+    """Return the joint (p,) of each parameter, that of its link or motor, and whether it is the motor's (p,)."""
     link = layout.law == LAW_LINK
     return np.where(link, layout.source // 10, layout.source), ~link
 
 
 class DriftDetector:
-    """Compares what an online estimator reports with a model.
+    """Compare the reports of an online estimator with a model.
 
     Parameters
     ----------
@@ -169,14 +165,13 @@ class DriftDetector:
         seconds = s.false_alarm_hours * 3600.0
         rate_hz = (1.0 - _RESIDUAL_SHARE) / seconds
         looks = max(2, math.ceil(s.sustained_s / look_s - 1e-6))
-        #: |z| from which a difference that lasts is more than chance.
+        #: Limit of |z|.
         self.limit = s.narrow * run_limit(rate_hz, memory_s, len(names), look_s, looks)
-        #: What `rt_core.online.monitors.drift_kernels.look` compares with.
+        #: Limits for `rt_core.online.monitors.drift_kernels.look`.
         self.limits = np.array([self.limit, s.relative, s.effect, s.least_effect, s.sustained_s])
         blocks = len(joints) * seconds / (_RESIDUAL_SHARE * s.block_s)
         learn = float(max(8, round(s.reference_s / s.block_s)))
-        #: What `rt_core.online.monitors.drift_kernels.take_block` compares with; the height in units of the blocks'
-        #: spread.
+        #: Limits for `rt_core.online.monitors.drift_kernels.take_block`; the height in units of the blocks' spread.
         self.residual_limits = np.array([learn, s.excess, s.narrow**2, cusum_limit(1.0, s.excess, blocks)])
         self._block_rows = s.block_s / update_s
         self._invalid_s = 0.0
@@ -209,13 +204,13 @@ class DriftDetector:
 
     # -- the model ------------------------------------------------------------------------------
 
-    def refer(
+    def set_model(
         self, theta: FloatArray | None, covariance: FloatArray | None = None, *, adopted: bool = False
     ) -> tuple[Change, ...]:
-        """Compare with another model from now on; None for none.
+        """Set the model to compare with; None for none.
 
-        Without a `covariance` (p, p) only the residual is watched; a variance of zero or one that is not finite says
-        that the model does not know the parameter.  `adopted`: the estimate has been started from the model.
+        Without a `covariance` (p, p) only the residual is watched; a parameter whose variance is zero or not finite is
+        unknown to the model.  `adopted`: the estimate was started from the model.
         """
         cleared = self._since_ns is not None
         self._start(theta, covariance, adopted=adopted)
@@ -224,9 +219,9 @@ class DriftDetector:
     # -- observations ---------------------------------------------------------------------------
 
     def observe(self, report: EstimateReport, residual_power: tuple[FloatArray, FloatArray]) -> tuple[Change, ...]:
-        """Take what the estimator says now, about once a second; returns what has changed.
+        """Process a report, about once a second, and `OnlineEstimator.residual_power`; return the changes.
 
-        `residual_power` is `OnlineEstimator.residual_power`.  Time is that of motion: of updates made.
+        Time is that of motion, counted in updates.
         """
         elapsed = self._elapsed(report)
         changes = list(self._check_validity(report, elapsed))
@@ -243,9 +238,9 @@ class DriftDetector:
         return tuple(changes)
 
     def skip(self, report: EstimateReport, *, spoiled: bool) -> tuple[Change, ...]:
-        """Take note of the time only, and of validity: what differs from the model now is known to be something else.
+        """Process only time and validity, while a known other cause makes the arm differ from the model.
 
-        `spoiled`: the estimate takes it in, and is not compared again before a whole memory has passed without it.
+        `spoiled`: the cause enters the estimate, which is compared again after a whole memory without it.
         """
         elapsed = self._elapsed(report)
         self._residual_power = None
@@ -255,7 +250,7 @@ class DriftDetector:
         return self._check_validity(report, elapsed)
 
     def _elapsed(self, report: EstimateReport) -> float:
-        """Time of motion since the last look [s]; zero after a reset, when all times begin anew."""
+        """Return the time of motion since the last look [s]; zero after a reset, which restarts all times."""
         before = self._updates
         restarted = report.resets != self._resets or before is None or report.updates < before
         self._updates, self._resets = report.updates, report.resets
@@ -304,11 +299,11 @@ class DriftDetector:
 
     @property
     def invalid(self) -> bool:
-        """Whether it has been told, and not taken back, that the torque of some joint is not explained."""
+        """Whether a failed validity check was reported and not withdrawn."""
         return self._invalid
 
     def report(self) -> DriftReport:
-        """Return what is known now."""
+        """Return the present state."""
         if self._theta is None:
             return DriftReport("off", None, dict.fromkeys(self.joints, "steady"), (), {}, "")
         parameters = tuple(
@@ -332,7 +327,7 @@ class DriftDetector:
     # -- state ----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on after a restart, the model included: arrays of numbers."""
+        """Return the state to save, the model included, as arrays."""
         p = len(self.names)
         theta = np.full(p, np.nan) if self._theta is None else self._theta
         per_parameter = (theta, self._variance, self._excited_s, self._beyond_s, self._drifted, *self._values)
@@ -350,10 +345,9 @@ class DriftDetector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned; `ValueError`, and nothing has changed, if it is another arm's.
+        """Restore what `state` returned; raise `ValueError`, without a change, if it is another arm's.
 
-        Times go on as well where the estimator has been restored to the same moment: where it has, since, made no
-        fewer updates and not been reset.
+        Times go on if the estimator was restored to the same instant: no fewer updates, and no reset since.
         """
         fresh = self.state()
         missing = [name for name in fresh if name not in state]
@@ -377,7 +371,7 @@ class DriftDetector:
 
 
 def _compile(limits: FloatArray, residual_limits: FloatArray) -> None:
-    """Let the kernels be compiled now, and not at the first look."""
+    """Compile the kernels now, not at the first look."""
     one, yes = np.ones(1), np.ones(1, dtype=np.bool_)
     look(one, one, one, yes, yes, one, one, 0.0, 0.0, limits, one.copy(), one.copy(), yes.copy(), np.ones((2, 1)))
     take_block(0, 1.0, residual_limits, np.ones((3, 1)), np.ones(1), np.ones(1))

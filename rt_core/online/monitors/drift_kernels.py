@@ -1,4 +1,4 @@
-"""One look of the detector of drift: the parameters, and a block of one joint's residual."""
+"""Kernels of the drift detector: compare the parameters, and process a block of one joint's residual."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from rt_core.jit import jit
 from rt_core.types import BoolArray, FloatArray
 
-#: Least spread of blocks, as the squared ratio of standard deviation to mean: about ten independent samples a second.
+#: Smallest spread of blocks, the squared ratio of standard deviation to mean: ten independent samples a second.
 MIN_SPREAD = 0.1
-#: A reference of few blocks is uncertain itself: so many of its standard deviations are allowed for.
+#: Allowance for the error of the reference, in its standard deviations.
 REFERENCE_STDS = 3.0
-#: No single block counts for more than this share of the CUSUM's limit.
+#: Largest share of the CUSUM's limit that one block adds.
 BLOCK_SHARE = 1.0 / 3.0
-LEVEL_BLOCKS = 10.0  # averaged in the level that is told
+LEVEL_BLOCKS = 10.0  # averaged in the reported level
 _ROUNDING_S = 1e-6  # of times that are added up
 
 
@@ -23,24 +23,24 @@ def look(
     reference: FloatArray, variance: FloatArray, elapsed: float, needed_s: float, limits: FloatArray,
     excited_s: FloatArray, beyond_s: FloatArray, drifted: BoolArray, values: FloatArray,
 ) -> bool:  # fmt: skip
-    """Compare an estimate with the model, `elapsed` seconds of motion after the look before; True if any has drifted.
+    """Compare an estimate with the model, `elapsed` seconds of motion after the last look; return True if any drifted.
 
     Parameters
     ----------
     theta, std, scale, excited, believed : (p,) arrays
-        Of the estimate; what is not believed does not count.
+        Of the estimate; only parameters that are `believed` count.
     reference, variance : (p,) float64
-        Of the model; NaN of what it does not know.
+        Of the model; NaN if unknown.
     needed_s : float
-        How long a parameter has to have been excited.
+        Excitation that a parameter needs first.
     limits : (5,) float64
         Limit of |z|; `relative`, `effect`, `least_effect` and `sustained_s` of the settings.
     excited_s, beyond_s : (p,) float64
-        How long each has been excited, and beyond the limit; changed here.
+        Time excited, and beyond the limit; updated.
     drifted : (p,) bool
-        Changed here: what lasts has drifted, and stays so.
+        Set where a difference lasts, and never cleared.
     values : (2, p) float64
-        Changed here: value and standard deviation of the difference.
+        Written: value, and standard deviation of the difference.
     """
     limit, relative, most, least, sustained_s = limits
     for k in range(theta.size):
@@ -50,11 +50,11 @@ def look(
         own = np.sqrt(std[k] * std[k] + variance[k])
         effect = difference * scale[k]
         matters = (difference >= relative * abs(reference[k]) and effect >= least) or effect >= most
-        # false where one is NaN, of a parameter that the model does not know
+        # false where one is NaN: the model does not know the parameter
         beyond = difference > limit * own and matters and believed[k] and excited_s[k] >= needed_s
         seen_before = beyond_s[k] > 0.0
         beyond_s[k] = beyond_s[k] + elapsed if beyond else 0.0
-        # however long ago the look before was: what lasts has been seen twice
+        # a difference must be seen at two looks, however far apart they are
         if seen_before and beyond_s[k] >= sustained_s - _ROUNDING_S:
             drifted[k] = True
         values[0, k] = theta[k]
@@ -66,14 +66,14 @@ def look(
 def take_block(
     j: int, mean_square: float, limits: FloatArray, reference: FloatArray, cusum: FloatArray, level: FloatArray
 ) -> bool:
-    """Take a block of joint `j`; True if its residual has risen.
+    """Process a block of joint `j`; return True if its residual has risen.
 
     Parameters
     ----------
     limits : (4,) float64
         Blocks to learn from, tolerated rise, factor on the spread, height in units of the spread.
     reference : (3, n) float64
-        Blocks learned from, their sum, and the sum of their squares; changed here, as are `cusum` and `level` (n,).
+        Number of blocks learned from, their sum, and the sum of their squares; updated, as are `cusum`, `level` (n,).
     """
     learn, excess, wider, height = limits
     count, total, squares = reference[:, j]

@@ -1,8 +1,7 @@
-"""What the arm carries, from the normal equations of a payload's ten parameters at the flange.
+"""Estimate a payload from the normal equations of its ten parameters at the flange.
 
-Known beforehand is only that a payload is no larger than things that an arm carries: the first moments and the inertia
-about the flange are drawn to zero as a body of this mass would have them half a metre away.  That matters where the
-motion shows little of them, and keeps the mass from being traded for them.
+A weak prior bounds the size of a payload: first moments and inertia about the flange have the standard deviations of a
+body of its mass half a metre away.  Where the motion hardly shows them, this keeps them from absorbing the mass.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from rt_core.types import FloatArray
 
 FigureStatus = Literal["determined", "weak", "undetermined"]
 
-#: The mass must be this many standard deviations from zero for there to be a payload at all.
+#: Standard deviations of the mass from zero for a payload to be present.
 PRESENT = 3.0
 _REACH = 0.5  # [m]
 _QUANTILE_95 = 1.959964
@@ -27,7 +26,7 @@ _NATURAL_LENGTH = 0.1  # [m]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and its 95 % interval; without values where the motion does not determine it."""
+    """Value with its 95 % interval; None where the motion does not determine it."""
 
     status: FigureStatus
     value: float | None
@@ -37,8 +36,8 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class Carried:
-    """An estimated payload.
+class PayloadEstimate:
+    """Estimated payload.
 
     Attributes
     ----------
@@ -59,21 +58,20 @@ class Carried:
 
     @property
     def present(self) -> bool:
-        """Whether the mass differs from zero, to either side."""
+        """Whether the mass differs significantly from zero."""
         return bool(abs(self.phi[0]) > PRESENT * self.mass_std)
 
 
-def carried(G: FloatArray, b: FloatArray, model_information: FloatArray) -> Carried:
+def estimate_payload(G: FloatArray, b: FloatArray, model_information: FloatArray) -> PayloadEstimate:
     """Estimate a payload.
 
     Parameters
     ----------
     G, b : (10, 10), (10,) float64
-        Normal equations of the residual that the arm without payload leaves.
+        Normal equations of the residual of the arm without payload.
     model_information : (10, 10) float64
-        What the model of that arm knows about parameters that look like a payload: `B' C^-1 B`, with its covariance
-        `C` and the columns `B` of a payload.  Its error adds to that of the rows; zero if nothing is known of it, and
-        then it is not counted.
+        Information of that arm's model about payload-like parameters, `B' C^-1 B`, with its covariance `C` and the
+        columns `B` of a payload; the error of the model adds to that of the rows.  Zero if unknown; then it is ignored.
     """
     point = solve(G[:4, :4], b[:4])[0]
     size = max(abs(float(point[0])), float(np.abs(point[1:4]).max()) / _REACH, 1e-9)  # [kg]
@@ -92,14 +90,13 @@ def carried(G: FloatArray, b: FloatArray, model_information: FloatArray) -> Carr
         _figure(float(c), float(s) if known.value is not None else np.inf, _NATURAL_LENGTH)
         for c, s in zip(centre, spread, strict=True)
     )
-    return Carried(phi, known, (x, y, z), std)
+    return PayloadEstimate(phi, known, (x, y, z), std)
 
 
 def payload_information(columns: FloatArray, covariance: FloatArray | None) -> FloatArray:
-    """`model_information` of `carried` for a model of `covariance` (p, p); zero without one that is finite.
+    """Return `model_information` of `estimate_payload` for a model with `covariance` (p, p); zero if not finite.
 
-    `columns` (p, 10) are those of `payload_columns`.  Of parameters with a variance that is zero or not finite the
-    model knows nothing.
+    `columns` (p, 10) are those of `payload_columns`.  Parameters whose variance is zero or not finite are unknown.
     """
     if covariance is None:
         return np.zeros((columns.shape[1],) * 2)
@@ -113,7 +110,7 @@ def payload_information(columns: FloatArray, covariance: FloatArray | None) -> F
 
 
 def _inverse(A: FloatArray) -> FloatArray:
-    """Inverse of a positive definite matrix whose rows are of any scale."""
+    """Return the inverse of a positive definite matrix with rows of any scale."""
     scale = 1.0 / np.sqrt(np.diag(A))
     return np.asarray(np.linalg.inv(A * np.outer(scale, scale)) * np.outer(scale, scale))
 

@@ -1,15 +1,14 @@
-"""Has the residual of a joint become larger, all at once?  A CUSUM on blocks, with the rate of its false alarms.
+"""Detect a sudden rise of a joint's residual by a CUSUM on blocks with a given rate of false alarms.
 
-The mean square of a block, to the power 0.31, is close to a normal variable (a little below the cube root of Wilson and
-Hilferty 1931: the rows of a block are correlated, which makes the tail heavier than a chi-square variable's).  Mean,
-spread, and correlation with the block before are learned from the joint's own blocks, whatever the noise and the
-structural error of the model are.  With them the next block becomes
+The mean square of a block to the power 0.31 is nearly normal (a little below the cube root of Wilson and Hilferty 1931,
+because correlated rows make the tail heavier than that of a chi-square variable).  Its mean, spread and correlation
+with the previous block are learned from the joint's own blocks, and turn the next block into
 
     Q = normal deviate of a t-distributed variable, t = (y - expected)/(s*sqrt(1 + 1/N)), N - 1 degrees of freedom
 
-(Quesenberry 1991, SPC Q charts for start-up processes: the Q of independent normal blocks are independent standard
-normal variables, however few blocks were learned from).  A one-sided CUSUM (Page 1954) adds up `Q - kappa`, each block
-at most `SHARE` of the height, so that three blocks in sequence are needed at least: a push lasts less long.  The height
+(Quesenberry 1991, SPC Q charts for start-up processes: for independent normal blocks the Q are independent standard
+normal variables, however few blocks were learned from).  A one-sided CUSUM (Page 1954) adds `Q - kappa`, at most
+`SHARE` of the height for each block, so that an alarm takes at least three blocks, longer than a push.  The height
 follows from the mean number of blocks between two false alarms, by a Markov chain (Brook, Evans 1972).
 """
 
@@ -24,20 +23,20 @@ from scipy.special import ndtr
 from rt_core.jit import jit
 from rt_core.types import BoolArray, FloatArray
 
-#: Power of a mean square that is close to normal.
+#: Power of a mean square that makes it nearly normal.
 POWER = 0.31
-#: No block counts for more than this share of the height.
+#: Largest share of the height that one block adds.
 SHARE = 0.35
-#: Largest correlation of neighbours that is allowed for, and how many standard deviations of the one before count.
+#: Largest correlation of neighbours, and largest deviation of the previous block, that are used.
 MAX_CORRELATED, USUAL = 0.5, 3.0
-#: Blocks that are waited before one is learned from: what a change begins with must not count as usual.
+#: Delay in blocks before one is learned from, so that the begin of a change does not count as usual.
 DELAY = 20
-#: Reference values that heights are worked out for, in standard deviations of a block.
+#: Reference values for which heights are computed, in standard deviations of a block.
 KAPPAS = np.linspace(1.0, 2.5, 7)
 
 _STATES = 120
-_MIN = 0.5  # height that is looked at
-#: Longest mean run that can be asked for: beyond it the chain is singular to rounding.
+_MIN = 0.5  # smallest height
+#: Longest mean run: beyond it the chain is singular to rounding.
 MAX_RUN = 1e12
 
 # Columns of a joint's state.
@@ -46,7 +45,7 @@ WIDTH = 9 + DELAY
 
 
 def run_length(kappa: float, height: float) -> float:
-    """Mean number of standard normal blocks until the CUSUM of reference value `kappa` reaches `height`, from zero."""
+    """Return the mean number of standard normal blocks until the CUSUM with reference `kappa` reaches `height`."""
     width = 2.0 * height / (2 * _STATES - 1)
     centres = width * np.arange(_STATES)
     edge = centres[None, :] + 0.5 * width - centres[:, None]  # largest step from one state to another
@@ -56,7 +55,7 @@ def run_length(kappa: float, height: float) -> float:
 
 
 def cusum_height(kappa: float, blocks: float) -> float:
-    """Height that is reached once in `blocks` blocks on average, or less often where even the least height is.
+    """Return the height that is reached once in `blocks` blocks on average, or the smallest height if that is rarer.
 
     Raises
     ------
@@ -95,9 +94,9 @@ def normal_deviate(t: float, dof: float) -> float:
 
 @jit
 def learn(row: FloatArray, y: float, after: float, memory: float) -> None:
-    """Let a joint's usual level and spread follow `y`, and their correlation `y` with the block `after` it.
+    """Update a joint's level and spread with `y`, and their correlation with `y` and the block `after` it.
 
-    All blocks count alike until there are `memory`.
+    All blocks have equal weight until there are `memory`.
     """
     row[COUNT] = min(row[COUNT] + 1.0, memory)
     gain = 1.0 / row[COUNT]
@@ -112,10 +111,10 @@ def take_block(
     row: FloatArray, mean_square: float, need: float, memory: float, tolerated: float, kappas: FloatArray,
     heights: FloatArray,
 ) -> bool:  # fmt: skip
-    """Take a block of one joint; True if the height is reached, and the sum begins anew.
+    """Process a block of one joint; return True, and restart the sum, if the height is reached.
 
-    `row` (WIDTH,) is the joint's state.  After `need` blocks the watch begins; `tolerated` is the relative rise of
-    `y` that does not count, as far as `kappas` reach.
+    `row` (WIDTH,) is the joint's state.  Detection begins after `need` blocks; `tolerated` is the relative rise of `y`
+    that does not count, within the range of `kappas`.
     """
     y = mean_square**POWER
     alarm = False
@@ -136,7 +135,7 @@ def take_block(
         if row[CUSUM] >= row[HEIGHT]:
             alarm = True
             row[CUSUM] = 0.0
-            row[WAITING] = 0.0  # what led to it is not learned from
+            row[WAITING] = 0.0  # the blocks before the alarm are not learned from
             return alarm
     waiting = int(row[WAITING])
     ring = row[WIDTH - DELAY :]
@@ -155,15 +154,15 @@ def take_blocks(
     rows: FloatArray, mean_squares: FloatArray, need: float, memory: float, tolerated: float, kappas: FloatArray,
     heights: FloatArray, alarms: BoolArray,
 ) -> None:  # fmt: skip
-    """Let every joint take its blocks: `mean_squares` (K, n), NaN where it did not move; into `alarms` (K, n)."""
+    """Process `mean_squares` (K, n) of all joints, NaN where one did not move, into `alarms` (K, n)."""
     for k in range(mean_squares.shape[0]):
         for j in range(mean_squares.shape[1]):
             value = mean_squares[k, j]
             alarms[k, j] = not np.isnan(value) and take_block(rows[j], value, need, memory, tolerated, kappas, heights)
 
 
-class ResidualWatch:
-    """The CUSUMs of all joints.
+class ResidualCusum:
+    """CUSUMs of all joints.
 
     Parameters
     ----------
@@ -172,10 +171,9 @@ class ResidualWatch:
     blocks : float
         Mean number of blocks between two false alarms of all joints together.
     need, memory : int
-        Blocks of a joint from which its level is learned before the watch begins, and at most.
+        Minimum and maximum number of blocks from which a joint's level is learned.
     excess : float
-        Relative rise of the mean square that is tolerated, as far as it is between 1 and 2.5 standard deviations of
-        the blocks.
+        Tolerated relative rise of the mean square, limited to 1 to 2.5 standard deviations of the blocks.
     """
 
     def __init__(self, n: int, blocks: float, need: int, memory: int, excess: float) -> None:
@@ -186,24 +184,24 @@ class ResidualWatch:
         self.take(np.full(n, np.nan))  # compiled now
 
     def take(self, mean_square: FloatArray) -> BoolArray:
-        """Take a block's mean squares (n,), NaN of joints that did not move; (n,) which of them are too large now."""
+        """Process the mean squares (n,) of a block, NaN of joints that did not move; return the alarms (n,)."""
         return np.asarray(self.take_all(mean_square[None])[0])
 
     def take_all(self, mean_squares: FloatArray) -> BoolArray:
-        """Take blocks (K, n) one after the other; (K, n) what each of them has told."""
+        """Process successive blocks (K, n); return the alarms (K, n)."""
         alarms = np.zeros(mean_squares.shape, dtype=np.bool_)
         take_blocks(self.rows, mean_squares, self.need, self.memory, self.tolerated, KAPPAS, self.heights, alarms)
         return alarms
 
     @property
     def learned(self) -> BoolArray:
-        """(n,) joints that are watched."""
+        """(n,) joints whose level is learned."""
         return np.asarray(self.rows[:, COUNT] >= self.need)
 
     def restart(self) -> None:
-        """Let the sums begin anew; levels stay."""
+        """Restart the sums; keep the levels."""
         self.rows[:, [CUSUM, RUN, WAITING]] = 0.0
 
     def forget(self) -> None:
-        """Learn levels anew."""
+        """Discard sums and levels."""
         self.rows[:] = 0.0

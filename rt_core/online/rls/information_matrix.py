@@ -1,4 +1,4 @@
-"""Between a covariance and the triangular root of its information."""
+"""Conversions between a covariance and the triangular root of its information matrix."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from scipy.linalg.lapack import dtrtri
 
 from rt_core.types import FloatArray
 
-#: Least eigenvalue of a correlation matrix: parameters that are closer to a fixed combination are known to this.
+#: Smallest eigenvalue of a correlation matrix that is used; smaller ones are raised to it.
 _CLOSEST = 1e-12
-#: An eigenvalue below minus this is no rounding: the matrix is not a covariance.
+#: A matrix with an eigenvalue below minus this is not a covariance.
 _INDEFINITE = 1e-6
 
 
 def triangle_inverse(R: FloatArray) -> FloatArray:
-    """Inverse of an upper triangle; a pivot that vanishes against the largest gives a huge variance instead."""
+    """Return the inverse of an upper triangle; negligible pivots give a huge variance instead of an error."""
     diagonal = np.abs(np.diag(R))
     floor = max(1e-30 * float(diagonal.max()), 1e-100)
     safe = np.asfortranarray(R)
@@ -25,12 +25,11 @@ def triangle_inverse(R: FloatArray) -> FloatArray:
 
 
 def root_of_covariance(covariance: FloatArray, start: FloatArray) -> FloatArray:
-    """Upper triangle (p, p) whose `R'R` is the information that belongs to `covariance` (p, p).
+    """Return the upper triangle `R` (p, p) with `R'R` the inverse of `covariance` (p, p).
 
-    A parameter of which the covariance says nothing, by a variance that is zero, not finite, or larger than an
-    estimator starts with, gets the root of information `start` (p,) and has no part in the others.  Directions are
-    taken together, by the eigenvalues of the correlation matrix: what rounding has made singular there stays as known
-    as a share of 1e-12, and the root is regular whatever the covariance.
+    A parameter whose variance is zero, not finite, or larger than the initial one is unknown: it gets the initial root
+    `start` (p,) and is uncorrelated with the others.  Eigenvalues of the correlation matrix are raised to 1e-12, so
+    that the root is regular for any covariance.
 
     Raises
     ------

@@ -1,18 +1,17 @@
 """Square-root information form of recursive least squares with forgetting, n rows at a time.
 
-The state is an upper triangle `R` with `R'R` the information about the error of the present estimate,
-and the estimate `theta` itself.  One update solves
+The state is the estimate `theta` and an upper triangle `R` with `R'R` the information about its error.  One update
+solves
 
-    min_d  |R D d|^2 + |Phi d - e|^2 + |leak d|^2,      theta <- theta + d,
+    min_d  |R D d|^2 + |Phi d - e|^2 + |F d|^2,      theta <- theta + d,
 
-by Householder reflections; `D` holds the square roots of the forgetting factors, one per parameter, `Phi`
-the weighted rows, `e` the weighted innovations.  Because the right-hand side of `R` is zero by
-construction, nothing but `R` and `theta` need be stored, and forgetting cannot move the estimate.
-A congruence `D R'R D` of a positive definite matrix is positive definite: no rounding can undo it.
+by Householder reflections; `D` holds the square roots of the forgetting factors, one per parameter, `Phi` the weighted
+rows, `e` the weighted innovations, `F` a row of the information floor.  The right-hand side of `R` is zero by
+construction, so only `R` and `theta` are stored, and forgetting cannot move the estimate.  `D R'R D` is positive
+definite if `R'R` is, whatever the rounding.
 
-Row `j` of `Phi` starts at column `first[j]`, and `first` ascends: with each joint's parameters just
-before its link's, a column meets only the rows of its own and earlier joints, and the work is a
-third of the dense one.
+Row `j` of `Phi` starts at column `first[j]`, and `first` ascends: with each joint's parameters just before its link's,
+a column meets only the rows of its own and earlier joints, a third of the dense work.
 """
 
 from __future__ import annotations
@@ -20,22 +19,16 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import kernel
+from rt_core.online._state import UNROLL
 from rt_core.types import FloatArray, IntArray
 
-#: A column whose squares sum to less than this is empty; reflecting it would divide by an underflow.
+#: A column with a smaller sum of squares is empty; reflecting it would divide by an underflow.
 _NOTHING = 1e-250
-#: Numbers that one turn of a vectorised and unrolled loop takes.
-LANES = 16
-
-
-def padded(p: int) -> int:
-    """Length of rows with `p` parameters and a right-hand side, filled up to whole turns of a loop."""
-    return -(-(p + 1) // LANES) * LANES
 
 
 @kernel
 def dot(a: FloatArray, b: FloatArray) -> float:
-    """Scalar product of two vectors (N,)."""
+    """Return the scalar product of two vectors (N,)."""
     total = 0.0
     for k in range(a.shape[0]):
         total += a[k] * b[k]
@@ -46,14 +39,13 @@ def dot(a: FloatArray, b: FloatArray) -> float:
 def qr_update(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work: FloatArray) -> None:
     """Reduce `[R 0; D]` to triangular form in place.
 
-    `R` (p, W) upper triangle; `D` (rows, W) holds rows and, at `p`, their right-hand side; on return `R`
-    is renewed and `work[0]` (W,) holds the reduced right-hand side; the rest of `work` (3, W) is scratch.
-    `W` is `padded(p)` and what is beyond is zero: loops begin at a multiple of `LANES`, so that none has a
-    remainder; what they write to the left of the diagonal is cleared.
-    `first` (rows,) ascending: the first column of each row that may differ from zero.
+    `R` (p, W) is an upper triangle; `D` (rows, W) holds rows and, at `p`, their right-hand side.  On return `R` is
+    updated and `work[0]` (W,) holds the reduced right-hand side; the rest of `work` (3, W) is scratch.  `W` is
+    `padded(p)`, with zeros beyond `p`: loops begin at a multiple of `UNROLL` and have no remainder; what they write to
+    the left of the diagonal is cleared.  `first` (rows,), ascending, is the first nonzero column of each row.
 
-    Two columns are reflected together, `I - scale*u*u'` with `u = (head, v)` each, so that the rows are read
-    and written half as often.
+    Two columns are reflected together, `I - scale*u*u'` with `u = (head, v)` each, so that the rows are read and
+    written half as often.
     """
     p, width = R.shape
     rhs = work[0]
@@ -103,7 +95,7 @@ def qr_update(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work: Fl
                 v[1, r] = 0.0
 
         # products of all further columns with both directions, up to four rows at a time
-        start = (last + 1) // LANES * LANES
+        start = (last + 1) // UNROLL * UNROLL
         t1, t2 = top[start:width], next_top[start:width]
         w1, w2 = work[1, start:width], work[2, start:width]
         size = w1.shape[0]
@@ -134,7 +126,7 @@ def qr_update(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work: Fl
                 w1[c] += x0 * a0[c]
                 w2[c] += y0 * a0[c]
 
-        # what is to be taken off in each of the two directions
+        # subtract both projections
         both *= scale
         for c in range(size):
             first_w = w1[c]
@@ -183,9 +175,9 @@ def qr_update(R: FloatArray, D: FloatArray, first: IntArray, rows: int, work: Fl
 
 @kernel
 def back_substitute(R: FloatArray, rhs: FloatArray, step: FloatArray) -> None:
-    """Solve `R step = rhs` for a padded upper triangle; a zero pivot leaves that parameter unmoved.
+    """Solve `R step = rhs` for a padded upper triangle; a zero pivot gives a zero step.
 
-    `step` (W,) must be finite; its entries beyond `p` are not touched.
+    `step` (W,) must be finite; its entries beyond `p` are not changed.
     """
     p, width = R.shape
     k = p - 1
@@ -193,7 +185,7 @@ def back_substitute(R: FloatArray, rhs: FloatArray, step: FloatArray) -> None:
         above = max(k - 1, 0)
         step[k] = 0.0
         step[above] = 0.0
-        start = k // LANES * LANES
+        start = k // UNROLL * UNROLL
         row, row_above, x = R[k, start:width], R[above, start:width], step[start:width]
         total, total_above = 0.0, 0.0
         for c in range(x.shape[0]):
@@ -208,10 +200,9 @@ def back_substitute(R: FloatArray, rhs: FloatArray, step: FloatArray) -> None:
 
 @kernel
 def add_variance(R: FloatArray, k: int, variance: float) -> None:
-    """Renew the upper triangle `R` as if parameter `k` had moved by an unknown amount of this variance.
+    """Add `variance` to entry `(k, k)` of the covariance `(R'R)^-1` of the upper triangle `R`.
 
-    The covariance `(R'R)^-1` grows by `variance` at `(k, k)`; all other entries stay.  Rotations gather
-    column `k` in the first row, that row shrinks, and rotations make the triangle again.
+    Rotations gather column `k` in the first row, that row is scaled, and rotations restore the triangle.
     """
     for i in range(k, 0, -1):
         _rotate(R, i - 1, i, k, i - 1)
@@ -224,7 +215,7 @@ def add_variance(R: FloatArray, k: int, variance: float) -> None:
 
 @kernel
 def _rotate(R: FloatArray, above: int, below: int, column: int, start: int) -> None:
-    """Rotate two rows, from column `start` on, so that `R[below, column]` vanishes."""
+    """Rotate two rows, from column `start` on, to zero `R[below, column]`."""
     a, b = R[above, column], R[below, column]
     length = np.sqrt(a * a + b * b)
     if length < 1e-150:
@@ -243,7 +234,7 @@ def scale_columns(R: FloatArray, roots: FloatArray) -> None:
     """Multiply column `k` of the padded upper triangle `R` by `roots[k]`; `roots` (W,)."""
     p, width = R.shape
     for k in range(p):
-        start = k // LANES * LANES
+        start = k // UNROLL * UNROLL
         row, root = R[k, start:width], roots[start:width]
         for c in range(row.shape[0]):
             row[c] *= root[c]

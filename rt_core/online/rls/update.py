@@ -1,6 +1,6 @@
-"""One update of the parameters from a finished row per joint: forgetting, square-root update, noise.
+"""Update the parameters from a finished row per joint: forgetting, square-root update, noise levels.
 
-Works in place on the two arrays of `Memory`; nothing is allocated per update.
+All functions work in place on the two arrays of `EstimatorState`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import numpy as np
 from rt_core.jit import jit, kernel
 from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_OFFSET, LAW_VISCOUS
 from rt_core.online import _state as m
-from rt_core.online.monitors.residual_evidence import CLEAN, gather
+from rt_core.online.rls.residual_sums import CLEAN, accumulate, residual_power
 from rt_core.online.rls.square_root import add_variance, back_substitute, dot, qr_update, scale_columns
 from rt_core.types import FloatArray, IntArray
 
-_SHARE = 0.5  # a row counts where most of its average comes from samples at which the joint moved
-_CLIP = 9.0  # one innovation counts for at most this many times the usual square in the noise estimate
-_START_NOISE2 = 0.01  # squared share of the torque that stands in for the noise at the start ...
-_SETTLING = 5.0  # ... and has died out by e^-this when a joint's noise estimate counts as settled
-_OFFSET_SHARE = 0.01  # of the variance that dry friction is freed by
+_SHARE = 0.5  # of the weight of a row that must come from samples in motion
+_CLIP = 9.0  # largest squared innovation in the noise estimate, in usual squares
+_START_NOISE2 = 0.01  # squared share of the torque that replaces the noise at the start ...
+_SETTLING = 5.0  # ... and has decayed by e^-this when a joint's noise estimate counts as settled
+_OFFSET_SHARE = 0.01  # variance added to an offset, over that added to dry friction
 _SMALL_SCALE = 1e-3
-_SHORT_FLOOR = 1e-3  # least information in the window of the excitation report, as a root and in units of one row
-_RELEARN = 4.0  # innovation averaging times that friction is given to be learned anew, before it is freed again
+_SHORT_FLOOR = 1e-3  # smallest root of information in the window of the excitation report, in rows
+_RELEARN = 4.0  # innovation averaging times before friction may be freed again
 
 
 @kernel
@@ -35,8 +35,8 @@ def _scaled(row: FloatArray, factor: float, out: FloatArray, p: int) -> None:
 def _age_short(floats: FloatArray, ints: IntArray) -> None:
     """Age the triangles of the excitation report.
 
-    The report reads the first; the second is younger by one window, takes its place when a window is over,
-    and starts again empty: so what is older than two windows has no part in it at all.
+    The report reads the first triangle.  The second is younger by one window, replaces it at the end of a window and
+    starts again empty, so that data older than two windows do not count.
     """
     p, width = ints[m.P], ints[m.WIDTH]
     short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
@@ -48,7 +48,7 @@ def _age_short(floats: FloatArray, ints: IntArray) -> None:
         short[1] = 0.0
     for window in range(2):
         for k in range(p):
-            # A floor far below what counts as excited keeps the triangle regular.
+            # a floor far below the limit of excitation keeps the triangle regular
             floor = max(_SHORT_FLOOR * np.sqrt(power[k]), 1e-30)
             if np.abs(short[window, k, k]) < floor:
                 short[window, k, k] = floor
@@ -56,7 +56,7 @@ def _age_short(floats: FloatArray, ints: IntArray) -> None:
 
 @jit
 def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
-    """Renew the parameters from one finished row per joint; returns 1, or 0 if no joint moved."""
+    """Update the parameters from one finished row per joint; return 1, or 0 if no joint moved."""
     n, p, width, slots_n = ints[m.N], ints[m.P], ints[m.WIDTH], ints[m.SLOTS]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     slots = floats[ints[m.F_SLOTS] : ints[m.F_SLOTS] + slots_n * n * (p + 2)].reshape((slots_n, n, p + 2))
@@ -95,14 +95,14 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
         if changed[j] > 0.0:
             _free_friction(floats, ints, j)
 
-    starts = m.vector(floats, ints, m.F_STEP, width)  # borrowed: first columns of the rows in use
+    starts = m.vector(floats, ints, m.F_STEP, width)  # reused: first columns of the rows in use
     count = 0
-    leak_row = -1
-    if (ints[m.UPDATES] - ints[m.LEAK_SET]) % ints[m.LEAK_STEP] == 0:
-        leak_row = 0
+    floor_row = -1
+    if (ints[m.UPDATES] - ints[m.FLOOR_SET]) % ints[m.FLOOR_STEP] == 0:
+        floor_row = 0
         starts[0] = 0
         count = 1
-        _pull(floats, ints, D[0, 0])
+        _next_floor_row(floats, ints, D[0, 0])
     for k in range(n):
         j = order[k]
         if rows[j, p + 1] <= _SHARE:
@@ -118,19 +118,19 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
     work = m.matrix(floats, ints, m.F_WORK, 3, width)
     step = m.vector(floats, ints, m.F_STEP, width)
     if renew_short:
-        _column_power(floats, ints, D[0], count, leak_row)
+        _column_power(floats, ints, D[0], count, floor_row)
         short = floats[ints[m.F_SHORT] : ints[m.F_SHORT] + 2 * p * width].reshape((2, p, width))
         gain = scale * np.sqrt(np.float64(ints[m.SHORT_EVERY]))
         for window in range(2):
             for r in range(count):
                 for c in range(width):
-                    D[1, r, c] = gain * D[0, r, c] if r != leak_row else 0.0
+                    D[1, r, c] = gain * D[0, r, c] if r != floor_row else 0.0
             qr_update(short[window], D[1], begin, count, work)
     qr_update(R, D[0], begin, count, work)
     back_substitute(R, work[0], step)
     _noise(floats, ints, rows, step)
-    _residual_power(floats, ints, rows)
-    gather(floats, ints, rows)
+    residual_power(floats, ints, rows)
+    accumulate(floats, ints, rows)
     for c in range(p):
         theta[c] += step[c]
     rows[:] = 0.0
@@ -140,30 +140,30 @@ def update(floats: FloatArray, ints: IntArray, slot: int) -> int:
 
 
 @jit
-def _pull(floats: FloatArray, ints: IntArray, row: FloatArray) -> None:
-    """Fill `row` with the next row of the leak, weighted by what forgetting takes in a round.
+def _next_floor_row(floats: FloatArray, ints: IntArray, row: FloatArray) -> None:
+    """Fill `row` with the next row of the information floor, weighted by what forgetting removes in a round.
 
-    The weight counts what the rest of the round will take from the row itself: at the end of a round all rows have
-    replaced exactly what was taken, and what nothing excites neither fades nor grows over any number of rounds.
+    The weight includes what the rest of the round removes from the row itself: at the end of a round all rows have
+    replaced exactly what was removed, and information that nothing excites stays constant.
     """
     p = ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
-    age, length = ints[m.UPDATES] - ints[m.LEAK_SET], ints[m.LEAK_STEP] * p
-    leak = m.matrix(floats, ints, m.F_INFORMATION_FLOOR, p, p)[(age // ints[m.LEAK_STEP]) % p]
+    age, length = ints[m.UPDATES] - ints[m.FLOOR_SET], ints[m.FLOOR_STEP] * p
+    floor = m.matrix(floats, ints, m.F_INFORMATION_FLOOR, p, p)[(age // ints[m.FLOOR_STEP]) % p]
     later = np.float64(length - 1 - age)
     taken = 1.0 - s[m.LAMBDA] ** np.float64(length)
-    left = max(s[m.LAMBDA] ** later, 1e-30)  # zero for a memory shorter than an update
+    left = max(s[m.LAMBDA] ** later, 1e-30)  # zero if the memory is shorter than an update
     pull = np.sqrt(taken / left) / s[m.ROOT_SCALE]
     row[:] = 0.0
-    _scaled(leak, pull, row, p)
+    _scaled(floor, pull, row, p)
 
 
 @jit
 def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> float:
-    """Renew the forgetting factor of joint `j` from its recent innovations; 1.0 if its friction must have changed.
+    """Update the forgetting factor of joint `j` from its recent innovations; return 1.0 if its friction changed.
 
-    Eq. 44 of HIT with the relative error as the root of the excess of the mean squared innovation
-    over its usual level, by the mean squared torque, which is at least that level.
+    Eq. 44 of HIT; the squared relative error is the excess of the mean squared innovation over its usual level, divided
+    by the mean squared torque or that level if larger.
     """
     n = ints[m.N]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -199,12 +199,12 @@ def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> fl
 
 @jit
 def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
-    """Let friction and offset of joint `j` move by as much as would explain its recent innovations.
+    """Add variance to friction and offset of joint `j`, as much as would explain its recent innovations.
 
-    What changes suddenly in one joint alone is its friction.  Forgetting by the relative error is slow where
-    gravity makes up most of the torque, and would give up the link parameters as well.  An offset is not
-    expected to move as much: while the joint turns one way only, it looks the same as dry friction.  How friction
-    follows temperature is left as it was: at one temperature a change of it looks the same as one of the friction.
+    A sudden change in a single joint is one of its friction.  Forgetting by the relative error is slow where gravity
+    dominates the torque, and would affect the link parameters as well.  An offset gets less variance: while the joint
+    turns one way only, it cannot be separated from dry friction.  Temperature slopes get none: at one temperature they
+    cannot be separated from friction.
     """
     n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
     R = m.matrix(floats, ints, m.F_R, p, width)
@@ -223,10 +223,10 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
 
 @jit
 def _noise_level(floats: FloatArray, ints: IntArray, j: int) -> None:
-    """Noise variance of joint `j` and the weight of its rows, its long-run variance.
+    """Update the noise variance of joint `j` and its long-run variance, by which its rows are weighted.
 
-    A young estimate follows the noise, which is correlated, so that early innovations are too small
-    to judge by: at first a share of the torque stands in, and dies out while the joint moves.
+    An early estimate follows the correlated noise, and its innovations are too small.  A share of the torque is
+    therefore added, which decays while the joint moves.
     """
     n = ints[m.N]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -248,13 +248,12 @@ def _noise_level(floats: FloatArray, ints: IntArray, j: int) -> None:
 def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
     """Multiply every column of the root by the root of its parameter's forgetting factor.
 
-    A parameter forgets as slowly as the steadiest of the rows it appears in: a change of a link
-    shows in all of them, a change of one joint's friction in its own row only.
+    A parameter forgets as slowly as the steadiest of its rows: a change of a link appears in all of them, a change of
+    one joint's friction in its own row only.
 
-    Where all columns forget alike it is a scalar that changes, and `R` only when that has become small.  They do
-    unless a joint has changed, also while some joint rests: columns that forget unlike turn what is known of a sum of
-    parameters into knowledge of each, and with a joint's every reversal that would add up.  What is known of a joint
-    at rest is kept by the leak.
+    If all columns forget alike, only a scalar changes, and `R` when that has become small.  They do so unless a joint
+    has changed, even while joints rest: unequal forgetting turns information about a sum of parameters into information
+    about each, which would add up over the reversals.  The information floor keeps that of joints at rest.
     """
     n, p = ints[m.N], ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -283,11 +282,10 @@ def _forget(floats: FloatArray, ints: IntArray, R: FloatArray) -> None:
 
 
 @kernel
-def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int, leak_row: int) -> None:
-    """Renew the running mean of every column's squared weight: the scale on which a parameter matters.
+def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int, floor_row: int) -> None:
+    """Update the running mean of every column's squared weight, the scale of a parameter's effect.
 
-    Over rows in use only: zeros of a joint at rest would make its parameters matter ever less, and the leak, which
-    goes by this scale, would let go of them.
+    Only rows in use count: zeros of a joint at rest would lower the scale and, with it, the information floor.
     """
     n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -298,7 +296,7 @@ def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int,
     squares = m.matrix(floats, ints, m.F_WORK, 3, width)[0]
     squares[:] = 0.0
     for r in range(count):
-        if r != leak_row:
+        if r != floor_row:
             row = D[r]
             for c in range(width):
                 squares[c] += row[c] * row[c]
@@ -315,10 +313,10 @@ def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int,
 
 @jit
 def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArray) -> None:
-    """Learn each joint's noise level and its correlation in time from this update.
+    """Update each joint's noise level and its correlation in time.
 
-    The product of innovation and residual has the noise variance as its mean whatever the
-    parameters' own uncertainty is.  Its signed root, summed over blocks, gives the long-run variance.
+    The mean of the product of innovation and residual is the noise variance, independent of the uncertainty of the
+    parameters.  Its signed root, summed over blocks, gives the long-run variance.
     """
     n, p = ints[m.N], ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
@@ -355,19 +353,3 @@ def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArra
             block_sum[j] = 0.0
             block_count[j] = 0.0
             _noise_level(floats, ints, j)
-
-
-@kernel
-def _residual_power(floats: FloatArray, ints: IntArray, rows: FloatArray) -> None:
-    """Add up what the active model leaves of the torque, squared, of the rows in use that are clean."""
-    n, p = ints[m.N], ints[m.P]
-    active = m.vector(floats, ints, m.F_ACTIVE, p)
-    residual_power = m.vector(floats, ints, m.F_RESIDUAL_POWER, n)
-    count = m.vector(floats, ints, m.F_RESIDUAL_POWER_COUNT, n)
-    if np.isnan(active[0]):
-        return
-    for j in range(n):
-        if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
-            residual = rows[j, p] - dot(rows[j, :p], active)
-            residual_power[j] += residual * residual
-            count[j] += 1.0

@@ -1,4 +1,4 @@
-"""`thetad calibrate --arm`: several arms that one instrument measured, and how they stand to each other."""
+"""`thetad calibrate --arm`: several arms measured by one instrument, and the poses of their bases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, print_json
-from service.cli.calibration.calibrate import clear_results, converted, given_values, without_measurements
+from service.cli.calibration._inputs import clear_results, converted, given_values, without_measurements
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -19,7 +19,7 @@ CELL = "cell.json"
 
 @dataclass(frozen=True, eq=False)
 class GivenArm:
-    """One `--arm`: what results call the arm, its robot, and the tables in the order of the stations."""
+    """One `--arm`: the arm's name in results, its robot, and the tables in the order of the stations."""
 
     name: str
     text: str
@@ -28,16 +28,16 @@ class GivenArm:
 
 
 def run_arms(args: argparse.Namespace) -> int:
-    """Calibrate the arms, say how they stand to each other, write."""
+    """Calibrate the arms, relate their bases to each other, and write the results."""
     import json
     from datetime import UTC, datetime
 
+    from drivers.files.atomic_write import write_text
     from rt_core.calibration.cell.arms import check_shared, together
     from service.cli._progress import Progress
-    from service.io.atomic_files import write_text
     from service.jobs.kinds import find_kind
-    from service.operations.workspace import JobError
-    from service.protocol.json_values import plain
+    from service.operations.errors import OperationError
+    from service.protocol.json_values import json_values
     from service.reports.calibration_cell import cell_document, cell_lines
 
     if args.measurements or args.robot is not None:
@@ -54,7 +54,7 @@ def run_arms(args: argparse.Namespace) -> int:
         mapping = load_pose_mapping(args.mapping)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     tables, stations = [], []
-    # What an earlier run found is not about what is written from here on.
+    # Remove results of an earlier run first, so that they cannot be taken for those of this run.
     inputs = [path for arm in arms for path in (*arm.paths, *([arm.robot.path] if arm.robot.path else []))]
     for arm in arms:
         clear_results(args.output / arm.name, inputs)
@@ -62,7 +62,7 @@ def run_arms(args: argparse.Namespace) -> int:
     for arm in arms:
         try:
             table, seen = _prepared(arm, mapping, args.output / arm.name)
-        except JobError as error:
+        except OperationError as error:
             raise CliError(f"--arm {arm.text}: {error}") from error
         tables.append(table)
         stations.append(seen)
@@ -71,12 +71,12 @@ def run_arms(args: argparse.Namespace) -> int:
     with Progress("calibrate") as progress:
         for k, (arm, table, seen) in enumerate(zip(arms, tables, stations, strict=True)):
 
-            def tell(share: float, what: str, k: int = k, name: str = arm.name) -> None:
+            def report(share: float, what: str, k: int = k, name: str = arm.name) -> None:
                 progress.step((k + share) / len(arms), 1.0, f"{name}: {what}")
 
-            results.append(_calibrated(arm, table, seen, values, args.output / arm.name, created, tell))
+            results.append(_calibrated(arm, table, seen, values, args.output / arm.name, created, report))
     cell = together([result.arm for result in results])
-    document = plain(cell_document(cell, results, created))
+    document = json_values(cell_document(cell, results, created))
     write_text(args.output / CELL, json.dumps(document, allow_nan=False, indent=1) + "\n")
     if args.json:
         print_json(document | {"output": str(args.output)})
@@ -86,12 +86,10 @@ def run_arms(args: argparse.Namespace) -> int:
 
 
 def given_arms(texts: list[str]) -> list[GivenArm]:
-    """Read all `--arm`.
+    """Read all `--arm` options.
 
-    Raises
-    ------
-    CliError
-        If one is not ROBOT=FILE[,FILE], its robot or a file does not exist, or a robot or file is given twice.
+    Raises `CliError` if one is not ROBOT=FILE[,FILE], its robot or a file does not exist, or a robot or file is given
+    twice.
     """
     from drivers.files.robots.file import RobotError
     from service.operations.inputs import open_robot
@@ -132,10 +130,10 @@ def given_arms(texts: list[str]) -> list[GivenArm]:
 
 
 def _prepared(arm: GivenArm, mapping: Any, folder: Path) -> tuple[Path, tuple[int, ...]]:
-    """Return the one table of an arm, written if need be, and the numbers of its stations."""
+    """Return the table of an arm, converted if needed, and the numbers of its stations."""
     from rt_core.calibration.sample import Contacts, Distances
     from service.operations.calibration.table import read_table
-    from service.operations.workspace import JobError
+    from service.operations.errors import OperationError
 
     folder.mkdir(parents=True, exist_ok=True)
     path = arm.paths[0]
@@ -143,7 +141,9 @@ def _prepared(arm: GivenArm, mapping: Any, folder: Path) -> tuple[Path, tuple[in
         path = converted(arm.paths, mapping, arm.robot, folder)
     table = read_table(path, str(path), arm.robot.model.n)
     if isinstance(table.measured, (Contacts, Distances)):
-        raise JobError(f"{path}: has no positions of an instrument, which is what arms share: calibrate this arm alone")
+        raise OperationError(
+            f"{path}: has no positions of an instrument, which is what arms share: calibrate this arm alone"
+        )
     return path, table.station_numbers or (1,)
 
 
@@ -154,22 +154,23 @@ def _calibrated(
     values: dict[str, Any],
     folder: Path,
     created: str,
-    tell: Any,
+    report: Any,
 ) -> ArmResult:
     import hashlib
 
     from rt_core.calibration.cell.arms import CellArm
     from service.jobs.kinds.calibrate import KIND, calibrated_arm
-    from service.operations.workspace import Input, JobError, Workspace
+    from service.operations.errors import OperationError
+    from service.operations.workspace import Input, Workspace
     from service.reports.calibration_cell import ArmResult
 
     with table.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     robot_name = arm.text.partition("=")[0].strip()
-    workspace = Workspace(folder, created, inputs={"measurements": Input(table, sha256)}, tell=tell)
+    workspace = Workspace(folder, created, inputs={"measurements": Input(table, sha256)}, report=report)
     try:
         parameters = KIND.read(values | {"robot": robot_name, "measurements": str(table)})
         found, outcome = calibrated_arm(parameters, workspace)
-    except JobError as error:
+    except OperationError as error:
         raise CliError(f"--arm {arm.text}: {error}") from error
     return ArmResult(CellArm(arm.name, found, stations), outcome, robot_name, [str(p) for p in arm.paths], str(folder))

@@ -1,19 +1,16 @@
-"""`thetad calibrate`: a table of measured poses and a robot file in; a corrected arm and a report of it out."""
+"""`thetad calibrate`: calibrate an arm from a table of measured poses and a robot file."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import CliError, add_json_flag
-from service.cli.jobs.values import read_parameters
+from service.cli.calibration._calibrate_arms import run_arms
+from service.cli.calibration._inputs import clear_results, converted, given_values, without_measurements
 
 if TYPE_CHECKING:
-    from drivers.files.robots.file import RobotFile
-    from rt_core.calibration.sample import Contacts, Distances
-    from rt_core.types import FloatArray
     from service.operations.kind import Outcome
 
 EXAMPLES = """\
@@ -77,17 +74,16 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Calibrate, report, write."""
+    """Calibrate, report and write the results."""
     import hashlib
 
-    from service.cli._foreground import run_here, tell_outcome
+    from service.cli._progress import report_outcome, run_operation
     from service.jobs.kinds import find_kind
+    from service.operations.errors import OperationError
     from service.operations.inputs import open_robot
-    from service.operations.workspace import Input, JobError
+    from service.operations.workspace import Input
 
     if args.arms:
-        from service.cli.calibration._calibrate_arms import run_arms
-
         return run_arms(args)
     kind = find_kind("calibrate")
     paths, robot_name = args.measurements, args.robot
@@ -115,79 +111,14 @@ def run(args: argparse.Namespace) -> int:
             path = converted(paths, mapping, robot, args.output)
         with path.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        outcome = run_here(kind, values, args.output, {"measurements": Input(path, sha256)})
-    except JobError as error:
+        outcome = run_operation(kind, values, args.output, {"measurements": Input(path, sha256)})
+    except OperationError as error:
         raise CliError(str(error)) from error
-    return tell_outcome(outcome, args, print_outcome)
-
-
-def given_values(args: argparse.Namespace) -> dict[str, Any]:
-    """Parameters that have an option of their own; `CliError` if --set gives one of them, too."""
-    given = {name: getattr(args, name) for name in ("method", "robust", "seed") if getattr(args, name) is not None}
-    for name in (*given, "robot", "measurements"):
-        if any(pair.partition("=")[0] == name for pair in args.pairs):
-            raise CliError(f"--set {name}=...: {name} is given by an option or as FILE")
-    return given
-
-
-def without_measurements(kind: Any, pairs: list[str]) -> dict[str, Any]:
-    """Further parameters; that FILE is given is known already."""
-    found = read_parameters(kind, [*pairs, "measurements=m.csv"])
-    del found["measurements"]
-    return found
-
-
-def clear_results(folder: Path, inputs: Sequence[Path]) -> None:
-    """Remove an earlier run's results from a folder; `CliError` if one of them is what this run reads."""
-    from service.jobs.kinds.calibrate import FILES, clear
-
-    results = {(folder / name).resolve() for name in FILES}
-    for path in inputs:
-        if path.resolve() in results:
-            raise CliError(f"{path}: would be overwritten by the results: give another --output")
-    clear(folder)
-
-
-def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -> Path:
-    """Write the data as one table in SI units, those of several files as several stations; returns its path."""
-    from service.io.atomic_files import write_text
-    from service.operations.calibration.table import MeasurementTable, as_stations, read_table
-
-    table, n = folder / "measurements.csv", robot.model.n
-    if any(path.resolve() == table.resolve() for path in paths):
-        raise CliError(f"{table}: would be overwritten by the table of all that was measured: give another --output")
-    if mapping is None:
-        write_text(table, as_stations([(str(path), read_table(path, str(path), n)) for path in paths], n))
-        return table
-    from drivers.files.importing.pose_mapping import read_poses
-
-    read = [read_poses(path, mapping, n) for path in paths]
-    if len(read) == 1:
-        write_text(table, _text(*read[0]))
-    else:
-        found = [MeasurementTable(q, measured, None, []) for q, measured in read]
-        write_text(table, as_stations(list(zip(map(str, paths), found, strict=True)), n))
-    return table
-
-
-def _text(q: FloatArray, measured: FloatArray | Contacts | Distances) -> str:
-    """Table of joint positions (N, n) and what was measured there."""
-    import numpy as np
-
-    from rt_core.calibration.sample import Contacts, Distances
-    from service.operations.calibration.table import columns_of, table_text
-
-    if isinstance(measured, Contacts):
-        values = measured.socket[:, None].astype(np.float64)
-    elif isinstance(measured, Distances):
-        values = np.column_stack((measured.length, measured.centre))
-    else:
-        values = measured
-    return table_text(columns_of(q.shape[1], measured), np.hstack((q, values)))
+    return report_outcome(outcome, args, print_outcome)
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
-    """Print the verdict, the errors, the parameters, and where the rest is."""
+    """Print the verdict, the errors, the parameters, and the output folder."""
     from rt_core.calibration.uncertainty import half_interval
     from service.reports.calibration import VERDICT_TEXT, calibration_facts, undetermined
     from service.reports.identification import number

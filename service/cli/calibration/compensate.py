@@ -1,4 +1,4 @@
-"""`thetad compensate`: Cartesian targets in; joint commands that bring the calibrated arm there out."""
+"""`thetad compensate`: joint commands that bring a calibrated arm to Cartesian targets."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Solve, write."""
+    """Compute the joint commands and write them."""
     import numpy as np
 
+    from drivers.files.atomic_write import write_text
     from drivers.files.robots.file import load_robot
     from rt_core.calibration.compensation import compensate
     from rt_core.calibration.geometry import Geometry
-    from service.io.atomic_files import write_text
     from service.operations.calibration.table import read_targets, table_text
 
     robot = load_robot(args.robot)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         hidden = hidden_at_tip(document) if args.point == "tip" else []
     except (KeyError, TypeError, ValueError) as error:
         raise CliError(f"{_broken(args.calibration, 'a part of it')} ({type(error).__name__}: {error})") from None
-    # The nominal arm to the same point of the last link.
+    # The nominal arm, to the same point of the last link.
     nominal = replace(
         Geometry.from_model(robot.model),
         tip_rotation=calibrated.tip_rotation,
@@ -99,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
         rotations = None if rotations is None else R.T @ rotations
     found = compensate(nominal, calibrated, positions, rotations, start, args.seed)
     commands = found.commands + sag(gives, robot.model, found.commands)
-    # What the tool stands for has no variance of its own: a figure without it would be too small by an unknown amount.
+    # An error that the tool stands for has no variance of its own: without it the figure would be too small by an
+    # unknown amount.
     std = np.full(len(commands), np.nan) if hidden else 1e3 * deviation(commands)
     why = (
         f"std_mm is left empty: the tool was estimated and holds the errors of {', '.join(hidden)}, so nothing says "
@@ -149,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_frame(document: dict[str, Any], frame: str, path: Path) -> None:
-    """Refuse targets in a frame that the calibration does not know."""
+    """Raise `CliError` for targets in a frame that the calibration does not determine."""
     base = document["base"]
     shown = base is not None and base["rotation"] is not None and None not in base["translation"]
     if frame == "measured" and not shown:
@@ -166,7 +167,7 @@ def check_frame(document: dict[str, Any], frame: str, path: Path) -> None:
 
 
 def compliances(document: dict[str, Any], n: int) -> FloatArray:
-    """How far each joint gives way (n,) [rad/(N*m)] or [m/N]."""
+    """Return the compliance of each joint (n,) [rad/(N*m)] or [m/N]."""
     import numpy as np
 
     value = {p["name"]: p["value"] or 0.0 for p in document["parameters"]}
@@ -174,7 +175,7 @@ def compliances(document: dict[str, Any], n: int) -> FloatArray:
 
 
 def hidden_at_tip(document: dict[str, Any]) -> list[str]:
-    """Names of the arm's parameters that were held because an estimated tool stands for them.
+    """Return the names of the arm's parameters that were held because an estimated tool stands for them.
 
     They move the robot file's tip otherwise than the measured point.
     """
@@ -191,7 +192,7 @@ def hidden_at_tip(document: dict[str, Any]) -> list[str]:
 def deviations(
     document: dict[str, Any], robot: RobotFile, frame: str, point: str
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return what tells how far [m] (N,) the calibrated arm may be off at postures (N, n), root mean square."""
+    """Return a function of postures (N, n) that gives the calibrated arm's position uncertainty [m] (N,), RMS."""
     import numpy as np
 
     from rt_core.calibration.error_model import error_model
@@ -202,7 +203,7 @@ def deviations(
     covariance = np.array(document["prediction"]["covariance"], dtype=np.float64).reshape(len(names), len(names))
     gives = any(name.startswith("compliance") for name in names)
     model = error_model(nominal_geometry(robot), orientation="tool_rx" in names, compliance=gives)
-    # Elsewhere than in the measuring frame the base plays no part, and at the robot's tip the tool does not.
+    # The base matters only in the measuring frame, and the tool only at the measured point.
     left_out = [which for which, out in (("base_", frame != "measured"), ("tool_", point == "tip")) if out]
     used = [k for k, name in enumerate(names) if not name.startswith(tuple(left_out))]
     if frame == "measured":
@@ -227,7 +228,7 @@ def deviations(
 
 
 def sag(gives: FloatArray, model: RobotModel, q: FloatArray) -> FloatArray:
-    """How far the joints give way (N, n) at postures `q` (N, n), which has to be commanded on top."""
+    """Return the joint deflections (N, n) at postures `q` (N, n), which the commands have to add."""
     import numpy as np
 
     from service.operations.calibration.nominal_geometry import gravity_load
@@ -236,7 +237,7 @@ def sag(gives: FloatArray, model: RobotModel, q: FloatArray) -> FloatArray:
 
 
 def read_correction(path: Path, sha256: str, name: str) -> dict[str, Any]:
-    """Read a `calibration.json` of the robot with this hash; `CliError` if it is none, or not to be used."""
+    """Read the `calibration.json` of the robot with this hash; raises `CliError` if it cannot be used."""
     from service.operations.calibration.document import FORMAT
 
     try:
@@ -265,7 +266,7 @@ def _broken(path: Path, part: str) -> str:
 
 
 def corrected_geometry(document: dict[str, Any], nominal: Geometry, point: str) -> Geometry:
-    """Geometry of the corrected arm to the measured point, or to the robot file's tip."""
+    """Return the corrected arm's geometry to the measured point, or to the robot file's tip."""
     import numpy as np
 
     from rt_core.calibration.geometry import Geometry

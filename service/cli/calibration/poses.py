@@ -120,17 +120,17 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run_plan(args: argparse.Namespace) -> int:
-    """Plan, choose, judge, write."""
+    """Plan, select and judge the poses, and write them."""
     import math
     from dataclasses import replace
 
     import numpy as np
 
+    from drivers.files.atomic_write import write_text
     from drivers.files.robots.file import load_robot
     from rt_core.calibration.planning import PlanningError, PlanSettings, fibonacci_plan, judged_poses
     from rt_core.calibration.selection import d_optimal
     from service.cli._progress import Progress
-    from service.io.atomic_files import write_text
     from service.operations.calibration.nominal_geometry import nominal_geometry
     from service.operations.calibration.table import POSITION, table_text
 
@@ -147,7 +147,7 @@ def run_plan(args: argparse.Namespace) -> int:
     if args.select is not None and not 1 <= args.select <= args.count:
         raise CliError(f"--select {args.select}: give 1 to --count ({args.count})")
     with Progress("poses") as progress:
-        plan = fibonacci_plan(geometry, settings, tell=lambda share, what: progress.step(share, 1.0, what))
+        plan = fibonacci_plan(geometry, settings, on_progress=lambda share, what: progress.step(share, 1.0, what))
     reached = plan.found
     short = [k for k, (count, wanted) in enumerate(zip(reached, plan.wanted, strict=True)) if count < wanted]
     if args.select is not None:
@@ -183,7 +183,7 @@ def run_plan(args: argparse.Namespace) -> int:
 
 
 def short_way(q: Any) -> Any:
-    """Order of postures (N, n) in which each is the nearest of those left to the one before, from the first."""
+    """Return an order of postures (N, n): from the first one always to the nearest of those left."""
     import numpy as np
 
     left = list(range(1, len(q)))
@@ -216,12 +216,12 @@ def run_measure(args: argparse.Namespace) -> int:
 
     import numpy as np
 
+    from drivers.files.atomic_write import write_text
     from drivers.files.robots.file import load_robot
-    from service.io.atomic_files import write_text
     from service.operations.calibration.nominal_geometry import nominal_geometry
     from service.operations.calibration.table import columns_of, read_table, table_text
     from service.operations.true_arm import true_robot_text
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
     from sim_backend.arm.laser_tracker import TrackerSettings
 
     robot = load_robot(args.robot)
@@ -245,7 +245,7 @@ def run_measure(args: argparse.Namespace) -> int:
             "station": args.station,
             "outliers": [table.lines[i] for i in np.flatnonzero(bad)],
         } | {name: {"rotation": R, "translation": t} for name, (R, t) in frames.items()}
-        write_text(args.truth, json.dumps(plain(truth), allow_nan=False, indent=1) + "\n")
+        write_text(args.truth, json.dumps(json_values(truth), allow_nan=False, indent=1) + "\n")
     if args.true_robot is not None:
         write_text(args.true_robot, true_robot_text(true, arm))
     result = {"poses": len(table.q), "outliers": int(bad.sum()), "output": str(args.output)}
@@ -257,7 +257,7 @@ def run_measure(args: argparse.Namespace) -> int:
 
 
 def _tracked(args: argparse.Namespace, robot: RobotFile, settings: TrackerSettings) -> tuple[TrackedArm, RobotFile]:
-    """Return the arm that is measured, drawn or as --true has it, and the robot file that it departs from."""
+    """Return the arm to measure, drawn or from --true, and the robot file that it deviates from."""
     from drivers.files.robots.file import load_robot
     from rt_core.calibration.error_model import error_model
     from service.operations.calibration.nominal_geometry import nominal_geometry

@@ -1,4 +1,4 @@
-"""`thetad bridge`: a running daemon in other programs: live in Foxglove, described for ROS 2."""
+"""`thetad bridge`: show a running daemon in Foxglove, or describe it for ROS 2."""
 
 from __future__ import annotations
 
@@ -90,27 +90,27 @@ def _port(text: str) -> int:
 
 
 def run_foxglove(arguments: argparse.Namespace) -> int:
-    """Serve viewers until told to stop."""
+    """Serve viewers until stopped."""
     host = _address(arguments)
     if importlib.util.find_spec("foxglove") is None:
         raise CliError(MISSING)
     endpoints, _ = _sources(arguments)
     key = key_of(arguments)
+    from service.bridge.conversion import MessageConverter
     from service.bridge.foxglove import BindError, FoxgloveServer
-    from service.bridge.relay import relay, until_told
-    from service.bridge.shape import Shaper
+    from service.bridge.relay import relay, stop_event
     from service.client import Subscriber
 
     topics = [""] if arguments.arm is None else [f"{arguments.arm}/"]
-    shaper = Shaper(arguments.rate)
+    shaper = MessageConverter(arguments.rate)
     try:
         with (
-            until_told() as done,
+            stop_event() as done,
             Subscriber(endpoints, topics, key=key) as stream,
             FoxgloveServer(host, arguments.port) as server,
         ):
-            _tell(f"Foxglove finds {stream.endpoint} at {server.url}")
-            relayed = relay(stream, shaper, server, done, _tell, arguments.seconds)
+            _report(f"Foxglove finds {stream.endpoint} at {server.url}")
+            relayed = relay(stream, shaper, server, done, _report, arguments.seconds)
             result = {
                 "url": server.url,
                 "arms": shaper.arms,
@@ -167,7 +167,7 @@ def _address(arguments: argparse.Namespace) -> str:
 
 
 def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], list[str]]:
-    """Return the endpoints of frames and estimates, and the arms of the configuration, if there is one."""
+    """Return the endpoints of frames and estimates, and the arms of the configuration if there is one."""
     from service.client import ESTIMATES, FRAMES
 
     if arguments.config is None:
@@ -189,6 +189,6 @@ def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], list[str]]
     return (found[0], found[1]), [arm.name for arm in config.arm]
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"thetad: {text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`thetad status` and `thetad control`: ask a running daemon."""
+"""`thetad status` and `thetad control`: query a running daemon."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run_control(arguments: argparse.Namespace) -> int:
         values["constants"] = model.base.layout.shape[:, 0].tolist()
         values |= model.temperature_limits
     if arguments.timeout == ANSWER_S and arguments.verb in VERBS and VERBS[arguments.verb].within_s > ANSWER_S:
-        request(arguments, "ping")  # the daemon may take so long, if there is one
+        request(arguments, "ping")  # first check that a daemon is there, because the request itself may take long
         arguments.timeout = VERBS[arguments.verb].within_s
     print_json(request(arguments, arguments.verb, **values))
     return EXIT_OK

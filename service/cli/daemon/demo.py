@@ -1,4 +1,4 @@
-"""`thetad demo`: the whole path once, with a simulated arm, and whether it found the truth."""
+"""`thetad demo`: the complete workflow with a simulated arm, compared with its true parameters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise CliError("--seed must not be negative")
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     what = Demonstration(robot, args.excite, args.validate, args.seed, args.bus)
     log = args.output / "daemon.log"
     try:
-        result = run_demonstration(what, args.output, log, tell)
+        result = run_demonstration(what, args.output, log, report)
     except (LaunchError, RehearsalError) as error:
         raise CliError(str(error)) from error
     except (DemonstrationError, ClientError, ControlError) as error:
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the summary for people."""
+    """Print the summary."""
     from service.reports.identification import number
 
     frames = result["frames"]
@@ -117,7 +117,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def show_bus(result: dict[str, Any]) -> None:
-    """Print what became of the bus's cycles, and how punctual they were."""
+    """Print the counts of the bus's cycles and their timing."""
     bus, frames = result["bus"], result["frames"]
     late = f"{bus['overruns']} skipped because the loop was late, " if "overruns" in bus else ""
     print(

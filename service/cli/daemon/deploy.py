@@ -1,4 +1,4 @@
-"""`thetad deploy`: put the daemon in place as a system service."""
+"""`thetad deploy`: install the daemon as a system service."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run_install(arguments: argparse.Namespace) -> int:
-    """Plan, and unless it is a dry run, apply."""
+    """Make the plan, and apply it unless this is a dry run."""
     from service.deployment.install import SHIPPED, DeployError, make_plan
 
     root, prefix = arguments.root.resolve(), arguments.prefix or SHIPPED.parent
@@ -72,14 +72,14 @@ def run_install(arguments: argparse.Namespace) -> int:
     except DeployError as error:
         raise UnavailableError(f"deploy install: {error}") from error
     if arguments.json:
-        print_json(_told(plan, done))
+        print_json(_document(plan, done))
     else:
         _print(plan, done)
     return EXIT_NO if plan.hindrances else EXIT_OK
 
 
 def _check_interface(interface: str | None, root: Path) -> None:
-    """Raise unless the card can be there, and is where this host is concerned."""
+    """Raise `CliError` unless the card's name is valid, and the card exists if this host is prepared."""
     if interface is None:
         return
     from drivers.ethercat.bus.interface import check_name
@@ -90,7 +90,7 @@ def _check_interface(interface: str | None, root: Path) -> None:
         raise CliError(f"--interface: there is no {interface}; there is: {', '.join(card_names()) or 'none'}")
 
 
-def _told(plan: Plan, done: bool) -> dict[str, Any]:
+def _document(plan: Plan, done: bool) -> dict[str, Any]:
     return {
         "done": done,
         "root": plan.root,

@@ -1,4 +1,4 @@
-"""`thetad doctor`: whether this host can run the daemon, and keep a cycle."""
+"""`thetad doctor`: check whether this host can run the daemon and keep a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thetad events`: what happened, from the history that a daemon keeps."""
+"""`thetad events`: print events from the daemon's history."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
-    """Print new events until interrupted; a restart of the daemon is sat out."""
+    """Print new events until interrupted, also across a restart of the daemon."""
     from service.client import ControlError, UnreachableError
-    from service.client.control import passes
+    from service.client.control import may_retry
 
     def page(after: int) -> Sequence[EventEntry]:
         return jobs.events(args.arm, args.job, MAX_EVENTS, after)
 
-    heard = time.monotonic()
+    replied = time.monotonic()
     while True:
         time.sleep(_PAUSE_S)
         try:
@@ -88,14 +88,14 @@ def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
                 _print(event, args.json)
                 last = event["id"]
         except (UnreachableError, ControlError) as error:
-            if not passes(error) or time.monotonic() - heard > PATIENCE_S:
+            if not may_retry(error) or time.monotonic() - replied > PATIENCE_S:
                 raise
         else:
-            heard = time.monotonic()
+            replied = time.monotonic()
 
 
 def new_events(page: Callable[[int], Sequence[EventEntry]], last: int, full: int = MAX_EVENTS) -> Iterator[EventEntry]:
-    """Yield the events after number `last`, in order; `page` gives up to `full` of those after a number."""
+    """Yield the events after number `last`, in order; `page` returns up to `full` of those after a number."""
     while True:
         events = page(last)
         yield from events

@@ -66,9 +66,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _directory(arguments: argparse.Namespace) -> Path:
-    """Return the directory of keys that the command is about, and say who else could replace it."""
+    """Return the directory of keys for the command, and warn if another user could replace it."""
     from service.config.load import load_config
-    from service.security.files import risk
+    from service.security.files import replacement_risk
 
     if arguments.keys is not None:
         directory = Path(arguments.keys).absolute()
@@ -76,13 +76,13 @@ def _directory(arguments: argparse.Namespace) -> Path:
         raise CliError("whose keys? Give the daemon's configuration (-c FILE) or its directory of keys (--keys DIR)")
     else:
         directory = load_config(arguments.config, needs_key=False).keys_dir
-    if said := risk(directory):
-        fail(said)
+    if warning := replacement_risk(directory):
+        fail(warning)
     return directory
 
 
 def run_new(arguments: argparse.Namespace) -> int:
-    """Make keys, and print what is public of them."""
+    """Make keys, and print their public part."""
     directory = _directory(arguments)
     if arguments.server:
         if arguments.name or arguments.role or arguments.output or arguments.public:
@@ -107,7 +107,7 @@ def _new_server(directory: Path) -> dict[str, Any]:
     make_directory(directory)
     pair = new_pair()
     write_pair(directory / SERVER_KEY, pair, "Secret key of a thetad daemon: for it alone.")
-    (directory / SERVER_PUBLIC).unlink(missing_ok=True)  # of a key that has been removed
+    (directory / SERVER_PUBLIC).unlink(missing_ok=True)  # belongs to a key that has been removed
     write_public(directory / SERVER_PUBLIC, pair.public, "Public key of a thetad daemon, for its clients.")
     return {"server": True, "public_key": pair.public, "file": str(directory / SERVER_KEY)}
 
@@ -162,7 +162,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_revoke(arguments: argparse.Namespace) -> int:
-    """Shut a client out."""
+    """Revoke a client's key."""
     from service.security.registry import Registry
 
     client = Registry(_directory(arguments)).revoke(arguments.name)

@@ -1,4 +1,4 @@
-"""`thetad record`: start and stop the daemon's recorder, or record its frames from here."""
+"""`thetad record`: start and stop the daemon's recorder, or record its frames on this machine."""
 
 from __future__ import annotations
 

@@ -34,12 +34,12 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from service.config.load import ConfigError, load_config
-    from service.protocol.transient_errors import may_pass
+    from service.protocol.transient_errors import is_transient
 
     try:
         config = load_config(arguments.config)
     except ConfigError as error:
-        raise CliError(str(error), EXIT_UNAVAILABLE if may_pass(error) else EXIT_INPUT) from error
+        raise CliError(str(error), EXIT_UNAVAILABLE if is_transient(error) else EXIT_INPUT) from error
     if arguments.check:
         return check(config, str(arguments.config))
     from service.security.files import SecretFileError
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CliError(f"{arguments.config}: {error}", exit_code(error)) from error
     except BrokenPipeError:
         raise
-    except OSError as error:  # of this computer, at this moment: systemd is to try again
+    except OSError as error:  # a problem of this computer at this moment: systemd should retry
         raise CliError(f"{arguments.config}: {one_line(error)}", EXIT_UNAVAILABLE) from error
     except (ConfigError, SecretFileError) as error:
         raise CliError(str(error), exit_code(error)) from error
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(config: Any, origin: str) -> int:
-    """Read the token, load every robot, open every source, make every estimator's settings; raises what is wrong."""
+    """Check the tokens, robots, sources and estimator settings of a configuration; raises the first error."""
     from drivers.files.robots.file import RobotError
     from service.acquisition.sources import check_source, make_driver
     from service.config.arm_robot import load_arm_robot, online_settings
@@ -83,7 +83,7 @@ def check(config: Any, origin: str) -> int:
         except RobotError as error:
             raise ConfigError(f"{origin}: arm[{index}].robot: {error}") from error
         online_settings(arm, robot, f"{origin}: arm[{index}].estimator")
-        if isinstance(arm.driver, BusConfig):  # the bus is started, but nothing switched on
+        if isinstance(arm.driver, BusConfig):  # start the bus, but switch nothing on
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         with make_driver(arm, robot.model) as driver:
             check_source(arm, robot.model, driver.info)

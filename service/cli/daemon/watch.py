@@ -1,4 +1,4 @@
-"""`thetad watch`: the estimates of a running daemon as a live table."""
+"""`thetad watch`: live table of the estimates of a running daemon."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def _seconds(text: str) -> float:
 
 
 class View:
-    """What was heard last of one arm."""
+    """Latest messages of one arm."""
 
     def __init__(self, arm: str | None) -> None:
         self.arm = arm
         self.estimate: EstimateMessage | None = None
         self.meta: dict[str, Any] = {}
         self.status: dict[str, Any] = {}
-        self.elastic: dict[str, dict[str, Any]] = {}  # what is known of each elastic joint, with the age of its row
+        self.elastic: dict[str, dict[str, Any]] = {}  # latest state of each elastic joint, with the age of its row
         self.trend: Trend | None = None
         self._arrivals: deque[float] = deque(maxlen=100)
 
     def add(self, message: Message) -> None:
-        """Take note of a message of this arm."""
+        """Store a message of this arm."""
         from service.client import BodyMessage, EstimateMessage
 
         if self.arm is None:
@@ -107,24 +107,24 @@ class View:
             self.status = message.body
         elif message.kind == "elastic":
             now = message.envelope.t_ns * 1e-9
-            for joint, said in message.body.get("joints", {}).items():
-                row = said.get("row_t")
-                self.elastic[joint] = {**said, "row_age_s": None if row is None else now - row}
+            for joint, joint_report in message.body.get("joints", {}).items():
+                row = joint_report.get("row_t")
+                self.elastic[joint] = {**joint_report, "row_age_s": None if row is None else now - row}
 
     @property
     def complete(self) -> bool:
-        """Whether there is enough to show."""
+        """Whether the table can be drawn."""
         return self.estimate is not None and bool(self.meta)
 
     @property
     def rate_hz(self) -> float:
-        """Estimates a second, as they arrive here; 0 before the second."""
+        """Rate of estimates as they arrive; 0 before the second one."""
         if len(self._arrivals) < 2:
             return 0.0
         return (len(self._arrivals) - 1) / max(1e-9, self._arrivals[-1] - self._arrivals[0])
 
     def summary(self, stream: Subscriber) -> dict[str, Any]:
-        """Return everything that is shown, for `--json`."""
+        """Return all values of the table, for `--json`."""
         estimate = self.estimate
         if estimate is None:
             return {}
@@ -183,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 view.add(stream.receive(max(0.0, deadline - time.monotonic())))
             except ClientTimeoutError as error:
-                raise UnavailableError(_nothing(view, arguments)) from error
+                raise UnavailableError(_no_estimate(view, arguments)) from error
         shown = not (arguments.json or arguments.once)
         if shown or arguments.seconds is not None or view.trend is not None:
             try:
@@ -203,7 +203,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_report(path: Path, view: View) -> None:
-    from service.io.atomic_files import write_text
+    from drivers.files.atomic_write import write_text
     from service.reports.trend import trend_page
 
     assert view.trend is not None
@@ -214,7 +214,7 @@ def _write_report(path: Path, view: View) -> None:
     print(f"estimates of {view.arm} over time: {path}", file=sys.stderr)
 
 
-def _nothing(view: View, arguments: argparse.Namespace) -> str:
+def _no_estimate(view: View, arguments: argparse.Namespace) -> str:
     what = f"{arguments.endpoint}: no estimate within {arguments.timeout:g} s"
     if view.status:
         return (
@@ -224,7 +224,7 @@ def _nothing(view: View, arguments: argparse.Namespace) -> str:
 
 
 def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool) -> None:
-    """Take in what comes, until interrupted or for some seconds; redraw the table if it is `shown`."""
+    """Receive messages until interrupted or for some seconds; redraw the table if it is `shown`."""
     from rich.live import Live
 
     from service.client import ClientTimeoutError
@@ -243,7 +243,7 @@ def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool
 
 
 def table(view: View, stream: Subscriber) -> Table:
-    """Build the table of what was heard last."""
+    """Build the table of the latest messages."""
     from rich.table import Table
     from rich.text import Text
 
@@ -255,9 +255,9 @@ def table(view: View, stream: Subscriber) -> Table:
         f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
         f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
     )
-    told = (summary["temperature"] or {}).get("reason") or None
-    lines = [Text(told, style="red")] if told else []
-    lines += [_spring(joint, said) for joint, said in sorted(summary["elastic"].items())]
+    reason = (summary["temperature"] or {}).get("reason") or None
+    lines = [Text(reason, style="red")] if reason else []
+    lines += [_spring(joint, joint_report) for joint, joint_report in sorted(summary["elastic"].items())]
     lines += [Text(line) for line in breakaway_lines(summary["breakaway"])]
     caption = Text("\n").join(lines) if lines else None
     result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
@@ -276,21 +276,24 @@ def table(view: View, stream: Subscriber) -> Table:
     return result
 
 
-def _spring(joint: str, said: dict[str, Any]) -> Text:
-    """One line about an elastic joint: its stiffness, or why there is none."""
+def _spring(joint: str, joint_report: dict[str, Any]) -> Text:
+    """Return one line about an elastic joint: its stiffness, or why there is none."""
     from rich.text import Text
 
-    k1 = said["parameters"]["k1"]
-    age = said["row_age_s"]
+    k1 = joint_report["parameters"]["k1"]
+    age = joint_report["row_age_s"]
     newest = "; no row since the start" if age is None else f"; newest row {age:.1f} s old"
     if k1["value"] is None:
         return Text(f"{joint}: k1 undetermined: {k1['reason']}{newest}")
     text = (
         f"{joint}: k1 {k1['value']:.5g} {k1['unit']}, 95 % {k1['lower']:.5g} to {k1['upper']:.5g}, {k1['status']}, "
-        f"λ {said['lam']:.5f}"
+        f"λ {joint_report['lam']:.5f}"
     )
-    open_ = [name for name, parameter in said["parameters"].items() if parameter["value"] is None]
+    open_ = [name for name, parameter in joint_report["parameters"].items() if parameter["value"] is None]
     text += f"; undetermined: {', '.join(open_)}" if open_ else ""
-    text += "; the joint is changing" if said["changing"] else ""
+    text += "; the joint is changing" if joint_report["changing"] else ""
     text += newest
-    return Text(text if said["valid"] else f"{text}; not valid: {said['reason']}", style="" if said["valid"] else "red")
+    return Text(
+        text if joint_report["valid"] else f"{text}; not valid: {joint_report['reason']}",
+        style="" if joint_report["valid"] else "red",
+    )

@@ -1,4 +1,4 @@
-"""`thetad import`: bring somebody's log in through a mapping file."""
+"""`thetad import`: convert a log to a recording by a mapping file."""
 
 from __future__ import annotations
 

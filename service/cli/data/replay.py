@@ -1,4 +1,4 @@
-"""`thetad replay`: play a recording through a daemon of its own and show what was estimated."""
+"""`thetad replay`: play a recording through a daemon of its own and show the estimates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ examples:
   thetad replay rec.mcap --robot my.toml --span 0:0.6 -o online.yaml --json
   thetad replay rec.mcap --robot my.toml --standard-ports      then, elsewhere: thetad watch
 """
-SETTLE_S = 60.0  # without any progress at the source or the estimator, give up
+SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 
 
 def add_parser(subparsers: Any) -> None:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
-    """Replay as the arguments say, and return the result."""
+    """Replay the recording, and return the result."""
     from service.client import Control, ControlError, UnreachableError
     from service.config.load import parse_config
     from service.supervisor.launch import DaemonProcess, LaunchError
@@ -126,7 +126,7 @@ def _settings(items: list[str]) -> dict[str, Any]:
 
 
 def _await_end(control: Any, launched: Any) -> None:
-    """Wait until the estimator has worked off the last frame."""
+    """Wait until the estimator has processed the last frame."""
     progress, since = -1, time.monotonic()
     while True:
         processes = {process["role"]: process for process in control.request("status")["processes"]}
@@ -222,8 +222,8 @@ def _show(result: dict[str, Any]) -> None:
     from rich.text import Text
 
     frames = result["frames"]
-    told = (result["temperature"] or {}).get("reason")
-    lines = ([told] if told else []) + breakaway_lines(result["breakaway"])
+    reason = (result["temperature"] or {}).get("reason")
+    lines = ([reason] if reason else []) + breakaway_lines(result["breakaway"])
     table = Table(
         title=f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost",
         title_justify="left",

@@ -1,4 +1,4 @@
-"""`thetad ads`: what an ADS server has to say, and whether an arm could be read from it."""
+"""`thetad ads`: inspect an ADS server, and check whether an arm can be read from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_OK, CliError, add_json_flag, print_json
-from service.cli.hardware._ethercat_text import table
+from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
     from drivers.ads.config import AdsConfig, Target
@@ -88,19 +88,8 @@ def _add_configuration(parser: argparse.ArgumentParser, required: bool = False) 
 
 def _configured(arguments: argparse.Namespace) -> AdsConfig:
     from drivers.ads.config import AdsConfig
-    from service.config.load import load_config
 
-    config = load_config(arguments.config, needs_key=False)
-    arms = {arm.name: arm.driver for arm in config.arm if isinstance(arm.driver, AdsConfig)}
-    if arguments.arm is not None:
-        config.find(arguments.arm)
-        if arguments.arm not in arms:
-            raise CliError(f"{arguments.config}: arm {arguments.arm!r} is not on ADS")
-        return arms[arguments.arm]
-    if len(arms) != 1:
-        known = ", ".join(arms)
-        raise CliError(f"{arguments.config}: " + (f"choose with --arm: {known}" if arms else "no arm is on ADS"))
-    return next(iter(arms.values()))
+    return configured_driver(arguments, AdsConfig, "ADS")[1]
 
 
 def _target(arguments: argparse.Namespace) -> Target:
@@ -184,13 +173,13 @@ def _print_variable(facts: dict[str, Any], as_json: bool) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return a value as JSON, over several lines if it is long."""
+    """Return a value as JSON, on several lines if it is long."""
     line = json.dumps(value, ensure_ascii=False, default=str)
     return line if len(line) <= _MAX_VALUE else json.dumps(value, ensure_ascii=False, default=str, indent=2)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """See whether an arm could be read."""
+    """Check whether an arm can be read."""
     from drivers.ads.diagnostics.inspect import check
 
     if not 0.5 <= arguments.seconds <= 600.0:

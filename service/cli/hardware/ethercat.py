@@ -1,4 +1,4 @@
-"""`thetad ethercat`: who is on a bus and what they have to say, before any of it moves."""
+"""`thetad ethercat`: inspect the slaves of a bus before anything moves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
-from service.cli.hardware._ethercat_text import (
+from service.cli.hardware._shared import (
+    configured_driver,
     image_bytes,
     image_text,
     info_text,
@@ -104,13 +105,13 @@ def run_scan(arguments: argparse.Namespace) -> int:
         if arguments.toml:
             raise CliError("--toml needs an INTERFACE; thetad ethercat scan lists them")
         return _list_interfaces(arguments.json)
-    from drivers.ethercat.diagnostics.config_template import skeleton
+    from drivers.ethercat.diagnostics.config_template import config_template
     from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Inspection(arguments.interface) as visit:
-        slaves = _slaves(visit)
-        tables = skeleton(visit) if arguments.toml else ""
-    _warn(visit)
+    with Inspection(arguments.interface) as inspection:
+        slaves = _slaves(inspection)
+        tables = config_template(inspection) if arguments.toml else ""
+    _warn(inspection)
     if arguments.toml:
         sys.stdout.write(tables)
     elif arguments.json:
@@ -121,7 +122,7 @@ def run_scan(arguments: argparse.Namespace) -> int:
 
 
 def _list_interfaces(as_json: bool) -> int:
-    from drivers.ethercat.bus.adapters import adapters
+    from drivers.ethercat.bus.interface import adapters
 
     found = adapters()
     if as_json:
@@ -142,31 +143,18 @@ def _list_interfaces(as_json: bool) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
+    from drivers.ethercat.bus.network import differences, expected_slaves
     from drivers.ethercat.config import EthercatConfig
     from drivers.ethercat.diagnostics.inspection import Inspection
-    from drivers.ethercat.diagnostics.network import differences, expected_slaves
-    from service.config.load import load_config
 
-    config = load_config(arguments.config, needs_key=False)
-    arms = {arm.name: arm.driver for arm in config.arm if isinstance(arm.driver, EthercatConfig)}
-    if arguments.arm is not None:
-        config.find(arguments.arm)
-        if arguments.arm not in arms:
-            raise CliError(f"{arguments.config}: arm {arguments.arm!r} is not on EtherCAT")
-        name = arguments.arm
-    elif len(arms) == 1:
-        (name,) = arms
-    else:
-        known = ", ".join(arms)
-        raise CliError(f"{arguments.config}: " + (f"choose with --arm: {known}" if arms else "no arm is on EtherCAT"))
-    driver = arms[name]
-    with Inspection(driver.interface, driver.redundant_interface) as visit:
-        slaves = _slaves(visit)
-    _warn(visit)
-    lines = differences(expected_slaves(driver), visit.slaves)
+    name, driver = configured_driver(arguments, EthercatConfig, "EtherCAT")
+    with Inspection(driver.interface, driver.redundant_interface) as inspection:
+        slaves = _slaves(inspection)
+    _warn(inspection)
+    lines = differences(expected_slaves(driver), inspection.slaves)
     if arguments.json:
-        said = {"interface": driver.interface, "arm": name, "slaves": slaves}
-        print_json(said | {"matches": not lines, "differences": lines})
+        document = {"interface": driver.interface, "arm": name, "slaves": slaves}
+        print_json(document | {"matches": not lines, "differences": lines})
     else:
         sys.stdout.write(slave_table(slaves))
         verdict = f"not the network of arm {name!r}:" if lines else f"the network of arm {name!r}, as configured"
@@ -174,7 +162,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     return EXIT_NO if lines else EXIT_OK
 
 
-def _slaves(visit: Inspection) -> list[dict[str, Any]]:
+def _slaves(inspection: Inspection) -> list[dict[str, Any]]:
     from drivers.ethercat.bus.master import status_text
 
     return [
@@ -187,39 +175,40 @@ def _slaves(visit: Inspection) -> list[dict[str, Any]]:
             "serial": slave.serial,
             "alias": slave.alias,
             "state": status_text(found),
-            "problem": f"does not reach PRE-OP: {status_text(visit.refusing[slave.position])}"
-            if slave.position in visit.refusing
+            "problem": f"does not reach PRE-OP: {status_text(inspection.refusing[slave.position])}"
+            if slave.position in inspection.refusing
             else None,
         }
-        for slave, found in zip(visit.slaves, visit.found, strict=True)
+        for slave, found in zip(inspection.slaves, inspection.found, strict=True)
     ]
 
 
-def _warn(visit: Inspection) -> None:
-    if visit.unrestored:
-        places = ", ".join(map(str, visit.unrestored))
+def _warn(inspection: Inspection) -> None:
+    if inspection.unrestored:
+        places = ", ".join(map(str, inspection.unrestored))
         sys.stderr.write(f"thetad: the slaves at positions {places} did not go back to INIT\n")
 
 
 # --- one slave
 
 
-def _check_position(visit: Inspection, position: int) -> None:
-    if not 0 <= position < len(visit.slaves):
+def _check_position(inspection: Inspection, position: int) -> None:
+    if not 0 <= position < len(inspection.slaves):
         raise CliError(
-            f"no slave at position {position} on {visit.interface}: there are {len(visit.slaves)}, counted from 0"
+            f"no slave at position {position} on {inspection.interface}: there are {len(inspection.slaves)}, "
+            "counted from 0"
         )
 
 
 def run_info(arguments: argparse.Namespace) -> int:
-    """Show what one slave says of itself."""
+    """Show all facts about one slave."""
     from drivers.ethercat.diagnostics.inspect import information
     from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Inspection(arguments.interface) as visit:
-        _check_position(visit, arguments.position)
-        facts = information(visit, arguments.position)
-    _warn(visit)
+    with Inspection(arguments.interface) as inspection:
+        _check_position(inspection, arguments.position)
+        facts = information(inspection, arguments.position)
+    _warn(inspection)
     if arguments.json:
         print_json(facts)
     else:
@@ -237,13 +226,13 @@ def run_sdo(arguments: argparse.Namespace) -> int:
     if arguments.type is not None and arguments.type not in TYPES:
         raise CliError(f"--type {arguments.type}: choose from {', '.join(TYPES)}")
     address = None if arguments.list else parse_address(arguments.object)
-    with Inspection(arguments.interface) as visit:
-        _check_position(visit, arguments.position)
+    with Inspection(arguments.interface) as inspection:
+        _check_position(inspection, arguments.position)
         if address is None:
-            result, text = _list_objects(visit, arguments.position)
+            result, text = _list_objects(inspection, arguments.position)
         else:
-            result, text = _transfer(visit, arguments, *address)
-    _warn(visit)
+            result, text = _transfer(inspection, arguments, *address)
+    _warn(inspection)
     if arguments.json:
         print_json(result)
     else:
@@ -252,56 +241,56 @@ def run_sdo(arguments: argparse.Namespace) -> int:
 
 
 def _transfer(
-    visit: Inspection, arguments: argparse.Namespace, index: int, subindex: int
+    inspection: Inspection, arguments: argparse.Namespace, index: int, subindex: int
 ) -> tuple[dict[str, Any], str]:
     from drivers.ethercat.bus.objects import ObjectValueError, decode, encode
 
     place = f"{index:04X}:{subindex:02X}"
-    entry = _entry(visit, arguments.position, index, subindex)
+    entry = _entry(inspection, arguments.position, index, subindex)
     kind = arguments.type or (entry.type if entry else None)
-    said: dict[str, Any] = {"object": place, "name": entry.name if entry else None}
+    document: dict[str, Any] = {"object": place, "name": entry.name if entry else None}
     if arguments.write is not None:
         if kind is None:
             raise CliError(f"{place}: the drive does not tell the type of this object: give --type")
         raw = encode(kind, arguments.write)
-        visit.sdo_write(arguments.position, index, subindex, raw)
+        inspection.sdo_write(arguments.position, index, subindex, raw)
     else:
-        raw = visit.sdo_read(arguments.position, index, subindex)
+        raw = inspection.sdo_read(arguments.position, index, subindex)
         kind = kind or "hex"
     try:
         value = decode(kind, raw)
     except ObjectValueError as error:
         if arguments.type is not None:
             raise CliError(f"{place}: {error}") from error
-        kind, value = "hex", raw.hex()  # the drive does not keep to its own description
-    said |= {"type": kind, "value": value, "raw": raw.hex(), "written": arguments.write is not None}
+        kind, value = "hex", raw.hex()  # the drive deviates from its own description
+    document |= {"type": kind, "value": value, "raw": raw.hex(), "written": arguments.write is not None}
     name = f", {one_line(entry.name)}" if entry and entry.name else ""
     verb = " written" if arguments.write is not None else ""
-    return said, f"{place} = {value_text(value, kind)}{verb} ({kind}{name})\n"
+    return document, f"{place} = {value_text(value, kind)}{verb} ({kind}{name})\n"
 
 
-def _entry(visit: Inspection, position: int, index: int, subindex: int) -> ObjectEntry | None:
+def _entry(inspection: Inspection, position: int, index: int, subindex: int) -> ObjectEntry | None:
     from drivers.ethercat.errors import SdoError, SdoTimeoutError
 
     try:
-        return visit.describe(position, index).entry(subindex)
+        return inspection.describe(position, index).entry(subindex)
     except SdoTimeoutError:
         raise
-    except SdoError:  # no SDO information, or not listed: the transfer itself will tell
+    except SdoError:  # no SDO information, or object not listed: the transfer itself decides
         return None
 
 
-def _list_objects(visit: Inspection, position: int) -> tuple[dict[str, Any], str]:
+def _list_objects(inspection: Inspection, position: int) -> tuple[dict[str, Any], str]:
     from drivers.ethercat.diagnostics.inspect import read_value
 
     objects, rows = [], []
-    for index in visit.object_indices(position):
-        info = visit.describe(position, index)
+    for index in inspection.object_indices(position):
+        info = inspection.describe(position, index)
         entries = []
         if info.kind != "variable":
             rows.append((f"{index:04X}", info.kind, "", info.name, ""))
         for entry in info.entries:
-            value = read_value(visit, position, index, entry.subindex, entry.type) if entry.readable else None
+            value = read_value(inspection, position, index, entry.subindex, entry.type) if entry.readable else None
             place = f"{index:04X}:{entry.subindex:02X}"
             entries.append(
                 {
@@ -328,17 +317,17 @@ def run_pdo(arguments: argparse.Namespace) -> int:
     from drivers.ethercat.diagnostics.inspect import read_mapping
     from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Inspection(arguments.interface) as visit:
-        _check_position(visit, arguments.position)
-        mapping = read_mapping(visit, arguments.position, read_sii(visit, arguments.position))
-    _warn(visit)
+    with Inspection(arguments.interface) as inspection:
+        _check_position(inspection, arguments.position)
+        mapping = read_mapping(inspection, arguments.position, read_sii(inspection, arguments.position))
+    _warn(inspection)
     directions = (("outputs", mapping.outputs), ("inputs", mapping.inputs))
     if arguments.json:
-        said: dict[str, Any] = {"position": arguments.position, "source": mapping.source}
-        said |= {
+        document: dict[str, Any] = {"position": arguments.position, "source": mapping.source}
+        document |= {
             way: {"bytes": image_bytes(pdos), "pdos": [_pdo_dict(pdo) for pdo in pdos]} for way, pdos in directions
         }
-        print_json(said)
+        print_json(document)
     else:
         sys.stdout.write("\n".join(image_text(way, pdos) for way, pdos in directions))
     return EXIT_OK

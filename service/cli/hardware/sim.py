@@ -1,4 +1,4 @@
-"""`thetad sim`: simulated hardware for rehearsals: servo drives on an Ethernet interface, a cable to them, a PLC."""
+"""`thetad sim`: simulated hardware for rehearsals: servo drives on an Ethernet interface, a virtual cable, a PLC."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run_link(arguments: argparse.Namespace) -> int:
-    """Make or remove the cable."""
+    """Create or remove the cable."""
     from sim_backend.ethercat.link import Link
 
     link = Link(*arguments.ends)
@@ -100,16 +100,16 @@ def run_ethercat(arguments: argparse.Namespace) -> int:
         need = "needs --far-end" if settings.ring else "is no ring (ring = true), and has no far end"
         raise CliError(f"{arguments.segment}: the segment {need}")
     simulated = build_segment(settings, time.monotonic_ns(), str(arguments.segment))
-    said = {"drives": len(settings.drive), "robot": simulated.model.name, "interface": arguments.interface}
+    facts = {"drives": len(settings.drive), "robot": simulated.model.name, "interface": arguments.interface}
     if arguments.check:
-        print_json(said | {"ok": True})
+        print_json(facts | {"ok": True})
         return EXIT_OK
     names = (arguments.interface,) if arguments.far_end is None else (arguments.interface, arguments.far_end)
     server = Server(simulated.segment, names)
     try:
         server.run(
             Scheduling(arguments.priority, arguments.core),
-            ready=lambda: print_json(said | {"event": "ready"}),
+            ready=lambda: print_json(facts | {"event": "ready"}),
             turn=simulated.turn,
         )
     finally:
@@ -130,14 +130,14 @@ def run_plc(arguments: argparse.Namespace) -> int:
 
     settings = load_plc(arguments.plc)
     simulated = build_plc(settings, time.monotonic_ns(), origin=str(arguments.plc))
-    said: dict[str, Any] = {"axes": len(settings.axis), "robot": simulated.model.name, "net_id": settings.net_id}
+    facts: dict[str, Any] = {"axes": len(settings.axis), "robot": simulated.model.name, "net_id": settings.net_id}
     if arguments.check:
-        print_json(said | {"ok": True})
+        print_json(facts | {"ok": True})
         return EXIT_OK
     server = Server(simulated, arguments.address, arguments.port)
-    said |= {"address": arguments.address, "port": server.port}
+    facts |= {"address": arguments.address, "port": server.port}
     try:
-        server.run(ready=lambda: print_json(said | {"event": "ready"}))
+        server.run(ready=lambda: print_json(facts | {"event": "ready"}))
     finally:
         server.close()
     sys.stderr.write(f"{simulated.next_cycle} cycles, at most {server.latest_ns * 1e-6:.1f} ms late\n")

@@ -1,4 +1,4 @@
-"""What kinds of jobs there are, and their parameters, in words."""
+"""Kinds of jobs and their parameters, as data and as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _RECORDING = "a recording: FILE.mcap, live:SECONDS of the arm, or job:ID for that of a job"
 _MODEL = "a model: FILE.yaml, active, job:ID for the one that a job makes, or model:ID"
-#: Parameters that mean the same in all kinds.
+#: Parameters with the same meaning in all kinds.
 _COMMON = {
     "robot": "a robot: a name in configs/robots, or FILE.toml (without it: that of the arm)",
     "measurements": "measured positions or poses: FILE.csv",
@@ -20,7 +20,7 @@ _COMMON = {
 
 
 def describe_kind(kind: Kind[Any]) -> dict[str, Any]:
-    """Return a kind as plain JSON: name, help, whether it needs an arm, and its parameters."""
+    """Return a kind as JSON values: name, help, whether it needs an arm, and its parameters."""
     schema = kind.parameters.model_json_schema()
     required = schema.get("required", ())
     parameters = []
@@ -45,19 +45,19 @@ def describe_kind(kind: Kind[Any]) -> dict[str, Any]:
 
 
 def defaults_of(kind: Kind[Any]) -> dict[str, Any]:
-    """Return the defaults of all parameters that have one, as plain JSON."""
+    """Return the defaults of all parameters that have one, as JSON values."""
     fields = kind.parameters.model_fields
     return {name: default_of(kind, name) for name, field in fields.items() if not field.is_required()}
 
 
 def default_of(kind: Kind[Any], name: str) -> Any:
-    """Return the default of a parameter as plain JSON; None where there is none."""
+    """Return the default of a parameter as a JSON value, or None."""
     field = kind.parameters.model_fields[name]
     return None if field.is_required() else json.loads(json.dumps(field.get_default(call_default_factory=True)))
 
 
 def type_text(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
-    """Put a JSON schema into words, such as `whole number, 1 to 256`."""
+    """Describe a JSON schema, such as `whole number, 1 to 256`."""
     if "$ref" in field:
         return type_text(definitions[field["$ref"].rpartition("/")[2]], definitions)
     if "enum" in field:
@@ -92,7 +92,7 @@ def _range_text(field: Mapping[str, Any]) -> str:
 
 
 def kind_text(kind: Mapping[str, Any]) -> str:
-    """Return a kind for people."""
+    """Return the description of a kind as text."""
     notes = ["needs an arm"] if kind["needs_arm"] else []
     notes += ["may run in parts"] if kind["divided"] else []
     lines = [f"{kind['name']}: {kind['help']}" + (f" ({', '.join(notes)})" if notes else "")]

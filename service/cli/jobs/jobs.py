@@ -1,4 +1,4 @@
-"""`thetad jobs`: queue work for a running daemon, and see what comes of it."""
+"""`thetad jobs`: queue jobs of a running daemon, and show their state and results."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drivers.files.atomic_write import write_bytes
 from service.cli._common import (
     EXIT_INPUT,
     EXIT_NO,
@@ -24,10 +25,8 @@ from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
 from service.cli.jobs.wait import connected, wait_and_report
-from service.io.atomic_files import write_bytes
 from service.protocol.endpoints import ANSWER_S
-from service.protocol.job_replies import MAX_JOBS
-from service.protocol.job_state import FINISHED
+from service.protocol.job_replies import FINISHED, MAX_JOBS
 
 if TYPE_CHECKING:
     from service.client import Jobs
@@ -63,10 +62,10 @@ _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
 
 
 class ActionParser(Parser):
-    """A parser that takes NAME=VALUE wherever it stands, also between options, where an action asks for that."""
+    """Parser that accepts NAME=VALUE anywhere, also between options, for actions that take pairs."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse all but the pairs, and add these."""
+        """Parse all arguments but the pairs, and add these."""
         if not self.get_default("takes_pairs"):
             return super().parse_known_args(args, namespace)
         words = list(sys.argv[1:] if args is None else args)
@@ -133,7 +132,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def _add(
     actions: argparse._SubParsersAction[Any], name: str, run: Callable[[argparse.Namespace], int], help_text: str
 ) -> argparse.ArgumentParser:
-    """Add an action that asks a daemon."""
+    """Add an action that makes a request of a daemon."""
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}."
     )
@@ -178,7 +177,7 @@ def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
 
 
 def run_submit(args: argparse.Namespace) -> int:
-    """Queue a job, and wait for it if asked to."""
+    """Queue a job, and optionally wait for it."""
     from service.jobs.kinds import find_kind
 
     values = read_parameters(find_kind(args.kind), args.pairs)
@@ -250,12 +249,10 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def copy_results(job: JobDetail, folder: Path) -> list[Path]:
-    """Copy the results of a job into `folder`, checked by their hash; files of other content stay as they are.
+    """Copy the results of a job into `folder`, checked by hash; existing files with other content are not replaced.
 
-    Raises
-    ------
-    CliError
-        There are none, one is damaged or not on this machine, or another file of that name is in the folder.
+    Raises `CliError`: there are none, one is damaged or not on this machine, or another file of that name is in the
+    folder.
     """
     outcome = job["outcome"]
     results = {} if outcome is None else outcome["results"]
@@ -310,7 +307,7 @@ def _follow(jobs: Jobs, id: int, shown: str) -> None:
 
 
 def new_text(seen: str, log: str) -> str:
-    """Return what a log holds beyond what was seen of it, where both are the last so many characters."""
+    """Return the part of a log that was not seen yet; both texts are the last so many characters."""
     if log.startswith(seen):
         return log[len(seen) :]
     for overlap in range(min(len(seen), len(log)), 0, -1):
@@ -330,7 +327,7 @@ def run_retry(args: argparse.Namespace) -> int:
 
 
 def _each(args: argparse.Namespace, do: Callable[[Jobs, int], JobSummary]) -> int:
-    """Do something with each job; those that cannot be named on stderr do not keep the others from it."""
+    """Do something with each job; refusals are printed on stderr and do not stop the rest."""
     from service.client import ControlError
 
     done: list[JobSummary] = []

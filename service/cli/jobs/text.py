@@ -1,4 +1,4 @@
-"""Jobs and events as people read them."""
+"""Text of jobs and events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOG_LINES = 15
 _MAX_LIST = 12
 _MAX_VALUE = 100
-_MAX_FIGURE = 64  # hashes have as many characters
+_MAX_FIGURE = 64  # length of a hash
 _ORIGINS = {
     "request": "asked for",
     "schedule": "by schedule",
@@ -28,7 +28,7 @@ _ORIGINS = {
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Return a table as text: columns as wide as they need, those named in `right` flush right."""
+    """Return a table as text; columns named in `right` are aligned right."""
     table = [tuple(head), *(tuple(row) for row in rows)]
     widths = [max(len(row[k]) for row in table) for k in range(len(head))]
     lines = []
@@ -39,12 +39,12 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 def local_time(text: str | None) -> str:
-    """Return an ISO time as local time of day; a dash for none."""
+    """Return an ISO time as local time, or a dash for none."""
     return "–" if text is None else datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def left_text(left_s: Sequence[float] | None) -> str:
-    """Return the time left as an interval, such as `2 to 5 min left`; both ends are rounded outwards."""
+    """Return the time left as an interval, such as `2 to 5 min left`, rounded outwards."""
     if left_s is None:
         return "time left unknown"
     low_s, high_s = left_s
@@ -58,7 +58,7 @@ def left_text(left_s: Sequence[float] | None) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time span with the digits that matter."""
+    """Return a duration with its significant digits."""
     if seconds < 100.0:
         return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"
     return f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"
@@ -74,9 +74,9 @@ def size_text(size: float) -> str:
 
 
 def took(job: JobFields) -> str:
-    """Return how long the last run of a job took; empty if none has run to its end.
+    """Return the duration of a job's last finished run; empty if there is none.
 
-    A job that was cancelled, or queued again, may have the beginning of another run than the one that ended.
+    The start of a job that was cancelled or queued again may belong to another run than its end.
     """
     if job["state"] not in ("succeeded", "failed") or job["started"] is None or job["finished"] is None:
         return ""
@@ -85,7 +85,7 @@ def took(job: JobFields) -> str:
 
 
 def about(job: JobFields) -> str:
-    """Return in one line what there is to say of a job: how far it is, why it waits, or what it came to."""
+    """Return one line about a job: its progress, why it waits, or its result."""
     if job["state"] == "running" or job["share"] is not None:  # a divided job waits while its parts run
         share = "" if job["share"] is None else f"{100 * job['share']:.0f} %"
         return ", ".join(filter(None, (share, job["doing"], left_text(job["left_s"]))))
@@ -105,7 +105,7 @@ def _parts_text(parts: Sequence[PartEntry]) -> str:
 
 
 def title(job: JobFields) -> str:
-    """Return what a job is called."""
+    """Return the title of a job."""
     return f"job {job['id']} {job['kind']}" + ("" if job["arm"] is None else f" ({job['arm']})")
 
 
@@ -113,12 +113,12 @@ def line(job: JobFields) -> str:
     """Return a job in one line."""
     spent = took(job)
     text = f"{title(job)}: {job['state']}" + (f" in {spent}" if spent and job["state"] == "succeeded" else "")
-    said = one_line(about(job))
-    return f"{text}: {said}" if said else text
+    detail = one_line(about(job))
+    return f"{text}: {detail}" if detail else text
 
 
 def now_line(job: JobFields) -> str:
-    """Return in one line how far a job is, for a line that changes."""
+    """Return a job's progress on one line, for a line that is redrawn."""
     return one_line(", ".join(filter(None, (f"{title(job)}: {job['state']}", about(job)))))
 
 
@@ -128,7 +128,7 @@ def one_line(text: str) -> str:
 
 
 def jobs_text(jobs: Sequence[JobSummary]) -> str:
-    """Return a list of jobs as a table."""
+    """Return a table of jobs."""
     head = ("id", "kind", "arm", "state", "submitted", "took", "")
     rows = [
         (str(j["id"]), j["kind"], j["arm"] or "", j["state"], local_time(j["created"]), took(j), one_line(about(j)))
@@ -138,7 +138,7 @@ def jobs_text(jobs: Sequence[JobSummary]) -> str:
 
 
 def job_text(job: JobDetail) -> str:
-    """Return all of a job that people look for."""
+    """Return the details of a job."""
     lines = [line(job)]
     times = [f"{_ORIGINS.get(job['origin'], job['origin'])} {local_time(job['created'])}"]
     times += [f"{name} {local_time(at)}" for name, at in _times(job) if at is not None]
@@ -198,7 +198,7 @@ def _input_text(given: Mapping[str, Any]) -> str:
 
 
 def _repeat(job: JobDetail) -> list[str]:
-    """Say how the same is queued again."""
+    """Return the command that queues the same job again, or why there is none."""
     names = described(job)
     if not names:
         return [command_again(job, _defaults(job["kind"]))]
@@ -213,16 +213,16 @@ def _repeat(job: JobDetail) -> list[str]:
 def _defaults(kind: str) -> Mapping[str, Any]:
     from service.cli.jobs._kinds import defaults_of
     from service.jobs.kinds import find_kind
-    from service.operations.workspace import JobError
+    from service.operations.errors import OperationError
 
     try:
         return defaults_of(find_kind(kind))
-    except JobError:  # the daemon knows kinds that this version does not
+    except OperationError:  # a kind of a newer daemon
         return {}
 
 
 def metrics_lines(metrics: Mapping[str, Any], within: str = "") -> list[str]:
-    """Return the figures of a job: numbers, words and short lists; tables are left to `--json`."""
+    """Return the metrics of a job as lines: numbers, words and short lists; tables only appear in `--json`."""
     lines: list[str] = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -242,6 +242,6 @@ def _short(value: Any) -> str:
 
 
 def event_line(event: EventEntry) -> str:
-    """Return an event in one line, in local time."""
+    """Return an event on one line, in local time."""
     whose = " ".join(filter(None, (event["arm"] or "", f"job {event['job']}" if event["job"] else "")))
     return f"{local_time(event['time'])}  {event['kind']:18s}  {whose:14s}  {one_line(event['text'])}".rstrip()

@@ -1,4 +1,4 @@
-"""What users type about jobs, as the daemon takes it: NAME=VALUE, files by their whole path, times."""
+"""Convert command-line values for jobs: NAME=VALUE, absolute paths, durations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REFERENCE = re.compile(r"active|(live|job|model):.*", re.DOTALL)
 _FILES = (".mcap", ".yaml", ".yml", ".csv")
 _ROBOT_FILES = (".toml", ".urdf")
-#: Parameters that name a robot.
+#: Parameters that hold a robot.
 _ROBOTS = ("robot", "prior")
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h|d|)", re.ASCII)
@@ -54,7 +54,7 @@ def count(text: str) -> int:
 
 
 def at_most(most: int) -> Callable[[str], int]:
-    """Return what reads a whole number above zero up to `most`, which one answer of a daemon holds, for argparse."""
+    """Return an argparse type: a whole number above zero up to `most`, the largest that one reply holds."""
 
     def read(text: str) -> int:
         number = count(text)
@@ -74,14 +74,9 @@ def megabytes(text: str) -> float:
 
 
 def read_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Parameters of a job from `NAME=VALUE` texts, as `parse_parameters` has them.
+    """Read and validate the parameters of a job from `NAME=VALUE` texts; see `parse_parameters`.
 
-    Raises
-    ------
-    CliError
-        A text that is no such pair, or a name that comes twice.
-    JobError
-        Values that the kind refuses.
+    Raises `CliError`: malformed text, or a name given twice; `OperationError`: invalid values.
     """
     values = parse_parameters(kind, pairs)
     kind.read(values)
@@ -89,14 +84,11 @@ def read_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Read `NAME=VALUE` texts without judging the values, which may be a part of the parameters only.
+    """Read `NAME=VALUE` texts without validating the values, which may be incomplete.
 
-    A value is JSON where it can be read as such, else a text; what names a file is made a whole path.
+    A value is JSON if it parses as JSON, otherwise text; file names become absolute paths.
 
-    Raises
-    ------
-    CliError
-        A text that is no such pair, or a name that comes twice.
+    Raises `CliError`: malformed text, or a name given twice.
     """
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -115,7 +107,7 @@ def _value(kind: Kind[Any], name: str, text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     if name in (*kind.recordings, *kind.models, *_ROBOTS) and not isinstance(value, (str, list)):
-        return None if value is None else text  # a file may be called 7
+        return None if value is None else text  # a file may be named 7
     return value
 
 
@@ -136,17 +128,14 @@ def _with_paths(kind: Kind[Any], name: str, value: Any) -> Any:
 
 
 def whole_path(text: str) -> str:
-    """Return a reference to a recording or a model with its path made absolute, if it is one."""
+    """Return a reference to a recording or model; if it is a path, made absolute."""
     return text if not text or _REFERENCE.fullmatch(text) is not None else str(Path(text).absolute())
 
 
 def model_reference(text: str) -> str:
-    """Return what a user calls a model as a reference: a file, `active`, `job:ID`, `model:ID`, or an id alone.
+    """Convert a user's name of a model to a reference: a file, `active`, `job:ID`, `model:ID`, or an id alone.
 
-    Raises
-    ------
-    CliError
-        It is none of these.
+    Raises `CliError`: any other text.
     """
     if _REFERENCE.fullmatch(text) is not None and not text.startswith("live:"):
         return text
@@ -163,14 +152,14 @@ def model_reference(text: str) -> str:
 def _exists(text: str) -> bool:
     try:
         return text != "" and Path(text).exists()
-    except (OSError, ValueError):  # names that no file can have
+    except (OSError, ValueError):  # not a valid file name
         return False
 
 
 def command_again(job: JobDetail, defaults: Mapping[str, Any]) -> str:
     """Return the command that queues the same job again, on the same files, with the same limits and priority.
 
-    Not for a job with one of `described`: no command has its robot.
+    Not for jobs with parameters of `described`, which cannot be given on a command line.
     """
     words = ["thetad", "jobs", "submit", job["kind"]]
     for name, value in job["parameters"].items():
@@ -180,7 +169,7 @@ def command_again(job: JobDetail, defaults: Mapping[str, Any]) -> str:
         if "job" in given:
             value = f"job:{given['job']}"
         elif "path" in given and (value == "active" or str(value).startswith("live:")):
-            value = given["path"]  # the same model or frames, not the newest
+            value = given["path"]  # the same model or frames, not the latest
         text = value if isinstance(value, str) and _is_text(value) else json.dumps(value)
         words.append(f"{name}={text}")
     if job["arm"] is not None:
@@ -193,12 +182,12 @@ def command_again(job: JobDetail, defaults: Mapping[str, Any]) -> str:
 
 
 def described(job: JobDetail) -> list[str]:
-    """Return the parameters of a job that are whole descriptions of robots."""
+    """Return the parameters of a job that hold whole robot descriptions."""
     return [name for name in _ROBOTS if str(job["parameters"].get(name, "")).lstrip().startswith("{")]
 
 
 def _is_text(value: str) -> bool:
-    """Whether a text is read as the same text again."""
+    """Return whether a text is read back as the same text."""
     try:
         json.loads(value, parse_constant=_refuse)
     except (ValueError, RecursionError):

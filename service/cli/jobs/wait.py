@@ -1,4 +1,4 @@
-"""Connections to a daemon's jobs, and waiting for jobs while showing how far they are."""
+"""Connect to a daemon's jobs, and wait for jobs with a progress display."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MAX_S = 1e8
 
 @contextlib.contextmanager
 def connected(arguments: argparse.Namespace, timeout_s: float | None = None) -> Iterator[Jobs]:
-    """Connect to a daemon's jobs; raises `CliError` if it refuses, `UnavailableError` if it cannot now or is silent.
+    """Connect to a daemon's jobs; raises `CliError` if refused, `UnavailableError` if it is busy or silent.
 
-    `timeout_s` is the longest wait for an answer, by default `--timeout`.
+    `timeout_s` is the longest wait for a reply, by default `--timeout`.
     """
     from service.client import ClientTimeoutError, Control, ControlError, Jobs, UnreachableError
 
@@ -43,7 +43,7 @@ def connected(arguments: argparse.Namespace, timeout_s: float | None = None) -> 
 
 
 class Display:
-    """How far a job is: one line on stderr that changes on a terminal, elsewhere a line when something has changed."""
+    """Progress of a job on stderr: one redrawn line on a terminal, else a line for each change."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -67,16 +67,16 @@ class Display:
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave the line empty."""
+        """Clear the line."""
         if self._live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s: float | None = None) -> int:
-    """Wait for all of the jobs and print what they came to; returns the exit code.
+    """Wait for all jobs and print their results; return the exit code.
 
-    With `as_json` one job is printed as itself, several as `{"jobs": [...]}`.  Ctrl-C leaves them running.
+    With `as_json` a single job is printed as itself, several as `{"jobs": [...]}`. Ctrl-C leaves them running.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     display = Display()

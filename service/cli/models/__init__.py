@@ -1,1 +1,11 @@
-"""NEW."""
+"""Commands that make, check and compare models.
+
+Where to start: `identify` fits a model to recordings. Its variants are in modules of their own: `_identify_arm`
+(joints that may be elastic), `_identify_elastic` (one elastic joint) and `_identify_joints` (several). `validate`
+predicts a recording's torque, `payload` finds a payload, `compare` runs all estimators on simulated truth.
+
+`models` shows, exports and promotes models, with `_model_reference` to find and `_model_text` to print them;
+`breakaway_text` prints breakaway friction for live tables.
+"""
+
+__all__ = ["breakaway_text", "compare", "identify", "models", "payload", "validate"]

@@ -1,13 +1,12 @@
-"""`thetad identify --joints elastic|auto`: a whole arm whose joints may be elastic."""
+"""`thetad identify --joints elastic|auto`: identify an arm whose joints may be elastic."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json, verdict_console
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
     from service.operations.elastic.arm import ElasticArm
     from service.reports.identification_document import IdentificationReport
 
-#: Options that elastic joints do without, by their names in the parsed arguments.
+#: Options that do not apply to elastic joints, by their names in the parsed arguments.
 FOREIGN = ("method", "plot", "essential", "loss", "prior", "weight", "period")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was asked, what the data say, and the elastic arm if that is the answer."""
+    """Requested joint model, the comparison of models, and the elastic arm if chosen."""
 
     asked: str
     arm: ElasticArm | None
@@ -30,7 +29,7 @@ class Choice:
     reason: str
 
     def document(self) -> dict[str, Any]:
-        """Plain data for `--json`."""
+        """Return the choice as JSON values, for `--json`."""
         from service.operations.elastic.arm import comparison_document
 
         return {
@@ -42,7 +41,7 @@ class Choice:
 
 
 def check_joints(asked: str, recording: Recording, model: RobotModel) -> None:
-    """Refuse elastic joints that were asked for where the recording or the robot does not allow for them."""
+    """Raise `CliError` if elastic joints were requested and the recording or robot does not allow them."""
     from service.operations.elastic.arm import why_not_elastic
 
     if asked == "elastic" and (reason := why_not_elastic(recording, model)) is not None:
@@ -50,9 +49,9 @@ def check_joints(asked: str, recording: Recording, model: RobotModel) -> None:
 
 
 def choose_joints(asked: str, rigid: IdentificationReport) -> Choice:
-    """Identify with elastic joints where that is asked for, or where the data call for it.
+    """Identify with elastic joints if requested, or if the data call for it.
 
-    `rigid` is the fit with rigid joints, of which the velocity constants of friction are taken.
+    `rigid` is the fit with rigid joints, which supplies the velocity constants of friction.
     """
     from rt_core.identification.preprocess import DataError
     from service.operations.elastic.arm import arm_rows, identify_elastic_arm, why_not_elastic
@@ -87,14 +86,14 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
     """Report and write an arm with elastic joints."""
     import json
 
-    from service.io.atomic_files import write_text
-    from service.protocol.json_values import plain
-    from service.reports.elastic_arm import elastic_arm_html
+    from drivers.files.atomic_write import write_text
+    from service.protocol.json_values import json_values
+    from service.reports.elastic import elastic_arm_html
 
     written = None
     if args.output is not None:
         if arm.accepted or args.force:
-            write_text(args.output, json.dumps(plain(arm.document), allow_nan=False, indent=1) + "\n")
+            write_text(args.output, json.dumps(json_values(arm.document), allow_nan=False, indent=1) + "\n")
             written = str(args.output)
         else:
             fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
@@ -108,19 +107,13 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
 
 
 def print_arm(arm: ElasticArm) -> None:
-    """Print the result for people: verdict first."""
-    from rich.console import Console
+    """Print the result, verdict first."""
     from rich.table import Table
     from rich.text import Text
 
     from service.reports.identification import VERDICT_TEXT, number
 
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(Text(f"{arm.verdict}: {VERDICT_TEXT[arm.verdict]}", style="bold"))
-    for reason in arm.reasons:
-        console.print(f"  - {reason}", markup=False)
-    for name, value in arm.facts():
-        console.print(f"{name:21s} {value}", markup=False)
+    console = verdict_console(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
     if not arm.accepted:
         return
     table = Table("parameter", "value", "std", "unit", "status", "stands for", box=None, pad_edge=False)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json
-from service.cli.models._identify_joints import WIDTH, reasons, run_joints, told
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json, verdict_console
+from service.cli.models._identify_joints import WIDTH, error_text, reasons, run_joints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +25,7 @@ ELASTIC_OPTIONS = (
 
 
 def add_elastic_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `--model elastic_joint`; what is left out has the job's defaults."""
+    """Add the options of `--model elastic_joint`; omitted ones have the job's defaults."""
     group = parser.add_argument_group(
         "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
     )
@@ -60,11 +59,11 @@ def add_elastic_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_elastic(args: argparse.Namespace) -> int:
-    """Identify one joint, report, write."""
+    """Identify one joint, report and write the results."""
+    from drivers.files.atomic_write import write_text
     from drivers.files.recordings.recording import read_recording
     from drivers.files.robots.file import load_robot
     from service.cli._progress import Progress
-    from service.io.atomic_files import write_text
     from service.jobs.kinds.elastic_joint import KIND
     from service.operations.elastic.joint import ElasticJointError, identify_joint
     from service.operations.elastic.online import follow_online
@@ -95,7 +94,7 @@ def run_elastic(args: argparse.Namespace) -> int:
                 progress.step(0.7, 1.0, "online estimate")
                 online = follow_online(result, args.forgetting)
     except ElasticJointError as error:
-        raise CliError(told(error)) from error
+        raise CliError(error_text(error)) from error
     if args.online and not result.accepted:
         fail("no online estimate: it starts from the off-line values, and these data tell no stiffness")
     written = None
@@ -117,7 +116,7 @@ def run_elastic(args: argparse.Namespace) -> int:
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
-    """Parameters of the job of this kind; what was not given is left out."""
+    """Return the parameters of a job of this kind that were given."""
     slowest = args.min_velocity
     if slowest is not None and len(slowest) > 1:
         raise CliError(f"--min-velocity: {len(slowest)} values for one joint; give one")
@@ -141,26 +140,21 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
 def _json_text(document: dict[str, Any]) -> str:
     import json
 
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
 
-    return json.dumps(plain(document), allow_nan=False, indent=1) + "\n"
+    return json.dumps(json_values(document), allow_nan=False, indent=1) + "\n"
 
 
 def print_elastic(result: ElasticIdentification, online: OnlineResult | None) -> None:
-    """Print the result for people: verdict first."""
-    from rich.console import Console
+    """Print the result, verdict first."""
     from rich.text import Text
 
     from service.operations.elastic.joint import VERDICT_TEXT
     from service.reports.elastic import elastic_facts
 
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=WIDTH)
     answer = result.answer
-    console.print(Text(f"{answer.verdict}: {VERDICT_TEXT[answer.verdict]}", style="bold"))
-    for reason in answer.reasons:
-        console.print(f"  - {reason}", markup=False)
-    for name, value in elastic_facts(result) + ([] if online is None else online.facts()):
-        console.print(f"{name:21s} {value}", markup=False)
+    facts = elastic_facts(result) + ([] if online is None else online.facts())
+    console = verdict_console(answer.verdict, VERDICT_TEXT[answer.verdict], answer.reasons, facts, WIDTH)
     tables = [("parameter", answer.parameters)]
     if online is not None:
         tables.append(("online", online.last.parameters))

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from rt_core.elastic.identify import ElasticParameter
     from service.operations.elastic.joints import ElasticJoints
 
-WIDTH = 1000  # of a table at most: a value is not cut off in a narrow terminal
-#: Options that take one joint and one recording, by their names in the parsed arguments.
+WIDTH = 1000  # widest table: a narrow terminal must not cut off values
+#: Options for one joint and one recording, by their names in the parsed arguments.
 _OF_ONE = ("output", "report", "table", "online", "forgetting")
-#: Options that take one joint: no two have the same drive and zero.
+#: Options for one joint, because every joint has its own drive and zero.
 _OF_ONE_JOINT = ("gear_ratio", "torque_constant", "rotor_inertia", "zero", "omega1", "omega_s")
 
 
 def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
-    """Identify the joints that `--joint` names, from all recordings together, and report."""
+    """Identify the joints given by `--joint` from all recordings together, and report."""
     from drivers.files.recordings.recording import read_recording
     from drivers.files.robots.file import load_robot
     from service.operations.elastic.joint import ElasticJointError
@@ -40,10 +40,10 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
     try:
         found = identify_joints(recordings, _joints(args.joint, recordings[0]), parameters, model)
     except ElasticJointError as error:
-        raise CliError(told(error)) from error
+        raise CliError(error_text(error)) from error
     if all(joint.fit is None for joint in found.joints):  # nothing was fitted: the request is wrong, not the data
         fault = found.joints[0].error
-        raise CliError(told(fault)) from fault
+        raise CliError(error_text(fault)) from fault
     if args.json:
         print_json(found.document())
     else:
@@ -52,12 +52,12 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
 
 
 def option(parameter: str) -> str:
-    """Option of the command for a parameter of the job."""
+    """Return the command's option for a parameter of the job."""
     return f"--{parameter.replace('_', '-')}"
 
 
-def told(error: Exception | None) -> str:
-    """Message of an error, after the option that it is about."""
+def error_text(error: Exception | None) -> str:
+    """Return an error's message, preceded by the option it concerns."""
     from service.operations.elastic.joint import ElasticJointError
 
     if isinstance(error, ElasticJointError) and error.parameter:
@@ -77,7 +77,7 @@ def _joints(name: str, recording: Recording) -> list[int]:
 
 
 def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
-    """Why parameters have no value or a doubtful one: a line for each reason, with all that it is true of."""
+    """Return the reasons why parameters have no value or a doubtful one: a line per reason, with its parameters."""
     named: dict[str, list[str]] = {}
     for q in parameters:
         if q.reason:
@@ -99,7 +99,7 @@ def _print(found: ElasticJoints) -> None:
     for joint in found.joints:
         if joint.fit is None:
             table.add_row(Text(joint.name), "not_determined", "", "", "", "", "")
-            because.append(f"{joint.name}: {told(joint.error)}")
+            because.append(f"{joint.name}: {error_text(joint.error)}")
             continue
         because += [f"{joint.name}: {line}" for line in reasons(joint.fit.parameters)]
         for k, q in enumerate(joint.fit.parameters):

@@ -1,4 +1,4 @@
-"""Finding the model that a user names: a file, `active`, the id of one that is kept, or `job:ID`."""
+"""Find the model given by a user: a file, `active`, the id of a kept model, or `job:ID`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,15 @@ HELP = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
 
 
 def add_daemon_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--arm`, `--control` and `--timeout`, for models that a daemon keeps."""
+    """Add `--arm`, `--control` and `--timeout`, for models kept by a daemon."""
     parser.add_argument("--arm", help="whose active model; may be left out where there is only one arm")
     add_control_flags(parser)
 
 
 def model_path(text: str, args: argparse.Namespace) -> Path:
-    """Return the file of the model that `text` names; a daemon is only asked for models that it keeps.
+    """Return the file of the model named by `text`; contacts a daemon only for models that it keeps.
 
-    Raises
-    ------
-    CliError
-        There is no such model; `UnavailableError` if the daemon does not answer.
+    Raises `CliError`: there is no such model; `UnavailableError` if the daemon does not answer.
     """
     reference = model_reference(text)
     kind, colon, rest = reference.partition(":")

@@ -1,4 +1,4 @@
-"""Models, their history and their differences as people read them."""
+"""Text of models, their history and their differences."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from service.models.diff import ModelDifference, Quantity
     from service.protocol.job_replies import ArmModels, PromotionEntry
 
-_ID = 12  # digits of an id that people see
+_ID = 12  # digits of an id in output
 _HISTORY = 10
 _Z_95 = 1.959964
 
 
 def arms_text(arms: Mapping[str, ArmModels]) -> str:
-    """Return the models of all arms, and the last changes of the active ones."""
+    """Return the models of all arms, and the latest changes of the active ones."""
     return "\n\n".join(_arm_text(name, arm) for name, arm in arms.items())
 
 
@@ -50,12 +50,12 @@ def _promotion_line(entry: PromotionEntry) -> str:
 
 
 def short_id(model: str | None) -> str:
-    """Return as much of a model's id as people need; `no model` for none."""
+    """Return a shortened model id; `no model` for none."""
     return "no model" if model is None else model[:_ID]
 
 
 def difference_text(found: ModelDifference, names: tuple[str, str], z: float) -> str:
-    """Return what differs between two models by more than `z`."""
+    """Return the quantities that differ between two models by more than `z`."""
     from service.reports.identification import number
 
     differing = found.beyond(z)
@@ -118,5 +118,5 @@ def _percent(value: float | None) -> str:
 
 
 def rollback_text(answer: Mapping[str, Any]) -> str:
-    """Return what a rollback did."""
+    """Return the result of a rollback."""
     return f"{answer['arm']}: {short_id(answer['active'])} is active again, instead of {short_id(answer['previous'])}"

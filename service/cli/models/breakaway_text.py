@@ -1,4 +1,4 @@
-"""Breakaway friction as lines for people."""
+"""Text of breakaway friction."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 
 def breakaway_lines(joints: Mapping[str, Mapping[str, Any]] | None) -> list[str]:
-    """One line about each joint that starts from rest have told something of."""
+    """Return one line for each joint whose starts from rest were observed."""
     lines = []
-    for joint, said in (joints or {}).items():
-        if said["value"] is not None:
+    for joint, estimate in (joints or {}).items():
+        if estimate["value"] is not None:
             lines.append(
-                f"{joint}: breakaway friction {said['value']:.4g} {said['unit']}, 95 % {said['lower']:.4g} to "
-                f"{said['upper']:.4g}, {said['status']}, from {said['starts']} starts"
+                f"{joint}: breakaway friction {estimate['value']:.4g} {estimate['unit']}, 95 % "
+                f"{estimate['lower']:.4g} to {estimate['upper']:.4g}, {estimate['status']}, "
+                f"from {estimate['starts']} starts"
             )
-        elif said["seen"]:
-            lines.append(f"{joint}: breakaway friction not known: {said['reason']}")
+        elif estimate["seen"]:
+            lines.append(f"{joint}: breakaway friction not known: {estimate['reason']}")
     return lines

@@ -1,4 +1,4 @@
-"""`thetad compare`: all estimators on the same simulated truth, side by side."""
+"""`thetad compare`: compare all estimators on the same simulated truth."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
     """Compare and report."""
     import numpy as np
 
+    from drivers.files.atomic_write import write_bytes, write_text
     from drivers.files.robots.file import load_robot
     from service.cli._progress import Progress
-    from service.io.atomic_files import write_bytes, write_text
     from service.operations.compare import Conditions, compare, comparison_document
     from service.reports.comparison import comparison_figure, comparison_html
 

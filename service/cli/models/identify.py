@@ -1,4 +1,4 @@
-"""`thetad identify`: a recording and a robot file in, a model file with a verdict out."""
+"""`thetad identify`: identify a model from recordings and a robot file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, fail, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, fail, print_json, verdict_console
 from service.cli.models._identify_arm import FOREIGN, check_joints, choose_joints, finish_elastic
 from service.cli.models._identify_elastic import ELASTIC_OPTIONS, add_elastic_options, run_elastic
 from service.config.methods import METHODS
@@ -53,7 +53,7 @@ Exit codes: 0 identified; 1 the model does not explain the recording, or these d
 is written, unless --force); 2 wrong input.
 """
 
-#: Options of the whole arm's model, by their names in the parsed arguments; those of one joint do without.
+#: Options of the whole arm's model, by their names in the parsed arguments.
 _RIGID_OPTIONS = (
     "method", "plot", "essential", "loss", "constants", "formulation", "seed", "starts", "bounds", "prior", "weight",
     "rate", "trim", "period", "joints",
@@ -124,7 +124,7 @@ def add_estimator_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
-    """Estimator options of a command line, for the robot `model`."""
+    """Return the estimator options of a command line for the robot `model`."""
     from drivers.files.robots.file import load_robot
     from rt_core.identification.estimate import EstimatorOptions
     from service.operations.identify import prior_model
@@ -177,7 +177,7 @@ def positive(text: str) -> float:
 
 
 def settings_of(args: argparse.Namespace, robot: RobotFile) -> SignalSettings:
-    """Signal settings of a robot file with the command line's options on top."""
+    """Return the robot file's signal settings, overridden by the command line's options."""
     import math
 
     from service.operations.identify import signal_settings, slowest_velocity
@@ -189,7 +189,7 @@ def settings_of(args: argparse.Namespace, robot: RobotFile) -> SignalSettings:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Identify, report, write."""
+    """Identify, report and write the results."""
     elastic = args.model == "elastic_joint"
     foreign = [name for name in (_RIGID_OPTIONS if elastic else ELASTIC_OPTIONS) if _given(args, name)]
     if foreign:
@@ -202,7 +202,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _given(args: argparse.Namespace, name: str) -> bool:
-    """Whether an option differs from its default."""
+    """Return whether an option differs from its default."""
     return bool(getattr(args, name) != args.parser.get_default(name))
 
 
@@ -210,10 +210,10 @@ def run_rigid(args: argparse.Namespace) -> int:
     """Identify the model of the whole arm."""
     if args.robot is None:
         raise CliError("--robot is missing: name a robot file, or one in configs/robots")
+    from drivers.files.atomic_write import write_bytes, write_text
     from drivers.files.recordings.recording import Span
     from drivers.files.robots.file import load_robot
     from service.cli._progress import Progress
-    from service.io.atomic_files import write_bytes, write_text
     from service.models.document import write_model
     from service.reports.figures import torque_figure
     from service.reports.identification_document import report_identification
@@ -224,7 +224,7 @@ def run_rigid(args: argparse.Namespace) -> int:
     options = options_of(args, robot.model)
     recording = _read(args)
     if args.period is not None:
-        from service.operations.averaging import average_recording
+        from service.operations.identify import average_recording
 
         recording = average_recording(recording, args.period)
     check_joints(args.joints, recording, robot.model)
@@ -264,7 +264,7 @@ def run_rigid(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace) -> Recording:
-    """Read the recordings, several as one."""
+    """Read the recordings, joining several into one."""
     from drivers.files.recordings.join import JoinError, join_recordings
     from drivers.files.recordings.recording import read_recording
 
@@ -280,20 +280,14 @@ def _read(args: argparse.Namespace) -> Recording:
 
 
 def print_result(report: IdentificationReport) -> None:
-    """Print the result for people: verdict first."""
-    from rich.console import Console
+    """Print the result, verdict first."""
     from rich.table import Table
     from rich.text import Text
 
     from service.reports.identification import VERDICT_TEXT, number
 
     result, document = report.result, report.document
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(Text(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}", style="bold"))
-    for reason in result.reasons:
-        console.print(f"  - {reason}", markup=False)
-    for name, value in report.facts():
-        console.print(f"{name:21s} {value}", markup=False)
+    console = verdict_console(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
     table = Table("joint", "verdict", "RMSE", "max", "R", "because", box=None, pad_edge=False)
     for j, row in enumerate(document["joints"]):
         values = (result.metrics.rmse[j], result.metrics.maximum[j], result.metrics.R[j])

@@ -1,4 +1,4 @@
-"""`thetad models`: look at models, compare and export them, and say which one an arm uses."""
+"""`thetad models`: show, compare and export models, and change the active one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands that change which model is active."""
+    """Register the commands that change the active model."""
     promote = actions.add_parser(
         "promote",
         help="make a model an arm's active one, if it is better on new data",
@@ -161,7 +161,7 @@ def run_show(args: argparse.Namespace) -> int:
             print(f"{key:26s}{document[key]}")
     for group in ("data", "settings", "metrics"):
         for key, value in document.get(group, {}).items():
-            if key == "frames":  # marks for programs
+            if key == "frames":  # for programs only
                 continue
             if key == "sources":
                 value = ", ".join(f"{s['recording']} ({s['sha256'][:12]})" for s in value)
@@ -217,7 +217,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Print the models that a daemon keeps."""
+    """Print the models kept by a daemon."""
     with connected(args) as jobs:
         arms = jobs.models(args.arm)
     if args.json:
@@ -240,7 +240,7 @@ def run_promote(args: argparse.Namespace) -> int:
 
 
 def run_rollback(args: argparse.Namespace) -> int:
-    """Make the model before the present one active again."""
+    """Make the previous model active again."""
     with connected(args) as jobs:
         answer = jobs.rollback(args.arm, args.reason)
     if args.json:

@@ -1,4 +1,4 @@
-"""`thetad payload`: what an arm carries, from a model without payload and a recording or an estimate with it."""
+"""`thetad payload`: identify a payload from a model without it and a recording or an estimate with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json, print_verdict
 
 if TYPE_CHECKING:
     from service.operations.payload import PayloadResult
@@ -48,9 +48,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the payload and report."""
+    """Identify the payload and report."""
+    from drivers.files.atomic_write import write_text
     from drivers.files.recordings.recording import Span, read_recording
-    from service.io.atomic_files import write_text
     from service.models.document import load_model
     from service.operations.payload import load_after, payload_between, payload_in_recording
     from service.reports.payload import payload_facts, payload_page, payload_summary
@@ -75,16 +75,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:
-    """Print the result for people: verdict first."""
+    """Print the result, verdict first."""
     from rt_core.model.inertia import mass_com_inertia
     from service.reports.identification import number
     from service.reports.payload import VERDICT_TEXT
 
-    print(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}")
-    for reason in result.reasons:
-        print(f"  - {reason}")
-    for name, value in facts:
-        print(f"{name:21s} {value}")
+    print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, facts)
     if not result.present:
         return
     print(f"{'quantity':14s}{'value':>12s}{'95 % from':>12s}{'to':>12s}  {'unit':8s}status")

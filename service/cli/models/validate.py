@@ -1,4 +1,4 @@
-"""`thetad validate`: how well a model predicts the torque of a recording."""
+"""`thetad validate`: check how well a model predicts the torque of a recording."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, add_json_flag, print_json, print_verdict
 
 EXAMPLES = """\
 Examples:
@@ -40,8 +40,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Validate and report."""
+    from drivers.files.atomic_write import write_bytes, write_text
     from drivers.files.recordings.recording import Span, read_recording
-    from service.io.atomic_files import write_bytes, write_text
     from service.models.document import load_model
     from service.reports.figures import torque_figure
     from service.reports.identification import VERDICT_TEXT, number
@@ -60,11 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(report.summary())
     else:
-        print(f"{result.verdict}: {VERDICT_TEXT[result.verdict]}")
-        for reason in result.reasons:
-            print(f"  - {reason}")
-        for name, value in report.facts():
-            print(f"{name:21s} {value}")
+        print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
         print(f"{'joint':16s}{'RMSE':>10s}{'mean abs.':>11s}{'maximum':>10s}{'R':>9s}")
         for j, joint in enumerate(robot.joints):
             values = (metrics.rmse[j], metrics.mae[j], metrics.maximum[j], metrics.R[j])

@@ -1,4 +1,4 @@
-"""What commands that move an arm share: staying with it, recording it, and saying how it ended."""
+"""Shared by commands that move an arm: supervise the motion, record it, report its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.cli._common import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, CliError, fail
-from service.cli.motion._arm_recording import ArmRecording
 from service.protocol.endpoints import ANSWER_S
 
 if TYPE_CHECKING:
@@ -17,18 +16,52 @@ if TYPE_CHECKING:
 Progress = Callable[[Mapping[str, Any]], None]
 
 
+class ArmRecording:
+    """Recorder of an arm for one motion; starts it when constructed, unless it records already."""
+
+    def __init__(self, control: Control, arm: str, *, wanted: bool) -> None:
+        self._control, self._arm = control, arm
+        status = control.request("status", ANSWER_S)
+        found = {process["name"]: process for process in status["processes"]}
+        recorder = found.get(f"{arm}/recorder")
+        state = None if recorder is None else recorder["info"].get("state")
+        self.started = wanted and state == "off"
+        #: Whether a recording is made.
+        self.made = wanted and state is not None
+        if wanted and recorder is None and arm in status["arms"]:
+            fail(f"{arm}: is not recorded: add the table [arm.recorder] to its configuration")
+        self._path = "" if recorder is None or self.started else str(recorder["info"].get("path", ""))
+        if self.started:
+            control.request("record", ANSWER_S, arm=arm, action="start")
+
+    def end(self) -> str:
+        """Stop the recorder if it was started here; return the file.
+
+        A recorder that does not answer is reported on stderr only, because the outcome of the motion matters more.
+        """
+        from service.client import ControlError, UnreachableError
+
+        if not self.started:
+            return self._path if self.made else ""
+        try:
+            return str(self._control.request("record", ANSWER_S, arm=self._arm, action="stop")["path"])
+        except (ControlError, UnreachableError) as error:
+            fail(f"{self._arm}: the recorder was not stopped: {error}")
+            return ""
+
+
 @dataclass(frozen=True)
-class Stayed:
-    """How a motion ended.
+class SessionResult:
+    """End of a motion.
 
     Attributes
     ----------
     done : mapping
-        What the arm said of it last: number, outcome, reason, times.
+        Last report of the arm: number, outcome, reason, times.
     reason : str
         Why it ended.
     code : int
-        Exit code of the command: whatever is done with the recording afterwards does not change it.
+        Exit code of the command, independent of later use of the recording.
     path : str
         File of the recorder; empty without one.
     """
@@ -39,31 +72,27 @@ class Stayed:
     path: str
 
 
-def stay(
+def run_session(
     control: Control,
     arm: str,
     what: Literal["run", "guiding"],
     recording: ArmRecording,
     act: Callable[[Progress], dict[str, Any]],
     show: Progress,
-) -> Stayed:
-    """Move the arm by `act`, which calls back with what the arm says, and end the recording whatever happens.
+) -> SessionResult:
+    """Move the arm by `act`, which calls back with the arm's reports, and always end the recording.
 
-    Raises
-    ------
-    ControlError, UnreachableError
-        As `act`.
-    CliError
-        Interrupted before the daemon has taken the request.
+    Raises `ControlError` or `UnreachableError`: as `act`; `CliError`: interrupted before the daemon accepted the
+    request.
     """
     from service.client import ControlError, UnreachableError
 
     last: Mapping[str, Any] = {}
 
-    def on_progress(said: Mapping[str, Any]) -> None:
+    def on_progress(report: Mapping[str, Any]) -> None:
         nonlocal last
-        last = said
-        show(said)
+        last = report
+        show(report)
 
     code = EXIT_OK
     try:
@@ -71,10 +100,10 @@ def stay(
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
         number = last[what]["number"] if last else None
-        with contextlib.suppress(ControlError, UnreachableError):  # it has been aborted: this asks what came of it
-            said = control.request("abort", ANSWER_S, arm=arm)
-            if number is not None and said[what] is not None and said[what]["number"] == number:
-                last = said
+        with contextlib.suppress(ControlError, UnreachableError):  # already aborted: this asks for the outcome
+            report = control.request("abort", ANSWER_S, arm=arm)
+            if number is not None and report[what] is not None and report[what]["number"] == number:
+                last = report
         path = recording.end()
     except BaseException:
         path = recording.end()
@@ -83,9 +112,9 @@ def stay(
         raise
     else:
         path = recording.end()
-    if not last:  # the daemon has not taken it
+    if not last:  # not accepted by the daemon
         raise CliError("interrupted before anything was begun", EXIT_INTERRUPTED)
     done = last[what]
     if code == EXIT_OK and done["outcome"] != "completed":
         code = EXIT_NO
-    return Stayed(done, done["reason"] or last["reason"], code, path)
+    return SessionResult(done, done["reason"] or last["reason"], code, path)

@@ -1,4 +1,4 @@
-"""`thetad commission`: from the description of a robot to a validated model."""
+"""`thetad commission`: commission an arm, from its robot description to a validated model."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from service.config.methods import METHODS
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
-    from service.commission.commissioning import Commissioned, Told
-    from service.commission.context import Ask, Context, Place
+    from service.commission.commissioning import CommissionResult, StepProgress
+    from service.commission.context import ArmAccess, Ask, Context
     from service.commission.settings import CommissionSettings, Payload
 
 DESCRIPTION = """\
@@ -212,14 +212,16 @@ def _payload(text: str | None) -> Payload | None:
     return Payload(numbers[0], (numbers[1], numbers[2], numbers[3]))
 
 
-def _open(args: argparse.Namespace, ask: Ask | None, stack: ExitStack) -> tuple[RobotFile, Place, Path, dict[str, Any]]:
-    """Find robot, arm, folder, and what beside robot and settings tells this commissioning from others."""
+def _open(
+    args: argparse.Namespace, ask: Ask | None, stack: ExitStack
+) -> tuple[RobotFile, ArmAccess, Path, dict[str, Any]]:
+    """Return robot, arm, folder, and what else distinguishes this commissioning from others."""
     from drivers.files.robots.file import load_robot
     from service.client import Control
+    from service.commission.context import RunningArm
     from service.commission.errors import CommissionError
     from service.commission.folder import simulated_seed
     from service.commission.rehearsal import Rehearsal
-    from service.commission.running import Running
     from service.operations.inputs import open_robot
 
     if args.arm is None:
@@ -228,7 +230,7 @@ def _open(args: argparse.Namespace, ask: Ask | None, stack: ExitStack) -> tuple[
         seed = simulated_seed(folder, args.seed + 1)
         rehearsal = Rehearsal(robot, folder, seed, current_only=args.payload is not None)
         return robot, stack.enter_context(rehearsal), folder, {"simulated_seed": seed}
-    running = Running(stack.enter_context(Control(args.control, key_of(args))), args.arm, ask)
+    running = RunningArm(stack.enter_context(Control(args.control, key_of(args))), args.arm, ask)
     robot = open_robot(running.site().robot_text())
     if args.robot is not None and load_robot(args.robot).sha256 != robot.sha256:
         raise CommissionError(
@@ -244,16 +246,16 @@ def _commission(
     args: argparse.Namespace,
     settings: CommissionSettings,
     robot: RobotFile,
-    place: Place,
+    place: ArmAccess,
     path: Path,
     ask: Ask | None,
     more: dict[str, Any],
 ) -> int:
+    from drivers.files.atomic_write import write_text
     from service.commission.commissioning import STEP_NAMES, commission
     from service.commission.context import Context
     from service.commission.folder import Folder
     from service.commission.report import commission_html, summary
-    from service.io.atomic_files import write_text
 
     folder = Folder(path, STEP_NAMES)
     identity = {
@@ -281,13 +283,13 @@ def _commission(
 def _json(found: dict[str, Any]) -> str:
     import json
 
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
 
-    return json.dumps(plain(found), indent=1, allow_nan=False) + "\n"
+    return json.dumps(json_values(found), indent=1, allow_nan=False) + "\n"
 
 
-def show(result: Commissioned, context: Context) -> None:
-    """Print what came of it, for people."""
+def show(result: CommissionResult, context: Context) -> None:
+    """Print the result."""
     from service.reports.identification import number
 
     for step in result.steps:
@@ -307,12 +309,9 @@ def show(result: Commissioned, context: Context) -> None:
 
 
 def _ask(args: argparse.Namespace) -> Ask | None:
-    """Return what asks before a motion; None where nobody is to be asked.
+    """Return a function that asks before a motion, or None if all motions are allowed.
 
-    Raises
-    ------
-    CliError
-        Nobody is there, and --yes is not given.
+    Raises `CliError`: input is no terminal, and --yes is not given.
     """
     if args.arm is None or args.yes:
         return None
@@ -328,12 +327,12 @@ def _ask(args: argparse.Namespace) -> Ask | None:
 
 
 class _Display:
-    """Shows step, what is done and the time left: a bar on a terminal, elsewhere a line when something changes."""
+    """Progress and time left: a bar on a terminal, elsewhere a line for each change."""
 
     def __init__(self, *, asks: bool) -> None:
         from service.cli._progress import Progress
 
-        self._live = sys.stderr.isatty() and not asks  # a bar and questions would write over one another
+        self._live = sys.stderr.isatty() and not asks  # a bar and questions would overwrite each other
         self._bar = Progress("commission")
         self._shown, self._next_s = "", 0.0
         self._began_s = time.monotonic()
@@ -347,20 +346,20 @@ class _Display:
         if self._live:
             self._bar.__exit__(*error)
 
-    def __call__(self, told: Told) -> None:
-        """Show how far it is."""
-        head = f"{told.number}/{told.of} {told.step.name}: {told.what}"
+    def __call__(self, progress: StepProgress) -> None:
+        """Show the progress."""
+        head = f"{progress.number}/{progress.of} {progress.step.name}: {progress.what}"
         if self._live:
             passed_s = time.monotonic() - self._began_s
-            self._bar.step(passed_s, passed_s + told.left_s, head)
+            self._bar.step(passed_s, passed_s + progress.left_s, head)
             return
-        now_s, brief = time.monotonic(), head.rpartition(": ")[0] if told.what.count(": ") else head
-        if brief != self._shown or now_s >= self._next_s:  # figures of a search alone are no news
+        now_s, brief = time.monotonic(), head.rpartition(": ")[0] if progress.what.count(": ") else head
+        if brief != self._shown or now_s >= self._next_s:  # changing figures of a search are not worth a line
             self._shown, self._next_s = brief, now_s + _BETWEEN_LINES_S
-            self.line(f"{head}; about {_time(told.left_s)} left")
+            self.line(f"{head}; about {_time(progress.left_s)} left")
 
     def line(self, text: str) -> None:
-        """Say something where no bar is."""
+        """Print a line, unless a bar is shown."""
         if not self._live:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`thetad excite`: a robot file in; a trajectory that determines its parameters well, and a report of it, out."""
+"""`thetad excite`: design a trajectory that determines a robot's parameters well, with a report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import CliError, add_json_flag
+from service.cli._common import CliError, add_json_flag, print_verdict
 from service.cli.jobs.values import at_most, parse_parameters
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ Exit codes: 0 designed; 1 no motion within the limits was found (and no trajecto
 determine the parameters well; 2 wrong input.
 """
 
-#: Independent searches where neither option nor --set says how many.
+#: Independent searches by default.
 STARTS = 4
-#: Options that are parameters of the job of the same name.
+#: Options that are job parameters of the same name.
 _SHORT = ("objective", "optimiser", "harmonics", "period_s", "rate_hz", "seed", "starts", "validation", "changed_robot")
 
 
@@ -81,10 +81,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Design and report."""
-    from service.cli._foreground import run_here, tell_outcome
+    from service.cli._progress import report_outcome, run_operation
     from service.jobs.kinds import find_kind
+    from service.operations.errors import OperationError
     from service.operations.inputs import open_robot
-    from service.operations.workspace import JobError
 
     kind = find_kind("excite")
     given = {"robot": args.robot} | {name: getattr(args, name) for name in _SHORT if getattr(args, name) is not None}
@@ -96,16 +96,16 @@ def run(args: argparse.Namespace) -> int:
     given.setdefault("starts", STARTS)
     try:
         values = kind.read(given | set_here)
-        open_robot(values.robot)  # before a folder is made for nothing
+        open_robot(values.robot)  # before creating a folder
         args.output.mkdir(parents=True, exist_ok=True)
-        outcome = run_here(kind, values, args.output)
-    except JobError as error:
+        outcome = run_operation(kind, values, args.output)
+    except OperationError as error:
         raise CliError(str(error)) from error
-    return tell_outcome(outcome, args, print_outcome)
+    return report_outcome(outcome, args, print_outcome)
 
 
 def _earlier(text: str) -> dict[str, Any]:
-    """Return the trajectory of FILE or FILE:PERIODS as the job's parameter `after` has it."""
+    """Return the trajectory of FILE or FILE:PERIODS as a value of the job's parameter `after`."""
     from service.io.trajectory_file import MAX_PERIODS, TrajectoryError, read_trajectory
 
     name, colon, count = text.rpartition(":")
@@ -126,15 +126,11 @@ def _earlier(text: str) -> dict[str, Any]:
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
-    """Print the verdict, the figures that matter, and where the rest is."""
+    """Print the verdict, the main figures, and the output folder."""
     from service.reports.identification import number, percent
 
     m = outcome.metrics
-    print(f"{outcome.verdict}: {m['verdict_text']}")
-    for reason in m["reasons"]:
-        print(f"  - {reason}")
-    for name, value in m["facts"]:
-        print(f"{name:21s} {value}")
+    print_verdict(outcome.verdict, m["verdict_text"], m["reasons"], m["facts"])
     print(f"{'weakest':22s}" + ", ".join(f"{w['name']} ({number(w['inflation'], 3)})" for w in m["weakest"]))
     worst = m["worst"]
     print(f"{'narrowest limit':22s}{percent(worst['share'], '.3g')} left to {worst['quantity']} of {worst['where']}")

@@ -1,4 +1,4 @@
-"""`thetad guide`: let an arm be guided by hand, and show what happened."""
+"""`thetad guide`: let an arm be guided by hand, and show the session."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from service.cli._common import (
     print_json,
 )
 from service.cli._remote import add_control_flag, is_wrong, key_of
-from service.cli.motion._arm_recording import ArmRecording
-from service.cli.motion._motion_session import stay
+from service.cli.motion._motion_session import ArmRecording, run_session
 from service.protocol.endpoints import ANSWER_S
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _model(path: Path) -> dict[str, Any]:
-    """Return what the daemon takes of a model file."""
+    """Return a model file as the arguments of a request."""
     from service.models.document import load_model
 
     file = load_model(path)
@@ -109,7 +108,7 @@ def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | 
     from service.client import Runs
 
     drawn = None
-    if args.figures is not None:  # now: afterwards another model may be active
+    if args.figures is not None:  # before guiding, because another model may be active afterwards
         drawn = control.request("guiding_model", ANSWER_S, arm=args.arm, **(model or {}))
     recording = ArmRecording(control, args.arm, wanted=args.record or args.figures is not None)
     if args.figures is not None and recording.made and not recording.started:
@@ -118,7 +117,7 @@ def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | 
             f"`thetad control record arm={args.arm} action=stop`"
         )
     runs, show = Runs(control, args.arm), _Display()
-    stayed = stay(
+    session = run_session(
         control, args.arm, "guiding", recording,
         lambda progress: runs.guide(
             args.permit, for_s=args.for_s, friction_share=args.friction, damping_time_s=args.damping,
@@ -126,26 +125,26 @@ def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | 
         ),
         show,
     )  # fmt: skip
-    done, path = stayed.done, stayed.path
+    done, path = session.done, session.path
     figures = [] if drawn is None or not path else _draw(path, args.figures, drawn, show.settings, done)
     if args.json:
         print_json({"arm": args.arm, **done, "recording": path or None, "figures": figures})
     else:
-        if stayed.code == EXIT_OK:
+        if session.code == EXIT_OK:
             print(f"{args.arm}: guided for {done['t_s']:.1f} s")
         for name in ([path] if path else []) + figures:
             print(name)
-    if stayed.code != EXIT_OK:
-        fail(f"{args.arm}: guiding was stopped after {done['t_s']:.2f} s: {stayed.reason}")
+    if session.code != EXIT_OK:
+        fail(f"{args.arm}: guiding was stopped after {done['t_s']:.2f} s: {session.reason}")
         for later in done["later"]:
             fail(f"found after that: {later}")
-    return stayed.code
+    return session.code
 
 
 def _draw(
     path: str, folder: Path, model: Mapping[str, Any], settings: Mapping[str, Any], done: Mapping[str, Any]
 ) -> list[str]:
-    """Draw a session that has begun; what cannot be drawn is told of on stderr."""
+    """Draw a session; failures are reported on stderr."""
     from drivers.files.recordings.recording import RecordingError
     from service.operations.hand_guiding_replay import GuidingRecordError
     from service.reports.hand_guiding import draw_session
@@ -160,18 +159,18 @@ def _draw(
 
 
 class _Display:
-    """Says what the arm is at, a line for each phase; keeps the settings of the session."""
+    """Phases of guiding, one line each; keeps the settings of the session."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
         self._shown = ""
 
-    def __call__(self, said: Mapping[str, Any]) -> None:
-        self.settings = said.get("settings", self.settings)
-        for text in said.get("unchecked", ()):
+    def __call__(self, report: Mapping[str, Any]) -> None:
+        self.settings = report.get("settings", self.settings)
+        for text in report.get("unchecked", ()):
             sys.stderr.write(f"not judged: {text}\n")
-        phase = str(said["guiding"]["phase"])
-        if phase == "ramping" and said["guiding"]["outcome"] == "stopping":
+        phase = str(report["guiding"]["phase"])
+        if phase == "ramping" and report["guiding"]["outcome"] == "stopping":
             phase = "ending"
         if phase != self._shown and phase in _PHASES:
             sys.stderr.write(_PHASES[phase] + "\n")

@@ -1,4 +1,4 @@
-"""`thetad run`: run a trajectory on an arm, record it, and have it identified."""
+"""`thetad run`: run a trajectory on an arm, record it, and queue its identification."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from service.cli._common import (
     print_json,
 )
 from service.cli._remote import add_control_flag, is_wrong, key_of, refusal
-from service.cli.motion._arm_recording import ArmRecording
-from service.cli.motion._motion_session import stay
+from service.cli.motion._motion_session import ArmRecording, run_session
 from service.config.methods import METHODS
 from service.protocol.endpoints import ANSWER_S
 
@@ -100,7 +99,7 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
     recording = ArmRecording(control, args.arm, wanted=not args.no_record)
     runs, display = Runs(control, args.arm), _Display()
     with display as show:
-        stayed = stay(
+        session = run_session(
             control, args.arm, "run", recording,
             lambda progress: runs.run(
                 message, args.permit, periods=args.periods, hold=args.hold, name=args.file.name,
@@ -108,8 +107,8 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
             ),
             show,
         )  # fmt: skip
-    done, path = stayed.done, stayed.path
-    wanted = stayed.code == EXIT_OK and args.identify != "none" and recording.made
+    done, path = session.done, session.path
+    wanted = session.code == EXIT_OK and args.identify != "none" and recording.made
     if wanted and recording.started and not path:
         wanted = False
         fail(f"{args.arm}: the identification was not queued: what was recorded is not known")
@@ -118,22 +117,22 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
         print_json(
             {"arm": args.arm, **done, "unchecked": display.unchecked, "recording": path or None, "identify": job}
         )
-    elif stayed.code == EXIT_OK:
+    elif session.code == EXIT_OK:
         each_s = done["duration_s"] / done["periods"]
         print(f"{args.arm}: {args.file.name} completed, {done['periods']} x {each_s:g} s")
         if path:
             print(f"recording  {path}")
         if job is not None:
             print(f"identify   job {job}: thetad jobs wait {job}")
-    if stayed.code != EXIT_OK:
-        fail(f"{args.arm}: stopped after {done['t_s']:.2f} s of the trajectory: {stayed.reason}")
+    if session.code != EXIT_OK:
+        fail(f"{args.arm}: stopped after {done['t_s']:.2f} s of the trajectory: {session.reason}")
         if path:
             fail(f"what was recorded until then: {path}")
-    return stayed.code
+    return session.code
 
 
 def _submit(control: Control, args: argparse.Namespace, done: Mapping[str, Any], path: str) -> int | None:
-    """Queue the identification of a run, of its own recording or of the last frames; returns the job's number."""
+    """Queue the identification of a run from its own recording or the last frames; return the job's number."""
     from service.client import ControlError, UnreachableError
 
     source = path or f"live:{math.ceil(done['approach_s'] + done['duration_s'] + 1.0)}"
@@ -149,12 +148,12 @@ def _submit(control: Control, args: argparse.Namespace, done: Mapping[str, Any],
 
 
 class _Display:
-    """Shows what is not judged and how far a run is: a bar on a terminal, a line for each phase elsewhere.
+    """Unchecked quantities and progress of a run: a bar on a terminal, elsewhere a line for each phase.
 
     Attributes
     ----------
     unchecked : list of str
-        What is not judged, once the checks are over.
+        Quantities without a check, known after the checks.
     """
 
     def __init__(self) -> None:
@@ -172,13 +171,13 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         self._bar.__exit__(None, None, None)
 
-    def _show(self, said: Mapping[str, Any]) -> None:
-        found = said["run"]
-        if "unchecked" in said:  # in the first answer only, before anything moves
-            self.unchecked = list(said["unchecked"])
+    def _show(self, report: Mapping[str, Any]) -> None:
+        found = report["run"]
+        if "unchecked" in report:  # only in the first reply, before anything moves
+            self.unchecked = list(report["unchecked"])
             sys.stderr.write("".join(f"not judged: {text}\n" for text in self.unchecked))
             sys.stderr.flush()
-        state = str(said["state"])
+        state = str(report["state"])
         what = f"period {found['period']} of {found['periods']}" if state == "running" else state
         if self._live:
             self._bar.step(found["t_s"], found["duration_s"], what)

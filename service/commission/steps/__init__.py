@@ -1,4 +1,10 @@
-"""The steps of a commissioning, in order."""
+"""The steps of a commissioning, in order.
+
+Where to start: each module defines one `Step` (`service.commission.context`) with its function. `_description` checks
+the robot file, `_signals` the frames at rest, `joints` signs and units by small motions, `_friction` measures friction
+at constant speeds, `_payload` torque constants, `_design` designs the trajectories, `_run` runs and records them, and
+`_model` identifies and validates. A step returns a summary and a result, which the folder keeps for the later ones.
+"""
 
 from service.commission.context import Step
 from service.commission.steps._description import ROBOT
@@ -10,7 +16,7 @@ from service.commission.steps._run import RUN
 from service.commission.steps._signals import SIGNALS
 from service.commission.steps.joints import JOINTS
 
-#: The report is made of what these find.
+#: In order; the report shows their results.
 STEPS: tuple[Step, ...] = (ROBOT, SIGNALS, JOINTS, FRICTION, PAYLOAD, DESIGN, RUN, IDENTIFY, VALIDATE)
 
-__all__ = ["STEPS"]
+__all__ = ["STEPS", "joints"]

@@ -1,4 +1,4 @@
-"""Step `robot`: whether the description is complete enough to move by."""
+"""Step `robot`: check that the description is complete enough for motion."""
 
 from __future__ import annotations
 

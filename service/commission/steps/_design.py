@@ -1,4 +1,4 @@
-"""Step `design`: a trajectory that determines the parameters, and another one to validate on."""
+"""Step `design`: a trajectory that determines the parameters, and another one for validation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.jobs.kinds import find_kind
-from service.operations.workspace import JobError, Workspace
+from service.operations.errors import OperationError
+from service.operations.workspace import Workspace
 
 FOLDER = "design"
 _ABOUT_S = 30.0
-#: Rows of the design's table a second, about; cycles that a period may be off a whole number.
+#: Approximate row rate of the design's table; tolerance of a whole number of cycles in a period.
 _ROW_RATE_HZ, _WHOLE = 100.0, 1e-7
 
 
 def parameters(context: Context) -> dict[str, Any]:
-    """Return the parameters of the design, as `thetad excite` would take them."""
+    """Return the parameters of the design, as of `thetad excite`."""
     settings = context.settings
     return {
         "robot": json.dumps(context.robot.source),
@@ -45,10 +46,10 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("trajectory.json", "validation.json"):
         (folder / name).unlink(missing_ok=True)
-    workspace = Workspace(folder, datetime.now(UTC).isoformat(timespec="seconds"), tell=context.tell)
+    workspace = Workspace(folder, datetime.now(UTC).isoformat(timespec="seconds"), report=context.report)
     try:
         outcome = kind.run(kind.read(parameters(context)), workspace)
-    except JobError as error:
+    except OperationError as error:
         raise StepFailedError(f"the design is refused: {error}") from error
     metrics = outcome.metrics
     found = {

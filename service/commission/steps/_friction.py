@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.friction_law import fit_friction
 from rt_core.commissioning.friction_sweep import SweepPasses, SweepPoint, sweep_passes, sweep_points
 from rt_core.commissioning.profiles import Sweep
@@ -17,17 +17,17 @@ from service.commission.errors import StepFailedError
 from service.io.trajectory_file import Trajectory
 
 RAMP_S, DWELL_S = 0.4, 0.3
-#: Kept from the position limits, as a share of the range.
+#: Margin to the position limits, as a share of the range.
 _RESERVE = 0.03
-_EACH_S = 4.0  # of a run, beside its motion
+_EACH_S = 4.0  # of a run, in addition to its motion
 _SURE = 5.0  # standard deviations
-_BETTER = 2.0  # by how much the slowest drive has to be faster for another direction
+_BETTER = 2.0  # by how much another direction has to speed up the slowest drive
 
 
 def path(context: Context, posture: FloatArray, share: float, sweep: Sweep) -> tuple[FloatArray, FloatArray]:
     """Return the ends (n,) of a path about `posture` that `sweep` passes at `share` of each joint's velocity limit.
 
-    A joint without so much room goes a shorter way, and slower.
+    A joint with less room has a shorter path and a lower speed.
     """
     joints = context.robot.model.joints
     lower, upper = (np.array([getattr(joint, name) for joint in joints]) for name in ("lower", "upper"))
@@ -39,9 +39,9 @@ def path(context: Context, posture: FloatArray, share: float, sweep: Sweep) -> t
 
 
 def directions(coupling: FloatArray, velocity: FloatArray) -> FloatArray:
-    """(n,) directions of the joints in which every drive moves, also those that turn several joints.
+    """Return (n,) directions of the joints in which every drive moves, also those that turn several joints.
 
-    With all joints alike a drive of `q_motor = coupling @ q` may stand, which shows no friction.
+    With all joints alike, a drive of `q_motor = coupling @ q` may stand still and show no friction.
     """
     signs = np.ones(len(velocity))
     for j in range(len(velocity)):
@@ -82,7 +82,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
             return context.table(rows, rate)
 
         percent = f"{100.0 * share:.3g} % of the velocity limits"
-        context.tell(number / count, f"{number + 1} of {count} speeds: {percent}")
+        context.report(number / count, f"{number + 1} of {count} speeds: {percent}")
         move = context.moved(
             f"Move all joints together along a line of {size_text(context, end - start)} at {percent}?",
             make, sweep.duration_s, name=f"friction at {percent}", found=found, start=start,
@@ -95,13 +95,13 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
             raise StepFailedError(f"{move.path}: holds neither torque nor current", found)
         tau = torque(context.robot, source, recording.channels)
         try:
-            # friction is that of drives: where two turn one joint, it is in their torques that it changes sides
+            # friction acts at the drives: where two drives turn one joint, it changes sides in the drives' torques
             sweeps.append(
                 sweep_passes(
                     recording.t, recording.channels["q"] @ C.T, tau @ np.linalg.inv(C), C @ start, C @ end, sweep
                 )
             )
-        except CommissioningError as error:  # a joint that sticks and slips when it is slow leaves the other speeds
+        except CommissioningError as error:  # a joint with stick-slip at low speed leaves the other speeds usable
             notes.append(f"no friction at {percent}: {error}")
     if not sweeps or source is None:
         raise StepFailedError(notes[0], found)
@@ -112,7 +112,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     ]
     wrong = [joint["name"] for joint in joints if (joint["friction"] < -_SURE * joint["friction_std"]).all()]
     found["joints"] = joints
-    if wrong and source.scaled:  # of a current whose constant is not known the sign is not either
+    if wrong and source.scaled:  # without a known torque constant the sign of a current is unknown, too
         raise StepFailedError(
             f"friction of {wrong[0]} drives the joint: check the sign of its torque or current", found
         )
@@ -143,7 +143,7 @@ def _joint(name: str, j: int, points: list[SweepPoint]) -> dict[str, Any]:
 
 
 def size_text(context: Context, way: FloatArray) -> str:
-    """Say how far joints go, at most."""
+    """Return the largest distances of the joints as text."""
     turns = np.array(context.units) == "rad"
     parts = []
     if turns.any():

@@ -1,4 +1,4 @@
-"""Steps `identify` and `validate`: jobs of the daemon, so that the model is kept and can be traced."""
+"""Steps `identify` and `validate`: run as jobs of the daemon, so that the model is kept and traceable."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from service.commission._site import fetch
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.commission.steps._run import measured_robot
-from service.protocol.job_replies import JobDetail
-from service.protocol.job_state import FINISHED
+from service.protocol.job_replies import FINISHED, JobDetail
 
 _IDENTIFY_S, _VALIDATE_S = 20.0, 12.0
 
@@ -77,7 +76,7 @@ def _validate(context: Context) -> tuple[str, dict[str, Any]]:
     least = min(row["R"] for row in joints)
     summary = f"R of {least:.5g} and more on each joint, relative torque error {100 * metrics['relative_error']:.2f} %"
     if settings.promote:
-        context.tell(0.7, "promotion")
+        context.report(0.7, "promotion")
         promoted = site.job("promote", parameters, _follow(context))
         found["promotion"] = {"job": promoted["id"], "state": promoted["state"], "summary": promoted["summary"]}
         summary += f"; {'promoted' if promoted['state'] == 'succeeded' else 'not promoted'}: {promoted['summary']}"
@@ -86,7 +85,7 @@ def _validate(context: Context) -> tuple[str, dict[str, Any]]:
 
 def _follow(context: Context) -> Callable[[JobDetail], None]:
     def told(job: JobDetail) -> None:
-        context.tell(1.0 if job["state"] in FINISHED else job["share"] or 0.0, job["doing"] or job["state"])
+        context.report(1.0 if job["state"] in FINISHED else job["share"] or 0.0, job["doing"] or job["state"])
 
     return told
 

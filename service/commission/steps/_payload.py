@@ -1,4 +1,4 @@
-"""Step `payload`: torque constants from a known payload, where only current is measured."""
+"""Step `payload`: torque constants from a known payload, if only current is measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rt_core.commissioning.bidirectional import Return, both_ways, same_places
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.profiles import EASE_PEAK, Sweep, there_and_back
 from rt_core.commissioning.torque_constant import payload_torque, torque_constants
 from rt_core.types import FloatArray
@@ -18,7 +18,7 @@ from service.commission.settings import Payload
 from service.commission.steps._friction import DWELL_S, RAMP_S, path, size_text
 from service.io.trajectory_file import Trajectory
 
-#: Largest speed, as a share of the velocity limits: fast enough for the payload's inertia to show.
+#: Highest speed, as a share of the velocity limits: enough for the payload's inertia to show.
 _SPEED = 0.25
 #: Directions of the joints of odd and of even number on each path.
 _PATHS = ((1.0, 1.0), (1.0, -1.0))
@@ -71,7 +71,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
 
 
 def _measure(context: Context, payload: Payload | None, recordings: list[str]) -> list[Return]:
-    """Motions there and back along all paths; current place by place."""
+    """Move forth and back along all paths; return the currents place by place."""
     posture = np.array(context.found("joints")["posture"])
     what = "without payload" if payload is None else f"with {payload.mass:g} kg"
     leg_s = context.settings.sweep_s
@@ -84,7 +84,7 @@ def _measure(context: Context, payload: Payload | None, recordings: list[str]) -
         def make(_here: FloatArray, rows: FloatArray = rows, rate: float = rate) -> Trajectory:
             return context.table(rows, rate)
 
-        context.tell((number + (0 if payload is None else len(_PATHS))) / (2 * len(_PATHS)), what)
+        context.report((number + (0 if payload is None else len(_PATHS))) / (2 * len(_PATHS)), what)
         move = context.moved(
             f"Move all joints by {size_text(context, way)} and back, {what}?",
             make, 2.0 * leg_s + DWELL_S, name=f"current {what}", found={"recordings": recordings}, start=start,
@@ -101,7 +101,7 @@ def _measure(context: Context, payload: Payload | None, recordings: list[str]) -
 
 
 def _path(context: Context, posture: FloatArray, signs: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
-    """Start (n,) and way (n,) of a motion about the posture; joints of odd and even number go as `signs` say."""
+    """Return start (n,) and displacement (n,) of a motion about the posture; `signs` of odd and even joints."""
     reach = Sweep(context.settings.sweep_s / EASE_PEAK, RAMP_S, DWELL_S)
     first, last = path(context, posture, _SPEED, reach)
     sign = np.where(np.arange(len(first)) % 2 == 0, *signs)

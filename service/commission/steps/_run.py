@@ -1,4 +1,4 @@
-"""Step `run`: the designed trajectory, first slowly, then at its speed; and the one to validate on."""
+"""Step `run`: the designed trajectory, first slowly, then at full speed; and the one for validation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.files.atomic_write import write_bytes
 from drivers.files.recordings.recording import write_recording
 from drivers.files.robots.file import RobotFile, robot_from_source
 from rt_core.excitation.fourier import FourierSeries
@@ -18,10 +19,9 @@ from service.commission._site import Move
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.commission.steps._design import FOLDER
-from service.io.atomic_files import write_bytes
 from service.io.trajectory_file import Trajectory, TrajectoryError, read_trajectory
 
-_EACH_S = 12.0  # the way to the start, and what is around a run
+_EACH_S = 12.0  # approach and overhead of a run
 
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:
@@ -49,12 +49,15 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         length_s = _length(trajectory, periods)
         what = "validation trajectory" if name == "validation" else "trajectory"
 
-        def told(
-            said: Mapping[str, Any], before_s: float = before_s, length_s: float = length_s, what: str = f"{what} {how}"
+        def follow(
+            progress: Mapping[str, Any],
+            before_s: float = before_s,
+            length_s: float = length_s,
+            what: str = f"{what} {how}",
         ) -> None:
-            run = said["run"] or {"t_s": 0.0, "duration_s": 1.0}
+            run = progress["run"] or {"t_s": 0.0, "duration_s": 1.0}
             share = min(run["t_s"] / max(run["duration_s"], 1e-9), 1.0)
-            context.tell((before_s + share * length_s) / total_s, f"{what}, {said['state']}")
+            context.report((before_s + share * length_s) / total_s, f"{what}, {progress['state']}")
 
         def make(_here: FloatArray, trajectory: Trajectory = trajectory) -> Trajectory:
             return trajectory
@@ -68,7 +71,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
             start=trajectory.positions(np.zeros(1))[0],
             near=False,
             periods=periods,
-            on_progress=told,
+            on_progress=follow,
         )
         found[name] = {"recording": str(move.path), "periods": periods, "period_s": trajectory.period_s}
         move.check(f"the {what} {how}", found)
@@ -80,15 +83,15 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
 
 
 def slower(trajectory: Trajectory, share: float, rate_hz: float) -> Trajectory:
-    """Return the same path at about `share` of its speed, its period a whole number of the arm's cycles."""
+    """Return the same path at about `share` of its speed, with a period of a whole number of the arm's cycles."""
     series = trajectory.series
-    assert series is not None  # designs have one
+    assert series is not None  # every design has one
     f0_hz = rate_hz / np.ceil(series.period_s / share * rate_hz)
     return replace(trajectory, series=FourierSeries.from_plain(float(f0_hz), series.q0, *series.plain))
 
 
 def measured_robot(context: Context) -> RobotFile:
-    """Return the description, with the torque constants that were found where it states none."""
+    """Return the description, completed by the torque constants that were found."""
     payload = context.found("payload")
     from_current = context.found("signals")["torque_from"] == "current"
     if not from_current or "motors" not in payload or states_constants(context.robot):
@@ -100,14 +103,11 @@ def measured_robot(context: Context) -> RobotFile:
 
 
 def kept(context: Context, move: Move) -> Path:
-    """Return a recording within the folder, with the torque that its current stands for where it has none itself.
+    """Return a recording within the folder, with torque computed from the current if it has none.
 
-    The daemon's own may be pruned, and its directory be another user's.
+    The daemon's own file may be pruned, and its directory may belong to another user.
 
-    Raises
-    ------
-    StepFailedError
-        It holds neither, or the torque constants are not known.
+    Raises `StepFailedError`: it holds neither, or the torque constants are unknown.
     """
     recording = move.recording()
     folder = context.folder.path / "recordings"

@@ -1,4 +1,4 @@
-"""Step `signals`: what the arm delivers while it rests."""
+"""Step `signals`: channels, rate and noise of the arm at rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rt_core.commissioning.at_rest import at_rest, position_text
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from service.commission._signals import check_source, states_constants
 from service.commission._site import SPARE_S
 from service.commission.context import Context, Step
@@ -16,12 +16,12 @@ from service.io.trajectory_file import MAX_CYCLES
 from service.motion.trajectory_run import MAX_S
 
 _REST_S = 3.0
-#: A joint that moves further than this share of its range in that time does not rest.
+#: Largest motion at rest in that time, as a share of the joint's range.
 _RESTS = 2e-3
 
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:
-    context.tell(0.1, "frames at rest")
+    context.report(0.1, "frames at rest")
     frames = context.place.site().rest(_REST_S)
     model, names = context.robot.model, context.names
     if "q" not in frames.channels:
@@ -46,7 +46,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         for name, value in zip(names, values, strict=True)
         if not np.isfinite(value)
     ]
-    _foresee(context, frames.rate_hz or rest.rate_hz)
+    _check_limits(context, frames.rate_hz or rest.rate_hz)
     before = context.folder.result("signals")
     if before is not None and before["channels"] != list(frames.channels):
         raise StepFailedError(
@@ -82,8 +82,8 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     return f"{rest.rate_hz:.4g} frames/s with {', '.join(frames.channels)}", found
 
 
-def _foresee(context: Context, rate_hz: float) -> None:
-    """Refuse now what a later step would refuse after minutes of motion."""
+def _check_limits(context: Context, rate_hz: float) -> None:
+    """Fail now where a later step would fail after minutes of motion."""
     if context.settings.payload is not None and context.ask is None and not context.place.rehearsal:
         raise StepFailedError("--payload: somebody has to mount it and take it off: leave out --yes for this")
     site, longest_s = context.place.site(), context.settings.longest_run_s

@@ -1,4 +1,4 @@
-"""Step `joints`: a small, slow motion of each joint, and what it says of signs, units and order of the signals."""
+"""Step `joints`: a small, slow motion of each joint checks signs, units and order of the signals."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.findings import Finding
+from rt_core.commissioning.findings import CommissioningError, Finding
 from rt_core.commissioning.gravity_check import CHECK as GRAVITY
 from rt_core.commissioning.gravity_check import check_gravity, tells_scale
 from rt_core.commissioning.gravity_terms import Gravity, GravityMotion
@@ -32,16 +31,16 @@ from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.io.trajectory_file import Trajectory
 
-#: Share of the velocity limit, and of the joint's range, that a first motion may use.
+#: Largest share of the velocity limit, and of the joint's range, of a first motion.
 _SPEED, _RANGE = 0.05, 0.2
 _MIN_LEG_S, _DWELL_S = 0.8, 0.3
-_EACH_S = 3.0  # of a run, beside its motion
-#: Share of the way by which a real arm's joint moves the very first time.
+_EACH_S = 3.0  # of a run, in addition to its motion
+#: Share of the very first motion of a real arm's joint.
 _FIRST = 0.1
 
 
 def _way(context: Context, k: int, here: float, share: float = 1.0) -> float:
-    """Signed way of the first motion of a joint, to the side on which there is more room."""
+    """Return the signed size of a joint's first motion, to the side with more room."""
     joint, settings = context.robot.model.joints[k], context.settings
     size = settings.small_rad if joint.kind == "revolute" else settings.small_m
     size = share * min(size, _RANGE * (joint.upper - joint.lower))
@@ -54,21 +53,21 @@ def _leg_s(context: Context, k: int, share: float = 1.0) -> float:
 
 
 def _shares(context: Context) -> tuple[float, ...]:
-    """Of a real arm the very first motion is a tenth: a scale that command and position share makes it larger."""
+    """Return the shares of the first motions: on a real arm first a tenth, because a wrong scale makes it larger."""
     return (1.0,) if context.place.rehearsal else (_FIRST, 1.0)
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """A motion, what the checks found, and what it tells of gravity; None where that cannot be said."""
+    """A motion, the findings of its checks, and its effect on gravity; None if unknown."""
 
     move: Move
     results: list[Finding]
     gravity: GravityMotion | None
 
     @property
-    def scale_told(self) -> bool:
-        """Whether gravity tells that the joint goes no further than its signals say."""
+    def scale_confirmed(self) -> bool:
+        """Whether gravity confirms that the joint moves no further than its signals show."""
         return self.gravity is not None and tells_scale(self.gravity)
 
 
@@ -77,19 +76,19 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     checks: list[dict[str, Any]] = []
     found: dict[str, Any] = {"checks": checks, "recordings": [], "seen": context.folder.seen()}
     gravities: list[GravityMotion] = []
-    short: list[str] = []  # joints that have gone no further than the tenth
+    short: list[str] = []  # joints that have only moved by a tenth
     for k, name in enumerate(names):
         for share in _shares(context):
-            context.tell(k / len(names), f"a small motion of {name}")
+            context.report(k / len(names), f"a small motion of {name}")
             judged = _move(context, k, share, found)
             results = judged.results
-            # unattended the tenth has to tell how far the joint really goes, or somebody has to have seen it before
-            last = share == 1.0 or not (context.ask is not None or name in found["seen"] or judged.scale_told)
-            if not last:  # only what must not go on to the longer way
+            # Without questions a tenth has to confirm the joint's scale, or somebody has to have seen it before.
+            last = share == 1.0 or not (context.ask is not None or name in found["seen"] or judged.scale_confirmed)
+            if not last:  # only findings that forbid the longer motion
                 results = [result for result in results if result.verdict == "wrong" and _clear(result)]
             elif share < 1.0:
                 results = _after_a_tenth(results)
-            doubt = _settle(context, k, share, judged.move, results, found)
+            doubt = _conclude(context, k, share, judged.move, results, found)
             checks += [{"joint_name": name, **vars(result)} for result in results]
             if doubt:
                 raise StepFailedError(doubt, found)
@@ -100,8 +99,8 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
                 break
         if context.ask is not None:
             found["seen"] = context.folder.see(name)
-    _tell_apart(context, gravities, checks)
-    _known(context, short, found)
+    _withdraw_mirrored(context, gravities, checks)
+    _check_confirmed(context, short, found)
     open_ = open_checks(found)
     more = f"; open: {'; '.join(open_)}" if open_ else ""
     count = sum(check["verdict"] == "ok" for check in checks)
@@ -109,7 +108,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
 
 
 def _move(context: Context, k: int, share: float, found: dict[str, Any]) -> _Judged:
-    """Move joint `k` by a share of its first way and back, and judge what was recorded."""
+    """Move joint `k` by a share of its first way and back, and judge the recording."""
     n, name = context.robot.model.n, context.names[k]
     leg_s, way = _leg_s(context, k, share), 0.0
 
@@ -130,7 +129,7 @@ def _move(context: Context, k: int, share: float, found: dict[str, Any]) -> _Jud
 
 
 def _after_a_tenth(results: list[Finding]) -> list[Finding]:
-    """Doubt what so short and slow a motion need not show: velocity, and all of a joint that friction may have held."""
+    """Discount what so short a motion need not show: velocity, and all of a joint that friction may have held."""
     held = any(result.check == POSITION and result.verdict != "ok" for result in results)
     return [
         replace(result, verdict="cannot_tell", margin=np.nan)
@@ -141,19 +140,16 @@ def _after_a_tenth(results: list[Finding]) -> list[Finding]:
 
 
 def _clear(result: Finding) -> bool:
-    """Whether a tenth of the way shows it: friction may hold a joint there, but lets none go further or back."""
+    """Return whether a tenth of the way is proof: friction may hold a joint, but not move it further or back."""
     if result.check == POSITION:
         return result.value > 2.0 or result.value < -0.5
     return result.kind == "masses"
 
 
-def _settle(context: Context, k: int, share: float, move: Move, results: list[Finding], found: dict[str, Any]) -> str:
-    """Say why it cannot go on, or nothing; who is there is asked what was to be seen.
+def _conclude(context: Context, k: int, share: float, move: Move, results: list[Finding], found: dict[str, Any]) -> str:
+    """Return why the step cannot continue, or an empty text; asks the user about the visible motion.
 
-    Raises
-    ------
-    StepFailedError
-        Something else was to be seen than was told.
+    Raises `StepFailedError`: the user saw another motion than described.
     """
     wrong = [result for result in results if result.verdict == "wrong"]
     if any(result.check != GRAVITY for result in wrong):
@@ -162,7 +158,7 @@ def _settle(context: Context, k: int, share: float, move: Move, results: list[Fi
         return results[0].text
     if move.stopped:
         return ""
-    _look(context, k, share, found)
+    _ask_what_moved(context, k, share, found)
     if not wrong:
         return ""
     # masses may be nominal and cables pull: who has seen the joint move as described knows better
@@ -173,8 +169,8 @@ def _settle(context: Context, k: int, share: float, move: Move, results: list[Fi
     return ""
 
 
-def _tell_apart(context: Context, gravities: list[GravityMotion], checks: list[dict[str, Any]]) -> None:
-    """Take back what the checks say of joints that may be inverted together with others."""
+def _withdraw_mirrored(context: Context, gravities: list[GravityMotion], checks: list[dict[str, Any]]) -> None:
+    """Withdraw findings about joints that may be inverted together with others."""
     fine = {check["joint"]: check for check in checks if check["check"] == GRAVITY and check["verdict"] == "ok"}
     for k, joints in mirror_images(gravities, fine).items():
         others = ", ".join(context.names[j] for j in joints)
@@ -182,17 +178,16 @@ def _tell_apart(context: Context, gravities: list[GravityMotion], checks: list[d
         fine[k] |= {"verdict": "cannot_tell", "margin": np.nan, "text": text}
 
 
-def _known(context: Context, short: list[str], found: dict[str, Any]) -> None:
-    """See that direction and scale of each joint are known by something else than its own signals.
+def _check_confirmed(context: Context, short: list[str], found: dict[str, Any]) -> None:
+    """Check that direction and scale of each joint are confirmed by more than its own signals.
 
-    Raises
-    ------
-    StepFailedError
-        A real arm would go on at full speed although nobody has looked and gravity does not tell; `short` names joints
-        of which it did not tell enough for the whole way.
+    Raises `StepFailedError`: a real arm would move at full speed although nobody has looked and gravity is no proof;
+    `short` names joints for which it was no proof of the scale.
     """
-    told = {check["joint_name"] for check in found["checks"] if check["check"] == GRAVITY and check["verdict"] == "ok"}
-    unknown = [name for name in context.names if name in short or name not in told | set(found["seen"])]
+    confirmed = {
+        check["joint_name"] for check in found["checks"] if check["check"] == GRAVITY and check["verdict"] == "ok"
+    }
+    unknown = [name for name in context.names if name in short or name not in confirmed | set(found["seen"])]
     if unknown and not context.place.rehearsal:
         raise StepFailedError(
             f"nobody has seen which way and how far {', '.join(unknown)} really moves, and gravity does not tell: do "
@@ -202,7 +197,7 @@ def _known(context: Context, short: list[str], found: dict[str, Any]) -> None:
 
 
 def open_checks(found: dict[str, Any]) -> list[str]:
-    """Name what is not told of joints: each check that says "cannot_tell", but for a direction that was seen."""
+    """Return the open questions: every check with "cannot_tell", except for a direction that was seen."""
     seen, open_ = found.get("seen", []), dict[str, list[str]]()
     for check in found.get("checks", []):
         if check["verdict"] != "cannot_tell" or (
@@ -219,8 +214,8 @@ def _size_text(context: Context, k: int, share: float) -> str:
     return f"{np.degrees(size):.2g} degrees" if turns else f"{1e3 * size:.2g} mm"
 
 
-def _look(context: Context, k: int, share: float, found: dict[str, Any]) -> None:
-    """Ask whoever is there what was to be seen: a drive that is another joint's agrees with itself in all signals."""
+def _ask_what_moved(context: Context, k: int, share: float, found: dict[str, Any]) -> None:
+    """Ask the user about the visible motion: a drive connected to another joint is consistent in all its signals."""
     if context.ask is None:
         return
     name, size = context.names[k], _size_text(context, k, share)
@@ -240,12 +235,12 @@ def _look(context: Context, k: int, share: float, found: dict[str, Any]) -> None
 
 
 def _judge(context: Context, move: Move, k: int, way: float, leg_s: float, *, short: bool) -> _Judged:
-    """All checks of one joint; those of the torque only where position and velocity are right."""
+    """Return all findings about one joint; those on torque only if position and velocity are right."""
     recording, names, model = move.recording(), context.names, context.robot.model
     q, channels = recording.channels["q"], recording.channels
     setpoint = channels.get("setpoint")
-    told = setpoint is not None and np.isfinite(setpoint[:, k]).all()
-    command = setpoint[:, k] if told and setpoint is not None else aligned(recording.t, q, way, leg_s, _DWELL_S)
+    confirmed = setpoint is not None and np.isfinite(setpoint[:, k]).all()
+    command = setpoint[:, k] if confirmed and setpoint is not None else aligned(recording.t, q, way, leg_s, _DWELL_S)
     source = torque_source(context.robot, channels)
     tau = None if source is None else torque(context.robot, source, channels)
     unit = "N*m" if source is None else source.units[k]
@@ -274,7 +269,7 @@ def _judge(context: Context, move: Move, k: int, way: float, leg_s: float, *, sh
 
 
 def _gravity(context: Context) -> Gravity:
-    """Gravity torque of the description."""
+    """Return the gravity torque of the description."""
     model = context.robot.model
     inertial = model.inertial
     assert inertial is not None

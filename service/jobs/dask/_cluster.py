@@ -1,8 +1,7 @@
-"""The connection to a Dask cluster: one thread that may wait, so that nobody else has to.
+"""Connection to a Dask cluster, in a thread of its own that may block.
 
-It connects, and again when the connection is lost, later each time.  Every second it looks which workers there are;
-one that is new, or on which something went wrong, is asked what code it runs, and gets nothing to do unless that is
-the code here.
+It reconnects when the connection is lost, with growing delays. Every second it lists the workers. A new worker, or one
+where a run failed, is checked first, and gets runs only if it has the same code as this process.
 """
 
 from __future__ import annotations
@@ -27,40 +26,40 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 ANSWER_S = 10.0  # without an answer for so long the scheduler counts as lost
-CHECK_S = 60.0  # for a worker to say what code it runs; the first time it imports that
+CHECK_S = 60.0  # for a worker to report its code version; the first time it imports that
 LOOK_S = 1.0
 _POLL_S = 0.05
-_RETRY_S = (0.5, 30.0)  # before the second attempt to connect; longest, for it doubles
-_REST_S = (5.0, 300.0)  # of a worker on which a run went wrong, the same way
+_RETRY_S = (0.5, 30.0)  # before the second attempt to connect, and the longest, for it doubles
+_REST_S = (5.0, 300.0)  # of a worker where a run failed, in the same way
 _CLOSE_S = 5.0
-#: What connecting raises besides `OSError`: other versions of Dask, and TLS that is not set up.
+#: Errors of connecting besides `OSError`: other versions of Dask, and TLS that is not set up.
 _REFUSALS = (OSError, ImportError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass
-class Place:
+class WorkerNode:
     """A worker of the cluster.
 
-    `refused` says why it gets no runs; it is empty only after a check that went well.
+    `refused` is why it gets no runs; it is empty only after a successful check.
     """
 
     address: str
-    directory: str  # of its own, made when it started: what tells it from another at the same address
+    directory: str  # of its own, made at its start: distinguishes it from another at the same address
     threads: int
     serving: bool
     refused: str
     barred: bool = False  # refused for good
     rests_until: float = 0.0
-    rest_s: float = 0.0  # how long it rested the last time
+    rest_s: float = 0.0  # length of its last rest
     known: set[str] = field(default_factory=set)  # hashes of inputs that were sent there
-    check: asyncio.Task[None] | None = field(default=None, repr=False, compare=False)  # under way, and still counts
+    check: asyncio.Task[None] | None = field(default=None, repr=False, compare=False)  # under way, and still valid
 
     def bar(self, why: str) -> None:
-        """Give it nothing any more."""
+        """Exclude the worker for good."""
         self.refused, self.barred, self.check = why, True, None
 
     def rest(self, why: str) -> None:
-        """Give it nothing for a while, longer each time, and then only after another check."""
+        """Exclude the worker for a while, longer each time, and then until another check."""
         if self.barred:
             return
         self.refused, self.check = why, None
@@ -68,24 +67,24 @@ class Place:
         self.rests_until = time.monotonic() + self.rest_s
 
     def rested(self) -> bool:
-        """Tell whether it is time for another check."""
+        """Return whether another check is due."""
         return not self.barred and 0.0 < self.rests_until < time.monotonic()
 
     def usable(self) -> bool:
-        """Tell whether a run can be sent there."""
+        """Return whether runs can be sent there."""
         return self.serving and not self.refused
 
 
 class VersionError(Exception):
-    """The scheduler has another version of Dask than there is here."""
+    """The scheduler has another version of Dask."""
 
 
 class TaskError(Exception):
-    """A task came to nothing, because of the cluster; the message says why."""
+    """A task failed because of the cluster; the message has the reason."""
 
 
 class DroppedError(TaskError):
-    """The same, and it was not the worker's fault."""
+    """A task failed, and not because of the worker."""
 
 
 class Cluster:
@@ -96,35 +95,35 @@ class Cluster:
     scheduler : str
         Address, such as "tcp://10.0.0.5:8786" or "tls://10.0.0.5:8786".
     on_event : callable
-        Takes what workers say under `topic`, and a few words of Dask's own, in the thread of the connection.
+        Takes messages of workers under `topic`, and some of Dask's own, in the thread of the connection.
     on_lost : callable
         Takes a worker that is gone and why, in the thread of the connection.
     on_trouble : callable
-        Takes why no worker can be used, or "", whenever that changes, in the thread of the connection.
+        Takes why no worker can be used, or "", at each change, in the thread of the connection.
     """
 
     def __init__(
         self,
         scheduler: str,
         on_event: Callable[[Mapping[str, Any]], None],
-        on_lost: Callable[[Place, str], None],
+        on_lost: Callable[[WorkerNode, str], None],
         on_trouble: Callable[[str], None],
     ) -> None:
         import dask
 
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `trouble` says it in a line instead of a page
-        # Inputs go with the run that needs them; Dask would warn of each that is large.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `trouble` has it in one line instead of a page
+        # Inputs are sent with the run that needs them; Dask would warn of each large one.
         dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         self.scheduler = scheduler
         self.topic = ""  # of the connection
         self.trouble = ""
         self.code = code_version()
         self._client: Client | None = None
-        self._places: dict[str, Place] = {}
+        self._nodes: dict[str, WorkerNode] = {}
         self._lock = threading.Lock()
         self._on_event, self._on_lost, self._on_trouble = on_event, on_lost, on_trouble
         self._log: Log = get_log("jobs", scheduler=scheduler)
-        self._say(f"connecting to the scheduler at {scheduler}")
+        self._set_trouble(f"connecting to the scheduler at {scheduler}")
         self._checks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._main: asyncio.Task[None] | None = None
@@ -133,22 +132,22 @@ class Cluster:
         self._thread = threading.Thread(target=self._run, name="dask", daemon=True)
         self._thread.start()
 
-    def places(self) -> list[Place]:
-        """Workers that can be used now."""
+    def nodes(self) -> list[WorkerNode]:
+        """Return the workers that can be used now."""
         with self._lock:
-            return [place for place in self._places.values() if place.usable()]
+            return [node for node in self._nodes.values() if node.usable()]
 
-    def ready(self, place: Place) -> bool:
-        """Tell whether a worker is there and can be used."""
+    def ready(self, node: WorkerNode) -> bool:
+        """Return whether a worker is there and can be used."""
         with self._lock:
-            return self._places.get(place.address) is place and place.usable()
+            return self._nodes.get(node.address) is node and node.usable()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
-        """Do something in the thread of the connection; to cancel the future ends it."""
+        """Run a coroutine in the thread of the connection; cancelling the future ends it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Let go of the cluster; its workers end what they do for us."""
+        """Disconnect; workers end their runs for this client."""
         self._closing = True
         while self._thread.is_alive():  # a client that is just connecting may swallow the first
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
@@ -156,9 +155,9 @@ class Cluster:
             self._thread.join(0.5)
 
     async def call(
-        self, function: Callable[..., Any], *arguments: bytes, place: Place, name: str, limit_s: float
+        self, function: Callable[..., Any], *arguments: bytes, node: WorkerNode, name: str, limit_s: float
     ) -> Any:
-        """Have a worker call a function and return what it returns.
+        """Have a worker call a function; return its result.
 
         Raises
         ------
@@ -169,7 +168,7 @@ class Cluster:
         if client is None or client.status != "running":
             raise DroppedError(self.trouble or f"there is no connection to the scheduler at {self.scheduler}")
         future: Future[Any] = client.submit(
-            function, *arguments, key=f"thetad-{name}-{uuid.uuid4().hex}", workers=[place.address],
+            function, *arguments, key=f"thetad-{name}-{uuid.uuid4().hex}", workers=[node.address],
             allow_other_workers=False, pure=False, retries=0,
         )  # fmt: skip
         try:
@@ -178,17 +177,17 @@ class Cluster:
                     await asyncio.sleep(_POLL_S)
                 if future.status == "error":
                     error = await future.exception()
-                    raise TaskError(f"worker {place.address}: {_cause(error)}")
+                    raise TaskError(f"worker {node.address}: {_cause(error)}")
                 return await client.gather(future, direct=False)
         except concurrent.futures.CancelledError as error:
             if getattr(error, "reason", "") == "scheduler-connection-lost":
                 self._lost()
                 raise DroppedError(self.trouble) from error
-            raise DroppedError(f"worker {place.address}: the scheduler dropped the task ({_cause(error)})") from error
+            raise DroppedError(f"worker {node.address}: the scheduler dropped the task ({_cause(error)})") from error
         except OSError as error:
             if limit.expired():
-                raise TaskError(f"worker {place.address}: gave no answer within {limit_s:g} s") from error
-            raise TaskError(f"worker {place.address}: its answer did not arrive ({_cause(error)})") from error
+                raise TaskError(f"worker {node.address}: gave no answer within {limit_s:g} s") from error
+            raise TaskError(f"worker {node.address}: its answer did not arrive ({_cause(error)})") from error
         finally:
             future.release()
 
@@ -204,22 +203,22 @@ class Cluster:
                 async with self._connection() as client:
                     await self._watch(client)
             except _REFUSALS as error:
-                self._say(f"the scheduler at {self.scheduler} does not answer ({_cause(error)})")
+                self._set_trouble(f"the scheduler at {self.scheduler} does not answer ({_cause(error)})")
             except VersionError as error:
-                self._say(str(error))
+                self._set_trouble(str(error))
             except asyncio.CancelledError as error:  # by `close`, or one that Dask lets out
                 if self._closing:
                     return
-                self._say(f"the connection to the scheduler at {self.scheduler} failed ({_cause(error)})")
+                self._set_trouble(f"the connection to the scheduler at {self.scheduler} failed ({_cause(error)})")
             except Exception as error:  # without this thread no run would ever end
                 log.exception("connection_failed")
-                self._say(f"the connection to the scheduler at {self.scheduler} failed ({_cause(error)})")
+                self._set_trouble(f"the connection to the scheduler at {self.scheduler} failed ({_cause(error)})")
             await asyncio.sleep(self._delay_s)
             self._delay_s = min(2.0 * self._delay_s, _RETRY_S[1])
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Client]:
-        """Connect; in the end all that was under way is lost."""
+        """Connect; at the end everything under way is lost."""
         from distributed import Client
 
         client = Client(
@@ -229,7 +228,7 @@ class Cluster:
         try:
             await asyncio.wait_for(client, 2.0 * CONNECT_S)  # its own limit does not hold for all of its steps
             await self._check_scheduler(client)
-            self.topic = client.id  # the scheduler itself forgets what was said under the name of a client that is gone
+            self.topic = client.id  # the scheduler forgets a topic with its client
             client.subscribe_topic(self.topic, lambda event: self._on_event(event[1]))
             self._client = client
             yield client
@@ -245,14 +244,14 @@ class Cluster:
                 await client.close(_CLOSE_S)
 
     def _lost(self) -> None:
-        """Give up all that is under way; if there is a scheduler again, its workers are looked at anew."""
+        """Give up everything under way; workers of a new connection are checked again."""
         why = f"the connection to the scheduler at {self.scheduler} was lost"
         if not self._closing:
-            self._say(why)
-        self._see({}, why)
+            self._set_trouble(why)
+        self._update_nodes({}, why)
 
     async def _check_scheduler(self, client: Client) -> None:
-        """Refuse a scheduler of another version: what it is sent, it has to be able to read."""
+        """Refuse a scheduler of another version, which could not read this client's messages."""
         answer = await asyncio.wait_for(_rpc(client).versions(), ANSWER_S)
         there, here = answer["packages"]["distributed"], version("distributed")
         if there != here:
@@ -261,96 +260,96 @@ class Cluster:
             )
 
     async def _watch(self, client: Client) -> None:
-        """Look who is there, until the scheduler does not answer."""
+        """List the workers regularly, until the scheduler does not answer."""
         while client.status == "running":
             answer = await asyncio.wait_for(_rpc(client).identity(n_workers=-1), ANSWER_S)
-            self._see(answer["workers"], "its worker was lost")
+            self._update_nodes(answer["workers"], "its worker was lost")
             self._judge()
             self._delay_s = _RETRY_S[0]
             await asyncio.sleep(LOOK_S)
         raise ConnectionResetError("connection lost")
 
-    def _see(self, workers: Mapping[str, Mapping[str, Any]], why: str) -> None:
-        """Take notice of which workers there are."""
+    def _update_nodes(self, workers: Mapping[str, Mapping[str, Any]], why: str) -> None:
+        """Update the list of workers."""
         seen = [
-            Place(
-                address, str(said["local_directory"]), int(said["nthreads"]), said["status"] == "running",
+            WorkerNode(
+                address, str(message["local_directory"]), int(message["nthreads"]), message["status"] == "running",
                 f"worker {address} is not ready yet",
             )
-            for address, said in workers.items()
+            for address, message in workers.items()
         ]  # fmt: skip
         with self._lock:
-            before, self._places = self._places, {}
-            for place in seen:
-                known = before.get(place.address)
-                if known is not None and known.directory == place.directory:
-                    known.threads, known.serving = place.threads, place.serving
-                    place = before.pop(place.address)
-                    if place.rested():
-                        self._begin_check(place)
+            before, self._nodes = self._nodes, {}
+            for node in seen:
+                known = before.get(node.address)
+                if known is not None and known.directory == node.directory:
+                    known.threads, known.serving = node.threads, node.serving
+                    node = before.pop(node.address)
+                    if node.rested():
+                        self._begin_check(node)
                 else:
-                    self._begin_check(place)
-                self._places[place.address] = place
-        for place in before.values():
-            if place.check is not None:
-                place.check.cancel()
-            self._on_lost(place, why)
+                    self._begin_check(node)
+                self._nodes[node.address] = node
+        for node in before.values():
+            if node.check is not None:
+                node.check.cancel()
+            self._on_lost(node, why)
 
-    def _begin_check(self, place: Place) -> None:
-        place.rests_until = 0.0
-        place.check = self._loop.create_task(self._check(place))
-        self._checks.add(place.check)
-        place.check.add_done_callback(lambda check: self._checked(place, check))
+    def _begin_check(self, node: WorkerNode) -> None:
+        node.rests_until = 0.0
+        node.check = self._loop.create_task(self._check(node))
+        self._checks.add(node.check)
+        node.check.add_done_callback(lambda check: self._checked(node, check))
 
-    def _checked(self, place: Place, check: asyncio.Task[None]) -> None:
-        """See to it that a worker whose check broke off is checked again."""
+    def _checked(self, node: WorkerNode, check: asyncio.Task[None]) -> None:
+        """Have a worker checked again whose check was interrupted."""
         self._checks.discard(check)
         error = asyncio.CancelledError("cancelled") if check.cancelled() else check.exception()
         if error is not None:
-            self.refuse(place, f"worker {place.address}: its check broke off ({_cause(error)})", for_now=True)
+            self.refuse(node, f"worker {node.address}: its check broke off ({_cause(error)})", for_now=True)
 
-    async def _check(self, place: Place) -> None:
-        """Ask a worker what code it runs."""
+    async def _check(self, node: WorkerNode) -> None:
+        """Check the code version of a worker."""
         from service.jobs.dask import _worker as remote
 
         try:
-            code = await self.call(remote.describe, place=place, name="describe", limit_s=CHECK_S)
+            code = await self.call(remote.describe, node=node, name="describe", limit_s=CHECK_S)
         except TaskError as error:
-            self.refuse(place, str(error), for_now=True)
+            self.refuse(node, str(error), for_now=True)
             return
         wrong = remote.difference(self.code, code)
         if wrong:
-            self.refuse(place, f"worker {place.address}: {wrong}: install the same thetad there and start it again")
-        elif place.check is asyncio.current_task():  # nothing has gone wrong there meanwhile
-            place.refused, place.check = "", None
+            self.refuse(node, f"worker {node.address}: {wrong}: install the same thetad there and start it again")
+        elif node.check is asyncio.current_task():  # nothing has gone wrong there meanwhile
+            node.refused, node.check = "", None
             self._judge()
 
-    def refuse(self, place: Place, why: str, *, for_now: bool = False) -> None:
+    def refuse(self, node: WorkerNode, why: str, *, for_now: bool = False) -> None:
         """Send no more runs to a worker, or none for a while; nothing if it is gone."""
         with self._lock:
-            if self._places.get(place.address) is not place:
+            if self._nodes.get(node.address) is not node:
                 return
             if for_now:
-                place.rest(why)
+                node.rest(why)
             else:
-                place.bar(why)
-        self._log.warning("worker refused", worker=place.address, reason=why, for_now=for_now)
+                node.bar(why)
+        self._log.warning("worker refused", worker=node.address, reason=why, for_now=for_now)
         self._judge()
 
     def _judge(self) -> None:
-        """Say why there is no worker to be used, if so."""
+        """Set the reason why no worker can be used, if so."""
         with self._lock:
-            places = list(self._places.values())
-        if any(place.usable() for place in places):
-            self._say("")
-        elif not places:
-            self._say(f"the scheduler at {self.scheduler} has no workers")
+            nodes = list(self._nodes.values())
+        if any(node.usable() for node in nodes):
+            self._set_trouble("")
+        elif not nodes:
+            self._set_trouble(f"the scheduler at {self.scheduler} has no workers")
         else:
-            whys = [place.refused or f"worker {place.address} takes no tasks" for place in places]
+            whys = [node.refused or f"worker {node.address} takes no tasks" for node in nodes]
             more = f"; and {len(whys) - 1} more" if len(whys) > 1 else ""
-            self._say(f"no worker of the scheduler at {self.scheduler} can be used: {whys[0]}{more}")
+            self._set_trouble(f"no worker of the scheduler at {self.scheduler} can be used: {whys[0]}{more}")
 
-    def _say(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
             self.trouble = trouble
             self._on_trouble(trouble)
@@ -358,14 +357,14 @@ class Cluster:
 
 
 def _rpc(client: Client) -> Any:
-    """Return what calls the scheduler."""
+    """Return the scheduler's interface."""
     if client.scheduler is None:
         raise ConnectionResetError("connection lost")
     return client.scheduler
 
 
 def _cause(error: BaseException) -> str:
-    """One line on an error: of the first one, if it is the consequence of others."""
+    """Return one line on an error, or on its first cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(f"{type(error).__name__}: {error}".split())

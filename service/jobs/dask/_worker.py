@@ -1,7 +1,7 @@
-"""What a Dask worker does for us: one run of a job, in a process of its own, as the local backend would do it.
+"""Functions that a Dask worker calls: one run of a job, in a process of its own, as in the local backend.
 
-`run` is all of ours that a worker ever calls, besides `describe` and `keep`.  They take bytes and give plain values,
-and what is started is the runner: a job's parameters stay data.
+A worker calls only `run`, `describe` and `keep`. They take bytes and return plain values, and the only program they
+start is the runner: a job's parameters stay data.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ from typing import Any
 
 from distributed import Worker, get_worker
 
-from service.io.atomic_files import write_bytes
-from service.jobs.execution.backend import OUTCOME, RESULTS, SPEC, LocalRun
+from drivers.files.atomic_write import write_bytes
+from service.jobs.execution.backend import LocalRun
 from service.jobs.execution.code_version import code_version
+from service.jobs.execution.spec import OUTCOME_FILE, RESULTS_FOLDER, SPEC_FILE
 from service.jobs.queue.state import Limits
 
 CACHE_BYTES = 1_000_000_000  # of inputs that a worker keeps on its disk for later runs
 PRIORITY = "low"  # the machine is there for jobs, but the worker has to answer while they run
 _POLL_S = 0.05
-_TELL_S = 0.5  # between two reports of progress; the scheduler keeps a number of them
-_GOING_ON = ("executing", "long-running")  # states of a task that somebody waits for
-_SERVING = ("init", "running", "paused", "closing_gracefully")  # of a worker that will still give an answer
+_REPORT_S = 0.5  # between two reports of progress, of which the scheduler keeps some
+_GOING_ON = ("executing", "long-running")  # states of a task that a client waits for
+_SERVING = ("init", "running", "paused", "closing_gracefully")  # of a worker that can still return a result
 
 
 def describe() -> dict[str, str]:
-    """Tell what code this worker runs."""
+    """Return the code version of this worker."""
     return code_version()
 
 
 def keep(content: bytes) -> None:
-    """Keep an input on the disk of the worker that calls this, for a `run` that follows."""
+    """Keep an input on the disk of the calling worker, for a later `run`."""
     write_bytes(_cache(get_worker()) / hashlib.sha256(content).hexdigest(), content)
 
 
 def difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
-    """Say how the code of another machine differs from the one here, such that numbers may; empty if it does not.
+    """Return how another machine's code differs from this one's, if results may differ; empty otherwise.
 
-    The processor is no difference: machines of a cluster are seldom all alike.
+    Processors may differ: machines of a cluster are seldom all alike.
     """
     if not isinstance(there, Mapping):
         return "it does not say what code it runs"
@@ -59,23 +60,22 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
 
 
 def run(order: bytes, spec: bytes) -> dict[str, Any]:
-    """Do one run on the worker that calls this, and return what it left.
+    """Run a job on the calling worker, and return its results.
 
     Parameters
     ----------
     order : bytes
-        JSON: `run`, its name; `topic`, where progress is told; `limits`, `seconds` and `memory_mb`; `code`, what the
-        client runs.
+        JSON: `run`, its name; `topic` for progress; `limits`, `seconds` and `memory_mb`; `code`, the client's version.
     spec : bytes
-        The run's `spec.json`, with paths as on the client; this worker has to `keep` what they lead to.
+        The run's `spec.json`, with paths as on the client, whose contents this worker must have from `keep`.
 
     Returns
     -------
     dict
         `how` and `reason` as in `service.jobs.execution.backend.Ended`, or `how` is "refused" (other code here),
-        "missing" (`missing`: hashes of inputs to be sent again), or "interrupted" (the worker ends).  After a run also
-        `outcome` (bytes of `outcome.json`, empty if there is none), `results` (bytes by name), `log`, and `code`: what
-        is installed on the worker then, for a run that left no word of what it ran.
+        "missing" (`missing`: hashes of inputs to be sent again), or "interrupted" (the worker ends). After a run also
+        `outcome` (bytes of `outcome.json`, empty if there is none), `results` (bytes by name), `log`, and `code`: the
+        version that is installed on the worker then, for a run without an outcome.
     """
     worker = get_worker()
     given: dict[str, Any] = json.loads(order)
@@ -88,20 +88,20 @@ def run(order: bytes, spec: bytes) -> dict[str, Any]:
     ) as scratch:
         folder = Path(scratch) / "run"
         folder.mkdir()
-        missing = _lay_out(json.loads(spec), folder, Path(scratch) / "inputs", cache)
+        missing = _write_inputs(json.loads(spec), folder, Path(scratch) / "inputs", cache)
         _make_room(cache)
         if missing:
             return {"how": "missing", "missing": missing}
-        return _carry_out(worker, folder, given)
+        return _execute(worker, folder, given)
 
 
 def _cache(worker: Worker) -> Path:
-    """Where a worker keeps inputs, by their SHA-256."""
+    """Return the folder where a worker keeps inputs, by their SHA-256."""
     return Path(worker.local_directory) / "thetad-inputs"
 
 
 def _make_room(cache: Path) -> None:
-    """Remove inputs from the cache until it is small enough; what was used last stays longest."""
+    """Remove the least recently used inputs until the cache is small enough."""
     kept = []
     for path in cache.glob("?" * 64):
         with contextlib.suppress(FileNotFoundError):  # another thread makes room too
@@ -114,8 +114,8 @@ def _make_room(cache: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _lay_out(spec: dict[str, Any], folder: Path, inputs: Path, cache: Path) -> list[str]:
-    """Write the specification and the files that it refers to; return the hashes of those that are not here."""
+def _write_inputs(spec: dict[str, Any], folder: Path, inputs: Path, cache: Path) -> list[str]:
+    """Write the specification and its input files; return the hashes of missing ones."""
     missing = []
     for number, entry in enumerate(spec.get("inputs", {}).values()):
         digest, original = str(entry["sha256"]), Path(entry["path"])
@@ -129,49 +129,49 @@ def _lay_out(spec: dict[str, Any], folder: Path, inputs: Path, cache: Path) -> l
             (cache / digest).unlink(missing_ok=True)
             missing.append(digest)
             continue
-        place = inputs / str(number) / original.name  # the ending tells what kind of file it is
-        place.parent.mkdir(parents=True)
-        place.write_bytes(content)
-        entry["path"] = str(place)
+        node = inputs / str(number) / original.name  # the suffix tells the kind of file
+        node.parent.mkdir(parents=True)
+        node.write_bytes(content)
+        entry["path"] = str(node)
         entry["name"] = entry.get("name") or original.name
-    (folder / SPEC).write_text(json.dumps(spec), encoding="utf-8")
+    (folder / SPEC_FILE).write_text(json.dumps(spec), encoding="utf-8")
     return missing
 
 
-def _carry_out(worker: Worker, folder: Path, order: Mapping[str, Any]) -> dict[str, Any]:
-    """Run what is in `folder` within its limits, for as long as somebody waits for it."""
+def _execute(worker: Worker, folder: Path, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the job in `folder` within its limits, for as long as its client waits."""
     key = worker.get_current_task()
     limits = Limits(**order["limits"])
     attempt = LocalRun(folder, limits, frozenset(os.sched_getaffinity(0)), PRIORITY)
-    told: tuple[float, str] = (0.0, "")
+    reported: tuple[float, str] = (0.0, "")
     next_s = 0.0
     try:
         while (ended := attempt.poll()) is None:
             if worker.status.name not in _SERVING:
                 return {"how": "interrupted", "reason": "its worker ends"}
-            if _unwanted(worker, key):
+            if _abandoned(worker, key):
                 attempt.stop()
             now = time.monotonic()
             state = (attempt.pace.share, attempt.pace.what)
-            if state != told and now >= next_s:
-                told, next_s = state, now + _TELL_S
+            if state != reported and now >= next_s:
+                reported, next_s = state, now + _REPORT_S
                 worker.log_event(order["topic"], {"run": order["run"], "share": state[0], "what": state[1]})
             time.sleep(_POLL_S)
     finally:
         if attempt.process.returncode is None:
             attempt.kill()
-    outcome, results = folder / OUTCOME, folder / RESULTS
+    outcome, results = folder / OUTCOME_FILE, folder / RESULTS_FOLDER
     return {
         "how": ended.how,
         "reason": ended.reason,
         "log": ended.log,
-        "code": code_version.__wrapped__(),  # not as it was when the worker started: a runner reads the files anew
+        "code": code_version.__wrapped__(),  # read anew: a runner loads the present files
         "outcome": outcome.read_bytes() if outcome.exists() else b"",
         "results": {path.name: path.read_bytes() for path in sorted(results.iterdir())} if results.exists() else {},
     }
 
 
-def _unwanted(worker: Worker, key: Any) -> bool:
-    """Tell whether the client has let go of the task, or is gone: Dask does not tell the task."""
+def _abandoned(worker: Worker, key: Any) -> bool:
+    """Return whether the client has released the task or is gone, which Dask does not report to the task."""
     task = worker.state.tasks.get(key)
     return task is None or task.state not in _GOING_ON

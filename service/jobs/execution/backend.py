@@ -1,9 +1,9 @@
-"""Where runs take place: what the dispatcher needs of a place, and the one that is always there, this machine."""
+"""Backends: the interface that the dispatcher uses, and the local one."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import json
 import os
 import signal
@@ -16,30 +16,27 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from service.jobs.execution.progress import Pace
+from service.jobs.execution.spec import LOG_FILE, OUTCOME_FILE
 from service.jobs.queue.state import Limits
-from service.worker.worker import resident_mb
+from service.worker.resources import SINGLE_THREADED, die_with_parent, resident_mb
 
-SPEC, OUTCOME, LOG, RESULTS = "spec.json", "outcome.json", "log.txt", "results"
-GRACE_S = 5.0  # for a run that is told to stop, before it is killed
+GRACE_S = 5.0  # for a stopped run to end, before it is killed
 _LOG_TAIL = 4000  # bytes
 _LINE = 65536
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
-_SINGLE = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 
 How = Literal["outcome", "failed", "final", "cancelled", "interrupted"]
 
 
 class BackendBusyError(RuntimeError):
-    """No place is free after all; the job goes back in the queue."""
+    """No run can be started after all; the job goes back into the queue."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended.
+    """The end of a run.
 
-    `how` is "outcome" (`outcome` holds it, and the run's folder its results), "failed" (another attempt may do),
-    "final" (it may not), "cancelled" (it stopped because it was told to), or "interrupted" (not the job's fault).
+    `how` is "outcome" (`outcome` holds it, and the run's folder its results), "failed" (another attempt may succeed),
+    "final" (it would not), "cancelled" (it was stopped), or "interrupted" (not the job's fault).
     """
 
     how: How
@@ -56,35 +53,35 @@ class Run(Protocol):
     began: float  # time.monotonic()
 
     def poll(self) -> Ended | None:
-        """Look after the run, without waiting; None while it goes on."""
+        """Check on the run, without waiting; None while it goes on."""
 
     def stop(self) -> None:
-        """Tell the run to stop; it is killed if it does not."""
+        """Stop the run; it is killed if it does not end."""
 
     def kill(self) -> None:
         """End the run at once."""
 
 
 class Backend(Protocol):
-    """A place for runs.  `trouble` says why it takes none now, if so; `label` names it in what people read."""
+    """Executes runs. `trouble` is why it accepts none now, if so; `label` names it for people."""
 
     label: str
     trouble: str
 
     def free(self) -> int:
-        """How many more runs can be started now."""
+        """Return how many more runs can be started now."""
 
     def start(self, key: str, folder: Path, limits: Limits) -> Run:
-        """Start a run of what is in `folder`; `key` is unique to it.  Raises `OSError`."""
+        """Start a run of the job in `folder`; `key` is unique to it. Raises `OSError`."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 def read_end(folder: Path, code: int) -> Ended:
-    """Tell how a run ended from what it left in its folder and its exit code, negative for a signal."""
+    """Return how a run ended, from its folder and its exit code, negative for a signal."""
     log = log_tail(folder)
-    path = folder / OUTCOME
+    path = folder / OUTCOME_FILE
     try:
         outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -105,7 +102,7 @@ def read_end(folder: Path, code: int) -> Ended:
 def log_tail(folder: Path) -> str:
     """Return the last lines of a run's log."""
     try:
-        with (folder / LOG).open("rb") as stream:
+        with (folder / LOG_FILE).open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - _LOG_TAIL))
             text = stream.read().decode("utf-8", "replace")
@@ -115,24 +112,20 @@ def log_tail(folder: Path) -> str:
 
 
 class Progress:
-    """Reads the lines that a run prints about its progress."""
+    """Parser of the progress lines of a run."""
 
     def __init__(self, pace: Pace, began: float) -> None:
         self._pace, self._began = pace, began
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes; what is not a line of ours is passed over."""
+        """Process output; other lines are ignored."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[-_LINE:]
         for line in lines[-100:]:
             with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                said = json.loads(line)
-                self._pace.report(time.monotonic() - self._began, float(said["share"]), str(said["what"])[:200])
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                message = json.loads(line)
+                self._pace.report(time.monotonic() - self._began, float(message["share"]), str(message["what"])[:200])
 
 
 class LocalRun:
@@ -143,18 +136,19 @@ class LocalRun:
         self.began = time.monotonic()
         self.pace = Pace()
         self._progress = Progress(self.pace, self.began)
-        self._why = ""
-        self._told: float | None = None
+        self._stop_reason = ""
+        self._stop_requested_s: float | None = None
         command = [sys.executable, "-m", "service.jobs.execution.runner", str(folder), "--parent", str(os.getpid())]
         command += ["--priority", priority]
-        with (folder / LOG).open("ab") as log:
+        with (folder / LOG_FILE).open("ab") as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **_SINGLE},
-                preexec_fn=_die_with_parent,  # the runner does so too, but may be stopped before it comes to that
+                env={**os.environ, **SINGLE_THREADED},
+                # the runner does so itself, but may be stopped before
+                preexec_fn=functools.partial(die_with_parent, None, signal.SIGKILL),
             )
         self._out = self.process.stdout.fileno() if self.process.stdout is not None else -1
         os.set_blocking(self._out, False)
@@ -162,7 +156,7 @@ class LocalRun:
             os.sched_setaffinity(self.process.pid, processors)
 
     def poll(self) -> Ended | None:
-        """Take in progress, hold the run to its limits, see whether it has ended."""
+        """Read progress, enforce the limits, check for the end."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._out, 1 << 16):
                 self._progress.feed(data)
@@ -173,25 +167,25 @@ class LocalRun:
                 self._end(f"not done within its limit of {self.limits.seconds:g} s")
             elif resident_mb(self.process.pid) > self.limits.memory_mb:
                 self._end(f"needs more than its limit of {self.limits.memory_mb:g} MB of memory")
-            elif self._told is not None and now - self._told > GRACE_S:
+            elif self._stop_requested_s is not None and now - self._stop_requested_s > GRACE_S:
                 self._end("")
             return None
         if self.process.stdout is not None:
             self.process.stdout.close()
-        if self._why:
-            return Ended("final", self._why, log=log_tail(self.folder))
-        if self._told is not None and not (self.folder / OUTCOME).exists():
+        if self._stop_reason:
+            return Ended("final", self._stop_reason, log=log_tail(self.folder))
+        if self._stop_requested_s is not None and not (self.folder / OUTCOME_FILE).exists():
             return Ended("cancelled", log=log_tail(self.folder))
         return read_end(self.folder, code)
 
     def _end(self, why: str) -> None:
-        self._why = self._why or why
+        self._stop_reason = self._stop_reason or why
         self.process.kill()
 
     def stop(self) -> None:
-        """Ask it to stop."""
-        if self._told is None:
-            self._told = time.monotonic()
+        """Request the end."""
+        if self._stop_requested_s is None:
+            self._stop_requested_s = time.monotonic()
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGTERM)
 
@@ -217,7 +211,7 @@ class LocalBackend:
         self._runs: list[LocalRun] = []
 
     def free(self) -> int:
-        """How many more fit."""
+        """Return how many more can be started."""
         self._runs = [run for run in self._runs if run.process.returncode is None]
         return self.workers - len(self._runs)
 

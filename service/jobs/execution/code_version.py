@@ -1,4 +1,4 @@
-"""What code ran a job: the same code on the same machine gives the same bits."""
+"""Code version of a run: the same code on the same machine gives the same bits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LIBRARIES = ("numpy", "scipy", "numba")
 
 @cache
 def code_version() -> dict[str, str]:
-    """Versions of thetad, of Python and the numerical libraries, a hash of all sources, and the processor's name.
+    """Return versions of thetad, Python and the numerical libraries, a hash of all sources, and the processor's name.
 
-    The processor counts: libraries choose their kernels by it, and sums in another order end in other last digits.
+    The processor counts: libraries choose their kernels by it, and another order of sums gives other last digits.
     """
     found = {
         "thetad": _version("thetad"),
@@ -30,7 +30,7 @@ def code_version() -> dict[str, str]:
 
 
 def sources_sha256(root: Path) -> str:
-    """Hash of the names and contents of all sources of the packages under `root`."""
+    """Return a hash of names and contents of all sources of the packages under `root`."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         files = (path for path in (root / package).rglob("*") if path.suffix in _SUFFIXES and path.is_file())
@@ -49,7 +49,7 @@ def _version(name: str) -> str:
 
 
 def _processor() -> str:
-    """Name of the processor, as the kernel has it."""
+    """Return the kernel's name of the processor."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

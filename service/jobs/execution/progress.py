@@ -1,4 +1,4 @@
-"""How far a job is, and how long it may still take: an interval, or nothing where nothing is known."""
+"""Progress of jobs and estimates of the time left: an interval, or None."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_MIN_SHARE = 0.02  # below this, and earlier than _MIN_S, the pace says nothing
+_MIN_SHARE = 0.02  # below this, and earlier than _MIN_S, the pace is unknown
 _MIN_S = 2.0
 _SAMPLES = 64
-_STRETCHES = (1.0, 0.25, 0.0625)  # shares of the way, the last ones, over which the pace is taken
+_STRETCHES = (1.0, 0.25, 0.0625)  # last shares of the run over which the pace is estimated
 
 
 @dataclass
 class Pace:
-    """Reports of one run's progress; times in seconds since it began."""
+    """Progress reports of one run; times in seconds since it began."""
 
     samples: deque[tuple[float, float]] = field(default_factory=lambda: deque([(0.0, 0.0)], _SAMPLES + 2))
     what: str = ""
@@ -25,7 +25,7 @@ class Pace:
         return self.samples[-1][1]
 
     def report(self, at_s: float, share: float, what: str) -> None:
-        """Take a report; a share that falls, as where a search starts again, begins a new way."""
+        """Add a report; a smaller share than before, as when a search restarts, begins a new series."""
         self.what = what
         if not 0.0 <= share <= 1.0:
             return
@@ -39,19 +39,19 @@ class Pace:
             self.samples.append((at_s, share))
 
     def left_s(self, now_s: float) -> tuple[float, float] | None:
-        """Shortest and longest time that is left [s]; None while too little is done to tell.
+        """Return the shortest and longest time left [s]; None while too little is done.
 
-        The rest is taken to go as quickly, or as slowly, as all of the way so far, its last quarter or sixteenth, or
-        any stretch of it that is as long as the rest, or as a quarter of it.  For the shortest time a run that is
-        silent is taken to go on as before; for the longest to have done nothing since its last report: the longer it
-        is silent, the longer it may take.
+        The rest is assumed to go at a pace seen so far: of the whole run, of its last quarter or sixteenth, or of any
+        stretch as long as the rest or as a quarter of it. For the shortest time a silent run is assumed to have
+        continued; for the longest to have done nothing since its last report, so that the longest time grows with the
+        silence.
         """
         begin_s, begin = self.samples[0]
         last_s, share = self.samples[-1]
         if share - begin < _MIN_SHARE or now_s - begin_s < _MIN_S or last_s <= begin_s:
             return None
         left, silent_s = 1.0 - share, max(now_s - last_s, 0.0)
-        each_s = self._stretches(min(left, (share - begin) / 4.0)) if left > 0.0 else []  # time for all of the way
+        each_s = self._stretches(min(left, (share - begin) / 4.0)) if left > 0.0 else []  # time for the whole run
         for stretch in _STRETCHES:
             since_s, since = next(((t, s) for t, s in self.samples if share - s <= stretch), self.samples[-1])
             if since == share:
@@ -61,7 +61,7 @@ class Pace:
         return max(left * min(each_s) - silent_s, 0.0), left * max(each_s)
 
     def _stretches(self, length: float) -> list[float]:
-        """Time for all of the way at the pace of each stretch that is at least that long."""
+        """Return the time for the whole run at the pace of each stretch that is at least that long."""
         samples, paces, end = list(self.samples), [], 0
         for since_s, since in samples:
             while end < len(samples) and samples[end][1] - since < length:
@@ -74,18 +74,18 @@ class Pace:
 
 
 def left_by_parts(parts: int, done_s: Sequence[float], running: Sequence[float]) -> tuple[float, float] | None:
-    """Shortest and longest time left [s] of a divided job.
+    """Return the shortest and longest time left [s] of a divided job.
 
     Parameters
     ----------
     parts : int
-        How many there are.
+        Number of parts.
     done_s : sequence of float
-        How long those ran that are done.  When they ran does not count: there may have been a pause.
+        Durations of finished parts; the pauses between them do not count.
     running : sequence of float
-        Share done of each that runs now; as many are taken to run until the end.
+        Share done of each running part; as many are assumed to run until the end.
 
-    None with fewer than two parts done, or none running.
+    None with fewer than two finished parts, or without a running one.
     """
     done = len(done_s)
     if done < 2 or not running:
@@ -95,9 +95,9 @@ def left_by_parts(parts: int, done_s: Sequence[float], running: Sequence[float])
 
 
 def left_by_history(elapsed_s: float, durations_s: Sequence[float]) -> tuple[float, float] | None:
-    """Shortest and longest time left [s], from how long earlier jobs of this kind took: their middle half.
+    """Return the shortest and longest time left [s], from the middle half of earlier jobs' durations.
 
-    None with fewer than four of them, or where this one has taken longer already.
+    None with fewer than four of them, or if this one has taken longer already.
     """
     if len(durations_s) < 4:
         return None

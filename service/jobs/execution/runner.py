@@ -1,16 +1,18 @@
-"""One run of a job in a process of its own: `python -m service.jobs.execution.runner FOLDER`.
+"""Runner of one job in a process of its own: `python -m service.jobs.execution.runner FOLDER`.
 
-Reads `FOLDER/spec.json`, does what it says, leaves results in `FOLDER/results/`, and last of all `FOLDER/outcome.json`.
-It says how far it is on stdout, one JSON object a line; stderr is the log.  SIGTERM asks it to stop.  It never sees the
-queue, so it does the same wherever it runs, and again the same when it runs again.
+Reads `FOLDER/spec.json`, runs the job, and writes results to `FOLDER/results/` and finally `FOLDER/outcome.json`.
+Progress goes to stdout, one JSON object per line; stderr is the log. SIGTERM requests the end. The runner has no access
+to the queue, so a run gives the same results anywhere and every time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -20,14 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from service.jobs.execution._resource_limits import (
-    MIN_MEMORY_MB,
-    die_with_parent,
-    lift_memory_limit,
-    limit_memory,
-    set_environment,
-    yield_processor,
-)
+from service.worker.resources import SINGLE_THREADED, die_with_parent
 
 if TYPE_CHECKING:
     from service.jobs.execution.spec import Spec
@@ -37,22 +32,25 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 _BETWEEN_LINES_S = 0.2
 PRIORITIES = ("idle", "low", "normal")
+MB = 1_000_000
+#: Memory of Python, compiled code and libraries, with room for a small job [10^6 bytes].
+MIN_MEMORY_MB = 320
 
 
-class Teller:
-    """Says how far the job is: at once when something else begins, else a few times a second.
+class ProgressWriter:
+    """Writes progress: at once at a new step, otherwise a few times a second.
 
-    A reader that is slow misses lines; one that is gone ends the process, for nobody waits for the result.
+    A slow reader misses lines; without a reader the process ends.
     """
 
     def __init__(self) -> None:
         self._out = os.dup(1)
-        os.dup2(2, 1)  # what a library prints belongs in the log
+        os.dup2(2, 1)  # output of libraries belongs in the log
         self._what = ""
         self._next_s = 0.0
 
     def __call__(self, share: float, what: str) -> None:
-        """Say that a `share` is done, and `what` is being done."""
+        """Report the share done and the present step."""
         now = time.monotonic()
         if what == self._what and now < self._next_s:
             return
@@ -66,27 +64,28 @@ class Teller:
             os._exit(EXIT_FAILED)
 
 
-class Stop:
-    """Whether SIGTERM has come."""
+class StopFlag:
+    """Set by SIGTERM."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the daemon, which ends all in order
 
     def _on_term(self, _signal: int, _frame: FrameType | None) -> None:
-        self.asked = True
+        self.requested = True
 
 
-def listed(results: Path) -> dict[str, dict[str, Any]]:
-    """Hash and size of all results; `JobError` if one is no plain file with a plain name."""
-    from service.io.atomic_files import sync_folder
-    from service.operations.workspace import PLAIN_NAME, JobError
+def list_results(results: Path) -> dict[str, dict[str, Any]]:
+    """Return hash and size of all results; raises `OperationError` if one is not a plain file with a plain name."""
+    from drivers.files.atomic_write import sync_folder
+    from service.operations.errors import OperationError
+    from service.operations.workspace import PLAIN_NAME
 
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(results.iterdir()):
         if PLAIN_NAME.fullmatch(path.name) is None or path.is_symlink() or not path.is_file():
-            raise JobError(f"result {path.name!r} is not a plain file with a plain name")
+            raise OperationError(f"result {path.name!r} is not a plain file with a plain name")
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         found[path.name] = {"sha256": digest, "bytes": path.stat().st_size}
@@ -94,8 +93,8 @@ def listed(results: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def emptied(folder: Path) -> Path:
-    """Folder for results without what an earlier run has left there; its outcome goes first."""
+def empty_results(folder: Path) -> Path:
+    """Return the folder for results, without what an earlier run has left; its outcome is removed first."""
     from service.jobs.execution.spec import OUTCOME_FILE, RESULTS_FOLDER
 
     (folder / OUTCOME_FILE).unlink(missing_ok=True)
@@ -107,19 +106,19 @@ def emptied(folder: Path) -> Path:
 
 
 def work(spec: Spec, workspace: Workspace) -> dict[str, Any]:
-    """Do what `spec` says and return the outcome of a good run."""
+    """Run the job of `spec` and return the outcome of a good run."""
     from service.jobs.execution.code_version import code_version
     from service.jobs.kinds import find_kind
-    from service.operations.workspace import JobError
-    from service.protocol.json_values import plain
+    from service.operations.errors import OperationError
+    from service.protocol.json_values import json_values
 
-    code = code_version()  # as it is before most of it is loaded
+    code = code_version()  # before most of it is loaded
     kind = find_kind(spec.kind)
     parameters = kind.read(spec.parameters)
     if spec.part is None and spec.parts is None:
         outcome = kind.run(parameters, workspace)
     elif kind.fan_out is None:
-        raise JobError(f"{spec.kind}: has no parts")
+        raise OperationError(f"{spec.kind}: has no parts")
     elif spec.part is not None:
         return {"ok": True, "part": kind.fan_out.run_part(parameters, spec.part, workspace), "code": code}
     else:
@@ -128,31 +127,32 @@ def work(spec: Spec, workspace: Workspace) -> dict[str, Any]:
         "ok": True,
         "verdict": outcome.verdict,
         "summary": outcome.summary,
-        "metrics": plain(outcome.metrics),
+        "metrics": json_values(outcome.metrics),
         "accepted": outcome.accepted,
-        "results": listed(workspace.folder),
+        "results": list_results(workspace.folder),
         "code": code,
     }
 
 
-def run(folder: Path, memory_mb: float | None, spec: Spec, tell: Teller, stop: Stop) -> dict[str, Any]:
-    """Do the job and return its outcome, good or bad."""
-    from service.operations.workspace import JobCancelledError, JobError, Workspace
+def run(folder: Path, memory_mb: float | None, spec: Spec, report: ProgressWriter, stop: StopFlag) -> dict[str, Any]:
+    """Run the job and return its outcome, good or bad."""
+    from service.operations.errors import OperationCancelledError, OperationError
+    from service.operations.workspace import Workspace
 
     if memory_mb is not None and memory_mb < MIN_MEMORY_MB:
-        raise JobError(f"limits.memory_mb: {memory_mb:g} is less than the {MIN_MEMORY_MB} MB that any job needs")
+        raise OperationError(f"limits.memory_mb: {memory_mb:g} is less than the {MIN_MEMORY_MB} MB that any job needs")
     limit_memory(memory_mb)
     workspace = Workspace(
-        emptied(folder),
+        empty_results(folder),
         spec.created,
         spec.arm,
         {name: entry.file for name, entry in spec.inputs.items()},
-        tell,
-        lambda: stop.asked,
+        report,
+        lambda: stop.requested,
     )
     try:
         return work(spec, workspace)
-    except JobCancelledError:
+    except OperationCancelledError:
         return failure("cancelled", final=True, cancelled=True)
     except MemoryError:
         lift_memory_limit()
@@ -162,7 +162,7 @@ def run(folder: Path, memory_mb: float | None, spec: Spec, tell: Teller, stop: S
 
 
 def failure(reason: str, *, final: bool, cancelled: bool = False) -> dict[str, Any]:
-    """Outcome of a run that gave nothing."""
+    """Return the outcome of a failed run."""
     from service.jobs.execution.code_version import code_version
 
     try:
@@ -172,8 +172,8 @@ def failure(reason: str, *, final: bool, cancelled: bool = False) -> dict[str, A
     return {"ok": False, "reason": " ".join(reason.split()), "final": final, "cancelled": cancelled, "code": code}
 
 
-def explained(error: Exception) -> dict[str, Any]:
-    """Outcome of a run that an error ended; the log has the place of one that is not the project's own."""
+def outcome_of_error(error: Exception) -> dict[str, Any]:
+    """Return the outcome after an error; the log has the traceback of one that is not the project's own."""
     from service.worker.worker import is_fatal, is_own
 
     if is_own(error):
@@ -183,6 +183,32 @@ def explained(error: Exception) -> dict[str, Any]:
     return failure(f"{type(error).__name__}: {error}", final=False)
 
 
+def yield_processor(priority: str) -> None:
+    """Run only on idle processors ("idle"), with a small share of one ("low"), or like other processes ("normal")."""
+    if priority == "idle":
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return
+    if priority != "normal":
+        os.nice(19)
+
+
+def limit_memory(memory_mb: float | None) -> None:
+    """Limit this process's memory, and disable core files."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_mb is not None:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        wanted = int(memory_mb * MB)
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def lift_memory_limit() -> None:
+    """Lift the limit, so that the failure can be reported."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
 def main() -> int:
     """Run the job of a folder; the exit code is 0 if the outcome is good, 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m service.jobs.execution.runner")
@@ -190,21 +216,21 @@ def main() -> int:
     parser.add_argument("--parent", type=int, help="end at once if this is not the process that started this one")
     parser.add_argument("--priority", choices=PRIORITIES, default="idle", help="among all processes")
     arguments = parser.parse_args()
-    die_with_parent(arguments.parent)
-    set_environment()
+    die_with_parent(arguments.parent, signal.SIGKILL, EXIT_FAILED)
+    os.environ.update(SINGLE_THREADED, MPLBACKEND="Agg")  # libraries read it when they are loaded
     yield_processor(arguments.priority)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    stop, tell = Stop(), Teller()
+    stop, report = StopFlag(), ProgressWriter()
     folder: Path = arguments.folder
 
     from service.jobs.execution.spec import read_spec, write_outcome
 
     try:
         spec = read_spec(folder)
-        outcome = run(folder, spec.limits.memory_mb, spec, tell, stop)
+        outcome = run(folder, spec.limits.memory_mb, spec, report, stop)
     except Exception as error:
-        write_outcome(folder, explained(error))
+        write_outcome(folder, outcome_of_error(error))
         raise SystemExit(EXIT_FAILED) from error
     write_outcome(folder, outcome)
     return EXIT_OK if outcome["ok"] else EXIT_FAILED

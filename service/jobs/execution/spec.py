@@ -1,4 +1,4 @@
-"""The two files between the queue and a runner: what is to be done, and what came of it."""
+"""Files between queue and runner: specification and outcome."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.operations.workspace import Input, JobError
+from service.operations.errors import OperationError
+from service.operations.workspace import Input
 
 FORMAT = "thetad-job/1"
 SPEC_FILE = "spec.json"
 OUTCOME_FILE = "outcome.json"
+LOG_FILE = "log.txt"
 RESULTS_FOLDER = "results"
 
 
@@ -34,14 +36,14 @@ class InputEntry(_Table):
 
 
 class Limits(_Table):
-    """What a run may use: seconds of time, which the queue watches, and 10^6 bytes of memory, which the runner does."""
+    """Limits of a run: time [s], enforced by the queue, and memory [10^6 bytes], enforced by the runner."""
 
     seconds: Annotated[float, Field(gt=0.0)] | None = None
     memory_mb: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
 
 
 class Spec(_Table):
-    """What is to be done: all of a job, or `part` of it, or putting the results of its `parts` together."""
+    """Specification of a run: a whole job, a `part` of it, or the gathering of the results of its `parts`."""
 
     format: Literal["thetad-job/1"]
     kind: str
@@ -59,28 +61,28 @@ def read_spec(folder: Path) -> Spec:
 
     Raises
     ------
-    JobError
+    OperationError
         It is not there, or not as it should be; the message names the field.
     """
     path = folder / SPEC_FILE
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise JobError(f"{path}: cannot be read: {error.strerror}") from error
+        raise OperationError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         spec = Spec.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise JobError(f"{path}: {field}: {first['msg']}" if field else f"{path}: {first['msg']}") from None
+        raise OperationError(f"{path}: {field}: {first['msg']}" if field else f"{path}: {first['msg']}") from None
     if spec.part is not None and spec.parts is not None:
-        raise JobError(f"{path}: part and parts are both given; a run does one or puts all together")
+        raise OperationError(f"{path}: part and parts are both given; a run does one or puts all together")
     return spec
 
 
 def write_outcome(folder: Path, outcome: dict[str, Any]) -> None:
-    """Write `FOLDER/outcome.json`, which appears whole or not at all, and lasts."""
-    from service.io.atomic_files import sync_folder, write_text
+    """Write `FOLDER/outcome.json` atomically and durably."""
+    from drivers.files.atomic_write import sync_folder, write_text
 
     write_text(folder / OUTCOME_FILE, json.dumps(outcome, allow_nan=False) + "\n")
     sync_folder(folder)

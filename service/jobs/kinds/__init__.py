@@ -1,12 +1,34 @@
-"""Kinds of jobs, one module each; a module is loaded when its kind is asked for."""
+"""Kinds of jobs, one module each with a `KIND`; `find_kind` imports only the one that is requested.
+
+`identify`, `validate` and `promote` (the chain of an automatic identification), `payload`, `calibrate`,
+`elastic_joint`, `compare` (estimators on simulated truth), and `excite` with `excite_files` (its output),
+`excite_known` (earlier motions) and `excite_regions` (workspace). Each translates a job's parameters into an operation
+of `service.operations` and writes its results and report into the workspace.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+from service.operations.errors import OperationError
 from service.operations.kind import Kind
-from service.operations.workspace import JobError
+
+__all__ = [
+    "KINDS",
+    "calibrate",
+    "compare",
+    "elastic_joint",
+    "excite",
+    "excite_files",
+    "excite_known",
+    "excite_regions",
+    "find_kind",
+    "identify",
+    "payload",
+    "promote",
+    "validate",
+]
 
 #: Module of `service.jobs.kinds` by the name of the kind; each has one `KIND`.
 KINDS = {
@@ -26,10 +48,10 @@ def find_kind(name: str) -> Kind[Any]:
 
     Raises
     ------
-    JobError
+    OperationError
         There is none; the message names those that there are.
     """
     if name not in KINDS:
-        raise JobError(f"no kind of job is called {name!r:.80}; there are {', '.join(KINDS)}")
+        raise OperationError(f"no kind of job is called {name!r:.80}; there are {', '.join(KINDS)}")
     kind: Kind[Any] = importlib.import_module(f"service.jobs.kinds.{KINDS[name]}").KIND
     return kind

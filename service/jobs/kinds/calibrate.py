@@ -1,15 +1,17 @@
-"""Kinematic calibration of an arm from a table of postures and what was measured there."""
+"""Kinematic calibration of an arm from a table of postures and measurements."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, Reference, RobotText, Seed
-from service.operations.workspace import JobError, Workspace
+from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from rt_core.calibration.result import Calibration
@@ -75,12 +77,12 @@ class CalibrateJob(Parameters):
 
 
 _NOT_SETTINGS = ("robot", "measurements")
-#: All that a calibration can leave in its folder.
+#: Names of all files that a calibration can write.
 FILES = ("calibration.json", "residuals.csv", "report.html", "calibrated.urdf", "calibrated_dh.csv")
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier calibration left in a folder: it must not be taken for a part of the next one."""
+    """Remove the files of an earlier calibration from a folder."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
 
@@ -90,11 +92,11 @@ def _run(p: CalibrateJob, ws: Workspace) -> Outcome:
 
 
 def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome]:
-    """Calibrate one arm and write the results; also the calibration itself, for what goes on from there.
+    """Calibrate one arm and write the results; return the calibration itself, too.
 
     Raises
     ------
-    JobError
+    OperationError
         If the table or the parameters allow no calibration.
     """
     from rt_core.calibration.calibrate import calibrate
@@ -104,7 +106,7 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
     from service.operations.calibration.table import read_table
     from service.operations.inputs import open_robot
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
     from service.reports.calibration import calibration_html
 
     robot = open_robot(p.robot)
@@ -127,13 +129,13 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
             load=load,
             head=table.head,
             station=table.station,
-            tell=lambda share, what: ws.progress(share, what),
+            on_progress=lambda share, what: ws.progress(share, what),
         )
     except CalibrationError as error:
-        raise JobError(f"{where}: {error}") from None
+        raise OperationError(f"{where}: {error}") from None
     given = {name: getattr(p, name) for name in CalibrateJob.model_fields if name not in _NOT_SETTINGS}
     sha256 = ws.inputs["measurements"].sha256
-    metrics = plain(calibration_document(found, robot, table, given, created=ws.created, sha256=sha256))
+    metrics = json_values(calibration_document(found, robot, table, given, created=ws.created, sha256=sha256))
     ws.write_json("calibration.json", metrics)
     ws.write("residuals.csv", residual_table(found, use, table.lines))
     ws.write("report.html", calibration_html(found, metrics, found.predict(table.q, load, table.head)[0], use))
@@ -148,60 +150,44 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
 def _settings(p: CalibrateJob) -> CalibrationSettings:
     from rt_core.calibration.settings import CalibrationSettings
 
-    return CalibrationSettings(
-        p.method,
-        p.base,
-        p.tool,
-        p.robust,
-        tuple(p.excluded),
-        p.range_length,
-        p.range_angle,
-        prior_length=p.prior_length,
-        prior_angle=p.prior_angle,
-        priors=tuple(p.priors.items()),
-        compliance=p.compliance,
-        tolerance=p.tolerance,
-        seed=p.seed,
-        expected_noise=p.expected_noise,
-        build_length=p.build_length,
-        build_angle=p.build_angle,
-        range_compliance=p.range_compliance,
-    )
+    shared = {field.name for field in fields(CalibrationSettings)} & set(CalibrateJob.model_fields)
+    values: dict[str, Any] = {name: getattr(p, name) for name in shared}
+    return CalibrationSettings(**values | {"excluded": tuple(p.excluded), "priors": tuple(p.priors.items())})
 
 
 def _with_spacings(p: CalibrateJob, table: MeasurementTable, where: str) -> FloatArray | Contacts | Distances:
-    """Return what was measured, with the sockets' spacings by the numbers of the table."""
+    """Return the measurements, with the sockets' spacings by the numbers of the table."""
     from rt_core.calibration.sample import Contacts, Spacing
 
     if not p.spacings:
         return table.measured
     if not isinstance(table.measured, Contacts):
-        raise JobError(f"spacings: {where} has no column socket: leave spacings out")
+        raise OperationError(f"spacings: {where} has no column socket: leave spacings out")
     order = {number: k for k, number in enumerate(table.known_numbers)}
     for one, other, _ in p.spacings:
         for number in (one, other):
             if number not in order:
-                raise JobError(f"spacings: {where} has no pose in socket {number}")
+                raise OperationError(f"spacings: {where} has no pose in socket {number}")
     known = [Spacing(order[one], order[other], distance, p.spacing_std) for one, other, distance in p.spacings]
     return Contacts(table.measured.socket, known)
 
 
 def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray:
-    """Poses to fit (N,)."""
+    """Return which poses to fit (N,)."""
     import numpy as np
 
     from rt_core.calibration.sample import Distances
 
     if p.train_sockets:
         if isinstance(table.measured, Distances):
-            raise JobError(
+            raise OperationError(
                 f"train_sockets: {where} has distances, and where a centre is only fitted poses show: use train_share"
             )
         if table.numbers is None:
-            raise JobError(f"train_sockets: {where} has no column socket: use train_share")
+            raise OperationError(f"train_sockets: {where} has no column socket: use train_share")
         missing = sorted(set(p.train_sockets) - set(table.known_numbers))
         if missing:
-            raise JobError(f"train_sockets: {where} has no pose in socket {missing[0]}")
+            raise OperationError(f"train_sockets: {where} has no pose in socket {missing[0]}")
         return np.isin(table.numbers, p.train_sockets)
     use = np.zeros(len(table.q), dtype=np.bool_)
     count = max(1, round(p.train_share * len(table.q)))

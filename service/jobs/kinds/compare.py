@@ -1,4 +1,4 @@
-"""Compare estimators on simulated truth, as `thetad compare` does; every seed by itself."""
+"""Comparison of estimators on simulated truth, as `thetad compare` does; every seed is a part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _known(name: str) -> str:
 
 
 class Compare(Parameters):
-    """What `thetad compare` takes; seeds count from `first_seed`."""
+    """Parameters of `thetad compare`; seeds count from `first_seed`."""
 
     robot: RobotText | None = None
     methods: Annotated[list[Annotated[str, AfterValidator(_known)]], Field(min_length=1, max_length=64)] = Field(
@@ -61,7 +61,7 @@ def _part(p: Compare, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
 
 
 def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> dict[str, Any]:
-    """All methods on one seed; its progress goes from `start` on over `length` of the whole."""
+    """Run all methods on one seed; its progress begins at `start` and covers `length` of the whole."""
     from service.operations.compare import compare_seed
 
     model, conditions = _truth(p)
@@ -73,7 +73,7 @@ def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> d
 
 
 def _encoded(found: SeedTrials) -> dict[str, Any]:
-    """Plain JSON of a seed's trials, exact, without the times that they took: those are never the same twice."""
+    """Return a seed's trials as plain JSON, exact, without their durations, which are never the same twice."""
     trials = [
         {
             field.name: _exact(getattr(trial, field.name))
@@ -86,7 +86,7 @@ def _encoded(found: SeedTrials) -> dict[str, Any]:
 
 
 def _exact(value: Any) -> Any:
-    """Plain JSON in which a number that JSON does not know is a text."""
+    """Return plain JSON in which a number that JSON does not have is a text."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
@@ -111,12 +111,12 @@ def _decoded(part: dict[str, Any]) -> SeedTrials:
 
 def _gather(p: Compare, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
     from service.operations.compare import comparison_document, gather
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
     from service.reports.comparison import comparison_html, ordered
 
     model, conditions = _truth(p)
     result = gather(model, conditions, [_decoded(part) for part in parts])
-    metrics = plain(comparison_document(result))
+    metrics = json_values(comparison_document(result))
     ws.write("report.html", comparison_html(result))
     ws.write_json("metrics.json", metrics)
     failed = [s["method"] for s in metrics["methods"] if s["failed"] == s["seeds"]]

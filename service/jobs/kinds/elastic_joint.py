@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from service.operations.elastic.parameters import ElasticJointJob
+from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome
-from service.operations.workspace import JobError, Workspace
+from service.operations.workspace import Workspace
 
 
 def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
@@ -18,7 +19,7 @@ def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
     try:
         result = identify_joint(p, recording, model, created=ws.created, progress=ws.progress)
     except ElasticJointError as error:
-        raise JobError(str(error)) from error
+        raise OperationError(str(error)) from error
     ws.progress(0.8, "report")
     ws.write_json("elastic.json", result.document)
     ws.write("stiffness.csv", result.table())

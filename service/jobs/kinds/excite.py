@@ -1,10 +1,10 @@
-"""Design a trajectory on which the parameters of a robot show well; from several seeds at once if asked for."""
+"""Design of a trajectory that excites a robot's parameters; from several seeds in parallel on request."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,9 +13,10 @@ from pydantic import Field, model_validator
 from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import EarlierMotion, check_earlier, earlier_information
 from service.jobs.kinds.excite_regions import Body, BoxRegion, SphereRegion, not_compared, urdf_capsules
+from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, RobotText, Seed
-from service.operations.workspace import JobCancelledError, JobError, Workspace
+from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -30,10 +31,10 @@ _ROWS_A_HARMONIC = 20
 #: Particles times iterations times starts times harmonics.  A harmonic takes 0.1 to 0.5 ms an evaluation, and two
 #: searches of TCS-PSO evaluate 2.7 times as often as this counts: some hours on one processor at the most.
 _MAX_WORK = 10_000_000
-#: Points of a search's history that are kept, and the least step of the progress.
+#: Points of a search's history that are kept, and the smallest step of the progress.
 _HISTORY = 300
 _STEP = 1e-3
-#: Share of the job at which only files are left to be written, and searches for a trajectory to validate on.
+#: Share of the job after the searches, and number of searches for a validation trajectory.
 _ENDED, _TRIES = 0.99, 10
 
 Fraction = Annotated[float, Field(ge=1e-3, le=1.0)]
@@ -106,7 +107,7 @@ class Excite(Parameters):
                 f"particles times iterations times starts times harmonics is {work}, more than {_MAX_WORK}: "
                 "lower one of them"
             )
-        self.settings()  # raises what is wrong between the others
+        self.settings()  # raises errors of combinations
         return self
 
     @property
@@ -118,30 +119,11 @@ class Excite(Parameters):
         """Return the settings of one start; raises `ExcitationError`."""
         from rt_core.excitation.settings import ExcitationSettings
 
-        return ExcitationSettings(
-            objective=self.objective,
-            scaled=self.scaled,
-            columns=self.columns,
-            rest=self.rest,
-            slow_share=self.slow_share,
-            slow_velocity=None if self.slow_velocity is None else tuple(self.slow_velocity),
-            regions=tuple(region.place() for region in self.regions),
-            bodies=tuple(body.place() for body in self.bodies),
-            clearance_m=self.clearance_m,
-            pairs=None if self.pairs is None else tuple(self.pairs),
-            skip_pairs=tuple(self.skip_pairs),
-            f0_hz=self.frequency,
-            harmonics=self.harmonics,
-            f_avoid_hz=self.f_avoid_hz,
-            position_fraction=self.position_fraction,
-            velocity_fraction=self.velocity_fraction,
-            acceleration_fraction=self.acceleration_fraction,
-            effort_fraction=self.effort_fraction,
-            acceleration=None if self.acceleration is None else tuple(self.acceleration),
-            workspace=self.workspace,
-            particles=self.particles,
-            iterations=self.iterations,
-        )
+        shared = ({field.name for field in fields(ExcitationSettings)} & set(Excite.model_fields)) - {"starts"}
+        values: dict[str, Any] = {name: getattr(self, name) for name in shared}
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        regions, bodies = (tuple(each.place() for each in places) for places in (self.regions, self.bodies))
+        return ExcitationSettings(**values | {"f0_hz": self.frequency, "regions": regions, "bodies": bodies})
 
 
 def _designer(p: Excite) -> tuple[RobotFile, Designer]:
@@ -159,7 +141,7 @@ def _designer(p: Excite) -> tuple[RobotFile, Designer]:
         designer.constraints.check_bodies()
         return robot, designer
     except ExcitationError as error:
-        raise JobError(str(error)) from error
+        raise OperationError(str(error)) from error
 
 
 def _split(p: Excite) -> list[dict[str, Any]]:
@@ -172,7 +154,7 @@ def _part(p: Excite, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
 
 
 def _start(p: Excite, designer: Designer, seed: int, told: Pulse) -> dict[str, Any]:
-    """One start, as plain JSON."""
+    """Run one start; return plain JSON."""
     design = designer.design(p.optimiser, seed, pulse=told)
     search = design.searches[0].thinned(_HISTORY)
     return {
@@ -191,7 +173,7 @@ def _follow(ws: Workspace, first: float, length: float, what: str = "search") ->
     def told(share: float, cost: float) -> None:
         nonlocal reported
         if ws.cancelled():
-            raise JobCancelledError
+            raise OperationCancelledError
         done = first + length * share
         if done - reported >= _STEP:
             reported = done
@@ -219,11 +201,10 @@ def _gather(p: Excite, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcom
 def _finish(
     p: Excite, robot: RobotFile, designer: Designer, parts: Sequence[dict[str, Any]], ws: Workspace, first: float
 ) -> Outcome:
-    """Choose the best start and write it down; without a trajectory within the limits there are only the figures."""
+    """Choose the best start and write it; without one within the limits write only the figures."""
     import numpy as np
 
-    from rt_core.excitation.design import best_design
-    from rt_core.excitation.errors import InfeasibleError
+    from rt_core.excitation.design import InfeasibleError, best_design
     from rt_core.excitation.fourier import FourierSeries
     from rt_core.excitation.search import Search
     from rt_core.excitation.validation import Validation
@@ -273,7 +254,7 @@ def _finish(
 
 
 def _validation(p: Excite, robot: RobotFile, best: ExcitationDesign, ws: Workspace, first: float) -> Validation | str:
-    """Design a second trajectory, or say why there is none."""
+    """Design a second trajectory, or return why there is none."""
     from rt_core.excitation.errors import ExcitationError
     from rt_core.excitation.validation import APART, design_validation
 
@@ -289,11 +270,11 @@ def _validation(p: Excite, robot: RobotFile, best: ExcitationDesign, ws: Workspa
 
 
 def _known(second: Validation) -> dict[str, Any]:
-    """Return what is known of the trajectory to validate on."""
-    from service.protocol.json_values import plain
+    """Return the properties of the validation trajectory."""
+    from service.protocol.json_values import json_values
 
     design = second.design
-    known: dict[str, Any] = plain(
+    known: dict[str, Any] = json_values(
         {
             "difference": second.difference,
             "optimiser": design.optimiser,
@@ -309,7 +290,7 @@ def _known(second: Validation) -> dict[str, Any]:
 
 
 def _weakness(design: ExcitationDesign) -> list[str]:
-    """Why the motion must not be used to determine parameters; nothing if it may."""
+    """Return why the motion must not be used to determine parameters; empty if it may."""
     from rt_core.excitation.objective import MAX_INFLATION
 
     spectrum = design.spectrum
@@ -326,14 +307,14 @@ def _weakness(design: ExcitationDesign) -> list[str]:
 
 
 def _stand_ins(design: ExcitationDesign) -> list[str]:
-    """Limits that are assumed, as one reason."""
+    """Return the assumed limits, as one reason."""
     if not design.assumed:
         return []
     return [f"assumed limits: {' and '.join(design.assumed)}"]
 
 
 def _speed(design: ExcitationDesign) -> list[str]:
-    """Say it of a motion that is not at rest where it begins and ends, as one reason."""
+    """Return a note on a motion that does not begin and end at rest, as one reason."""
     if design.settings.rest:
         return []
     return ["rest=false: the motion begins and ends at speed, and `thetad run` refuses it"]
@@ -353,11 +334,11 @@ def _earlier(p: Excite) -> list[tuple[str, str]]:
 def _metrics(
     p: Excite, designer: Designer, design: ExcitationDesign, verdict: str, reasons: Sequence[str]
 ) -> dict[str, Any]:
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
     from service.reports.excitation import excitation_facts, verdict_text
 
     spectrum = design.spectrum
-    found: dict[str, Any] = plain(
+    found: dict[str, Any] = json_values(
         {
             "verdict": verdict,
             "verdict_text": verdict_text(verdict, design),

@@ -1,4 +1,4 @@
-"""Files that the job `excite` writes: trajectories as coefficients and as tables."""
+"""Output of the job `excite`: trajectories as coefficients and as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rt_core.excitation.fourier import FourierSeries
 
 FORMULA = "q_i(t) = q0_i + sum_k [a_ik sin(w_k t) - b_ik cos(w_k t)] / w_k, w_k = 2 pi k f0_hz, k = 1..harmonics"
-#: All that a design can leave in its folder.
+#: Names of all files that a design can write.
 FILES = (
     "trajectory.json", "trajectory.csv", "points.csv", "validation.json", "validation.csv", "report.html",
     "metrics.json",
@@ -21,7 +21,7 @@ FILES = (
 
 
 def clear(ws: Workspace) -> None:
-    """Remove what an earlier design left in the folder: it must not be taken for a part of this one."""
+    """Remove the files of an earlier design from the folder."""
     for name in FILES:
         (ws.folder / name).unlink(missing_ok=True)
 
@@ -29,14 +29,14 @@ def clear(ws: Workspace) -> None:
 def write_motion(
     robot: RobotFile, design: ExcitationDesign, rate_hz: float, ws: Workspace, name: str, known: dict[str, Any]
 ) -> None:
-    """Write a trajectory as coefficients, with what is `known` of it, and as a table."""
+    """Write a trajectory as coefficients, with its properties `known`, and as a table."""
     document = _document(robot, design, rate_hz, ws.created)
     ws.write_json(f"{name}.json", document | {"design": known})
     ws.write(f"{name}.csv", trajectory_table(design.series, rate_hz, document["joints"], document["units"]))
 
 
 def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, created: str) -> dict[str, Any]:
-    """Everything that the trajectory can be evaluated from."""
+    """Return everything that the trajectory can be evaluated from."""
     from service.io.trajectory_file import FORMAT
 
     series = design.series
@@ -56,7 +56,7 @@ def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, create
 
 
 def trajectory_table(series: FourierSeries, rate_hz: float, joints: Sequence[str], units: Sequence[str]) -> str:
-    """One period of `series` as CSV with both its ends: `t`, and `q`, `dq`, `ddq` of each joint, in SI units.
+    """Return one period of `series` as CSV, including both ends: `t`, and `q`, `dq`, `ddq` of each joint, in SI units.
 
     The first line names joints and units, as `service.io.trajectory_file` reads them.
     """

@@ -1,4 +1,4 @@
-"""Motions that an arm has made already, as the job `excite` counts them: what they left open is excited."""
+"""Earlier motions of the job `excite`: the new trajectory excites what they leave undetermined."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from service.operations.errors import OperationError
 from service.operations.kind import Parameters
-from service.operations.workspace import JobError
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from rt_core.model.robot import RobotModel
     from rt_core.types import FloatArray
 
-#: Samples to a period of the highest harmonic.
+#: Samples per period of the highest harmonic.
 _SAMPLES = 100
 
 Row = Annotated[list[float], Field(min_length=1, max_length=100)]
 
 
 class EarlierMotion(Parameters):
-    """A Fourier series that was recorded for so many periods; the numbers are those of its `trajectory.json`.
+    """A recorded Fourier series; the numbers are those of its `trajectory.json`.
 
-    `robot` and `robot_sha256` say what it was designed for; empty if that is not known.
+    `robot` and `robot_sha256` are what it was designed for; empty if unknown.
     """
 
     joints: Annotated[list[str], Field(min_length=1, max_length=100)]
@@ -40,7 +40,7 @@ class EarlierMotion(Parameters):
 
     @property
     def seconds(self) -> float:
-        """How long it was recorded."""
+        """Its recorded duration."""
         return self.periods / self.f0_hz
 
     def series(self, model: RobotModel) -> FourierSeries:
@@ -60,18 +60,18 @@ class EarlierMotion(Parameters):
 
 
 def check_earlier(earlier: Sequence[EarlierMotion], robot: RobotFile, *, changed: bool) -> None:
-    """Refuse a motion of another robot; `changed` allows one of another version of its description.
+    """Check that motions are of this robot; `changed` allows other versions of its description.
 
     Raises
     ------
-    JobError
+    OperationError
         The name of the robot, or the hash of its description, differs.
     """
     for motion in earlier:
         if motion.robot and motion.robot != robot.model.name:
-            raise JobError(f"after: a trajectory for robot '{motion.robot}', this one is '{robot.model.name}'")
+            raise OperationError(f"after: a trajectory for robot '{motion.robot}', this one is '{robot.model.name}'")
         if motion.robot_sha256 and motion.robot_sha256 != robot.sha256 and not changed:
-            raise JobError(
+            raise OperationError(
                 f"after: a trajectory that was designed on another version of the description of robot "
                 f"'{robot.model.name}' (SHA-256 {motion.robot_sha256[:12]}, now {robot.sha256[:12]}): leave it out, or "
                 "set changed_robot (--changed-robot) if the arm that recorded it is the same"
@@ -81,9 +81,9 @@ def check_earlier(earlier: Sequence[EarlierMotion], robot: RobotFile, *, changed
 def earlier_information(
     earlier: Sequence[EarlierMotion], model: RobotModel, settings: ExcitationSettings
 ) -> FloatArray | None:
-    """(p, p) information of all `earlier` motions, for each row of one period of the new one; None without any.
+    """Return the information (p, p) of all `earlier` motions per row of one period of the new one; None without any.
 
-    Old and new rows count alike: they are taken to be recorded at the same rate, with the same noise.
+    Old and new rows count alike: they are assumed to have the same rate and noise.
 
     Raises
     ------

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from service.operations.errors import OperationError
 from service.operations.kind import Parameters
-from service.operations.workspace import JobError
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -54,9 +54,9 @@ class SphereRegion(Parameters):
 
 
 class Body(Parameters):
-    """A capsule on a link, from 0, or on what stands still (-1); ends in the link's frame [m].
+    """A capsule on a link, from 0, or fixed in the base frame (-1); ends in the link's frame [m].
 
-    `base` is for what carries the arm, which link 0 need not keep away from.
+    `base` marks the arm's support, which link 0 need not keep away from.
     """
 
     name: Name
@@ -78,7 +78,7 @@ def urdf_capsules(robot: RobotFile) -> UrdfCapsules:
 
     Raises
     ------
-    JobError
+    OperationError
         The robot is not described by a URDF, or its URDF has no such shape, or one that is not understood.
     """
     from rt_core.excitation.urdf_capsules import capsules_from_urdf
@@ -86,19 +86,23 @@ def urdf_capsules(robot: RobotFile) -> UrdfCapsules:
 
     text = robot.source.get("urdf_text")
     if text is None:
-        raise JobError(f"urdf_bodies: robot '{robot.model.name}' is not described by a URDF: give bodies in its place")
+        raise OperationError(
+            f"urdf_bodies: robot '{robot.model.name}' is not described by a URDF: give bodies in its place"
+        )
     try:
         found = capsules_from_urdf(text, base_link=robot.source.get("base_link"), tip_link=robot.source.get("tip_link"))
     except UrdfError as error:
-        raise JobError(f"urdf_bodies: {error}: mend the URDF, or give bodies in its place") from error
+        raise OperationError(f"urdf_bodies: {error}: mend the URDF, or give bodies in its place") from error
     if not found.capsules:
         kind = "only meshes, which are not read" if found.unread else "no collision shapes"
-        raise JobError(f"urdf_bodies: the URDF of robot '{robot.model.name}' has {kind}: give bodies in their place")
+        raise OperationError(
+            f"urdf_bodies: the URDF of robot '{robot.model.name}' has {kind}: give bodies in their place"
+        )
     return found
 
 
 def not_compared(robot: RobotFile, *, wanted: bool) -> tuple[str, ...]:
-    """Collision shapes of the robot's URDF that are not looked at, in words: some, or all if they are not wanted."""
+    """Return the collision shapes of the robot's URDF that are not checked, in words: some, or all unless `wanted`."""
     if wanted:
         found = urdf_capsules(robot)
         unread = [f"collision shape {name}: meshes are not read" for name in found.unread]

@@ -1,4 +1,4 @@
-"""Fit the model of a robot to a recording, as `thetad identify` does; searches also from several seeds at once."""
+"""Identification of a robot from a recording, as `thetad identify` does; searches from several seeds in parallel."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from service.config.methods import SEARCHES, Method
+from service.operations.errors import OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import NotNegative, Positive, Reference, RobotText, Seed, SpanText
-from service.operations.workspace import JobError, Workspace
+from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from rt_core.optimise.run import Progress
+    from rt_core.optimise.run import SearchProgress
     from service.reports.identification_document import IdentificationReport
 
 
 class Identify(Parameters):
-    """What `thetad identify` takes; and `multi_start`, from how many seeds on to search, the lowest cost wins.
+    """Parameters of `thetad identify`; and `multi_start`, the number of seeds to search from, of which the best wins.
 
-    With `period_s` the recording is averaged over the periods of the motion in it first.
+    With `period_s` the recording is averaged over the periods of its motion first.
     """
 
     recording: Reference
@@ -80,7 +81,7 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     ws.progress(0.02, "reading the recording")
     recording = ws.recording()
     if p.period_s is not None:
-        from service.operations.averaging import average_recording
+        from service.operations.identify import average_recording
 
         recording = average_recording(recording, p.period_s)
     ws.progress(0.1, f"{p.method}, seed {seed}" if p.method in SEARCHES else p.method)
@@ -91,8 +92,8 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     return report
 
 
-def _follow(ws: Workspace) -> Callable[[Progress], None]:
-    def told(progress: Progress) -> None:
+def _follow(ws: Workspace) -> Callable[[SearchProgress], None]:
+    def told(progress: SearchProgress) -> None:
         share = progress.iteration / progress.of if progress.of else 1.0
         ws.progress(0.1 + 0.7 * min(share, 1.0), f"search ({progress.stage})")
 
@@ -100,12 +101,12 @@ def _follow(ws: Workspace) -> Callable[[Progress], None]:
 
 
 def _whole(report: IdentificationReport) -> dict[str, Any]:
-    """All that is kept of an identification, as plain JSON."""
+    """Return all results of an identification, as plain JSON."""
     from service.models.document import model_text
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
 
     result, search = report.result, report.result.estimate.search
-    found: dict[str, Any] = plain(
+    found: dict[str, Any] = json_values(
         {
             "seed": result.options.seed,
             "cost": None if search is None else search.cost,
@@ -145,7 +146,7 @@ def _split(p: Identify) -> list[dict[str, Any]]:
 
 
 def _part(p: Identify, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
-    """Search from one seed: what it found is short, for the search of the best seed is done again at the end."""
+    """Search from one seed; only the cost is kept, because the best search is repeated at the end."""
     found = _fit(p, int(part["seed"]), ws).result
     search = found.estimate.search
     return {
@@ -159,7 +160,7 @@ def _part(p: Identify, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
 def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
     costs = [part["cost"] for part in parts]
     if not parts or None in costs:
-        raise JobError(f"multi_start: nothing was searched for by {p.method} that costs could be compared of")
+        raise OperationError(f"multi_start: nothing was searched for by {p.method} that costs could be compared of")
     best = min(parts, key=lambda part: (part["cost"], part["seed"]))
     return _finished(_whole(_fit(p, int(best["seed"]), ws)), {"multi_start": list(parts)}, ws)
 

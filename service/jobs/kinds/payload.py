@@ -1,4 +1,4 @@
-"""What an arm carries, from its model without payload and a recording with it, as `thetad payload` finds it."""
+"""Payload of an arm, from its model without payload and a recording with it, as `thetad payload` finds it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from service.operations.workspace import Workspace
 
 
 class Payload(Parameters):
-    """What `thetad payload` takes; `model` is of the arm without payload, `recording` is made with it."""
+    """Parameters of `thetad payload`; `model` is of the arm without payload, `recording` is made with it."""
 
     model: Reference
     recording: Reference
@@ -19,7 +19,7 @@ class Payload(Parameters):
 def _run(p: Payload, ws: Workspace) -> Outcome:
     from service.operations.inputs import span_of
     from service.operations.payload import payload_in_recording
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
     from service.reports.payload import VERDICT_TEXT, payload_page, payload_summary
 
     ws.progress(0.05, "reading the model")
@@ -30,7 +30,7 @@ def _run(p: Payload, ws: Workspace) -> Outcome:
     span, loaded = span_of(p.span), ws.inputs["recording"].label
     result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
     ws.progress(0.8, "report")
-    metrics = plain(payload_summary(result, before, loaded, span, p.refit_effects))
+    metrics = json_values(payload_summary(result, before, loaded, span, p.refit_effects))
     ws.write("report.html", payload_page(result, before, loaded))
     ws.write_json("metrics.json", metrics)
     mass = metrics["mass"]

@@ -1,16 +1,16 @@
-"""Whether a model takes the place of an arm's active one: judged on data that it was not fitted to.
+"""Promotion of a model to an arm's active one: judged on data that it was not fitted to.
 
-The job only judges.  That the model then becomes the active one is written down together with the job's success, in
-one transaction, by who runs the queue.
+The job only judges. The executor stores the promotion together with the job's success, in one transaction.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import Reference, RobotText, SpanText
-from service.operations.workspace import JobError, Workspace
+from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from service.models.document import ModelFile
     from service.operations.identify import Validation
 
-#: Rows nearer to the data of the fit than this many periods of the cut-off have seen some of it through the filters.
+#: Rows within so many periods of the cut-off of the fitted data share information with them through the filters.
 _GUARD_PERIODS = 4.0
 
 
-#: Result with what the online estimator takes over: theta (p,), constants (p,), covariance (p, p); temperatures (2, n)
+#: Result with the values for the online estimator: theta (p,), constants (p,), covariance (p, p); temperatures (2, n)
 #: where friction follows them.
 ACTIVE = "active.json"
 
 
 class Promote(Parameters):
-    """The candidate, and what it is judged on."""
+    """The candidate, and the data that it is judged on."""
 
     model: Reference
     recording: Reference
     span: SpanText | None = None
-    robot: RobotText | None = None  # of the arm; the queue fills it in
+    robot: RobotText | None = None  # of the arm; set by the queue
 
 
 def _run(p: Promote, ws: Workspace) -> Outcome:
@@ -104,25 +104,25 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
 
 def _check(model: ModelFile, robot: RobotFile) -> None:
     if model.document["kind"] != "batch":
-        raise JobError(
+        raise OperationError(
             "model: is an online estimate; only a model of `identify`, whose data are known, can be judged on others"
         )
     if model.robot.sha256 != robot.sha256:
-        raise JobError(
+        raise OperationError(
             f"model {model.path.name}: is of robot {model.robot.model.name} ({model.robot.sha256[:12]}), the arm is "
             f"{robot.model.name} ({robot.sha256[:12]}): the robot's description has changed, or it is another one"
         )
 
 
 def _check_unseen(candidate: ModelFile, recording: Recording, validation: Validation) -> None:
-    """Refuse data that the candidate was fitted to, in this recording or in another that holds the same frames."""
+    """Refuse data that the candidate was fitted to, in this recording or in another with the same frames."""
     from service.models.origin import share_seen
 
     cutoff_hz = candidate.settings.cutoff_hz
     guard = 0.0 if not cutoff_hz else _GUARD_PERIODS / cutoff_hz
     seen = share_seen(candidate.document["data"], recording, validation.rows.t, guard)
     if seen > 0.0:
-        raise JobError(
+        raise OperationError(
             f"span: the model was fitted to {100 * seen:.0f} % of these data (or to frames within {guard:.2g} s of "
             "them): choose another span or recording"
         )

@@ -1,4 +1,4 @@
-"""How well a model predicts the torque of a recording, as `thetad validate` tells."""
+"""Validation of a model on a recording, as `thetad validate` does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from service.operations.workspace import Workspace
 
 
 class Validate(Parameters):
-    """What `thetad validate` takes."""
+    """Parameters of `thetad validate`."""
 
     model: Reference
     recording: Reference
@@ -17,7 +17,7 @@ class Validate(Parameters):
 
 def _run(p: Validate, ws: Workspace) -> Outcome:
     from service.operations.inputs import span_of
-    from service.protocol.json_values import plain
+    from service.protocol.json_values import json_values
     from service.reports.validation import report_validation
 
     ws.progress(0.05, "reading the model")
@@ -27,7 +27,7 @@ def _run(p: Validate, ws: Workspace) -> Outcome:
     ws.progress(0.3, "predicting")
     report = report_validation(model, recording, span_of(p.span))
     ws.progress(0.7, "report")
-    result, metrics = report.result, plain(report.summary())
+    result, metrics = report.result, json_values(report.summary())
     ws.write("report.html", report.html())
     ws.write_json("metrics.json", metrics)
     summary = f"{result.verdict}: relative torque error {100 * result.metrics.relative_error:.2f} %"

@@ -1,8 +1,8 @@
-"""A row of the queue's file as text that can be told, by itself, from damaged bytes.
+"""Rows of the queue's file: text with a checksum, so that each can be recovered alone from a damaged file.
 
     {"table":"jobs","crc":"0a1b2c3d","rev":7,"id":12,...}
 
-The checksum is of what follows it; of several copies of a row that of the highest revision is the newest.
+The checksum is of what follows it; of several copies of a row the one with the highest revision is the latest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 
 TABLES = ("jobs", "models", "promotions", "events")
 _HEAD = re.compile(r'\{"table":"(\w+)","crc":"([0-9a-f]{8})",')
@@ -26,7 +26,7 @@ _DECODER = json.JSONDecoder()
 
 
 class RowError(ValueError):
-    """Text that is not a row, or not what was written."""
+    """Text that is not a row, or is damaged."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Row:
 
 def pack(table: str, content: object, revision: int = 0) -> str:
     """Write a row of a dataclass or map; numbers that are not finite become null."""
-    said: Mapping[str, Any] = plain(content)
+    said: Mapping[str, Any] = json_values(content)
     rest = json.dumps({"rev": revision, **said}, separators=(",", ":"), allow_nan=False)[1:]
     return f'{{"table":"{table}","crc":"{zlib.crc32(rest.encode()):08x}",{rest}'
 
 
 def unpack(text: str) -> Row:
-    """Read a row at the beginning of `text`; raises `RowError`."""
+    """Read the row at the beginning of `text`; raises `RowError`."""
     head = _HEAD.match(text)
     if head is None or head[1] not in TABLES:
         raise RowError("it is not a row of the queue")
@@ -61,8 +61,8 @@ def unpack(text: str) -> Row:
 
 
 def find(data: bytes) -> Iterator[Row]:
-    """Yield the rows among any bytes."""
-    # The mark is never inside of a row: quotes in its texts are escaped.
+    """Yield the rows in any bytes."""
+    # The mark is never inside a row: quotes in its texts are escaped.
     starts = [match.start() for match in _START.finditer(data)]
     for start, following in itertools.pairwise([*starts, len(data)]):
         with contextlib.suppress(RowError):

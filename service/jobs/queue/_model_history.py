@@ -1,4 +1,4 @@
-"""The models of each arm, which one is active, and how it came to be that."""
+"""Models of each arm, and the history of the active one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ class ModelHistory:
 
     Parameters
     ----------
-    store : Store
     clock : callable
         Nanoseconds since 1970.
     """
@@ -38,7 +37,7 @@ class ModelHistory:
             return active_model(tx, arm)
 
     def roll_back(self, arm: str, reason: str) -> Promotion:
-        """Make the model active again that was before the present one; raises `JobStateError` if there was none."""
+        """Make the previous model active again; raises `JobStateError` if there was none."""
         now_ns = self.clock()
         with self.store.write() as tx:
             history = tx.promotions(arm)
@@ -63,7 +62,7 @@ def active_model(tx: Transaction, arm: str) -> str | None:
 
 
 def _stack(history: Sequence[Promotion]) -> list[str | None]:
-    """Models in the order in which rolling back goes through them, the active one last."""
+    """Return the models in the order of successive rollbacks, the active one last."""
     steps: list[str | None] = []
     for entry in history:
         if entry.action == "rolled_back":
@@ -77,7 +76,7 @@ def _stack(history: Sequence[Promotion]) -> list[str | None]:
 
 
 def _down_to(model: str | None, steps: list[str | None]) -> None:
-    """Have `model` on top, which it is unless entries of the history were lost with a damaged file."""
+    """Move `model` to the top, where it is unless entries were lost with a damaged file."""
     if model in steps:
         while steps[-1] != model:
             steps.pop()
@@ -86,5 +85,5 @@ def _down_to(model: str | None, steps: list[str | None]) -> None:
 
 
 def short(model: str | None) -> str:
-    """Return the first digits of a model's hash, as texts have it."""
+    """Return the first digits of a model's hash, for texts."""
     return "none" if model is None else model[:12]

@@ -1,4 +1,4 @@
-"""Files kept by their content: each is there once, never changes, and is found by its SHA-256."""
+"""Content-addressed files: each is stored once, never changes, and is found by its SHA-256."""
 
 from __future__ import annotations
 
@@ -13,39 +13,36 @@ import time
 from collections.abc import Iterator, Set
 from pathlib import Path
 
-from service.io.atomic_files import sync_folder
+from drivers.files.atomic_write import sync_folder
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _PREFIX = 2  # characters of the hash that name an object's folder
 _INCOMING = ".incoming-"
-#: How long an object stays that nobody keeps: longer than from its `put` to the note of who needs it.
+#: How long an unreferenced object stays: longer than from its `put` to the reference.
 MIN_AGE_S = 3600.0
 
 
 class ArtifactError(ValueError):
-    """A file that is not kept, or is damaged; the message says which, and what to do."""
+    """A file that is not kept, or is damaged; the message names it and the remedy."""
 
 
 def sha256_of(path: Path) -> str:
-    """Hash of a file's content."""
+    """Return the hash of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class Artifacts:
-    """A folder of such files, `objects/ab/cdef...` each.
-
-    Several processes may use it at the same time.
-    """
+    """Folder of files `objects/ab/cdef...`; several processes may use it at the same time."""
 
     def __init__(self, directory: Path) -> None:
         self._objects = directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
 
     def put(self, path: Path) -> str:
-        """Keep a copy of a file and return its hash; it lasts when this returns.
+        """Store a copy of a file durably and return its hash.
 
-        A file that is here already is not written again, unless it is damaged: then the damaged one is set aside.
+        An existing file is not written again; if it is damaged, it is set aside.
 
         Raises
         ------
@@ -55,7 +52,7 @@ class Artifacts:
         handle, name = tempfile.mkstemp(dir=self._objects, prefix=_INCOMING)
         temporary = Path(name)
         try:
-            # A link would be quicker, and would let whoever still writes to the file change what is kept here.
+            # A link would be quicker, but later writes to the file would change the stored copy.
             with os.fdopen(handle, "wb") as copy, path.open("rb") as source:
                 shutil.copyfileobj(source, copy, 1 << 20)
                 copy.flush()
@@ -65,7 +62,7 @@ class Artifacts:
             place = self.place(sha)
             with self._lock():
                 if self._is_intact(sha):
-                    os.utime(place)  # it is young again, for `sweep`
+                    os.utime(place)  # renews its age for `sweep`
                 else:
                     place.parent.mkdir(exist_ok=True)
                     temporary.replace(place)
@@ -76,7 +73,7 @@ class Artifacts:
         return sha
 
     def path(self, sha: str) -> Path:
-        """Path of the file of that hash; not checked, see `verify`.
+        """Return the path of the file of that hash; its content is not checked, see `verify`.
 
         Raises
         ------
@@ -90,25 +87,25 @@ class Artifacts:
         return path
 
     def verify(self, sha: str) -> Path:
-        """Return the path of the file of that hash after a look at its content.
+        """Return the path of the file of that hash after checking its content.
 
         Raises
         ------
         ArtifactError
-            There is none, or it was damaged; it is set aside as `.bad` then.
+            There is none, or it is damaged; it is set aside as `.bad` then.
         """
         path = self.path(sha)
         if sha256_of(path) != sha:
             with self._lock():
-                intact = self._is_intact(sha)  # somebody may have put it again meanwhile
+                intact = self._is_intact(sha)  # it may have been stored again meanwhile
             if not intact:
                 raise ArtifactError(f"{path}: damaged: its content has another hash; set aside as {_bad(path).name}")
         return path
 
     def sweep(self, keep: Set[str]) -> int:
-        """Delete objects that are not in `keep` and not young; returns how many.
+        """Delete objects that are not in `keep` and not young; return the number.
 
-        Damaged ones that were set aside stay, for somebody to look at; so do files that are none of ours.
+        Damaged ones that were set aside stay for inspection; so do other files.
         """
         deleted = 0
         with self._lock():
@@ -123,7 +120,7 @@ class Artifacts:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Nobody else places, sets aside or deletes objects meanwhile."""
+        """Lock the folder against other processes."""
         handle = os.open(self._objects, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -132,13 +129,13 @@ class Artifacts:
             os.close(handle)
 
     def place(self, sha: str) -> Path:
-        """Where the file of that hash is, or would be; `ArtifactError` if that is no hash."""
+        """Return where the file of that hash is, or would be; raises `ArtifactError` if that is no hash."""
         if _HASH.fullmatch(sha) is None:
             raise ArtifactError(f"{sha!r:.80} is not the SHA-256 of a file: 64 hexadecimal digits in lower case")
         return self._objects / sha[:_PREFIX] / sha[_PREFIX:]
 
     def _is_intact(self, sha: str) -> bool:
-        """Whether the object is there with its content; sets it aside if it has another; needs the lock."""
+        """Return whether the object is there and intact; a damaged one is set aside. Needs the lock."""
         path = self.place(sha)
         if not path.exists():
             return False
@@ -153,7 +150,7 @@ def _bad(path: Path) -> Path:
 
 
 def _age(path: Path) -> float:
-    """Time since a file was written [s]; 0 if it is gone, as is what somebody has just put."""
+    """Return the time since a file was written [s]; 0 if it is gone."""
     try:
         return time.time() - path.lstat().st_mtime
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The queue: what can be done with jobs, each in one transaction of the store.
+"""Operations on the queue, each in one transaction of the store.
 
 Several processes may use one queue; a daemon's is used by its jobs process alone.
 """
@@ -20,16 +20,16 @@ MAX_WAITING = 10_000  # jobs and parts; more are refused
 
 
 class QueueFullError(RuntimeError):
-    """There are too many jobs waiting."""
+    """Too many jobs are waiting."""
 
 
 class PromotionConflictError(RuntimeError):
-    """A model cannot take the place of one that is not active any more."""
+    """A model would replace one that is not active any more."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job to be: its parameters have been checked, and its inputs exist."""
+    """A job to be submitted: its parameters have been checked, and its inputs exist."""
 
     kind: str
     parameters: Mapping[str, Any]
@@ -48,7 +48,6 @@ class Queue:
 
     Parameters
     ----------
-    store : Store
     clock : callable
         Nanoseconds since 1970.
 
@@ -65,12 +64,12 @@ class Queue:
         self.clock = clock
         self.history = ModelHistory(store, clock)
         self._by_kind: dict[str, dict[str, int]] = {}
-        self._counted = (-1, 0)  # changes of the file that it rests on, and when they were counted
+        self._counted = (-1, 0)  # changes of the file at the last count, and its time
 
     # ------------------------------------------------------------ in and out
 
     def submit(self, *submissions: Submission, chained: bool = False) -> list[Job]:
-        """Queue jobs, all or none; returns them with their numbers.
+        """Queue jobs, all or none; return them with their numbers.
 
         With `chained`, each comes after the one before, and an input `{"chain": k}` means the k-th of them; the
         parameter of that name becomes the reference to it, so that the job can be submitted again by itself.
@@ -146,7 +145,7 @@ class Queue:
     ) -> Iterator[Job]:
         """Yield the newest jobs that are not parts, newest first.
 
-        One after the other: with what it came to, a job may be large.  One that is deleted meanwhile is left out.
+        They are read one by one, because a job with its outcome may be large; deleted ones are skipped.
         """
         marks = ", ".join("?" * len(states))
         where = "parent IS NULL" + (f" AND state IN ({marks})" if states else "")
@@ -176,7 +175,7 @@ class Queue:
             return tx.counts()
 
     def counts_by_kind(self) -> dict[str, dict[str, int]]:
-        """Return how many jobs of each kind there are in each state, parts counted, as of at most `COUNT_NS` ago."""
+        """Return the number of jobs by kind and state, parts counted, at most `COUNT_NS` old."""
         changes, at_ns = self._counted
         now_ns = self.clock()
         if changes != self.store.changes and abs(now_ns - at_ns) >= COUNT_NS:
@@ -196,7 +195,7 @@ class Queue:
             return tx.newest_event(arm, kind)
 
     def note(self, *events: Event) -> None:
-        """Write events into the history."""
+        """Add events to the history."""
         with self.store.write() as tx:
             for event in events:
                 tx.add_event(event)
@@ -204,10 +203,9 @@ class Queue:
     # ------------------------------------------------------------ running
 
     def claim(self, owner: str, lease_s: float) -> Job | None:
-        """Take the job that is to run next; None if there is none.  Jobs that can never run are cancelled meanwhile.
+        """Claim the next job; None if there is none. Jobs that can never run are cancelled meanwhile.
 
-        The one with the highest priority comes first, and of equals the oldest; parts come before what was submitted
-        after their parent.
+        The highest priority comes first, then the oldest job; parts come before jobs submitted after their parent.
         """
         now_ns = self.clock()
         with self.store.read() as tx:  # most of the time there is nothing to do, and nothing is written
@@ -219,7 +217,7 @@ class Queue:
             ):
                 job = _existing(tx, id)
                 if job.state != "queued":
-                    continue  # given up just now, with its parent
+                    continue  # cancelled just now, with its parent
                 states = tx.states(job.after)
                 if (reason := state.hopeless(job, states) or _torn(tx, job)) is not None:
                     self._give_up(tx, job, now_ns, reason)
@@ -233,7 +231,7 @@ class Queue:
         return None
 
     def _note_start(self, tx: Transaction, job: Job) -> None:
-        """Write down that a job has begun: a divided one begins with the first of its parts."""
+        """Record that a job has begun; a divided one begins with the first of its parts."""
         if job.parent is None:
             if not job.parts:
                 self._note(tx, job, "job_started", _named(job))
@@ -245,7 +243,7 @@ class Queue:
     def renew(self, held: Mapping[int, int], lease_s: float) -> dict[int, str]:
         """Extend the leases of jobs, given with their tokens.
 
-        Returns what is to stop: by job, why (it was cancelled, or is not held any more).
+        Returns the jobs to stop, with the reason: cancelled, or not held any more.
         """
         now_ns = self.clock()
         stop: dict[int, str] = {}
@@ -275,14 +273,14 @@ class Queue:
         model: Model | None = None,
         promotion: Promotion | None = None,
     ) -> Job:
-        """Store the outcome of a run, and with it in the same transaction the model that it made or promoted.
+        """Store the outcome of a run, and in the same transaction the model that it made or promoted.
 
         Raises
         ------
         StaleTokenError
-            Another holds the job now.
+            Another process holds the job now.
         PromotionConflictError
-            The active model is not the one any more that the new one was compared with.
+            The model that the new one was compared with is not active any more.
         """
         now_ns = self.clock()
         with self.store.write() as tx:
@@ -308,11 +306,11 @@ class Queue:
         return self._change(id, lambda job, now: state.interrupt(job, token, now, reason))
 
     def hand_back(self, id: int, token: int, reason: str) -> Job:
-        """Put a job back that its holder stopped in order; raises `StaleTokenError`."""
+        """Put back a job whose run was stopped in order; raises `StaleTokenError`."""
         return self._change(id, lambda job, now: state.hand_back(job, token, reason, now))
 
     def redo_parts(self, id: int, token: int, parts: Sequence[int], reason: str) -> None:
-        """Have parts of a divided job done again, and put the job back meanwhile; raises `StaleTokenError`."""
+        """Have parts of a divided job run again, and put the job back meanwhile; raises `StaleTokenError`."""
         now_ns = self.clock()
         with self.store.write() as tx:
             job = state.hand_back(_held(tx, id), token, reason, now_ns)
@@ -323,9 +321,9 @@ class Queue:
                     tx.put_job(state.redo(_existing(tx, part), reason))
 
     def expire(self, held: Mapping[int, int] | None = None, *, everything: bool = False) -> list[Job]:
-        """Take back the jobs whose lease has run out; `everything`: all that run, whose holder is known to be gone.
+        """Take back jobs whose lease has run out; with `everything`, all running ones, whose holder is gone.
 
-        Those that are `held`, given with their tokens, are left to their holder, who asks: its clock may have jumped.
+        Jobs `held` by the caller, given with their tokens, are exempt: its clock may have jumped.
         """
         mine = {} if held is None else held
         now_ns = self.clock()
@@ -336,7 +334,7 @@ class Queue:
                 return taken
         with self.store.write() as tx:
             for id in tx.ids("state = 'running'"):
-                job = _existing(tx, id)  # it may be another since, when a part before it has failed its parent
+                job = _existing(tx, id)  # a part before it may have failed its parent meanwhile
                 if not everything and (job.lease_ns >= now_ns or mine.get(job.id) == job.token):
                     continue
                 gone = "the daemon that ran it is gone" if everything else f"{job.owner} was not heard of in time"
@@ -355,7 +353,7 @@ class Queue:
         return job
 
     def _ended(self, tx: Transaction, job: Job, now_ns: int) -> None:
-        """Write down how a run ended; a part that failed takes its parent along."""
+        """Record how a run ended; a failed part fails its parent."""
         if job.parent is None:
             kind = {"queued": "job_queued_again"}.get(job.state, f"job_{job.state}")
             self._note(tx, job, kind, f"{_named(job)}: {job.reason or (job.outcome or {}).get('summary', '')}")
@@ -380,7 +378,7 @@ class Queue:
         return job
 
     def retry(self, id: int) -> Job:
-        """Queue a job again that failed or was cancelled, with those of its parts that did not succeed.
+        """Queue a failed or cancelled job again, with those of its parts that did not succeed.
 
         Parts that were lost with a damaged file are made again.
         """
@@ -431,12 +429,12 @@ def _held(tx: Transaction, id: int) -> Job:
 
 
 def _part(job: Job, number: int) -> Job:
-    # What a part is to do is found from the parent's parameters, which split the same way each time.
+    # A part is defined by the parent's parameters, which split the same way each time.
     return replace(job, id=0, parent=job.id, part=number, parts=0, origin="part", token=0, started_ns=0, log="")
 
 
 def _torn(tx: Transaction, job: Job) -> str | None:
-    """Say why a queued job can never run for what it is a part of, or for its parts, if so."""
+    """Return why a queued job can never run because its parent or parts are lost, if so."""
     if job.parent is not None:
         parent = tx.states((job.parent,)).get(job.parent, "gone")
         return None if parent == "queued" else f"job {job.parent}, of which it is a part, is {parent}"

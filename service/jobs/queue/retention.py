@@ -1,4 +1,4 @@
-"""What of the queue is kept: finished jobs for a while, and the files that jobs and models need."""
+"""Retention: finished jobs are kept for a while, and files as long as jobs and models need them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class Files:
 def purge(store: Store, now_ns: int, keep_days: float, keep_jobs: int) -> int:
     """Delete finished jobs older than `keep_days`, or beyond the newest `keep_jobs`, and old events.
 
-    A job that another one still waits for stays, and one whose parts are still being stopped.  Returns how many
-    went.
+    Jobs that others still wait for stay, and those whose parts are being stopped. Returns the number of deleted jobs.
     """
     before_ns = now_ns - round(keep_days * _DAY_NS)
     with store.write() as tx:
@@ -44,7 +43,7 @@ def purge(store: Store, now_ns: int, keep_days: float, keep_jobs: int) -> int:
 
 
 def needed_files(store: Store, *, unfinished: bool = False) -> Files:
-    """Return which files models and jobs need; `unfinished`: only jobs that have not run to their end."""
+    """Return the files that models and jobs need; with `unfinished`, only queued and running jobs."""
     needed = Files()
     with store.read() as tx:
         needed.artifacts |= {model.id for model in tx.models()}

@@ -1,8 +1,8 @@
-"""Saving what can be read of a queue's file that is damaged.
+"""Salvage of a damaged queue file.
 
-The damaged file is renamed and never written again; the rows go into a new one.  They are read in two ways: by
-SQLite, which knows its tables as far as they are whole, and by searching the bytes for rows, each of which can be read
-by itself as long as its page is.  A row whose checksum is wrong is not taken.
+The damaged file is renamed and never written again; its rows go into a new one. They are read in two ways: from the
+tables, as far as SQLite can read them, and by searching the bytes for rows, each of which is readable as long as its
+page is. Rows with a wrong checksum are dropped.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from service.io.atomic_files import sync_folder
+from drivers.files.atomic_write import sync_folder
 from service.jobs.queue._checked_row import TABLES, Row, RowError, find, unpack
 from service.jobs.queue.store import Store, StoreError, Transaction
 
 _FILES = ("-wal", "-shm", "")  # in the order in which they are set aside
-_FAR = 10_000  # how far beyond the rows that were found the count of numbers in use can be
+_FAR = 10_000  # largest plausible distance of the count of numbers in use beyond the rows that were found
 
 
 @dataclass
 class Salvaged:
-    """What became of a damaged file.
+    """Result of a salvage.
 
     Attributes
     ----------
-    aside : Path
-        Where it is now.
+    damaged : Path
+        The damaged file, renamed.
     rows : dict of str to int
-        How many of each table were saved.
+        Number of saved rows by table.
     missing : tuple of int
-        Numbers of jobs that are not there, between those that are or are named by what is: they could not be read, or
-        had been deleted before.
+        Numbers of missing jobs below the highest known one: unreadable, or deleted before.
     """
 
-    aside: Path
+    damaged: Path
     rows: dict[str, int] = field(default_factory=dict)
     missing: tuple[int, ...] = ()
 
 
 def salvage(path: Path) -> Salvaged:
-    """Set the damaged file at `path` aside and make a new one with every row that can be read.
+    """Set the damaged file at `path` aside and make a new one with every readable row.
 
     Raises
     ------
@@ -60,7 +59,7 @@ def salvage(path: Path) -> Salvaged:
         for suffix in ("-wal", ""):
             if _beside(path, suffix).exists():
                 shutil.copyfile(_beside(path, suffix), _beside(copy, suffix))
-        read = list(_by_bytes(copy))  # first of all, for SQLite may change the copy
+        read = list(_by_bytes(copy))  # first, for SQLite may change the copy
         numbers = _numbers(copy, read)
         found = _newest([*read, *_by_tables(copy, numbers)])
         result = Salvaged(_free_name(path))
@@ -76,11 +75,11 @@ def finish_salvage(path: Path) -> None:
     fresh = _beside(path, ".salvaged")
     if not fresh.exists():
         return
-    sync_folder(path.parent)  # before the damaged file goes, the new one is there to stay
-    aside = _free_name(path)
+    sync_folder(path.parent)  # before the damaged file is moved, the new one is durable
+    damaged = _free_name(path)
     for suffix in _FILES:  # the log first: it must never meet the new file
         if _beside(path, suffix).exists():
-            _beside(path, suffix).rename(_beside(aside, suffix))
+            _beside(path, suffix).rename(_beside(damaged, suffix))
     fresh.rename(path)
     sync_folder(path.parent)
 
@@ -107,7 +106,7 @@ def _fill(fresh: Path, found: Iterable[Row], numbers: dict[str, int], result: Sa
 
 
 def _named(transaction: Transaction) -> Iterator[int]:
-    """Yield the numbers of jobs that what was saved speaks of."""
+    """Yield the numbers of jobs that the saved rows refer to."""
     for job in transaction.jobs():
         yield from (*job.after, job.parent or 0)
     yield from (model.job or 0 for model in transaction.models())
@@ -120,18 +119,18 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _free_name(path: Path) -> Path:
-    """Name what is set aside; the same again if a part of it was set aside before a kill."""
+    """Return a free name for the damaged file; the same one after a kill halfway."""
     number = 1
     while True:
-        aside = _beside(path, f".bad{number}")
-        both = (_beside(path, suffix).exists() and _beside(aside, suffix).exists() for suffix in _FILES)
-        if not (aside.exists() or any(both)):
-            return aside
+        damaged = _beside(path, f".bad{number}")
+        both = (_beside(path, suffix).exists() and _beside(damaged, suffix).exists() for suffix in _FILES)
+        if not (damaged.exists() or any(both)):
+            return damaged
         number += 1
 
 
 def _numbers(path: Path, rows: Iterable[Row]) -> dict[str, int]:
-    """Return the highest number in each table, as far as rows and the damaged file's own count tell."""
+    """Return the highest number in each table, from the rows and the damaged file's own count."""
     highest = dict.fromkeys(TABLES, 0)
     for row in rows:
         if row.table == "models":
@@ -149,7 +148,7 @@ def _numbers(path: Path, rows: Iterable[Row]) -> dict[str, int]:
 
 
 def _by_tables(path: Path, numbers: dict[str, int]) -> Iterator[Row]:
-    """Yield rows as far as SQLite can read them, one by one where it cannot read them all."""
+    """Yield rows that SQLite can read, one by one where it cannot read them all."""
     with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as database:
         database.text_factory = lambda text: text.decode("ascii", "replace")
         for table in TABLES:
@@ -189,7 +188,7 @@ def _by_bytes(path: Path) -> Iterator[Row]:
 
 
 def _newest(rows: Iterable[Row]) -> list[Row]:
-    """Of several states of one row, keep the latest."""
+    """Keep the latest of several states of each row."""
     best: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         arm = str(row.content.get("arm")) if row.table == "models" else ""

@@ -1,4 +1,4 @@
-"""The life of a job, as pure functions: a job and what happens to it in, the job as it is then out.
+"""States of a job, as pure functions from a job and an event to the new job.
 
     queued -> running -> succeeded
       ^          |-----> queued    (failed and to be tried again, interrupted, or handed back)
@@ -6,14 +6,13 @@
       |          '-----> cancelled
       '-- failed, cancelled  (by `retry`)
 
-Who claims a job gets a lease and a *fencing token*, a number that grows with each claim.  Everything that is said of
-a running job carries the token; word with an older one comes from somebody whose lease ran out and whose job has been
-given to another since, and is refused (`StaleTokenError`).  A lease that has run out counts until then: its holder
-may still finish.
+A claim comes with a lease and a *fencing token*, a number that grows with each claim. Every report about a running job
+carries the token; one with an older token comes from a holder whose lease ran out and whose job was claimed again, and
+is refused (`StaleTokenError`). Until then a holder may finish after its lease has run out.
 
-A *failure* is the job's own: it raised, crashed, or ran into a limit.  An *interruption* is not: the daemon or the
-machine stopped.  They are counted apart, so that a job is not given up because of power cuts, nor tried for ever if it
-is what brings the machine down.
+A *failure* is the job's own: it raised, crashed, or ran into a limit. An *interruption* is not: the daemon or the
+machine stopped. They are counted separately, so that power cuts do not fail a job, and a job that brings the machine
+down is not tried forever.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from service.protocol.job_state import FINISHED, State
+from service.protocol.job_replies import FINISHED, State
 
 MAX_ATTEMPTS = 3
 MAX_INTERRUPTIONS = 20
@@ -31,16 +30,16 @@ _TEXT = 2000  # characters of a reason
 
 
 class JobStateError(RuntimeError):
-    """What was asked for does not suit the job's state; the message says why."""
+    """The request does not suit the job's state; the message has the reason."""
 
 
 class StaleTokenError(JobStateError):
-    """The word of somebody who does not hold the job any more."""
+    """A report from a process that does not hold the job any more."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one attempt may use: time [s] and memory [10^6 bytes]."""
+    """Limits of one attempt: time [s] and memory [10^6 bytes]."""
 
     seconds: float = 3600.0
     memory_mb: float = 4000.0
@@ -53,23 +52,23 @@ class Job:
     Attributes
     ----------
     parameters : mapping
-        As the kind's type has checked them.
+        As checked by the kind.
     inputs : mapping
-        By parameter the file that it refers to, `{"path", "sha256"}`, or `{"job": id}` for what another job makes.
+        Files by parameter, `{"path", "sha256"}`, or `{"job": id}` for a result of another job.
     after : tuple of int
         Jobs that must have succeeded before.
     parent, part : int or None
-        Of a part of a divided job: whose, and the part's place.
+        Of a part: the divided job, and the part's index.
     parts : int
-        Of a divided job: how many; it runs, to gather their results, when all have succeeded.
+        Of a divided job: their number; the job itself runs, to gather their results, when all have succeeded.
     origin : str
         "request", "schedule", "drift", "invalid", or "part".
     attempts, interruptions : int
         Failures and interruptions so far.
     token : int
-        Of the newest claim.
+        Of the latest claim.
     outcome : mapping or None
-        What the last run came to.
+        Of the last run.
     """
 
     id: int
@@ -101,12 +100,12 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more happens to it by itself."""
+        """Whether it has reached a final state."""
         return self.state in FINISHED
 
 
 def ready(job: Job, now_ns: int, states: Mapping[int, State], parts_done: int) -> bool:
-    """Tell whether a job can be claimed, given the states of the jobs it comes after."""
+    """Return whether a job can be claimed, given the states of the jobs it comes after."""
     return (
         job.state == "queued"
         and job.due_ns <= now_ns
@@ -116,7 +115,7 @@ def ready(job: Job, now_ns: int, states: Mapping[int, State], parts_done: int) -
 
 
 def hopeless(job: Job, states: Mapping[int, State]) -> str | None:
-    """Say why a queued job can never run, if so: one that it needs did not succeed, or has been deleted."""
+    """Return why a queued job can never run, if so: a job that it needs did not succeed, or was deleted."""
     for other in job.after:
         state = states.get(other)
         if state is None:
@@ -144,7 +143,7 @@ def renew(job: Job, token: int, now_ns: int, lease_ns: int) -> Job:
 
 
 def finish(job: Job, token: int, now_ns: int, outcome: Mapping[str, Any], log: str) -> Job:
-    """Take the outcome of a run: it succeeded, or ran through and must not be used (`accepted` is false)."""
+    """Finish with an outcome: succeeded, or not to be used (`accepted` is false)."""
     _held(job, token)
     if job.cancel:
         return _end(job, "cancelled", now_ns, "cancelled while it ran", log)
@@ -154,7 +153,7 @@ def finish(job: Job, token: int, now_ns: int, outcome: Mapping[str, Any], log: s
 
 
 def fail(job: Job, token: int, now_ns: int, reason: str, log: str, *, final: bool) -> Job:
-    """Take a failure: another attempt follows, later each time, unless it is `final` or was the last."""
+    """Fail an attempt: another one follows, later each time, unless it is `final` or was the last."""
     _held(job, token)
     job = replace(job, attempts=job.attempts + 1)
     if job.cancel:
@@ -167,13 +166,13 @@ def fail(job: Job, token: int, now_ns: int, reason: str, log: str, *, final: boo
 
 
 def hand_back(job: Job, token: int, reason: str, now_ns: int) -> Job:
-    """Put back a job whose run stopped in order, because it was cancelled or the daemon stops; this is not counted."""
+    """Put back a job whose run was stopped in order, by a cancellation or the end of the daemon; not counted."""
     _held(job, token)
     return _end(job, "cancelled", now_ns, "cancelled while it ran", job.log) if job.cancel else _queued(job, reason)
 
 
 def interrupt(job: Job, token: int, now_ns: int, reason: str) -> Job:
-    """Take notice that the holder of a running job is gone."""
+    """Interrupt a running job whose holder is gone."""
     _held(job, token)
     job = replace(job, interruptions=job.interruptions + 1)
     if job.cancel:
@@ -184,7 +183,7 @@ def interrupt(job: Job, token: int, now_ns: int, reason: str) -> Job:
 
 
 def request_cancel(job: Job, now_ns: int) -> Job:
-    """Cancel a queued job, or ask for a running one to be stopped."""
+    """Cancel a queued job, or request the end of a running one."""
     if job.finished:
         raise JobStateError(f"job {job.id} has {job.state} already" if job.state != "cancelled" else
                             f"job {job.id} is cancelled already")  # fmt: skip
@@ -208,14 +207,14 @@ def fail_queued(job: Job, now_ns: int, reason: str, log: str) -> Job:
 
 
 def redo(job: Job, reason: str) -> Job:
-    """Queue a part again that succeeded and cannot be used together with the others."""
+    """Queue a succeeded part again whose result cannot be combined with the others."""
     if job.state != "succeeded":
         raise JobStateError(f"job {job.id} is {job.state}")
     return replace(_queued(job, reason), finished_ns=0, outcome=None)
 
 
 def retry(job: Job, now_ns: int) -> Job:
-    """Queue a job again that failed or was cancelled, as if it had never been tried."""
+    """Queue a failed or cancelled job again, with its counts reset."""
     if job.state not in ("failed", "cancelled"):
         raise JobStateError(f"job {job.id} is {job.state}: only one that failed or was cancelled can be tried again")
     return replace(

@@ -1,8 +1,8 @@
 """The queue's file: jobs, models, promotions and events in SQLite, each a row with its whole content as JSON.
 
-The file is in WAL mode: a commit is on the disk when it returns, and a kill at any moment leaves all of it or
-nothing.  Every row can be read by itself (`service.jobs.queue._checked_row`), so the columns beside `body` only serve
-to find it. Nothing here knows what a job's state means.
+The file is in WAL mode: a commit is durable when it returns, and after a kill all or nothing of it is there. Every row
+can be read alone (`service.jobs.queue._checked_row`), so the columns beside `body` only serve to find it. The meaning
+of a job's state is not defined here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.io.atomic_files import sync_folder
+from drivers.files.atomic_write import sync_folder
 from service.jobs.queue._checked_row import Row, RowError, pack, unpack
 from service.jobs.queue.state import Job
 
-VERSION = 1  # of the tables; a file of an older one is brought up to it, one of a newer one is refused
+VERSION = 1  # of the tables; an older file is migrated, a newer one is refused
 FILE_NAME = "queue.db"
-_APPLICATION = 0x74686574  # "thet": tells our files from other programs'
+_APPLICATION = 0x74686574  # "thet": distinguishes these files from other programs'
 _BUSY_MS = 250
 _PAGE = 16384  # most rows fit in one page, which helps when the file is damaged; each commit writes whole pages
 
@@ -43,7 +43,7 @@ CREATE INDEX events_by_time ON events (t_ns);
 
 
 class StoreError(RuntimeError):
-    """The queue's file cannot be used now; the message says why and what to do.  Nothing was changed."""
+    """The queue's file cannot be used now; the message has reason and remedy. Nothing was changed."""
 
 
 class StoreCorruptError(StoreError):
@@ -56,7 +56,7 @@ class StoreVersionError(StoreError):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened, for the history; `id` is 0 until it is stored."""
+    """An event of the history; `id` is 0 until it is stored."""
 
     t_ns: int
     kind: str
@@ -69,7 +69,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is kept for an arm; `id` is the SHA-256 of its file, which is an artifact."""
+    """A model kept for an arm; `id` is the SHA-256 of its file, which is an artifact."""
 
     id: str
     arm: str
@@ -83,7 +83,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Promotion:
-    """A change of an arm's active model, from `previous` to `model`; None is no model."""
+    """A change of an arm's active model, from `previous` to `model`; None: no model."""
 
     t_ns: int
     arm: str
@@ -111,7 +111,7 @@ class Transaction:
     # ------------------------------------------------------------ jobs
 
     def add_job(self, job: Job) -> Job:
-        """Store a new job; returns it with its number.  Numbers are never used again."""
+        """Store a new job; return it with its number. Numbers are never reused."""
         cursor = self._db.execute(
             "INSERT INTO jobs (state, parent, priority, due_ns, finished_ns, body) VALUES (?, ?, ?, ?, ?, '{}')",
             (job.state, job.parent, job.priority, job.due_ns, job.finished_ns),
@@ -121,7 +121,7 @@ class Transaction:
         return job
 
     def put_job(self, job: Job) -> None:
-        """Store a job that has changed, or one that was recovered with its number."""
+        """Store a changed job, or one that was recovered with its number."""
         before = self._db.execute("SELECT json_extract(body, '$.rev') FROM jobs WHERE id = ?", (job.id,)).fetchone()
         revision = 1 + ((before[0] or 0) if before is not None else 0)
         self._db.execute(
@@ -187,9 +187,9 @@ class Transaction:
         self._db.executemany("DELETE FROM jobs WHERE id = ?", [(id,) for id in ids])
 
     def check(self) -> None:
-        """Read every row; raises `StoreCorruptError` if one cannot be read.
+        """Read every row; raises `StoreCorruptError` if one is unreadable.
 
-        What is not found here when a file is opened is not mended, and met again with the next request for it.
+        Damage that is not found when the file is opened is met again with the next request for that row.
         """
         self.jobs()
         self.models()
@@ -278,7 +278,7 @@ class Transaction:
     # ------------------------------------------------------------ recovery
 
     def put_row(self, row: Row) -> None:
-        """Store a row that was recovered, in a file that has none of its key; raises `ValidationError`."""
+        """Store a recovered row, in a file that has none of its key; raises `ValidationError`."""
         match row.table:
             case "jobs":
                 self.put_job(_JOB.validate_python(row.content))
@@ -290,11 +290,11 @@ class Transaction:
                 self.put_event(_EVENT.validate_python(row.content))
 
     def last_numbers(self) -> dict[str, int]:
-        """Return the highest number that was ever used in each table that is numbered."""
+        """Return the highest number ever used in each numbered table."""
         return dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
 
     def use_up_numbers(self, table: str, last: int) -> None:
-        """Give what is new in a table numbers beyond `last`."""
+        """Have new rows of a table numbered beyond `last`."""
         if last > self.last_numbers().get(table, 0):
             self._db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
             self._db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last))
@@ -306,7 +306,7 @@ class Store:
     Raises
     ------
     StoreCorruptError
-        It is damaged: `service.jobs.queue.salvage` sets it aside and saves what can be read.
+        It is damaged; `service.jobs.queue.salvage` recovers readable rows.
     StoreVersionError
         It is of a newer version.
     StoreError
@@ -346,13 +346,13 @@ class Store:
         if self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{self.path}: this file system has no shared memory for SQLite's WAL; use a local disk")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA secure_delete = ON")  # what was deleted does not come back when the file is salvaged
+        self._db.execute("PRAGMA secure_delete = ON")  # deleted rows do not come back when the file is salvaged
         if new or version < VERSION:
             with self.write() as _:
                 self._migrate()
 
     def _migrate(self) -> None:
-        """Bring the tables to the present version, inside a transaction."""
+        """Migrate the tables to the present version, inside a transaction."""
         if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
             for statement in _TABLES.split(";\n"):
                 if statement.strip():
@@ -362,12 +362,12 @@ class Store:
 
     @property
     def changes(self) -> int:
-        """How many rows have been written since the file was opened: while it is the same, so is what was read."""
+        """Number of rows written since the file was opened; while it is unchanged, so is the content."""
         return self._db.total_changes
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Transaction]:
-        """Do everything inside or, after an exception, nothing; raises `StoreError`."""
+        """Run a block as one transaction; raises `StoreError`."""
         with self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -390,7 +390,7 @@ class Store:
                     self._db.execute("ROLLBACK")
 
     def backup(self, target: Path) -> None:
-        """Copy the file while it is in use, in any thread; the copy appears whole or not at all."""
+        """Copy the file atomically while it is in use, in any thread."""
         temporary = target.with_name(target.name + ".new")
         if target.exists() and (target.samefile(self.path) or _size(target.with_name(target.name + "-wal")) > 0):
             raise StoreError(f"{target}: is a queue in use; back up to another folder")
@@ -398,7 +398,8 @@ class Store:
             temporary.unlink(missing_ok=True)
             with (
                 _translated(temporary),
-                contextlib.closing(sqlite3.connect(self.path)) as source,  # the other is of the thread that opened it
+                # the other connection belongs to the thread that opened it
+                contextlib.closing(sqlite3.connect(self.path)) as source,
                 contextlib.closing(sqlite3.connect(temporary)) as copy,
             ):
                 source.backup(copy)
@@ -408,7 +409,7 @@ class Store:
         sync_folder(target.parent)
 
     def tidy(self) -> None:
-        """Leave nothing of what was deleted in the file's log, as far as that can be done now."""
+        """Remove deleted rows from the file's log, as far as possible now."""
         with contextlib.suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -422,7 +423,7 @@ class Store:
 
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours, which say what to do."""
+    """Translate SQLite's errors into `StoreError` with the remedy."""
     try:
         yield
     except sqlite3.Error as error:
@@ -451,7 +452,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 if there is none that can be seen."""
+    """Return the bytes of a file; 0 if there is none."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""A calibration as plain data, as a table of residuals, and in a line."""
+"""Results of a calibration as plain data, as a table of residuals, and in one line."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def calibration_document(
 
 
 def measurement_kind(table: MeasurementTable) -> str:
-    """Return what was measured: position, pose, distance or socket."""
+    """Return the kind of measurement: position, pose, distance or socket."""
     if isinstance(table.measured, Contacts):
         return "socket"
     if isinstance(table.measured, Distances):
@@ -99,7 +99,7 @@ def measurement_kind(table: MeasurementTable) -> str:
 
 
 def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
-    """Sentences about poses that do not fit, by their lines in the table, and what may be wrong."""
+    """Return sentences about poses that do not fit, by their lines in the table, with possible causes."""
     doubts = found.doubts
     out = [doubts.unit] if doubts.unit else []
     out += [f"lines {lines[i]} and {lines[j]} look exchanged with each other" for i, j in doubts.exchanged]
@@ -127,7 +127,7 @@ def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
 
 
 def rising_joints(found: Calibration) -> list[str]:
-    """Name the compliances that are below zero by more than half a 95 % interval."""
+    """Return the names of compliances that are below zero by more than half a 95 % interval."""
     half = half_interval(found.freedom)
     return [
         q.name
@@ -137,13 +137,13 @@ def rising_joints(found: Calibration) -> list[str]:
 
 
 def _runs(on: BoolArray) -> list[tuple[int, int]]:
-    """First and last of each run of `_RUN` or more successive ones of `on` (N,)."""
+    """Return first and last index of each run of `_RUN` or more successive ones of `on` (N,)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(np.int64)))
     return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2) if b - a >= _RUN]
 
 
 def _heads(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] | None:
-    """Offsets of several points on the tool from the first, along the axes of the last frame."""
+    """Return the offsets of several points on the tool from the first, along the axes of the last frame."""
     if table.head is None:
         return None
     offsets = found.model.offsets(found.x)
@@ -151,7 +151,7 @@ def _heads(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] 
 
 
 def _stations(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] | None:
-    """List the base of the robot in the instrument's frame at each of its places."""
+    """Return the base of the robot in the instrument's frame at each of its places."""
     if table.station is None:
         return None
     frames = zip(table.station_numbers, (found.base, *found.stations), strict=True)
@@ -159,7 +159,7 @@ def _stations(found: Calibration, table: MeasurementTable) -> list[dict[str, Any
 
 
 def _points(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]] | None:
-    """Sockets or centres, in the base of the robot; those that no fitted pose shows are left out."""
+    """Return sockets or centres in the base of the robot, without those that no fitted pose shows."""
     if table.numbers is None:
         return None
     names = set(found.free)
@@ -188,10 +188,10 @@ def _errors(errors: Errors) -> dict[str, float | None]:
 
 
 def base_frame(found: Calibration) -> str:
-    """Say what the base of the corrected arm is: the "robot"'s own, or where "joint1"'s nominal zero and height put it.
+    """Return the base of the corrected arm: the "robot"'s own, or defined by "joint1"'s nominal zero and height.
 
-    The latter where measurements do not tell the base from errors of the first joint.  A prior of these errors leaves
-    them at zero, for the base fits as well with any, and says only how far off that may be.
+    The latter where measurements do not separate the base from errors of the first joint. A prior of these errors
+    leaves them at zero, because the base fits as well with any, and only gives their possible size.
     """
     return "robot" if found.base is None and not found.model.points else "joint1"
 
@@ -208,7 +208,7 @@ def _frame(frame: FrameEstimate | None) -> dict[str, Any] | None:
 
 
 def corrected_geometry(found: Calibration) -> dict[str, Any]:
-    """Placements of the calibrated joints, and of two frames in the last link; nominal where undetermined.
+    """Return placements of the calibrated joints, and of two frames in the last link; nominal where undetermined.
 
     `tip` is the measured frame, `robot_tip` that of the robot file, at its nominal place beyond the last row.
     """
@@ -236,7 +236,7 @@ def corrected_geometry(found: Calibration) -> dict[str, Any]:
 
 
 def residual_table(found: Calibration, use: BoolArray, lines: list[int]) -> str:
-    """Every pose with its line in the file: the error before and after, and the latter's components."""
+    """Return every pose with its line in the file: the error before and after, and the latter's components."""
     columns = ["line", "part", "weight", "before_mm", "after_mm"]
     columns += ["dx_mm", "dy_mm", "dz_mm"] if found.residual_after.shape[1] > 1 else ["d_mm"]
     turns = found.residual_after.shape[1] == 6
@@ -255,7 +255,7 @@ def residual_table(found: Calibration, use: BoolArray, lines: list[int]) -> str:
 
 
 def summary(found: Calibration) -> str:
-    """Return the calibration in a line."""
+    """Return the calibration in one line."""
     shown, of = (found.training, "training") if found.test is None else (found.test, "test")
     text = (
         f"{found.verdict}: {_MM * shown.before.mean:.3f} mm before, {_MM * shown.after.mean:.3f} mm after "

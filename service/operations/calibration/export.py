@@ -1,4 +1,4 @@
-"""A calibrated arm for other programs: as a URDF, and as a table of Denavit-Hartenberg rows."""
+"""Export of a calibrated arm as a URDF, and as a table of Denavit-Hartenberg rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DH_COLUMNS = ("a", "alpha", "d", "theta", "beta")
 
 
 def calibrated_model(model: RobotModel, found: Calibration) -> RobotModel:
-    """Return the robot with its joints and tip where the calibration has them; all else as it was."""
+    """Return the robot with the calibrated joints and tip; all else is unchanged."""
     joints, (rotation, translation) = found.model.joints(found.x)
     return replace(model, joints=joints, tip_rotation=rotation, tip_translation=translation)
 
 
 def calibrated_urdf(model: RobotModel, found: Calibration) -> str:
-    """URDF of the calibrated arm; its tip is the measured frame."""
+    """Return the URDF of the calibrated arm; its tip is the measured frame."""
     corrected = calibrated_model(model, found)
     comment = f"{model.name}, calibrated; tip_link is the measured frame"
     if base_frame(found) == "joint1":
@@ -28,10 +28,10 @@ def calibrated_urdf(model: RobotModel, found: Calibration) -> str:
 
 
 def calibrated_dh(found: Calibration) -> str | None:
-    """Table of the calibrated rows [m] and [rad], comma-separated; None for an arm that has no such rows.
+    """Return the table of the calibrated rows [m] and [rad], comma-separated; None for an arm without such rows.
 
-    Rows are products in the order that `docs/calibration.md` states, with Hayati's `beta`.  Comments before them have
-    the units, what was held at nominal or comes from priors, and base and tool, row by row.
+    Rows are products in the order of `docs/calibration.md`, with Hayati's `beta`. Comments before them have the units,
+    what was held at nominal or comes from priors, and base and tool, row by row.
     """
     geometry = found.model.geometry
     if not geometry.rows:

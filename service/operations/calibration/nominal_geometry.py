@@ -1,4 +1,4 @@
-"""Nominal geometry of a robot file, as a calibration takes it."""
+"""Nominal geometry of a robot file, as input of a calibration."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rt_core.model.dh import DhRow, chain_from_dh, chain_from_mdh
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 
 
 def nominal_geometry(robot: RobotFile) -> Geometry:
-    """Nominal geometry as the robot's description has it: its DH table, or placements."""
+    """Return the nominal geometry of the robot's description: its DH table, or placements."""
     model, source = robot.model, robot.source
     convention = source["kinematics"]
     if convention == "urdf":
@@ -36,14 +36,15 @@ def nominal_geometry(robot: RobotFile) -> Geometry:
 
 
 def gravity_load(model: RobotModel, q: FloatArray) -> FloatArray:
-    """Return what each joint holds against gravity (N, n) [N*m or N] at postures `q` (N, n).
+    """Return the torque that each joint holds against gravity (N, n) [N*m or N] at postures `q` (N, n).
 
     Raises
     ------
-    JobError
-        If the robot file does not say what the links weigh.
+    OperationError
+        If the robot file has no masses of the links.
     """
     if model.inertial is None or not np.any(model.inertial[:, 0] > 0.0):
-        raise JobError(f"compliance: robot {model.name} has no masses: add mass and com of its links to the robot file")
+        what = f"robot {model.name} has no masses"
+        raise OperationError(f"compliance: {what}: add mass and com of its links to the robot file")
     still = np.zeros_like(q)
     return inverse_dynamics(model.geometry, model.gravity, model.inertial, q, still, still)

@@ -1,4 +1,4 @@
-"""The table of measurements of a calibration: comma-separated values whose first line names the columns."""
+"""Table of measurements of a calibration: comma-separated values whose first line names the columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rt_core.calibration.input_checks import rotations_from_quaternions
 from rt_core.calibration.sample import Contacts, Distances
 from rt_core.calibration.settings import MAX
 from rt_core.types import FloatArray, IntArray
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 
 POSITION = ("x", "y", "z")
 QUATERNION = ("qx", "qy", "qz", "qw")
-#: Of a table, for memory: a Jacobian of so many poses of a large arm has some 100 MB.
+#: Bound on a table, for memory: a Jacobian of so many poses of a large arm has some 100 MB.
 MAX_POSES = 50_000
 _MAX_BYTES = 64_000_000
 _UNIT_LENGTH = 1e-3
@@ -26,7 +26,7 @@ _UNIT_LENGTH = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class MeasurementTable:
-    """What a table holds.
+    """Content of a table.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class MeasurementTable:
 
 
 def read_table(path: Path, where: str, n: int) -> MeasurementTable:
-    """Read the table of an arm of `n` joints; `where` stands for it in messages.
+    """Read the table of an arm of `n` joints; `where` names it in messages.
 
-    Empty lines, and those that begin with `#`, count but say nothing.
+    Empty lines, and those that begin with `#`, are skipped, but counted.
 
     Raises
     ------
-    JobError
+    OperationError
         If it is no such table; with line and column.
     """
     joints = tuple(f"q{k + 1}" for k in range(n))
@@ -99,7 +99,7 @@ def read_targets(path: Path, where: str, n: int) -> tuple[FloatArray, FloatArray
 
     Raises
     ------
-    JobError
+    OperationError
         If it is no such table; with line and column.
     """
     joints = tuple(f"q{k + 1}" for k in range(n))
@@ -122,44 +122,45 @@ def read_targets(path: Path, where: str, n: int) -> tuple[FloatArray, FloatArray
 def _read_columns(
     path: Path, where: str, wanted: Callable[[list[str], str], tuple[str, ...]], empty: str
 ) -> tuple[tuple[str, ...], FloatArray, list[int]]:
-    """Names of the columns that `wanted` chooses, their values (N, k), and the line of each row."""
+    """Return the names of the columns that `wanted` chooses, their values (N, k), and the line of each row."""
     size = path.stat().st_size
     if size > _MAX_BYTES:
-        raise JobError(f"{where}: has {size} bytes, more than {_MAX_BYTES}: leave poses out, or write fewer digits")
+        what = f"has {size} bytes, more than {_MAX_BYTES}"
+        raise OperationError(f"{where}: {what}: leave poses out, or write fewer digits")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise JobError(f"{where}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise OperationError(f"{where}: not UTF-8 text: {error.reason} at byte {error.start}") from None
     filled = [
         (number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip() and line.lstrip()[0] != "#"
     ]
     if not filled:
-        raise JobError(f"{where}: is empty; {empty}")
+        raise OperationError(f"{where}: is empty; {empty}")
     names = [name.strip() for name in filled[0][1].split(",")]
     chosen = wanted(names, f"{where}: line {filled[0][0]}")
     if len(filled) - 1 > MAX_POSES:
-        raise JobError(f"{where}: line {filled[MAX_POSES + 1][0]}: more than {MAX_POSES} poses: leave some out")
+        raise OperationError(f"{where}: line {filled[MAX_POSES + 1][0]}: more than {MAX_POSES} poses: leave some out")
     values = np.empty((len(filled) - 1, len(names)))
     for row, (number, line) in zip(values, filled[1:], strict=True):
         fields = line.split(",")
         if len(fields) != len(names):
-            raise JobError(f"{where}: line {number}: {len(fields)} values for {len(names)} columns")
+            raise OperationError(f"{where}: line {number}: {len(fields)} values for {len(names)} columns")
         for k, field in enumerate(fields):
             row[k] = _number(field, f"{where}: line {number}, column {names[k]}")
     if not len(values):
-        raise JobError(f"{where}: has no line of values after the names of the columns")
+        raise OperationError(f"{where}: has no line of values after the names of the columns")
     lines = [number for number, _ in filled[1:]]
     return chosen, values[:, [names.index(name) for name in chosen]], lines
 
 
 def table_text(names: list[str], values: FloatArray) -> str:
-    """Text of a table with these columns; numbers read back to the same bits, NaN is an empty field."""
+    """Return the text of a table with these columns; numbers read back to the same bits, NaN is an empty field."""
     lines = [",".join(names), *(",".join("" if math.isnan(v) else repr(float(v)) for v in row) for row in values)]
     return "\n".join(lines) + "\n"
 
 
 def columns_of(n: int, measured: Any) -> list[str]:
-    """Names of the columns of an arm of `n` joints for a kind of measurement."""
+    """Return the names of the columns of an arm of `n` joints for a kind of measurement."""
     joints = [f"q{k + 1}" for k in range(n)]
     if isinstance(measured, Contacts):
         return [*joints, "socket"]
@@ -169,20 +170,21 @@ def columns_of(n: int, measured: Any) -> list[str]:
 
 
 def as_stations(tables: list[tuple[str, MeasurementTable]], n: int) -> str:
-    """Text of one table of several, each measured from a place of the instrument of its own; with what each is called.
+    """Return several tables as one text, each a station of the instrument; with the station names.
 
     Raises
     ------
-    JobError
+    OperationError
         If they are not positions or poses of one kind, or one of them has stations already.
     """
     first = tables[0][1]
     for where, table in tables:
         if isinstance(table.measured, (Contacts, Distances)) or table.station is not None:
-            raise JobError(f"{where}: several tables are several stations: give positions or poses, and no station")
+            what = "several tables are several stations"
+            raise OperationError(f"{where}: {what}: give positions or poses, and no station")
         assert not isinstance(first.measured, (Contacts, Distances))
         if table.measured.shape[1] != first.measured.shape[1] or (table.head is None) != (first.head is None):
-            raise JobError(f"{where}: has other columns than {tables[0][0]}: measure the same at each station")
+            raise OperationError(f"{where}: has other columns than {tables[0][0]}: measure the same at each station")
     names = [*columns_of(n, first.measured), *(["head"] if first.head is not None else []), "station"]
     text = []
     for number, (_, table) in enumerate(tables, 1):
@@ -199,25 +201,25 @@ def _check_quaternions(quaternions: FloatArray, lines: list[int], where: str) ->
     wrong = np.abs(lengths - 1.0) > _UNIT_LENGTH
     if wrong.any():
         i = int(wrong.argmax())
-        raise JobError(
+        raise OperationError(
             f"{where}: line {lines[i]}, column qx: the quaternion has length {lengths[i]:.6g}, not 1; its order "
             "is x, y, z, w"
         )
 
 
 def _counted(values: FloatArray, lines: list[int], where: str, column: str) -> tuple[IntArray, IntArray]:
-    """Whole numbers of a column, and the same counted from 0 without gaps."""
+    """Return the whole numbers of a column, and the same counted from 0 without gaps."""
     wrong = (values != np.round(values)) | (values < 0.0)
     if wrong.any():
         i = int(wrong.argmax())
-        raise JobError(f"{where}line {lines[i]}, column {column}: {values[i]:g} is no whole number of a {column}")
+        raise OperationError(f"{where}line {lines[i]}, column {column}: {values[i]:g} is no whole number of a {column}")
     numbers = values.astype(np.int64)
     order: IntArray = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return numbers, order
 
 
 def _wanted(names: list[str], joints: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """Names of the columns in their order here; `JobError` unless the header has these and no others."""
+    """Return the names of the columns in their order here; `OperationError` unless the header has exactly these."""
     wanted = (*joints, *POSITION)
     if "socket" in names:
         wanted = (*joints, "socket")
@@ -235,13 +237,13 @@ def _wanted(names: list[str], joints: tuple[str, ...], where: str) -> tuple[str,
 def _exactly(names: list[str], wanted: tuple[str, ...], where: str, who: str) -> tuple[str, ...]:
     for k, name in enumerate(names):
         if name in names[:k]:
-            raise JobError(f"{where}, column {k + 1}: {name!r} is there twice")
+            raise OperationError(f"{where}, column {k + 1}: {name!r} is there twice")
     for name in wanted:
         if name not in names:
-            raise JobError(f"{where}: there is no column {name}; {who} takes {', '.join(wanted)}")
+            raise OperationError(f"{where}: there is no column {name}; {who} takes {', '.join(wanted)}")
     for k, name in enumerate(names):
         if name not in wanted:
-            raise JobError(f"{where}, column {k + 1}: {name!r} is none of {', '.join(wanted)}: leave it out")
+            raise OperationError(f"{where}, column {k + 1}: {name!r} is none of {', '.join(wanted)}: leave it out")
     return wanted
 
 
@@ -251,7 +253,7 @@ def _number(field: str, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or "_" in field:
-        raise JobError(f"{where}: {field.strip()!r} is not a number; leave the line out if nothing was measured")
+        raise OperationError(f"{where}: {field.strip()!r} is not a number; leave the line out if nothing was measured")
     if abs(value) > MAX:
-        raise JobError(f"{where}: {field.strip()} is beyond {MAX:g} m or rad: correct it, or leave the line out")
+        raise OperationError(f"{where}: {field.strip()} is beyond {MAX:g} m or rad: correct it, or leave the line out")
     return value

@@ -1,10 +1,10 @@
-"""Networks that learn torque from states, to compare identification with; never used for identification itself.
+"""Networks that learn torque from states, for comparison only; identification never uses them.
 
 `bp_nn` is a back-propagation network, `kan` a Kolmogorov-Arnold network, as in Jing et al. 2025 (Actuators 14, 497).
 Both learn `[q, dq, ddq] -> tau` from samples alone: no model, no parameters, no standard deviations.
 
-Inputs and outputs are standardised here.  A fifth of the samples, drawn by the seed, is held out, and the state of
-the network that predicted these best is the result.
+Start with `fit`, which standardises inputs and outputs and holds out a fifth of the samples, drawn by the seed; the
+state of the network that predicts these best is the result.
 """
 
 from __future__ import annotations
@@ -19,19 +19,32 @@ import numpy as np
 from rt_core.types import FloatArray
 from service.operations.comparators import bp_nn, kan
 
+__all__ = [
+    "NAMES",
+    "Callback",
+    "ComparatorError",
+    "ComparatorUnavailableError",
+    "Network",
+    "Predictor",
+    "available",
+    "bp_nn",
+    "fit",
+    "kan",
+]
+
 NAMES = ("bp_nn", "kan")
 
-#: Told the iterations done and the mean squared error on held-out samples, in shares of the torque's variance.
+#: Takes the iterations done and the mean squared error on held-out samples, in shares of the torque's variance.
 #: Returning False ends the training; the best network so far is kept.
 Callback: TypeAlias = Callable[[int, float], bool | None]
 
 _HELD_OUT = 5  # one sample in so many
 _MIN_SAMPLES = 50
-_PACKAGES = {"bp_nn": "sklearn"}  # beyond what is always installed
+_PACKAGES = {"bp_nn": "sklearn"}  # besides the packages that are always installed
 
 
 class ComparatorError(ValueError):
-    """Samples that a network cannot be trained on or asked about, or an unknown comparator."""
+    """Samples that a network cannot use, or an unknown comparator."""
 
 
 class ComparatorUnavailableError(ComparatorError, ImportError):
@@ -42,7 +55,7 @@ class Network(Protocol):
     """A trained network on standardised samples."""
 
     def predict(self, x: FloatArray) -> FloatArray:
-        """(N, d) inputs to (N, m) outputs."""
+        """Return the outputs (N, m) at inputs (N, d)."""
         ...
 
 
@@ -52,8 +65,6 @@ class Predictor:
 
     Attributes
     ----------
-    name : str
-    seed : int
     error : float
         Mean squared error on the held-out samples, in shares of the torque's variance.
     """
@@ -68,7 +79,7 @@ class Predictor:
     tau_scale: FloatArray
 
     def predict(self, x: FloatArray) -> FloatArray:
-        """Torque (N, n) [N*m or N] at states `x` (N, 3n), columns `q, dq, ddq`.
+        """Return the torque (N, n) [N*m or N] at states `x` (N, 3n), columns `q, dq, ddq`.
 
         Raises
         ------
@@ -82,7 +93,7 @@ class Predictor:
 
 
 def available(name: str) -> str | None:
-    """Why comparator `name` cannot be used and how to change that, or None if it can.
+    """Return why comparator `name` cannot be used and the remedy, or None if it can.
 
     Raises
     ------
@@ -106,7 +117,6 @@ def fit(name: str, x: FloatArray, tau: FloatArray, seed: int, callback: Callback
 
     Parameters
     ----------
-    name : {"bp_nn", "kan"}
     x : (N, 3n) float64
         States, columns `q, dq, ddq`.
     tau : (N, n) float64

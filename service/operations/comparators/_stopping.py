@@ -1,4 +1,4 @@
-"""When training ends: the state that predicted held-out samples best is kept, and no progress is waited for in vain."""
+"""Early stopping: the state that best predicts held-out samples is kept, and training without progress ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class EarlyStopping(Generic[State]):
     Attributes
     ----------
     patience : int
-        Looks without progress after which training ends.
+        Evaluations without progress after which training ends.
     callback : callable or None
-        Told the iterations done and the error on held-out samples; ends the training by returning False.
+        Takes the iterations done and the error on held-out samples; ends the training by returning False.
     best : State or None
-        None before the first look with a finite error.
+        None before the first finite error.
     least : float
         Its error.
     """
@@ -34,7 +34,7 @@ class EarlyStopping(Generic[State]):
     _stale: int = 0
 
     def look(self, done: int, error: float, state: Callable[[], State]) -> bool:
-        """Note the `error` after `done` iterations, and `state()` if it is the least; False if training is to end."""
+        """Evaluate the `error` after `done` iterations; keep `state()` if it is the least; False to end training."""
         self._stale += 1
         if error < self.least:
             self.best, self.least, self._stale = state(), error, 0

@@ -1,4 +1,4 @@
-"""A back-propagation network: two hidden layers of tanh, weight decay, trained by L-BFGS on all samples at once."""
+"""Back-propagation network: two hidden layers of tanh, weight decay, trained by L-BFGS on all samples at once."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from service.operations.comparators._stopping import EarlyStopping
 
 HIDDEN = (40, 40)
 ITERATIONS = 300
-_CHUNK = 20  # iterations between two looks at the held-out samples
-_PATIENCE = 4  # looks without progress before training ends
+_CHUNK = 20  # iterations between two evaluations of the held-out samples
+_PATIENCE = 4  # evaluations without progress before training ends
 _WEIGHT_DECAY = 1e-3
 
 
 @dataclass(frozen=True)
 class BackPropagationNetwork:
-    """scikit-learn's `MLPRegressor`, trained."""
+    """A trained `MLPRegressor` of scikit-learn."""
 
     regressor: Any
 
     def predict(self, x: FloatArray) -> FloatArray:
-        """(N, d) inputs to (N, m) outputs."""
+        """Return the outputs (N, m) at inputs (N, d)."""
         return np.asarray(self.regressor.predict(x)).reshape(x.shape[0], -1)
 
 
@@ -40,7 +40,7 @@ def train(
     rng: np.random.Generator,
     callback: Callable[[int, float], bool | None] | None,
 ) -> tuple[BackPropagationNetwork, float]:
-    """Train on `x` (N, d), `y` (N, m); return the network with the least error on the held-out samples, and that."""
+    """Train on `x` (N, d), `y` (N, m); return the network with the least held-out error, and that error."""
     library = importlib.import_module("sklearn.neural_network")
     regressor = library.MLPRegressor(
         hidden_layer_sizes=HIDDEN,
@@ -54,7 +54,7 @@ def train(
     stopping = EarlyStopping[Any](_PATIENCE, callback)
     for done in range(_CHUNK, ITERATIONS + 1, _CHUNK):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # each chunk ends before it has converged, and it says so
+            warnings.simplefilter("ignore")  # each chunk ends before convergence, with a warning
             regressor.fit(x, y if y.shape[1] > 1 else y[:, 0])
         error = float(np.mean((BackPropagationNetwork(regressor).predict(x_held) - y_held) ** 2))
         if not stopping.look(done, error, lambda: deepcopy(regressor)) or regressor.n_iter_ < _CHUNK:

@@ -1,9 +1,9 @@
-"""A Kolmogorov-Arnold network of two layers with cubic B-splines, trained by L-BFGS on all samples at once.
+"""Kolmogorov-Arnold network of two layers with cubic B-splines, trained by L-BFGS on all samples at once.
 
 Every edge carries a function of one variable, `w silu(x) + sum_k c_k B_k(x)`, every node adds up its edges (Liu et al.,
-"KAN: Kolmogorov-Arnold Networks", arXiv 2404.19756, eqs. 2.10 and 2.11).  There, the splines' grids follow the
-activations during training; here they are fixed, and hidden nodes pass through tanh, which keeps them on the grid.
-That makes the cost a smooth function of the coefficients, with an exact gradient.
+"KAN: Kolmogorov-Arnold Networks", arXiv 2404.19756, eqs. 2.10 and 2.11). There, the splines' grids follow the
+activations during training; here they are fixed, and hidden nodes pass through tanh, which keeps them on the grid. That
+makes the cost a smooth function of the coefficients, with an exact gradient.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PATIENCE = 60  # iterations without progress on the held-out samples before tra
 
 
 def basis(x: FloatArray, half_width: float) -> tuple[FloatArray, FloatArray]:
-    """Cubic B-splines on a uniform grid over `[-half_width, half_width]`, and their derivatives.
+    """Return cubic B-splines on a uniform grid over `[-half_width, half_width]`, and their derivatives.
 
-    `x` (...) to (..., INTERVALS + 3) each.  Outside the grid the values are those at its end, with derivative zero.
+    `x` (...) to (..., INTERVALS + 3) each. Outside the grid the values are those at its end, with derivative zero.
     """
     per_unit = INTERVALS / (2.0 * half_width)
     inside = np.abs(x) <= half_width
@@ -49,7 +49,7 @@ def basis(x: FloatArray, half_width: float) -> tuple[FloatArray, FloatArray]:
 
 
 def edges(x: FloatArray, half_width: float) -> tuple[FloatArray, FloatArray]:
-    """Return the functions that edges from `x` (N, d) combine, `silu` first, and slopes: (N, d, INTERVALS + 4) each."""
+    """Return the functions on edges from `x` (N, d), `silu` first, and slopes: (N, d, INTERVALS + 4) each."""
     sigmoid = 0.5 * (1.0 + np.tanh(0.5 * x))
     silu, slope = x * sigmoid, sigmoid * (1.0 + x * (1.0 - sigmoid))
     values, derivatives = basis(x, half_width)
@@ -64,7 +64,7 @@ class KolmogorovArnoldNetwork:
     second: FloatArray
 
     def predict(self, x: FloatArray) -> FloatArray:
-        """(N, d) inputs to (N, m) outputs."""
+        """Return the outputs (N, m) at inputs (N, d)."""
         return self.from_edges(edges(x, _RANGE)[0].reshape(x.shape[0], -1))
 
     def from_edges(self, A: FloatArray) -> FloatArray:
@@ -74,7 +74,7 @@ class KolmogorovArnoldNetwork:
 
 
 def cost(weights: FloatArray, A: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
-    """Mean squared error with weight decay, and its gradient; `weights` are both layers', flattened."""
+    """Return the mean squared error with weight decay, and its gradient; `weights` are both layers', flattened."""
     count, outputs = y.shape
     split = A.shape[1] * HIDDEN
     first, second = weights[:split].reshape(-1, HIDDEN), weights[split:].reshape(-1, outputs)
@@ -96,7 +96,7 @@ def train(
     rng: np.random.Generator,
     callback: Callable[[int, float], bool | None] | None,
 ) -> tuple[KolmogorovArnoldNetwork, float]:
-    """Train on `x` (N, d), `y` (N, m); return the network with the least error on the held-out samples, and that."""
+    """Train on `x` (N, d), `y` (N, m); return the network with the least held-out error, and that error."""
     A = edges(x, _RANGE)[0].reshape(x.shape[0], -1)
     A_held = edges(x_held, _RANGE)[0].reshape(x_held.shape[0], -1)
     split, outputs = A.shape[1] * HIDDEN, y.shape[1]

@@ -1,4 +1,4 @@
-"""What an online estimate of an elastic joint begins with: found off-line, kept in `elastic.json`, read again."""
+"""Start of an online estimate of an elastic joint: computed from the off-line fit, kept in `elastic.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rt_core.online.elastic import DeflectionErrors, ElasticOnlineSettings
 from rt_core.online.elastic.estimator import NAMES
 from rt_core.types import FloatArray
 
-#: Share of the torque that a parameter moves at its start, where off-line has no value, and at the least.
+#: Shares of the torque that a parameter moves at its start: without an off-line value, and at least.
 _START_EFFECT, _MIN_EFFECT = 0.1, 0.01
 #: A frame is wrong that moves so many times faster than this share of the frames.
 _FASTER, _RIGHT_SHARE = 3.0, 0.999
@@ -27,7 +27,7 @@ NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class NoStartError(ValueError):
-    """An off-line fit that no online estimate can begin with; `parameter` is the one at fault, if it is a parameter."""
+    """An off-line fit that no online estimate can start from; `parameter` is the cause, if it is a parameter."""
 
     def __init__(self, message: str, parameter: str = "") -> None:
         super().__init__(f"{parameter}: {message}" if parameter else message)
@@ -37,10 +37,10 @@ class NoStartError(ValueError):
 class OnlineStart(BaseModel):
     """The part `online_start` of `elastic.json`.
 
-    `values` are those found off-line; one that is open there, or next to zero, by what it does to the torque.  `shift`,
-    `std` and `doubtful` are of `rt_core.online.elastic.DeflectionErrors`, `lag_s` and `zero` of the encoders.
-    `motor_offset` is the motor's angle where the joint's is zero, which is taken off [rad].  The others are settings of
-    the estimator; `top_velocity` is three times what 99.9 % of the recording's frames have.
+    `values` are the off-line ones; an undetermined or tiny one is set by its effect on the torque. `shift`, `std` and
+    `doubtful` are of `rt_core.online.elastic.DeflectionErrors`, `lag_s` and `zero` of the encoders. `motor_offset` is
+    the motor's angle where the joint's is zero, which is subtracted [rad]. The others are settings of the estimator;
+    `top_velocity` is three times that of 99.9 % of the recording's frames.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -59,7 +59,7 @@ class OnlineStart(BaseModel):
 
     @property
     def errors(self) -> DeflectionErrors:
-        """What errors of the deflection may have done off-line."""
+        """Return the possible effects of deflection errors on the off-line fit."""
         return DeflectionErrors(self.shift, self.std, self.doubtful)
 
     def settings(self, constant: float | None) -> ElasticOnlineSettings:
@@ -74,7 +74,7 @@ class OnlineStart(BaseModel):
 
 
 def check_start(found: ElasticJoint) -> None:
-    """Raise `NoStartError` if an online estimate cannot begin with these fits of a stage."""
+    """Raise `NoStartError` if an online estimate cannot start from these fits of a stage."""
     answer = found.answer
     if found.stage != "viscous":
         raise NoStartError("the online estimate has Coulomb and viscous friction: it takes stage viscous", "stage")
@@ -99,7 +99,7 @@ def online_start(
     smoothing: float,
     top_velocity: float,
 ) -> OnlineStart:
-    """Return what an online estimate begins with; raises what `check_start` raises."""
+    """Return the start of an online estimate; raises what `check_start` raises."""
     check_start(found)
     answer, fit = found.answer, found.answer.fit
     errors = deflection_errors(fit, doubtful=answer.verdict == "doubtful")
@@ -123,17 +123,17 @@ def online_start(
 
 
 def start_values(fit: SpringFit, known: Mapping[str, float], error: float = 0.0) -> dict[str, float]:
-    """Start values: `error` off the `known` ones, up and down in turn; where there is none, or next to none, by size.
+    """Return start values `error` off the `known` ones, up and down in turn; unknown or tiny ones by their size.
 
-    The size is that of a value which moves as much torque as there is.  The start's spread is its size: one next to
-    zero would hold its parameter there.
+    The size is that of a value which moves as much torque as there is. The start's spread is its size: a tiny one would
+    hold its parameter there.
     """
     torque = float(np.sqrt(np.mean(fit.measured**2)))
     start = {}
     for k, name in enumerate(name for name in NAMES if name in fit.names):
         column = fit.rows.Y[:, int(np.count_nonzero(fit.free[: fit.names.index(name)]))]
         size = torque / max(float(np.sqrt(np.mean(column**2))), _TINY)
-        # a spring that softens could have no stiffness left where it is stretched most
+        # a softening spring could have no stiffness left where it is stretched most
         off = -error if name == "k2" else error * (-1.0) ** k
         value = (1.0 + off) * known.get(name, _START_EFFECT * size)
         start[name] = value if abs(value) >= _MIN_EFFECT * size else float(np.copysign(_MIN_EFFECT * size, value))
@@ -141,7 +141,7 @@ def start_values(fit: SpringFit, known: Mapping[str, float], error: float = 0.0)
 
 
 def top_velocity(t: FloatArray, *angles: FloatArray) -> float:
-    """Velocity [rad/s] that no frame of the recording has but those with a wrong angle."""
+    """Return the velocity [rad/s] that only frames with a wrong angle exceed."""
     step = np.diff(t)
     late = step > 0.0
     with np.errstate(invalid="ignore", over="ignore"):  # frames that are not finite
@@ -152,7 +152,7 @@ def top_velocity(t: FloatArray, *angles: FloatArray) -> float:
 
 
 def deflection_errors(fit: SpringFit, *, doubtful: bool) -> DeflectionErrors:
-    """Return what errors of deflection, lag and zero may do to the online estimate: as much as they did off-line."""
+    """Return the possible effects of deflection, lag and zero on the online estimate: as large as off-line."""
     free = [name for name, is_free in zip(fit.names, fit.free, strict=True) if is_free]
     encoders = [k for k, name in enumerate(free) if name not in NAMES]
     own = [k for k, name in enumerate(free) if name in NAMES]

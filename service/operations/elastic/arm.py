@@ -1,4 +1,4 @@
-"""A whole arm with encoders on motors and links: whether its joints are elastic, its torque, each joint's spring."""
+"""Whole arms with encoders on motors and links: elasticity of the joints, torque model, spring of each joint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rt_core.elastic.separability import (
     difference_noise,
     difference_share,
     rests_on_difference,
-    told_apart,
+    separabilities,
     widened,
     withhold,
 )
@@ -37,8 +37,8 @@ from rt_core.types import FloatArray
 from service.models.document import parameter_table
 from service.operations.elastic.joint import ElasticJointError, identify_joint
 from service.operations.elastic.parameters import read_elastic_joint
+from service.operations.errors import OperationError
 from service.operations.identify import band_text, check_recording, nominal_rate_of, span_bounds, span_text
-from service.operations.workspace import JobError
 
 FORMAT = "thetad-elastic-arm/1"
 Joints = Literal["rigid", "elastic", "auto"]
@@ -48,12 +48,12 @@ _NO_INTERVAL = "no interval is stated: those of the joint alone were too narrow 
 
 
 class ElasticArmError(ValueError):
-    """An arm that cannot be identified with elastic joints from this recording; the message says why."""
+    """An arm that cannot be identified with elastic joints from this recording; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Stiffness:
-    """What a recording tells of the spring of one joint; without a value `reason` says why.
+    """Stiffness of one joint from a recording; without a value `reason` is set.
 
     A value is never better than doubtful: intervals of one joint's fit hold the truth too seldom in whole arms
     (docs/elastic-joint.md).
@@ -64,10 +64,10 @@ class Stiffness:
     status: ParameterStatus
     reason: str
     cubic: float | None = None
-    late: str = ""  # what is said of the two encoders' readings that are not of one time
+    late: str = ""  # note on two encoders that are read at different times
 
     def text(self, unit: str) -> str:
-        """Words for people."""
+        """Return the stiffness in words."""
         if self.value is None:
             return f"undetermined: {self.reason}"
         return f"{self.value:.4g} {unit}, {self.status}: {self.reason}"
@@ -106,7 +106,7 @@ class ElasticArm:
         return self.verdict != "not_explained"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Tell what was done, as pairs of name and value for people."""
+        """Return what was done, as pairs of name and value."""
         fit, model = self.fit, self.robot.model
         facts = [
             ("robot", f"{model.name}, {model.n} joints, sha256 {self.robot.sha256[:12]}"),
@@ -130,7 +130,7 @@ class ElasticArm:
 
 
 def why_not_elastic(recording: Recording, model: RobotModel) -> str | None:
-    """Say why a recording of this robot cannot tell of elastic joints, None if it may."""
+    """Return why a recording of this robot cannot show elastic joints, None if it may."""
     where = str(recording.path or "recording")
     if "q_motor" not in recording.channels:
         return (
@@ -169,7 +169,7 @@ def arm_rows(
         raise ElasticArmError(reason)
     check_recording(recording, model)
     channels, gears = recording.channels, model.transmission
-    assert gears is not None  # or there had been a reason
+    assert gears is not None  # else there had been a reason
     positions = np.hstack((channels["q"], gears.joint_position(channels["q_motor"])))
     valid = np.asarray(np.isfinite(positions).all(axis=1))
     if recording.valid is not None:
@@ -187,7 +187,7 @@ def arm_rows(
     try:
         links, motors = prepared()
         measured = None
-        if "dq" in channels:  # rigid joints are fitted with it, so that is what elastic ones have to be better than
+        if "dq" in channels:  # rigid joints are fitted with it, and elastic ones have to be better than that
             measured = in_step(links, prepared(dq=np.hstack((channels["dq"], np.zeros(channels["q"].shape))))[0])
         rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured)
         noise = np.zeros(positions.shape)
@@ -212,9 +212,9 @@ def identify_elastic_arm(
 ) -> ElasticArm:
     """Fit the torque of an arm with elastic joints, and each joint's spring.
 
-    `model` is the robot's, with the velocity constants of friction that a fit before this one found, `rows` and `noise`
-    are those of `arm_rows`.  `rigid` is that fit: where it does not explain the recording, or is doubtful, so is this
-    one, for it may be the springs, and may be a sign, a unit or a delay.
+    `model` is the robot's, with the velocity constants of friction of an earlier rigid fit, `rows` and `noise` are
+    those of `arm_rows`. `rigid` is that fit: where it does not explain the recording, or is doubtful, so is this one,
+    because the cause may be the springs, and may be a sign, a unit or a delay.
 
     Raises
     ------
@@ -224,8 +224,8 @@ def identify_elastic_arm(
     stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
     found = rows.fit("both")
     share = difference_share(found, noise)
-    apart = told_apart(share, [spring.value is not None for spring in stiffness])
-    # What moves between two readings passes for motion of the spring, and the link's inertia for the rotor's.
+    apart = separabilities(share, [spring.value is not None for spring in stiffness])
+    # Motion between two readings looks like motion of the spring, and the link's inertia like the rotor's.
     apart = tuple("doubtful" if a == "told" and s.late else a for a, s in zip(apart, stiffness, strict=True))
     rests = rests_on_difference(rows.bases["link"], rows.bases["both"])
     fit = withhold(widened(found, share), rests, apart)
@@ -281,7 +281,7 @@ def _judge(
 def _stiffness(
     recording: Recording, model: RobotModel, joint: int, settings: SignalSettings, span: Span | None
 ) -> Stiffness:
-    """Identify the spring of one joint, of which the links need not be known."""
+    """Identify the spring of one joint; its links may be unknown."""
     name = model.joints[joint].name
     gears = model.transmission
     assert gears is not None
@@ -301,7 +301,7 @@ def _stiffness(
         found = identify_joint(read_elastic_joint(table), recording, None, created="").answer
     except ElasticJointError as error:
         return Stiffness(name, None, "undetermined", error.message)
-    except JobError as error:
+    except OperationError as error:
         return Stiffness(name, None, "undetermined", str(error))
     k1 = found["k1"]
     if k1.value is None:
@@ -312,7 +312,7 @@ def _stiffness(
 
 
 def _lateness(found: ElasticFit) -> str:
-    """Say that two encoders are read at different times, or that it is not known; empty if they are read together."""
+    """Return a note if two encoders are read at different times, or may be; empty otherwise."""
     for lag in (p for p in found.parameters if p.name.startswith("lag")):
         if lag.value is None or lag.lower is None or lag.upper is None:
             return "it is not known whether its encoders are read at one time"
@@ -368,7 +368,7 @@ def _document(
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """Outcome of the comparison with rigid joints, as plain data."""
+    """Return the comparison with rigid joints, as plain data."""
     return {
         "elastic": comparison.elastic,
         "reason": comparison.reason,

@@ -1,4 +1,4 @@
-"""`elastic.json` read again: which joint it is of, its drive, and what an online estimate of it begins with."""
+"""Reader of `elastic.json`: the joint, its drive, and the start of an online estimate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.config.load import ConfigError, describe
 from service.operations.elastic._prior import OnlineStart
 from service.operations.elastic.joint import FORMAT
 
-#: Much more than any such file has.
+#: Far above the size of any such file.
 _SIZE_LIMIT = 1 << 22
 _WRITE = "thetad identify --model elastic_joint -o FILE writes one"
 
@@ -38,10 +38,10 @@ class _Document(_Table):
 
 
 class ElasticFile(NamedTuple):
-    """What a file says.
+    """Content of the file.
 
-    `torque_constant` [N*m/A] is None where the motor's torque is not from a current; `sensor` says whether there is a
-    torque sensor behind the spring.
+    `torque_constant` [N*m/A] is None where the motor's torque is not from a current; `sensor`: there is a torque sensor
+    behind the spring.
     """
 
     joint: str
@@ -57,7 +57,7 @@ def load_elastic(path: Path) -> ElasticFile:
     Raises
     ------
     ConfigError
-        It cannot be read, is no such file, or tells nothing that an online estimate can begin with.
+        It is unreadable, no such file, or has no start for an online estimate.
     """
     document = _read(path)
     try:

@@ -1,4 +1,4 @@
-"""Spring and friction of an elastic joint, from a recording: what the command and the job of this kind share."""
+"""Spring and friction of an elastic joint, from a recording."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ VERDICT_TEXT = {
     "doubtful": "the stiffness may be off by more than noise; the reasons say why",
     "not_determined": "there is no stiffness in these data; no parameters are reported",
 }
-_CONSTANTS = (1e-6, 1e6)  # torque constants of this size there are [N*m/A]
-_DERIVED = 1e-6  # torque that follows the current so closely was computed from it
+_CONSTANTS = (1e-6, 1e6)  # range of torque constants [N*m/A]
+_DERIVED = 1e-6  # a torque that follows the current so closely was computed from it
 _FIELDS = ("value", "unit", "std", "lower", "upper", "status", "reason")
 
 
 class ElasticJointError(ValueError):
-    """A joint that cannot be identified as it was asked for; the message says why and what to do.
+    """A joint that cannot be identified as requested; the message has reason and remedy.
 
-    `parameter` is the one at fault, if it is a parameter.
+    `parameter` is the cause, if it is a parameter.
     """
 
     def __init__(self, message: str, parameter: str = "") -> None:
@@ -68,13 +68,13 @@ class JointSignals:
 
     @property
     def top_velocity(self) -> float:
-        """Velocity [rad/s] that no frame has but those with a wrong angle."""
+        """Velocity [rad/s] that only frames with a wrong angle exceed."""
         return top_velocity(self.recording.t, self.theta_in / self.drive.gear_ratio, self.theta_out)
 
 
 @dataclass(frozen=True)
 class ElasticIdentification:
-    """A stage that was identified, and what it was made from; `document` is what `elastic.json` holds."""
+    """An identified stage and its input; `document` is the content of `elastic.json`."""
 
     found: ElasticJoint
     signals: JointSignals
@@ -88,17 +88,17 @@ class ElasticIdentification:
 
     @property
     def accepted(self) -> bool:
-        """Whether there is a stiffness in the data."""
+        """Whether the data determine a stiffness."""
         return self.answer.verdict != "not_determined"
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What of the document a list of jobs shows."""
+        """Part of the document for a list of jobs."""
         names = ("joint", "stage", "verdict", "reasons", "parameters", "relative_error")
         return {name: self.document[name] for name in names}
 
     def summary(self) -> str:
-        """One line for people."""
+        """Return the result in one line."""
         fit = self.answer
         k1 = fit["k1"]
         if k1.value is None:
@@ -113,9 +113,9 @@ class ElasticIdentification:
         return text + (f"; undetermined: {', '.join(open_)}" if open_ else "")
 
     def table(self) -> str:
-        """Deflection and torque of every row, as CSV.
+        """Return deflection and torque of every row, as CSV.
 
-        With undetermined stiffness the deflection is what the encoders show, and the spring has no torque.
+        With undetermined stiffness the deflection is the difference of the encoders, and the spring has no torque.
         """
         fit = self.answer
         known = {q.name: q.value for q in fit.parameters}
@@ -137,7 +137,7 @@ def identify_joint(
     created: str,
     progress: Callable[[float, str], None] = lambda _share, _what: None,
 ) -> ElasticIdentification:
-    """Identify the joint that `p` names from a recording, with what the robot `model` says of its drive.
+    """Identify the joint `p` from a recording, with the drive from the robot `model`.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def identify_joint(
 
 
 def joint_fit(p: ElasticJointJob, rows: Sequence[ElasticRows]) -> ElasticJoint:
-    """Fit the joint from rows of one or more recordings, as `p` asks; `DataError` as `identify_elastic_joint`.
+    """Fit the joint from rows of recordings with the settings of `p`; `DataError` as `identify_elastic_joint`.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def joint_fit(p: ElasticJointJob, rows: Sequence[ElasticRows]) -> ElasticJoint:
 
 
 def joint_rows(p: ElasticJointJob, signals: JointSignals) -> ElasticRows:
-    """Rows of the joint, as `p` wants its signals prepared; `DataError` as `elastic_rows`."""
+    """Return rows of the joint, prepared with the settings of `p`; `DataError` as `elastic_rows`."""
     recording = signals.recording
     return elastic_rows(
         recording.t, signals.theta_in, signals.theta_out, signals.motor_torque, signals.drive,
@@ -194,7 +194,7 @@ def joint_rows(p: ElasticJointJob, signals: JointSignals) -> ElasticRows:
 
 
 def joint_signals(p: ElasticJointJob, recording: Recording, model: RobotModel | None) -> JointSignals:
-    """Channels and drive of the joint that `p` names.
+    """Return channels and drive of the joint that `p` names.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def joint_signals(p: ElasticJointJob, recording: Recording, model: RobotModel | 
 
 
 def _joint(p: ElasticJointJob, recording: Recording) -> int:
-    """Index of the joint in the recording."""
+    """Return the index of the joint in the recording."""
     names = recording.joint_names
     if isinstance(p.joint, int):
         if p.joint > len(names):
@@ -224,7 +224,7 @@ def _joint(p: ElasticJointJob, recording: Recording) -> int:
 
 
 def _drive(p: ElasticJointJob, name: str, model: RobotModel | None) -> tuple[Drive, float | None, float]:
-    """Drive, torque constant or None, and the motor's angle where the joint's is zero."""
+    """Return drive, torque constant or None, and the motor's angle where the joint's is zero."""
     ratio, constant, inertia, offset = p.gear_ratio, p.torque_constant, p.rotor_inertia, 0.0
     if model is not None:
         known = [joint.name for joint in model.joints]
@@ -257,7 +257,7 @@ def _drive(p: ElasticJointJob, name: str, model: RobotModel | None) -> tuple[Dri
 def _channels(
     p: ElasticJointJob, recording: Recording, j: int, ratio: float, constant: float | None
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
-    """Angles of link and motor, motor torque on the motor side, torque of the sensor or None."""
+    """Return angles of link and motor, motor torque on the motor side, torque of the sensor or None."""
     channels = recording.channels
     there = f"it has {', '.join(channels)}"
     for name, what in (("q", "the angle of the link"), ("q_motor", "the angle of the motor")):
@@ -282,7 +282,7 @@ def _channels(
         low, high = _CONSTANTS
         if not low <= abs(constant) <= high:
             raise ElasticJointError(f"{constant:g} N*m/A; give a number of size {low:g} to {high:g}", "torque_constant")
-        with np.errstate(over="ignore"):  # what no motor has is told with the rows
+        with np.errstate(over="ignore"):  # impossible values are reported with the rows
             motor = constant * current
         if sensor is not None and _follows(sensor, current):
             raise ElasticJointError(
@@ -302,7 +302,7 @@ def _channels(
 
 
 def _follows(sensor: FloatArray, current: FloatArray) -> bool:
-    """Whether the sensor's torque is the current times a constant."""
+    """Return whether the sensor's torque is the current times a constant."""
     both = np.isfinite(sensor) & np.isfinite(current)
     x, y = current[both], sensor[both]
     if not (x.any() and y.any()):
@@ -349,7 +349,7 @@ def _document(
 def _online_start(
     p: ElasticJointJob, signals: JointSignals, min_velocity: float, found: ElasticJoint
 ) -> dict[str, Any]:
-    """Return what a daemon's estimate begins with, or the `reason` why none can."""
+    """Return the start of a daemon's estimate, or the `reason` why there is none."""
     try:
         return online_start(
             found,
@@ -364,7 +364,7 @@ def _online_start(
 
 
 def fit_document(fit: ElasticFit) -> dict[str, Any]:
-    """Plain form of a fit."""
+    """Return a fit as plain data."""
     sides = fit.fit.terms.sides
     return {
         "rows": fit.rows,

@@ -1,4 +1,4 @@
-"""Springs of all joints of an arm, each from one or more recordings, and how late their link encoders seem."""
+"""Springs of all joints of an arm, each from one or more recordings, and the apparent lag of their link encoders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.files.recordings.join import JoinError, refuse_twice
+from drivers.files.recordings.join import JoinError, refuse_duplicates
 from drivers.files.recordings.recording import Recording, Span
 from rt_core.elastic.common_lag import CommonLag, Lag, common_lag, deflection_lag
 from rt_core.elastic.identify import ElasticFit
@@ -23,7 +23,7 @@ FORMAT = "thetad-elastic-joints/1"
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """A joint's fit, or without one the error that says why there is none; and the apparent lag of its link encoder.
+    """Fit of a joint, or the error that prevented it; and the apparent lag of its link encoder.
 
     `within` is the torque error of the fit within each of the recordings.
     """
@@ -37,9 +37,9 @@ class JointOutcome:
 
 @dataclass(frozen=True)
 class ElasticJoints:
-    """What recordings tell of the springs of some joints; `lag` is their mean apparent lag.
+    """Springs of some joints; `lag` is their mean apparent lag.
 
-    An apparent lag has the joint's own viscous friction in it: `lag - N^2*b_in/k1`.
+    An apparent lag includes the joint's own viscous friction: `lag - N^2*b_in/k1`.
     """
 
     recordings: tuple[Recording, ...]
@@ -49,11 +49,11 @@ class ElasticJoints:
 
     @property
     def accepted(self) -> bool:
-        """Whether one joint at least has a stiffness."""
+        """Whether the data determine the stiffness of at least one joint."""
         return any(joint.fit is not None and joint.fit.verdict != "not_determined" for joint in self.joints)
 
     def document(self) -> dict[str, Any]:
-        """Plain form, for `--json`."""
+        """Return the result as plain data, for `--json`."""
         return {
             "format": FORMAT,
             "recordings": [{"path": str(r.path), "sha256": r.sha256} for r in self.recordings],
@@ -72,7 +72,7 @@ class ElasticJoints:
 
 
 def _errors(joint: JointOutcome, fit: ElasticFit) -> list[dict[str, Any]]:
-    """Torque error within each recording, in their order."""
+    """Return the torque error within each recording, in order."""
     sides = fit.fit.terms.sides
     return [
         {"relative_error": m.relative_error, "rmse_nm": dict(zip(sides, m.rmse.tolist(), strict=True))}
@@ -95,7 +95,7 @@ def identify_joints(
         If the span lies outside a recording.
     """
     try:
-        refuse_twice(recordings)
+        refuse_duplicates(recordings)
     except JoinError as error:
         raise ElasticJointError(str(error)) from error
     first = recordings[0]
@@ -122,7 +122,7 @@ def _outcome(
         try:
             lag = deflection_lag(rows, cubic=p.cubic)
         except DataError:
-            lag = None  # the fit says the same, with its reasons
+            lag = None  # the fit reports the same, with its reasons
         found = joint_fit(p, rows)
     except (ElasticJointError, DataError) as error:
         return JointOutcome(name, None, error, lag)

@@ -1,4 +1,4 @@
-"""The online estimate of an elastic joint over a recording, beside what was found off-line."""
+"""Online estimate of an elastic joint over a recording, beside its off-line fit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rt_core.types import FloatArray
 from service.operations.elastic._prior import NoStartError, OnlineStart, check_start, start_values
 from service.operations.elastic.joint import ElasticIdentification, ElasticJointError
 
-#: Frames whose mean step is further than this from their median step are no even sampling.
+#: Frames are not evenly sampled if mean and median step differ by more than this share.
 _EVEN = 0.01
-#: Start values are this far off those found off-line, up and down in turn: what is shown is found, not copied.
+#: Start values are this far off the off-line ones, up and down in turn: results are found, not copied.
 START_ERROR = 0.3
 
 
 @dataclass(frozen=True)
 class OnlineResult:
-    """How the online estimate went: `reference` are the off-line values, `start` those it began with."""
+    """Course of the online estimate: `reference` are the off-line values, `start` its own start values."""
 
     history: ElasticHistory
     last: ElasticEstimate
@@ -37,7 +37,7 @@ class OnlineResult:
     settings: ElasticOnlineSettings
 
     def facts(self) -> list[tuple[str, str]]:
-        """Tell what was done, as pairs of name and value for people."""
+        """Return what was done, as pairs of name and value."""
         last, settings = self.last, self.settings
         rule = f"variable, alpha {settings.alpha:g}, beta {settings.beta:g}"
         if settings.constant is not None:
@@ -48,16 +48,16 @@ class OnlineResult:
 
     @property
     def warning(self) -> str | None:
-        """Why the estimate must not be used, if so, for people."""
+        """Return why the estimate must not be used, if so."""
         return None if self.last.valid else f"online: not valid: {self.last.reason}"
 
     def document(self) -> dict[str, Any]:
-        """Plain form, for `--json`."""
+        """Return the result as plain data, for `--json`."""
         return {"start": dict(self.start), **estimate_document(self.last)}
 
 
 def estimate_document(said: ElasticEstimate) -> dict[str, Any]:
-    """Plain form of an estimate; what is not known yet is null."""
+    """Return an estimate as plain data; unknown values are null."""
     fields = ("value", "unit", "std", "lower", "upper", "status", "reason")
     sides = ("motor", "sensor")[: said.innovation.size]
 
@@ -81,7 +81,7 @@ def estimate_document(said: ElasticEstimate) -> dict[str, Any]:
 
 
 def follow_online(result: ElasticIdentification, constant: float | None = None) -> OnlineResult:
-    """Let the online estimator take the recording, started 30 % off the off-line values.
+    """Run the online estimator over the recording, started 30 % off the off-line values.
 
     `constant` is a constant forgetting factor in place of the variable one.
 
@@ -121,7 +121,7 @@ def follow_online(result: ElasticIdentification, constant: float | None = None) 
 
 
 def _rate(t: FloatArray) -> float:
-    """Rate of the frames at `t` (N,) [1/s].
+    """Return the rate of the frames at `t` (N,) [1/s].
 
     Raises
     ------

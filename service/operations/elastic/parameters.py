@@ -12,12 +12,12 @@ from service.operations.parameter_types import NotNegative, Reference, RobotText
 
 
 class ElasticJointJob(Parameters):
-    """Which joint of which recording, what is known of its drive, and what to fit.
+    """Joint, recording and drive, and what to fit.
 
-    `joint` is a name, or a number from 1 on.  `gear_ratio`, `torque_constant` (motor side, N*m/A) and `rotor_inertia`
-    (motor side, kg*m^2) come from the robot file where they are left out.  `sensor` says that `tau` is a torque sensor
-    behind the spring; without it `tau` is the motor's torque, and used only if there is no `current`.  `omega1` and
-    `omega_s` are the velocity constants of stage full, on the motor's side [rad/s].
+    `joint` is a name, or a number from 1 on. `gear_ratio`, `torque_constant` (motor side, N*m/A) and `rotor_inertia`
+    (motor side, kg*m^2) come from the robot file by default. `sensor`: `tau` is a torque sensor behind the spring;
+    otherwise it is the motor's torque, and used only without a `current`. `omega1` and `omega_s` are the velocity
+    constants of stage full, on the motor's side [rad/s].
     """
 
     recording: Reference
@@ -44,7 +44,7 @@ def read_elastic_joint(values: Mapping[str, Any]) -> ElasticJointJob:
 
     Raises
     ------
-    JobError
+    OperationError
         Naming every field that is wrong.
     """
     return read_parameters("elastic_joint", ElasticJointJob, values)

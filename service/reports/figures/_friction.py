@@ -1,4 +1,4 @@
-"""Friction against velocity: data, fitted curve, 95 % band; and against velocity and temperature."""
+"""Figures of friction over velocity: data, fitted curve, 95 % band; and over velocity and temperature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAT = "plasma"
 
 
 def friction_figure(model: RobotModel, curves: Sequence[FrictionCurve]) -> bytes:
-    """One panel per curve; the points are the rows in use, the band is where the curve lies with 95 % confidence."""
+    """Draw one panel per curve; the points are the rows in use, the band is the 95 % confidence band of the curve."""
     with style():
         figure, axes = joint_panels(model, [curve.joint for curve in curves], height=2.6)
         for curve, axis in zip(curves, axes, strict=True):
@@ -38,7 +38,7 @@ def friction_figure(model: RobotModel, curves: Sequence[FrictionCurve]) -> bytes
 
 
 def friction_temperature_figure(model: RobotModel, families: Sequence[Sequence[FrictionCurve]]) -> bytes:
-    """One panel per joint: its curves at several temperatures, and the rows in use, in the colour of theirs."""
+    """Draw one panel per joint: its curves at several temperatures, and the rows in use, coloured by temperature."""
     shown = [curve for family in families for curve in family]
     with style():
         figure, axes = joint_panels(model, [family[0].joint for family in families], height=2.6)

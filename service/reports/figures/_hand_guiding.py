@@ -1,4 +1,4 @@
-"""What happened while an arm was guided by hand: motion, torque, and what pushed it."""
+"""Figures of a hand guiding session: motion, torque, and external torque."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def _units(model: RobotModel, of_joint: Sequence[str]) -> str:
 
 
 def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") -> bytes:
-    """Positions, velocities and torques of all joints, torque from outside and the hand's force, over time.
+    """Draw positions, velocities, torques and external torques of all joints, and the hand's force, over time.
 
-    Grey: taking over or stopping; orange: an alarm, and the hold that it asks for.
+    Grey: taking over or stopping; orange: an alarm and the hold that follows.
     """
     shown = thin(record.t.size)
     t = record.t[shown]
@@ -88,7 +88,7 @@ def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") ->
 
 
 def guiding_torque_figure(model: RobotModel, record: GuidingRecord) -> bytes:
-    """Motor torque of each joint, and the torque from outside against its margin."""
+    """Draw the motor torque of each joint, and the external torque against its margin."""
     shown = thin(record.t.size)
     t = record.t[shown]
     with style():

@@ -1,8 +1,9 @@
-"""What the model leaves unexplained: against velocity, by frequency, and how it is distributed."""
+"""Figures of measured and predicted torque, and of the residual over velocity, by frequency and as a histogram."""
 
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from rt_core.identification.rows import Rows
@@ -26,14 +27,38 @@ from service.reports.figures.panels import (
 )
 
 _MAX_BINS = 61
-_WIDEST = 6.0  # standard deviations that a histogram shows at most
+_WIDEST = 6.0  # range of a histogram at most, in standard deviations
 _BEYOND = 3.0
 _NORMAL_BEYOND = 0.0027  # share of a normal distribution outside three standard deviations
-_DECADES = 8.0  # a spectrum shows at most, below its highest point
+_DECADES = 8.0  # range of a spectrum at most, below its highest point
+
+
+def torque_figure(model: RobotModel, rows: Rows, predicted: FloatArray, title: str = "") -> bytes:
+    """Draw measured and predicted torque and the residual over time, one panel per joint."""
+    with style():
+        figure = Figure(figsize=(10.0, 1.0 + 1.5 * model.n), layout="constrained")
+        axes = figure.subplots(model.n, 1, sharex=True, squeeze=False)[:, 0]
+        new_piece = np.flatnonzero(np.diff(rows.piece)) + 1
+        t = np.insert(rows.t, new_piece, rows.t[new_piece])
+        for j, axis in enumerate(axes):
+            # an unused row and a gap break the line
+            measured = np.where(rows.use[:, j], rows.tau[:, j], np.nan)
+            fitted = np.where(rows.use[:, j], predicted[:, j], np.nan)
+            measured, fitted = (np.insert(x, new_piece, np.nan) for x in (measured, fitted))
+            axis.plot(t, measured, color=MEASURED, lw=1.8, label="measured")
+            axis.plot(t, fitted, color=PREDICTED, lw=0.9, ls="--", label="predicted")
+            axis.plot(t, measured - fitted, color=RESIDUAL, lw=0.7, label="residual")
+            axis.axhline(0.0, color=AXIS, lw=0.4)
+            axis.set_ylabel(f"{model.joints[j].name}\n[{torque_unit(model, j)}]")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+        if title:
+            axes[0].set_title(title, loc="left")
+        axes[-1].set_xlabel("time [s]")
+        return png(figure)
 
 
 def residual_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
-    """Residual against velocity: friction that the law does not describe shows here."""
+    """Draw the residual over velocity, which shows friction that the law does not describe."""
     with style():
         figure, axes = joint_panels(model, range(model.n))
         for j, axis in enumerate(axes):
@@ -49,13 +74,13 @@ def residual_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> byt
 
 
 def noise_floor(frequency: FloatArray, density: FloatArray, band_hz: float) -> float:
-    """Median density in the upper half of the band, where motion seldom reaches; NaN without points there."""
+    """Return the median density in the upper half of the band, which motion seldom reaches; NaN without points."""
     upper = (frequency >= 0.5 * band_hz) & (frequency <= band_hz)
     return float(np.median(density[upper])) if upper.any() else float("nan")
 
 
 def spectrum_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
-    """Power spectral density of torque and residual, with the residual's floor and the edge of the band."""
+    """Draw the power spectral density of torque and residual, with the residual's floor and the edge of the band."""
     with style():
         figure, axes = joint_panels(model, range(model.n))
         for j, axis in enumerate(axes):
@@ -87,13 +112,13 @@ def spectrum_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> byt
 
 
 def share_beyond(residual: FloatArray) -> float:
-    """Share of `residual` (K,) further than three standard deviations from its mean."""
+    """Return the share of `residual` (K,) further than three standard deviations from its mean."""
     spread = np.abs(residual - residual.mean())
     return float(np.mean(spread > _BEYOND * residual.std()))
 
 
 def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> bytes:
-    """Histogram of the residual, with the normal curve of the same mean and standard deviation."""
+    """Draw a histogram of the residual, with the normal curve of the same mean and standard deviation."""
     with style():
         figure, axes = joint_panels(model, range(model.n))
         for j, axis in enumerate(axes):
@@ -105,7 +130,7 @@ def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> by
             reach = min(max(float(np.abs(residual - mean).max()) / std, _BEYOND), _WIDEST)
             bins = min(int(2.0 * np.sqrt(residual.size)) | 1, _MAX_BINS)
             edges = mean + std * np.linspace(-reach, reach, bins + 1)
-            # what lies outside counts in the outermost bars: nothing is hidden
+            # values outside count in the outermost bars
             counted = np.clip(residual, edges[0], edges[-1])
             axis.hist(counted, edges.tolist(), density=True, color=RESIDUAL, alpha=0.75)
             x = np.linspace(edges[0], edges[-1], 200)

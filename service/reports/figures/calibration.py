@@ -1,4 +1,4 @@
-"""A calibration: where the measured point was missed, by how much, and in which direction."""
+"""Figures of a calibration: errors in space, their sizes, and their directions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_ARROWS = 400
 
 
 def error_vectors_figure(positions: FloatArray, before: FloatArray, after: FloatArray) -> bytes:
-    """Errors in space (N, 3) [m] at `positions` (N, 3) [m], before and after; arrows of either are scaled alike.
+    """Draw errors (N, 3) [m] at `positions` (N, 3) [m], before and after, with equally scaled arrows.
 
-    Errors without a direction (N, 1) are shown as points, the larger the more.
+    Errors without a direction (N, 1) are points whose size grows with the error.
     """
     chosen = np.unique(np.linspace(0, len(positions) - 1, min(len(positions), _MAX_ARROWS)).astype(np.int64))
     p = positions[chosen]
@@ -47,7 +47,7 @@ def error_vectors_figure(positions: FloatArray, before: FloatArray, after: Float
 
 
 def error_histogram_figure(before: FloatArray, after: FloatArray, use: BoolArray) -> bytes:
-    """Distances [mm] of residuals (N, 3) or (N, 1) [m], before and after; after for fitted and test poses."""
+    """Draw distances [mm] of residuals (N, 3) or (N, 1) [m], before and after; after for fitted and test poses."""
     lengths = {name: _MM * np.linalg.norm(r[:, :3], axis=1) for name, r in (("before", before), ("after", after))}
     with style():
         figure = Figure(figsize=(10.0, 3.0), layout="constrained")
@@ -58,12 +58,12 @@ def error_histogram_figure(before: FloatArray, after: FloatArray, use: BoolArray
         for axis in (left, right):
             axis.set_xlabel("error of a pose [mm]")
             axis.set_ylabel("poses")
-            axis.legend(frameon=False, loc="upper right")  # "best" is searched for, and warns where that takes long
+            axis.legend(frameon=False, loc="upper right")  # "best" is a search, which warns where it takes long
         return png(figure)
 
 
 def axis_errors_figure(before: FloatArray, after: FloatArray) -> bytes:
-    """Each coordinate's error [mm] of residuals (N, 3) or (N, 1) [m] over the poses in their order."""
+    """Draw each coordinate's error [mm] of residuals (N, 3) or (N, 1) [m] over the poses in order."""
     names = ("x", "y", "z") if before.shape[1] > 1 else ("distance",)
     shown = thin(len(before))
     with style():

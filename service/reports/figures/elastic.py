@@ -1,4 +1,4 @@
-"""An elastic joint: stiffness curve, friction against speed, what is left over, and the online estimate over time."""
+"""Figures of an elastic joint: stiffness, friction over speed, residual, and the online estimate over time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _UNITS = {
 
 
 def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
-    """Torque of the spring against its deflection: each row's torque less fitted friction, and the fitted curve.
+    """Draw the torque of the spring over its deflection: each row's torque less fitted friction, and the fitted curve.
 
-    If the stiffness is not `known`, the torques as measured against what the encoders show.
+    If the stiffness is not `known`, the measured torques over the difference of the encoders.
     """
     with style():
         figure = Figure(figsize=(7.0, 3.6), layout="constrained")
@@ -49,11 +49,9 @@ def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
 
 
 def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collection[str] = ()) -> bytes:
-    """Friction of each side against speed, joint side: each row's torque less the fitted spring, and the fitted law.
+    """Draw the friction of each side over speed, joint side: each row's torque less the fitted spring, and the law.
 
-    What goes with the link's angle is taken off too.
-
-    A side of whose parameters one is `unknown` has no law.
+    Cyclic friction is subtracted too. A side with an `unknown` parameter has no law.
     """
     with style():
         sides = [side for side in fit.terms.sides if side != "coupled"]
@@ -82,7 +80,7 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
 
 
 def elastic_cyclic_figure(fit: SpringFit) -> bytes:
-    """Cyclic friction of the link's side against the link's angle: what the rest of the fit leaves, and the law."""
+    """Draw the link's cyclic friction over its angle: the residual of the rest of the fit, and the law."""
     with style():
         figure = Figure(figsize=(7.0, 3.2), layout="constrained")
         axis: Axes = figure.subplots()
@@ -99,7 +97,7 @@ def elastic_cyclic_figure(fit: SpringFit) -> bytes:
 
 
 def elastic_residual_figure(fit: SpringFit) -> bytes:
-    """Residual of each row's torque, over time and against the deflection."""
+    """Draw the residual of each row's torque, over time and over the deflection."""
     with style():
         sides = fit.terms.sides
         figure = Figure(figsize=(10.0, 0.3 + 2.3 * len(sides)), layout="constrained")
@@ -117,7 +115,7 @@ def elastic_residual_figure(fit: SpringFit) -> bytes:
 
 
 def elastic_history_figure(history: ElasticHistory, reference: Mapping[str, float]) -> bytes:
-    """Online estimates over time with their 95 % band, `reference` values dashed; and the forgetting factor.
+    """Draw online estimates over time with their 95 % band, `reference` values dashed; and the forgetting factor.
 
     The spring, the friction of the motor's side and, where there is one, of the sensor's (Sun et al., fig. 6 to 8).
     """
@@ -156,12 +154,12 @@ def _over_time(axis: Axes, history: ElasticHistory, k: int, reference: float | N
 
 
 def _spring(fit: SpringFit, deflection: FloatArray) -> FloatArray:
-    """Torque of the fitted spring, of the deflection's shape."""
+    """Return the torque of the fitted spring, of the deflection's shape."""
     return np.asarray(fit.value("k1") * deflection + fit.value("k2") * deflection**3)
 
 
 def _friction(fit: SpringFit, side: str, N: float, speed: FloatArray) -> FloatArray:
-    """Fitted friction of one side at a speed, joint side, of the speed's shape."""
+    """Return the fitted friction of one side at a speed, joint side, of the speed's shape."""
     if side == "motor":
         plain = N**2 * fit.value("b_in") * speed + abs(N) * fit.value("b_inD") * np.sign(speed)
         if "C1" not in fit.names:
@@ -174,5 +172,5 @@ def _friction(fit: SpringFit, side: str, N: float, speed: FloatArray) -> FloatAr
 
 
 def _cyclic(fit: SpringFit, link: FloatArray) -> FloatArray:
-    """Fitted cyclic friction at angles of the link, of their shape."""
+    """Return the fitted cyclic friction at angles of the link, of their shape."""
     return np.asarray(fit.value("A1") * np.sin(link) + fit.value("A2") * np.cos(link))

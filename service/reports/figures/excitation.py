@@ -1,4 +1,4 @@
-"""A designed trajectory: how much of each limit its motion uses, and how well it determines the parameters."""
+"""Figures of a designed trajectory: use of the limits, and determination of the parameters."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from service.reports.figures.panels import (
 
 _COLOURS = {"position": MEASURED, "velocity": PREDICTED, "acceleration": MARK, "torque": RESIDUAL}
 
-#: Beyond this a linear axis would hide all but the tallest bars.
+#: Beyond this range a linear axis would hide all but the tallest bars.
 _WIDE = 50.0
 
 
 def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatArray]) -> bytes:
-    """One panel a joint: what `shares`, by quantity (N, n), use of what is allowed, over `t` (N,) [s].
+    """Draw the `shares` of the limits in use, by quantity (N, n), over `t` (N,) [s], one panel per joint.
 
-    A share is 1 at the limit; positions are about the middle of the allowed range.
+    A share is 1 at the limit; positions are relative to the middle of the allowed range.
     """
     with style():
         figure, axes = joint_panels(model, range(model.n), height=2.0)
@@ -52,7 +52,7 @@ def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatAr
 
 
 def determination_figure(singular_values: FloatArray, inflation: FloatArray, names: Sequence[str]) -> bytes:
-    """Singular values (p,) of the regressor, and of each parameter how much its spread grows with the others."""
+    """Draw the singular values (p,) of the regressor, and the inflation of each parameter's deviation by the others."""
     with style():
         figure = Figure(figsize=(10.0, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 3))

@@ -1,4 +1,4 @@
-"""How a search went: its lowest cost after each iteration."""
+"""Figure of a search: lowest cost after each iteration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.reports.figures.panels import AXIS, PREDICTED, plain_ticks, png, st
 
 
 def history_figure(histories: Sequence[FloatArray]) -> bytes:
-    """Cost over iterations, one line for each start, each (iterations + 1,); the one that ends lowest stands out."""
+    """Draw the cost over iterations (iterations + 1,), one line per start; the best one is highlighted."""
     with style():
         figure = Figure(figsize=(7.0, 2.8), layout="constrained")
         axis = figure.subplots()

@@ -1,4 +1,4 @@
-"""What all figures share: colours, type, one panel per joint, PNG bytes."""
+"""Common parts of all figures: colours, style, one panel per joint, PNG bytes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from rt_core.model.robot import RobotModel
 from rt_core.types import IntArray
 
-# Okabe and Ito's colours: told apart without colour vision.
+# Okabe and Ito's colours, distinguishable without colour vision.
 MEASURED, PREDICTED, RESIDUAL, MARK = "#000000", "#0072B2", "#D55E00", "#009E73"
 AXIS = "#999999"
-MAX_POINTS = 2000  # a panel shows; more hide each other
+MAX_POINTS = 2000  # of a panel; more hide each other
 _IN_A_LINE = 3
 
 
@@ -35,12 +35,12 @@ def speed_unit(model: RobotModel, joint: int) -> str:
 
 
 def style() -> AbstractContextManager[None]:
-    """Small type; file and joint names are text, never formulas."""
+    """Apply the style: small type; file and joint names are text, never formulas."""
     return mpl.rc_context({"font.size": 8.0, "text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25})
 
 
 def joint_panels(model: RobotModel, joints: Sequence[int], height: float = 2.2) -> tuple[Figure, list[Axes]]:
-    """Return a figure with one panel for each of `joints`, titled with its name, in lines of three."""
+    """Return a figure with one panel for each of `joints`, titled with its name, three per line."""
     columns = max(1, min(_IN_A_LINE, len(joints)))
     lines = max(1, -(-len(joints) // columns))
     figure = Figure(figsize=(10.0 if columns > 1 else 6.0, 0.3 + height * lines), layout="constrained")
@@ -53,7 +53,7 @@ def joint_panels(model: RobotModel, joints: Sequence[int], height: float = 2.2) 
 
 
 def thin(count: int) -> IntArray:
-    """Choose at most `MAX_POINTS` of `count` points, evenly spread; returns indices."""
+    """Return the indices of at most `MAX_POINTS` of `count` points, evenly spread."""
     return np.unique(np.linspace(0, max(count - 1, 0), min(count, MAX_POINTS)).astype(np.int64))
 
 
@@ -64,12 +64,12 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def nothing(axis: Axes, why: str) -> None:
-    """Say in an empty panel why it is empty."""
+    """Write into an empty panel why it is empty."""
     axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color=AXIS)
 
 
 def png(figure: Figure) -> bytes:
-    """PNG file of a figure."""
+    """Return a figure as a PNG file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)

@@ -1,4 +1,4 @@
-"""Friction of a sweep: points at constant speeds, and the law through them."""
+"""Figure of friction at constant speeds, with the law fitted to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUANTILE_95 = 1.959964
 
 @dataclass(frozen=True)
 class SweepCurve:
-    """Points (K,) of a joint with standard deviations, and the fitted law (G,) with its own on a grid of speeds.
+    """Friction (K,) of a joint with standard deviations, and the fitted law (G,) with its own on a grid of speeds.
 
     `quantile` is half a 95 % interval of the law in its standard deviations.
     """
@@ -41,7 +41,7 @@ class SweepCurve:
 
 
 def sweep_figure(model: RobotModel, curves: Sequence[SweepCurve], unit: str = "") -> bytes:
-    """One panel a joint; bars and band are 95 % intervals, `unit` is that of friction where it is no torque."""
+    """Draw one panel per joint; bars and band are 95 % intervals, `unit` is that of friction where it is no torque."""
     with style():
         figure, axes = joint_panels(model, [curve.joint for curve in curves], height=2.4)
         for curve, axis in zip(curves, axes, strict=True):

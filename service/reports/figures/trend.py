@@ -1,4 +1,4 @@
-"""Estimates over time, each with its 95 % band, and lines at events."""
+"""Figure of estimates over time, each with its 95 % band, and events."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def trend_figure(
     titles: Sequence[str],
     events: Sequence[tuple[float, str]],
 ) -> bytes:
-    """Draw values (N, p) over times (N,) [s]: with their band where they are `known` (N, p), grey where they are not.
+    """Draw values (N, p) over times (N,) [s]: with a band where they are `known` (N, p), grey where not.
 
-    `events` are times [s] and the numbers that stand for them.
+    `events` are times [s] and their numbers.
     """
     with style():
         columns = min(_IN_A_LINE, max(len(titles), 1))

@@ -5,14 +5,14 @@ For each joint with a spring, on the joint side, `d` the deflection and `x, y` t
     Ia*ddx + friction(x, dx) + offset + T = u,     T = k1*d + k2*d^3 + c*dd,     d = x - y
     (M(y) ddy + b(y, dy) - J' f) + b_link*dy + bC_link*s + A1*sin y + A2*cos y = T
 
-A joint without one has `x = y` and the sum of both rows.  The method is of fourth order, A-stable and symplectic
-(Hairer, Lubich, Wanner, *Geometric Numerical Integration*, 2006, II.1.3): a spring may be as stiff as it likes without
-bounding the step, and takes no energy out of the arm.
+A joint without spring has `x = y` and the sum of both rows.  The method is of fourth order, A-stable and symplectic
+(Hairer, Lubich, Wanner, *Geometric Numerical Integration*, 2006, II.1.3): stiff springs do not bound the step, and no
+energy is lost.
 
 The accelerations of both stages are found by Newton's method.  Its matrix has the exact derivatives of springs and
-friction at the first guess, and the mass matrix of the step's beginning; what is left out (how `M` and `b` change
-within a step) is of the size of the step, so that an iteration gains about three digits.  Motors are eliminated joint
-by joint, so the system has the size of the links' two stages.
+friction at the first guess, and the mass matrix at the start of the step; the changes of `M` and `b` within a step are
+neglected, so that an iteration gains about three digits.  Motors are eliminated joint by joint: the system has the size
+of the links' two stages.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ from sim_backend.arm.layout import (
     VISCOUS,
 )
 
-#: Newton iterations before a step is given up.
+#: Most Newton iterations of a step.
 _ITERATIONS = 12
-#: Change of the accelerations, relative to the largest and, at rest, of the position [rad or m], that is small enough.
+#: Tolerance of the accelerations, relative to the largest and, at rest, of the position [rad or m].
 _TOLERANCE, _MIN = 1e-9, 1e-15
-#: The same for iterations that gain nothing any more: they have reached the rounding of a stiff spring's torque.
+#: Tolerance of stagnating iterations, at the rounding of a stiff spring's torque.
 _ROUNDING, _MIN_ROUNDING = 1e-5, 1e-12
 #: Below this length the tolerance at rest grows with the step's inverse only, not its square, and then not at all [s].
 _SHORT_S, _NO_STEP_S = 1e-4, 1e-12
@@ -82,7 +82,7 @@ _END = np.array([0.25 + 0.5 * _ROOT, 0.25 - 0.5 * _ROOT])
 def motor_friction(
     parameters: FloatArray, terms: FloatArray, scalars: FloatArray, i: int, x: float, v: float, slide: float
 ) -> float:
-    """Friction of motor `i` at position `x` and velocity `v`; the dry part only if it slides."""
+    """Return the friction of motor `i` at position `x` and velocity `v`; the dry part only if it slides."""
     total = parameters[VISCOUS, i] * v
     for t in range(int(scalars[PLAIN_END]), int(scalars[SMOOTH_END])):
         total += effect(terms, t, i, x, v, 0.0)
@@ -93,7 +93,7 @@ def motor_friction(
 
 @kernel
 def cyclic(springs: FloatArray, i: int, y: float) -> float:
-    """Cyclic friction of link `i` at position `y`; it does not turn with the direction."""
+    """Return the cyclic friction of link `i` at position `y`, independent of the direction."""
     sine, cosine = springs[LINK_SINE, i], springs[LINK_COSINE, i]
     if sine == 0.0 and cosine == 0.0:
         return 0.0
@@ -141,7 +141,7 @@ def _fill_system(
     blocks: FloatArray,
     system: FloatArray,
 ) -> None:
-    """Newton's matrix (2n, 2n) for the links at the present stages, and what joins the motors to them in `blocks`."""
+    """Fill Newton's matrix (2n, 2n) of the links at the present stages, and the motors' coupling in `blocks`."""
     n = mass.shape[0]
     for s in range(2):
         for r in range(2):
@@ -208,7 +208,7 @@ def _residuals(
     stages: FloatArray,
     work: FloatArray,
 ) -> None:
-    """Positions and velocities of both stages that follow from their accelerations, and what the equations miss."""
+    """Compute positions, velocities and residuals of both stages from their accelerations."""
     n = u0.shape[0]
     slide = motion[SLIDE]
     for s in range(2):
@@ -253,7 +253,7 @@ def _correct(
     pivots: IntArray,
     right: FloatArray,
 ) -> tuple[float, float]:
-    """Take a Newton step of the accelerations; returns its largest component, and the largest acceleration."""
+    """Take a Newton step of the accelerations; return its largest component, and the largest acceleration."""
     n = blocks.shape[0]
     for i in range(n):
         block = blocks[i]
@@ -263,7 +263,7 @@ def _correct(
         for s in range(2):
             back = block[COUPLING + 2 * s] * m0 + block[COUPLING + 2 * s + 1] * m1
             right[s * n + i] = -stages[STAGE_RESIDUAL + s, LINK, i] - back if slide[LINK, i] != 0.0 else 0.0
-        # What the motor does by itself; its link's part follows once that is known.
+        # The motor's own part; that of its link follows.
         stages[STAGE_RESIDUAL, MOTOR, i], stages[STAGE_RESIDUAL + 1, MOTOR, i] = -m0, -m1
     substitute(system, pivots, right)
     change = largest = 0.0
@@ -307,10 +307,10 @@ def gauss_step(
     right: FloatArray,
     work: FloatArray,
 ) -> bool:
-    """Positions and velocities after `h`, into `stages[END:]`, while torque goes linearly from `u0` to `u1`.
+    """Compute positions and velocities after `h` in `stages[END:]`, with torque going linearly from `u0` to `u1`.
 
-    `mass` (n, n) is that of the links at the beginning, with the rotor inertia of rigid joints.  False if Newton's
-    method does not converge.  Sides that are stuck stay so.
+    `mass` (n, n) is that of the links at the start, with the rotor inertia of rigid joints.  False if Newton's method
+    does not converge.  Stuck sides stay stuck.
     """
     n = u0.shape[0]
     for s in range(2):

@@ -1,4 +1,4 @@
-"""A dense matrix factored once and solved for several right sides, in small kernels."""
+"""LU factorisation of a dense matrix, and solution for several right sides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def factor(matrix: FloatArray, pivots: IntArray) -> bool:
 
 @kernel
 def substitute(matrix: FloatArray, pivots: IntArray, x: FloatArray) -> None:
-    """Solve for the right side `x` (m,) in place, with what `factor` has left."""
+    """Solve for the right side `x` (m,) in place, with the result of `factor`."""
     m = x.shape[0]
     for k in range(m):
         best = pivots[k]

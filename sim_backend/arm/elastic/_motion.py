@@ -1,7 +1,7 @@
 """Motion of an arm with springs in its joints through sticking and sliding on both of their sides.
 
-As in `sim_backend.arm.integrate`, each side of a joint slides, is stuck, or is free of dry friction; within a step no
-mode changes, and a velocity that reaches zero ends it there.
+As in `sim_backend.arm.integrate`, each side of a joint slides, sticks, or is free of dry friction; modes change between
+steps only, and a velocity that reaches zero ends a step.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def settle(
     scratch: FloatArray,
     work: FloatArray,
 ) -> bool:
-    """Modes, accelerations and friction of the present positions and velocities, in `motion` and, of motors, `state`.
+    """Update modes, accelerations and friction, in `motion` and, of motors, `state`.
 
-    Sides that are stuck and cannot be held start to slide.  `matrices[MASS]` is left with the rotor inertia of rigid
-    joints on its diagonal.  False if inertia is not positive definite.
+    Overloaded stuck sides start to slide.  `matrices[MASS]` gets the rotor inertia of rigid joints on its diagonal.
+    False if inertia is not positive definite.
     """
     n = state.shape[1]
     mass, copy = matrices[MASS], matrices[COPY]
@@ -155,7 +155,7 @@ def settle(
 
 @kernel
 def _let_slide(dry: bool, v: float, slide: FloatArray, i: int) -> None:
-    """Keep the mode of a side that has dry friction, or begin with that of its velocity; without, it is free."""
+    """Keep the mode of a side with dry friction, or start with that of its velocity; without, it is free."""
     if not dry:
         slide[i] = 2.0
     elif slide[i] == 2.0:
@@ -164,7 +164,7 @@ def _let_slide(dry: bool, v: float, slide: FloatArray, i: int) -> None:
 
 @kernel
 def _piece(terms: FloatArray, scalars: FloatArray, motion: FloatArray, h: float, left: float) -> float:
-    """Share of a substep `h`, at most `left`, in which no motor crosses more than half the width of steep friction."""
+    """Return the share of a substep `h`, at most `left`, in which motors cross half a width of steep friction."""
     if scalars[STEEP] == 0.0:
         return left
     length = left * h
@@ -186,7 +186,7 @@ def _piece(terms: FloatArray, scalars: FloatArray, motion: FloatArray, h: float,
 
 @kernel
 def _first_to_stop(springs: FloatArray, motion: FloatArray, speed: FloatArray, h: float) -> tuple[float, int, int]:
-    """Earliest share of a step at which a sliding side comes to a stand, that side and its joint; share 2: none."""
+    """Return the earliest share of a step at which a sliding side stops, that side and its joint; share 2: none."""
     first, side_first, joint = 2.0, 0, 0
     for side in range(2):
         for i in range(speed.shape[1]):
@@ -226,8 +226,7 @@ def elastic_substep(
 ) -> bool:
     """Integrate over `h` while motor torque ramps to `target`; False if no step is short enough.
 
-    `jump` (n,) is added to a motor's torque at the moment at which it comes to a stand, at the latest at the end, as in
-    `sim_backend.arm.integrate.substep`.
+    `jump` (n,) is as in `sim_backend.arm.integrate.substep`.
     """
     n = target.shape[0]
     start, u0, u1 = vectors[5], vectors[6], vectors[7]

@@ -1,4 +1,4 @@
-"""Where everything is in the arrays that the kernels of an elastic arm add to those of `sim_backend.arm.layout`."""
+"""Layout of the arrays that the kernels of an elastic arm add to those of `sim_backend.arm.layout`."""
 
 from __future__ import annotations
 

@@ -16,28 +16,28 @@ SPRING_FIELDS = (
     "stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb", "link_cyclic_sine",
     "link_cyclic_cosine",
 )  # fmt: skip
-#: Repetitions within which links come to rest on their springs; each gains a factor of stiffness over gravity's, and
-#: where that is small Newton's method does it.
+#: Most iterations for the rest position of links; where gravity is nearly as stiff as the springs, Newton's method is
+#: used instead.
 _REPETITIONS = 100
 #: Step of its derivatives [rad or m].
 _SMALL = 1e-6
-#: Links hang still that move by less from one repetition to the next [rad or m].
+#: Change of an iteration at rest [rad or m].
 _HANGS = 1e-13
-#: Places between motors and links at which springs are looked at, and steps in which gravity grows.
+#: Places between motors and links at which stability is checked, and steps in which gravity grows.
 _PLACES = 17
-#: Angle [rad] through which a rotor may swing on its spring within a step: what rings faster is excited by rounding and
-#: by every reversal, and nothing in the method damps it.
+#: Largest phase [rad] of a rotor's vibration on its spring within a step: a faster one is excited by rounding and
+#: reversals, and the method does not damp it.
 _MAX_ANGLE = 20.0
 
 
 class Springs:
-    """What an arm with elastic joints has beside the arrays of a rigid one.
+    """Springs of an arm, and the arrays that it has in addition to a rigid one.
 
     Parameters
     ----------
     model : RobotModel
     dynamics : JointDynamics
-        Truth at the start; which of its joints are elastic stays as it is.
+        Initial values; which joints are elastic does not change.
     behind : bool
         Torque is measured behind the springs.
     step_s : float
@@ -46,8 +46,8 @@ class Springs:
     Raises
     ------
     SimulationConfigError
-        A motor that also turns with another joint, a rotor without inertia, friction that depends on the load, a
-        spring so stiff, at rest or at the joint's effort limit, that it is none.
+        A motor that also turns with another joint, a rotor without inertia, friction that depends on the load, or a
+        spring that is too stiff, at rest or at the joint's effort limit.
     """
 
     def __init__(self, model: RobotModel, dynamics: JointDynamics, *, behind: bool, step_s: float) -> None:
@@ -77,7 +77,7 @@ class Springs:
         self.fill(dynamics)
 
     def check(self, dynamics: JointDynamics) -> None:
-        """Raise `SimulationConfigError` if a joint would become elastic or rigid, or its rotor or spring cannot be."""
+        """Raise `SimulationConfigError` if a joint would become elastic or rigid, or its rotor or spring is invalid."""
         for i, (joint, was, now) in enumerate(zip(self._model.joints, self._elastic, dynamics.elastic, strict=True)):
             inertia, stiffness = float(dynamics.armature[i]), float(dynamics.stiffness[i])
             if was != now:
@@ -96,28 +96,27 @@ class Springs:
                 stiffness += 3.0 * cubic * far**2
             if now and stiffness > most:
                 own = stiffness == dynamics.stiffness[i]
-                said = f"is {stiffness:.3g}" if own else f"reaches {stiffness:.3g} at its effort limit {joint.effort:g}"
+                text = f"is {stiffness:.3g}" if own else f"reaches {stiffness:.3g} at its effort limit {joint.effort:g}"
                 raise SimulationConfigError(
-                    f"stiffness of joint '{joint.name}' {said}: with armature {inertia:.3g}, and steps of "
+                    f"stiffness of joint '{joint.name}' {text}: with armature {inertia:.3g}, and steps of "
                     f"{1e3 * self._step_s:g} ms, it can be at most {most:.2g}; leave it out for a rigid joint, or set "
                     "more substeps"
                 )
 
     def fill(self, dynamics: JointDynamics) -> None:
-        """Take the values of `dynamics`."""
+        """Set the values of `dynamics`."""
         for row, field in enumerate(SPRING_FIELDS):
             self.values[row] = np.where(self._elastic, getattr(dynamics, field), 0.0)
 
     def begin(self, state: FloatArray) -> None:
-        """Let the links hang on their springs, at the speed of the motors, whose `state` (STATE_ROWS, n) is given.
+        """Set the links to rest on their springs, at the speed of the motors of `state` (STATE_ROWS, n).
 
-        All the way from the motors to where they hang the springs must be stiffer than gravity: then that balance is
-        stable, and the one next to the motors.  Links that are to buckle before they come to rest are refused.
+        From the motors to that balance the springs must be stiffer than gravity, so that it is stable and the nearest.
 
         Raises
         ------
         SimulationConfigError
-            If the springs are too soft for that.
+            The springs are too soft.
         """
         x = state[layout.X]
         y = x
@@ -127,7 +126,7 @@ class Springs:
                 break
         else:
             y = self._balanced(x)
-        if not self._held(x, y):  # the repetitions may have gone past the balance that is next to the motors
+        if not self._held(x, y):  # the iteration may have passed the nearest balance
             y = self._balanced(x)
         if not self._held(x, y):
             raise SimulationConfigError(
@@ -140,10 +139,7 @@ class Springs:
         self.motion[rows.SLIDE] = np.sign(state[layout.V])
 
     def _hanging(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> FloatArray:
-        """Links (m, n) where springs at motors `x` (n,) hold a `share` of what turns links at `y` (m, n).
-
-        That is gravity, and cyclic friction.
-        """
+        """Return links (m, n) held at motors `x` (n,) against a `share` of gravity and cyclic friction at `y`."""
         model = self._model
         assert model.inertial is not None
         still = np.zeros_like(y)
@@ -153,7 +149,7 @@ class Springs:
         return x - np.where(self._elastic, deflection(torque, k1, k2), 0.0)
 
     def _slope(self, x: FloatArray, y: FloatArray, share: float = 1.0) -> FloatArray:
-        """Identity, and compliance times the stiffness of gravity: (m, n, n) at links `y` (m, n)."""
+        """Return identity plus compliance times stiffness of gravity: (m, n, n) at links `y` (m, n)."""
         columns = [
             (self._hanging(x, y + s, share) - self._hanging(x, y - s, share)) / (2.0 * _SMALL)
             for s in np.eye(x.size) * _SMALL
@@ -161,13 +157,13 @@ class Springs:
         return np.eye(x.size) - np.stack(columns, axis=-1)
 
     def _held(self, x: FloatArray, y: FloatArray) -> bool:
-        """Whether springs are stiffer than gravity all the way from motors `x` (n,) to links `y` (n,)."""
+        """Return whether springs are stiffer than gravity from motors `x` (n,) to links `y` (n,)."""
         if not np.isfinite(y).all():
             return False
         return _definite(self._slope(x, x + np.linspace(0.0, 1.0, _PLACES)[:, None] * (y - x)))
 
     def _balanced(self, x: FloatArray) -> FloatArray:
-        """Links (n,) at rest, by Newton's method while gravity grows from none; NaN where it finds no balance."""
+        """Return links (n,) at rest, by Newton's method with growing gravity; NaN if it does not converge."""
         y = x[None]
         for share in np.linspace(0.0, 1.0, _PLACES)[1:]:
             for _ in range(_REPETITIONS):
@@ -183,13 +179,13 @@ class Springs:
 
 
 def _definite(slope: FloatArray) -> bool:
-    """Whether what changes as `slope` (m, n, n) says comes back everywhere."""
+    """Return whether all eigenvalues of `slope` (m, n, n) have positive real parts."""
     return bool(np.isfinite(slope).all() and np.linalg.eigvals(slope).real.min() > 0.0)
 
 
 def deflection(torque: FloatArray, k1: FloatArray, k2: FloatArray) -> FloatArray:
-    """Real root (..., n) [rad or m] of `k1*d + k2*d^3 = torque`, for `k1` above and `k2` not below zero."""
+    """Return the real root (..., n) [rad or m] of `k1*d + k2*d^3 = torque`, for `k1 > 0` and `k2 >= 0`."""
     d = torque / k1
-    for _ in range(60):  # from beyond the root, along a curve that is bent one way: Newton's method cannot pass it
+    for _ in range(60):  # converges monotonically: the curve is convex beyond the root
         d = d - (k1 * d + k2 * d**3 - torque) / (k1 + 3.0 * k2 * d**2)
     return np.asarray(d)

@@ -1,7 +1,6 @@
-"""Drive, sensors and integration of an elastic arm: one jitted call for any number of samples.
+"""Drive, sensors and integration of an elastic arm: one compiled call for any number of samples.
 
-The drive, and what it feeds forward, are those of `sim_backend.arm.stepper`: it closes its loops on the motors'
-encoders and knows nothing of the springs.
+Drive and feed-forward are those of `sim_backend.arm.stepper`, on the motors' encoders, without a model of the springs.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def measure_elastic(
     noise: FloatArray,
     out: FloatArray,
 ) -> None:
-    """One sample: `q, dq` are the links', `q_motor` and `current` the motors', `tau` of the side that is measured."""
+    """Compute one sample: `q, dq` of the links, `q_motor` and `current` of the motors, `tau` of the measured side."""
     measure(parameters, coupling, scalars, state, noise, out)
     for i in range(state.shape[1]):
         q, dq = motion[POS, LINK, i], motion[VEL, LINK, i]
@@ -113,7 +112,7 @@ def advance_elastic(
     noise: FloatArray,
     out: FloatArray,
 ) -> int:
-    """Write samples `sample, sample + 1, ...` to `out` (N, ELASTIC_OUT_ROWS, n); returns how many before it diverged.
+    """Write samples `sample, sample + 1, ...` to `out` (N, ELASTIC_OUT_ROWS, n); return how many before it diverged.
 
     `springs` (SPRING_ROWS, n) and `motion` (MOTION_ROWS, 2, n) are those of `sim_backend.arm.elastic.layout`; `stages`
     (STAGE_LAYERS, 2, n), `blocks` (n, BLOCK_COLUMNS), `system` (2n, 2n), `pivots` and `right` (2n,) are scratch.  All
@@ -161,7 +160,7 @@ def refresh_elastic(
     matrices: FloatArray,
     work: FloatArray,
 ) -> bool:
-    """Modes and accelerations of the present state, after a change of `parameters` or `springs`."""
+    """Update modes and accelerations of the present state, after a change of `parameters` or `springs`."""
     return settle(
         arm, gravity, parameters, springs, terms[0], scalars, state, motion, matrices, vectors[SCRATCH:], work
     )

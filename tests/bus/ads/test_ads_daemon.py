@@ -1,4 +1,4 @@
-"""The daemon and the commands on a simulated PLC: refusals, values, and faults that need nobody's help."""
+"""The daemon and `thetad ads` with a simulated PLC: refusals, values, and recovery from faults."""
 
 from __future__ import annotations
 
@@ -48,33 +48,9 @@ def serve(folder: Path, table: dict[str, Any]) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("driver", "words"),
-    [
-        ({"host": "127.0.0.251"}, ("no connection to 127.0.0.251", "firewall")),
-        ({"net_id": "1.2.3.4.5.6"}, ("does not know this Net ID", "net_id")),
-        ({"port": 852}, (":852", "851")),
-        ({"variables": "GVL_Other"}, ("GVL_Other", "set variables = 'GVL_Theta'")),
-    ],
-)
-def test_a_wrong_address_is_refused(plc: RunningPlc, tmp_path: Path, driver: dict[str, Any], words: Any) -> None:
-    serve(tmp_path, arm(plc.address, **driver)).refused(*words, code=3)
-
-
-def test_a_controller_in_config_mode_is_refused(plc: RunningPlc, tmp_path: Path) -> None:
-    plc.do(SimulatedPlc.config_mode)
-    try:
-        serve(tmp_path, arm(plc.address)).refused("config", "run mode", code=3)
-    finally:
-        plc.do(SimulatedPlc.run_mode)
-
-
-def test_a_controller_without_a_route_is_refused(plc: RunningPlc, tmp_path: Path) -> None:
-    plc.do(lambda one: one.refuse_routes(True))
-    try:
-        serve(tmp_path, arm(plc.address)).refused("route", "127.0.0.1.1.1", code=3)
-    finally:
-        plc.do(lambda one: one.refuse_routes(False))
+def test_a_wrong_address_is_refused(plc: RunningPlc, tmp_path: Path) -> None:
+    """Each way in which a start fails, at the driver: test_ads_start.py."""
+    serve(tmp_path, arm(plc.address, net_id="1.2.3.4.5.6")).refused("does not know this Net ID", "net_id", code=3)
 
 
 def test_two_arms_on_one_controller_are_refused(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from drivers.ads._errors import AdsConnectionError, AdsReplyError
 from drivers.ads.axes.scaling import AxisScaling
 from drivers.ads.driver import AdsDriver
 from drivers.driver import DriverError, DriverTimeoutError
-from drivers.ethercat.bus.cycle import now_ns
 from drivers.frame import JointFrame
+from drivers.timing import now_ns
 from sim_backend.plc._plc import SimulatedPlc
 from tests.bus.ads.test_ads_faults import more, read_until, seqs
 from tests.lab.ads.configs import config

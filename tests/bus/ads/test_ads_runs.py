@@ -1,4 +1,4 @@
-"""Runs on axes behind a PLC, whose set positions are sent ahead: to the end, and stopped."""
+"""Runs on axes of a PLC with set positions sent ahead: completed, aborted, and stopped by faults."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pyads.pyads_ex
 import pytest
 
 from drivers.ads._errors import AdsConnectionError, AdsError, AdsReplyError, AdsSymbolError
-from drivers.ads.axes.setpoints import Buffer
+from drivers.ads.axes.setpoints import Buffer, encode
 from drivers.ads.driver import AdsDriver
 from drivers.ads.link.link import VALUE_BY_HANDLE, Link
 from drivers.driver import DriverClosedError, DriverConfigError
@@ -244,11 +244,12 @@ def test_set_positions_by_address_notice_an_online_change(own_plc: RunningPlc) -
         assert driver._attached is not None
         program = driver._attached.program
         assert program.by_address
-        buffer = Buffer(1, 10**6, np.zeros((1, 6)))
-        program.write(program.info.start, 1, False, buffer)
+        start = program.info.start
+        setpoints = 1, encode(Buffer(1, 10**6, np.zeros((1, 6))), start, program.sizes)
+        program.write(start, 1, False, setpoints)
         own_plc.do(lambda p: p.online_change([], keep_handles=True))
         before = own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"]))
         with pytest.raises(AdsError, match="an online change"):
-            program.write(program.info.start, before + 1, False, buffer)
+            program.write(start, before + 1, False, setpoints)
         after = own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"]))
         assert after == before

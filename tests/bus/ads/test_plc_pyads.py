@@ -10,8 +10,8 @@ import numpy as np
 import pyads
 import pytest
 
-from drivers.ads.link import layout
-from drivers.ads.link.layout import Sizes
+from drivers.ads import layout
+from drivers.ads.layout import Sizes
 from sim_backend.plc._variables import Alteration
 from sim_backend.plc.server import Server, ServerError
 from tests.lab.ads.plc_bench import make, settings
@@ -113,18 +113,6 @@ def test_sum_commands(plc):
         "MAIN.nInt": "no error", "MAIN.nUdint": "no error",
     }  # fmt: skip
     assert plc.read_list_by_name(["MAIN.nInt", "MAIN.nUdint"]) == {"MAIN.nInt": 21, "MAIN.nUdint": 22}
-
-
-def test_six_hundred_symbols_in_one_request(plc):
-    names = [
-        f"GVL_Theta.aRing[{block}].aSample[{sample}].aAxis[{axis}].fPosition"
-        for block in range(7)
-        for sample in range(10)
-        for axis in range(9)
-    ][:600]
-    values = plc.read_list_by_name(names, ads_sub_commands=600)
-    assert len(values) == 600
-    assert all(isinstance(value, float) for value in values.values())
 
 
 def test_a_structure_by_its_definition(plc):

@@ -17,10 +17,10 @@ import pytest
 
 from drivers.driver import DriverClosedError, DriverConfigError, DriverConnectionError, DriverError
 from drivers.ethercat.bus._sockets import FrameSockets
+from drivers.ethercat.bus.al_status import OP, PREOP, SAFEOP
 from drivers.ethercat.bus.bus import IO_MAP_BYTES, Bus
-from drivers.ethercat.bus.slave_recovery import OP, PREOP, SAFEOP
+from drivers.ethercat.bus.network import FoundSlave
 from drivers.ethercat.diagnostics.inspection import Inspection
-from drivers.ethercat.diagnostics.network import FoundSlave
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
 from tests.lab.ethercat.network import ROOT, SegmentProcess, ip
 

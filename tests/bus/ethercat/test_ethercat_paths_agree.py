@@ -1,4 +1,4 @@
-"""One motion, three ways to the same simulated arm: in process, over EtherCAT, over ADS.  Frames and estimates agree.
+"""One motion of the same simulated arm in process, over EtherCAT and over ADS: frames and estimates agree.
 
 The arms are free of noise.  The same noise, by cycle of the motion, is added to the torque of all three; cycles that
 one path missed are taken from all of them.
@@ -28,14 +28,14 @@ from service.demo.hardware import Bus, bus_configuration, simulated_drives, simu
 from service.motion.motion_player import MotionPlayer
 from service.operations.identify import identify_recording, signal_settings
 from sim_backend.arm.trajectory import Motion
-from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
 from sim_backend.drive.modes import CSP
 from tests.lab.daemon.ethercat_rig import ROOT, network
 from tests.lab.daemon.path_run import CYCLE_S, STOPPED
 
 pytestmark = pytest.mark.slow
 ROBOT = "arm9"
-SECONDS = 25.0
+SECONDS = 15.0
 TRIES = 3
 NOISE = 0.05  # of the effort limits: far above the resolution of the drives' torque, a thousandth of the rated one
 #: Cycles by which the arm is behind the set position of its frame.  A set position is reached one cycle after the PLC
@@ -88,7 +88,7 @@ def planned() -> Motion:
 def in_process(motion: Motion, cycles: int) -> dict[str, Any]:
     """The same drives and arm without anything between."""
     model = load_robot(ROBOT).model
-    arm = DrivenArm(model, DRIVEN.model_copy(update={"torque_noise": 0.0}), CYCLE_S, motion.centre)
+    arm = DriveArm(model, DRIVE_ARM_SETTINGS.model_copy(update={"torque_noise": 0.0}), CYCLE_S, motion.centre)
     wanted = [motion.sample(k * CYCLE_S)[0] for k in range(cycles)]
     samples = [arm.step([CSP] * model.n, target) for target in wanted]
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.ethercat.diagnostics.network import ExpectedSlave, FoundSlave, check_network, differences, expected_slaves
+from drivers.ethercat.bus.network import ExpectedSlave, FoundSlave, check_network, differences, expected_slaves
 from drivers.ethercat.errors import NetworkMismatchError
 from tests.lab.ethercat.configs import make_config
 

@@ -6,11 +6,8 @@ Each run has a network namespace of its own, which goes with its processes.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import struct
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.lab.ethercat.dissect import Seen, column, count, datagrams
+from tests.lab.ethercat.namespace import in_namespace
 
-ROOT = Path(__file__).resolve().parents[3]
 OP, INIT, PREOP, SAFEOP = 8, 1, 2, 4
 DRIVES = 6
 APRD, APWR, FPRD, FPWR, BRD, BWR, LRW, FRMW = 1, 2, 4, 5, 7, 8, 12, 14
@@ -29,16 +26,10 @@ REPLY = "eth.src == 03:01:01:01:01:01"
 GROUP_ADDRESS = "Source MAC must not be a group address: IEEE 802.3-2002, Section 3.2.3(b)"
 
 
-def in_namespace(module: str, *arguments: str) -> dict[str, Any]:
-    """Run a program in a new network namespace; skips where that is not permitted."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("virtual interfaces need root and network namespaces")
-    done = subprocess.run(
-        ["unshare", "--net", sys.executable, "-m", f"tests.lab.ethercat.{module}", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]  # kickcat prints, too
+def run(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a program of the lab in a new network namespace."""
+    lines = in_namespace("-m", f"tests.lab.ethercat.{module}", *arguments).splitlines()
+    (line,) = [line for line in lines if line.startswith("{")]  # kickcat prints, too
     return dict(json.loads(line))
 
 
@@ -48,7 +39,7 @@ def capture(kind: str, folder: Path) -> tuple[dict[str, Any], Path]:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is missing: install tshark (apt install tshark)")
     path = folder / f"{kind}.pcapng"
-    return in_namespace("commands_run", kind, str(path)), path
+    return run("commands_run", kind, str(path)), path
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +54,12 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 
 @pytest.fixture(scope="module")
 def ring() -> dict[str, Any]:
-    return in_namespace("commands_run", "ring")
+    return run("commands_run", "ring")
 
 
 @pytest.fixture(scope="module")
 def layouts() -> dict[str, Any]:
-    return in_namespace("kickcat_run", "layouts")
+    return run("kickcat_run", "layouts")
 
 
 # kickcat
@@ -103,7 +94,7 @@ def test_kickcat_maps_all_layouts(layouts: dict[str, Any]) -> None:
 
 
 def test_kickcat_moves_an_arm() -> None:
-    found = in_namespace("kickcat_run", "motion")
+    found = run("kickcat_run", "motion")
     assert found["walk"] == [True] * 3  # ready to switch on, switched on, operation enabled
     assert found["states"] == [True] * DRIVES
     assert found["turned"] == pytest.approx([0.05] * DRIVES, abs=1e-3)
@@ -113,7 +104,7 @@ def test_kickcat_moves_an_arm() -> None:
 
 @pytest.mark.soak
 def test_kickcat_goes_on_when_a_ring_breaks() -> None:
-    found = in_namespace("kickcat_run", "ring")
+    found = run("kickcat_run", "ring")
     assert found["walk"] == [True] * 3
     assert max(found["failed"]) < 100, found["failed"]  # it refuses a working counter that is not full
     assert found["statuses"] == [0x27] * DRIVES

@@ -6,16 +6,13 @@ Each run has a network namespace of its own, which goes with its processes.
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.lab.ethercat.namespace import in_namespace
+
 COUNT, CYCLES = 6, 1000
 CABLE = "from sim_backend.ethercat.link import Link, _ip; link = Link(); link.up()\n"
 SERVE = """
@@ -103,18 +100,6 @@ arrived = [at for kind, at in devices[0].events if kind == 7]
 wrong = [k for k, ((a, b), at) in enumerate(zip(sent, arrived, strict=True)) if not a - 50_000 <= at <= b + 50_000]
 print(len(arrived), wrong)
 """
-
-
-def in_namespace(*arguments: str) -> str:
-    """Run Python in a new network namespace; skips where that is not permitted."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("virtual interfaces need root and network namespaces")
-    done = subprocess.run(
-        ["unshare", "--net", sys.executable, *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.lab.ethercat.namespace import in_namespace
+
 DEVICES = ["generic_servo", "harmonic_actuator", "compact_csp"]
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("virtual interfaces need root and network namespaces")
-    done = subprocess.run(
-        ["unshare", "--net", sys.executable, "-m", "tests.lab.ethercat.services_run"],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(in_namespace("-m", "tests.lab.ethercat.services_run")))
 
 
 def test_the_scan_shows_who_is_there(found: dict[str, Any]) -> None:

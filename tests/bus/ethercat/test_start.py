@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from drivers.driver import CommandRefusedError, DriverConfigError, DriverConnectionError, DriverError
+from drivers.ethercat._startup import StartedBus, start
+from drivers.ethercat.bus.al_status import PREOP
 from drivers.ethercat.bus.bus import Bus
-from drivers.ethercat.bus.slave_recovery import PREOP
-from drivers.ethercat.bus.startup import StartedBus, start
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.drive.setup import DriveSetup
 from drivers.ethercat.driver import EthercatDriver

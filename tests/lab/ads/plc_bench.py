@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from drivers.ads.link import layout
+from drivers.ads import layout
 from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc.build import build_plc
 from sim_backend.plc.settings import PlcSettings, load_plc, parse_plc

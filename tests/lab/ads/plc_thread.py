@@ -1,7 +1,9 @@
-"""A simulated PLC on TCP, in a thread of the test."""
+"""A simulated PLC on TCP in a thread of the test, and requests to it by plain sockets."""
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from sim_backend.plc.server import Server
 from sim_backend.plc.settings import PlcSettings
 
 START_S = 60.0  # kernels may have to be compiled
+PATIENCE_S = 20.0
 
 
 @contextmanager
@@ -28,3 +31,19 @@ def serving(settings: PlcSettings, address: str, port: int = 48898) -> Iterator[
         server.stop()
         thread.join(10.0)
         server.close()
+
+
+def exchange(connection: socket.socket, packet: bytes) -> bytes:
+    """Send a packet and return the answer's data."""
+    connection.sendall(packet)
+    head = receive(connection, 6)
+    return receive(connection, struct.unpack("<HI", head)[1])[32:]
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        assert piece, "the PLC closed the connection"
+        data += piece
+    return data

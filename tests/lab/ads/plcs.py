@@ -71,7 +71,6 @@ def plc_process(address: str = "", **changes: Any) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.lab.ads.plc_process", address, json.dumps(changes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             yield address
         finally:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sim_backend.plc._codes import AdsError, Code
+from sim_backend.plc._notifications import Notifications
 from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc._services import Services
-from sim_backend.plc._sums import Client
 
 SUMS = frozenset(range(0xF080, 0xF087))
 TYPES = frozenset({0xF00E, 0xF011})
@@ -21,7 +21,7 @@ class PoorServices(Services):
         self._check(group)
         return super().read(group, offset, length)
 
-    def read_write(self, group: int, offset: int, length: int, data: bytes, client: Client) -> bytes:
+    def read_write(self, group: int, offset: int, length: int, data: bytes, client: Notifications) -> bytes:
         self._check(group)
         if not self.elements and group in (0xF003, 0xF007, 0xF009) and b"[" in data:
             raise AdsError(Code.SYMBOL_NOT_FOUND)

@@ -105,7 +105,6 @@ class PlainClient:
     def write(self, group: int, offset: int, data: bytes) -> int:
         """Write."""
         answer = self.request(3, struct.pack("<III", group, offset, len(data)) + data)
-        assert answer is not None
         assert len(answer.data) == 4
         return answer.result
 
@@ -133,7 +132,6 @@ class PlainClient:
         """Add a notification; returns its handle."""
         request = struct.pack("<IIIIII16x", group, offset, length, mode, int(delay_ms * 1e4), int(cycle_ms * 1e4))
         answer = self.request(6, request)
-        assert answer is not None
         assert answer.result == 0
         return int(struct.unpack_from("<I", answer.data, 4)[0])
 
@@ -146,7 +144,6 @@ class PlainClient:
 
     @staticmethod
     def _value(answer: Answer | None) -> tuple[int, bytes]:
-        assert answer is not None
         assert answer.error == 0
         result, length = struct.unpack_from("<II", answer.data)
         assert length == len(answer.data) - 8

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.geometry import Geometry
+from rt_core.calibration.identifiability import identifiability
+from rt_core.calibration.sample import Sample
 from rt_core.model.dh import DhRow
 from rt_core.types import FloatArray
 
@@ -100,3 +104,40 @@ def as_measured(poses: FloatArray, orientation: bool) -> FloatArray:
     if not orientation:
         return poses[:, :3, 3].copy()
     return np.hstack((poses[:, :3, 3], Rotation.from_matrix(poses[:, :3, :3]).as_quat()))
+
+
+BASE = frame((1.5, -2.0, 0.7), (0.4, -0.3, 2.2))
+TOOL = frame((0.06, -0.04, 0.12), (0.2, 0.1, -0.5))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """An arm with errors where poses determine them, and what an exact instrument measures."""
+
+    geometry: Geometry
+    errors: dict[str, float]
+    q: FloatArray
+    measured: FloatArray
+
+
+def truth(
+    geometry: Geometry, orientation: bool, count: int, seed: int = 0, tool: FloatArray = TOOL, size: float = 2e-3
+) -> Truth:
+    rng = np.random.default_rng(seed)
+    q = postures(geometry, count, rng)
+    model = error_model(geometry, orientation=orientation)
+    model = model.with_frame("base", BASE[:3, :3], BASE[:3, 3]).with_frame("tool", tool[:3, :3], tool[:3, 3])
+    sample = Sample.of(q, *model.predict(q, np.zeros(model.size)))
+    if not orientation:
+        sample = Sample.of(q, sample.positions)
+    names = [model.names[k] for k in identifiability(model, sample).free]
+    errors = {name: float(rng.normal(0.0, size)) for name in names if "_" not in name}
+    return Truth(geometry, errors, q, as_measured(forward(geometry, q, errors, BASE, tool), orientation))
+
+
+def check_derivatives(model: ErrorModel, sample: Sample, x: FloatArray, h: float = 1e-6, atol: float = 1e-7) -> None:
+    """Compare the Jacobian with central differences of the residual."""
+    J = model.jacobian(sample, x)
+    for k, e in enumerate(np.eye(model.size)):
+        slope = (model.residual(sample, x + h * e) - model.residual(sample, x - h * e)) / (2.0 * h)
+        np.testing.assert_allclose(J[:, :, k], slope, atol=atol, err_msg=model.names[k])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.signal import lfilter
 
+from rt_core.elastic.identify import ElasticFit
 from rt_core.elastic.rows import Drive, ElasticRows, elastic_rows
 from rt_core.identification.preprocess import SignalSettings
 from rt_core.types import BoolArray, FloatArray
@@ -183,3 +184,12 @@ def exact(
     theta_out = state(t - lag)[0] + zero
     u = np.mod(t, segment)
     return Recorded(t, N * here, theta_out, motor, sensor, d, v, (u > RAMP) & (u < RAMP + hold), p)
+
+
+def open_parameters(fit: ElasticFit) -> dict[str, str]:
+    """Return the reasons of the parameters without a value, by name; check that they have nothing else."""
+    for p in fit.parameters:
+        undetermined = p.status == "undetermined"
+        assert (p.value is None) == (p.std is None) == (p.lower is None) == (p.upper is None) == undetermined, p
+        assert (p.reason is not None) == undetermined, p
+    return {p.name: p.reason or "" for p in fit.parameters if p.value is None}

@@ -6,6 +6,13 @@ import numpy as np
 import pinocchio as pin
 
 from rt_core.model.robot import Joint, JointDynamics, JointKind, RobotModel, Transmission
+from sim_backend.arm.settings import DriveSettings, MotionSettings, SimSettings
+
+EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
+#: A drive so soft that the arm moves freely.
+FREE = EXACT.model_copy(update={"drive": DriveSettings(feedforward="none", velocity_bandwidth_hz=1e-12)})
+REST = MotionSettings(kind="hold")
+AT_ZERO = MotionSettings(kind="hold", centre=(0.0,))
 
 
 def twin(model: RobotModel) -> pin.Model:
@@ -31,13 +38,23 @@ def random_body(rng: np.random.Generator, mass: float, size: float) -> np.ndarra
     return np.array([mass, *first, Ixx, Ixy, Iyy, Ixz, Iyz, Izz])
 
 
+def rigid_torque(model: RobotModel, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
+    """Torque (N, n) of the rigid links, by Pinocchio."""
+    oracle = twin(model)
+    store = oracle.createData()
+    return np.array([pin.rnea(oracle, store, *row) for row in zip(q, dq, ddq, strict=True)])
+
+
+def link_energy(model: RobotModel, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Kinetic and potential energy (N,) of the links [J], by Pinocchio."""
+    oracle = twin(model)
+    store = oracle.createData()
+    kinetic = np.array([pin.computeKineticEnergy(oracle, store, *row) for row in zip(q, dq, strict=True)])
+    return kinetic, np.array([pin.computePotentialEnergy(oracle, store, row) for row in q])
+
+
 def random_arm(
-    n: int,
-    seed: int,
-    *,
-    prismatic: float = 0.3,
-    friction: bool = True,
-    coupled: bool = False,
+    n: int, seed: int, *, prismatic: float = 0.3, friction: bool = True, coupled: bool = False
 ) -> RobotModel:
     """A random arm of `n` joints with tilted gravity, random axes and friction."""
     rng = np.random.default_rng(seed)

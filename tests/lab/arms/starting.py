@@ -9,7 +9,7 @@ import numpy as np
 from drivers.files.recordings.recording import Recording, RecordingMeta
 from drivers.files.robots.file import RobotFile, robot_from_source
 from sim_backend.arm.robot import SimulatedArm
-from sim_backend.arm.settings import DriveSettings, EventSettings, MotionSettings, SegmentSettings, SimSettings
+from sim_backend.arm.settings import DriveSettings, EventSettings, MotionSettings, PieceSettings, SimSettings
 from tests.unit.service.cli.test_environment import described
 
 RATE = 500.0
@@ -30,13 +30,13 @@ def started(environment: str, *, changes: bool = False) -> Recording:
     names = [joint.name for joint in file.model.joints]
     rounds = 2 if changes else 1
     moving = [names[CHANGED]] if changes else names[:JOINTS]
-    rest = SegmentSettings(kind="hold", duration_s=REST_S)
-    pieces = [SegmentSettings(duration_s=LEARN_S), rest]
+    rest = PieceSettings(kind="hold", duration_s=REST_S)
+    pieces = [PieceSettings(duration_s=LEARN_S), rest]
     for _ in range(rounds * STARTS):
         for name in moving:
             held = tuple(other for other in names if other != name)
             pieces += [
-                SegmentSettings(kind="paul", duration_s=STROKE_S, speed=0.004, amplitude=0.0015, ramp_s=0.8, held=held),
+                PieceSettings(kind="paul", duration_s=STROKE_S, speed=0.004, amplitude=0.0015, ramp_s=0.8, held=held),
                 rest,
             ]
     motion = MotionSettings(kind="schedule", segments=tuple(pieces), seed=3, candidates=2)

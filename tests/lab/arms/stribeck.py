@@ -7,33 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings
-from rt_core.model.base import base_parameters
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
-from rt_core.model.robot import Joint, JointDynamics, RobotModel
+from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
+from tests.lab.arms.batch import arm
 
 SIGMA = np.array([0.4, 0.5, 0.2])
 
 
 def stribeck_arm(vb: tuple[float, float, float] = (0.05, 0.04, 0.08), *, load: bool = False) -> RobotModel:
-    """A shoulder about z, two joints about y; breakaway friction well above Coulomb's."""
-    turn = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
-    z = np.array([0.0, 0.0, 1.0])
-    limits = {"lower": -2.5, "upper": 2.5, "velocity": 2.0, "effort": 200.0}
-    joints = (
-        Joint("base", "revolute", np.eye(3), np.array([0.0, 0.0, 0.4]), z, **limits),
-        Joint("shoulder", "revolute", turn, np.zeros(3), z, **limits),
-        Joint("elbow", "revolute", np.eye(3), np.array([0.8, 0.0, 0.0]), z, **limits),
-    )
-    inertial = np.array(
-        [
-            [8.0, 0.0, 0.02, 0.4, 0.2, 0.0, 0.2, 0.0, 0.0, 0.1],
-            [6.0, 2.4, 0.1, 0.05, 0.05, 0.0, 1.4, 0.0, 0.0, 1.4],
-            [3.0, 0.9, 0.0, 0.1, 0.03, 0.0, 0.4, 0.0, 0.0, 0.4],
-        ]
-    )
+    """The arm of the batch tests, slower, with breakaway friction well above Coulomb's."""
+    plain = arm()
     dynamics = JointDynamics(
         np.array([0.5, 0.4, 0.2]),
         np.array([4.0, 5.0, 2.0]),
@@ -45,10 +31,9 @@ def stribeck_arm(vb: tuple[float, float, float] = (0.05, 0.04, 0.08), *, load: b
         cubic_friction=np.array([-0.1, 0.05, -0.05]),
         load_friction=np.full(3, 0.02 if load else 0.0),
     )
+    joints = tuple(replace(joint, velocity=2.0) for joint in plain.joints)
     friction = Friction("stribeck", load=load)
-    return RobotModel(
-        "stribeck", joints, inertial=inertial, dynamics=dynamics, friction=friction, armature=True, offset=False
-    )
+    return replace(plain, name="stribeck", joints=joints, dynamics=dynamics, friction=friction, offset=False)
 
 
 def harmonic_arm() -> RobotModel:
@@ -98,8 +83,3 @@ def torque(model: RobotModel, q: FloatArray, dq: FloatArray, ddq: FloatArray) ->
         links = layout.take(np.flatnonzero(layout.is_link))
         load = regressor(model, links, q, dq, ddq) @ standard_parameters(model, links)
     return np.asarray(regressor(model, layout, q, dq, ddq, load=load) @ standard_parameters(model, layout))
-
-
-def true_theta(model: RobotModel) -> FloatArray:
-    base = base_parameters(model)
-    return base.theta(standard_parameters(model, base.standard))

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from typing import Self
 
+from service.bridge.conversion import MessageConverter
 from service.bridge.foxglove import FoxgloveServer
-from service.bridge.relay import Relayed, relay
-from service.bridge.shape import Shaper
+from service.bridge.relay import RelayCounts, relay
 from service.client import Subscriber
 
 ALL_HZ = 1e6
@@ -28,10 +28,10 @@ class Bridge:
 
     def __init__(self, endpoints: tuple[str, str], rate_hz: float = ALL_HZ) -> None:
         self.told: list[str] = []
-        self.shaper = Shaper(rate_hz)
+        self.shaper = MessageConverter(rate_hz)
         self.server = FoxgloveServer("127.0.0.1", 0)
         self.stream = Subscriber(endpoints, [""])
-        self.relayed = Relayed()
+        self.relayed = RelayCounts()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

@@ -1,4 +1,4 @@
-"""An arm to commission without a daemon: it goes where it is told, in directions and by a scale of its own."""
+"""A simulated arm for commissioning steps without a daemon, with directions and scales of its own."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _REST_S = 0.4
 
 
 class Bench:
-    """A place and its site.
+    """The arm and its site.
 
     Parameters
     ----------
     robot : RobotFile
     here : (n,) float64
-        Where the drives hold the arm, by what it tells.
+        Position that the drives hold and report.
     folder : Path
         Of recordings.
     signs : (n,) float64, optional
         -1 at joints that are inverted in all their signals.
     scale : (n,) float64, optional
-        By how much further joints go than command and position say.
+        True motion of each joint over what command and position say.
     torque_signs : (n,) float64, optional
         -1 at joints of which the torque alone is inverted.
     held : collection of int
-        Joints that friction holds.
+        Joints that do not move, because of friction.
     slip : (float, float), optional
-        Friction is elastic before it slides: over this distance [rad or m], and from this share of it at the start.
+        Friction is elastic before it slides: over this distance [rad or m], beginning at this share of it.
 
     Attributes
     ----------
     reached : (n,) float64
-        Longest way of each joint's set position.
+        Largest distance of each joint's set position from the start.
     moves : list of str
     """
 
@@ -117,7 +117,7 @@ class Bench:
         return Move(path, "")
 
     def _torque(self, q: FloatArray) -> FloatArray:
-        """Of the arm as it really moves when `q` is told."""
+        """Return the torque of the true motion that is reported as `q`."""
         signs = self.torque_signs * self.signs
         true = self.signs * (q[0] + self.scale * (q - q[0]))
         dq = np.gradient(true, 1.0 / RATE_HZ, axis=0)
@@ -145,7 +145,7 @@ def slipping(q: FloatArray, distance: float, start: float, elements: int = 8) ->
 
 
 def context(bench: Bench, ask: Ask | None, drives: str = "abc", again_from: str | None = None) -> Context:
-    """Surroundings of a step on the bench, as those of a call of the command are, with the signals looked at."""
+    """Return the context of a step, as the command makes it, with the steps "robot" and "signals" done."""
     folder, settings = Folder(bench.folder / "out", STEP_NAMES), CommissionSettings()
     identity = {
         "robot": {"name": bench.robot.model.name, "sha256": bench.robot.sha256},

@@ -35,14 +35,14 @@ def make_recording(path: Path, n: int = 1, rate_hz: float = 1000.0, seconds: flo
 
 
 def config(tmp_path: Path, *arms: dict[str, Any], **daemon: Any) -> Config:
-    """A configuration with free ports and everything below `tmp_path`."""
+    """Return a configuration with free ports and all files below `tmp_path`."""
     ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     table = {"daemon": {"state_dir": str(tmp_path / "state"), **ports, **daemon}, "arm": list(arms)}
     return parse_config(table, "test", tmp_path)
 
 
 def replayed(recording: Path, name: str = "axis", robot: str = "emps", **more: Any) -> dict[str, Any]:
-    """An arm that replays a recording."""
+    """Return the table of an arm that replays a recording."""
     keys = ("speed", "span", "loop")
     driver = {"kind": "replay", "recording": str(recording)} | {key: more.pop(key) for key in keys if key in more}
     return {"name": name, "robot": robot, "driver": driver, **more}
@@ -58,14 +58,14 @@ def log_lines(tmp_path: Path) -> str:
 
 
 def processes(control: Control) -> dict[str, dict[str, Any]]:
-    """Processes of a daemon by name, as `status` tells them."""
+    """Return the processes that `status` reports, by name."""
     return {process["name"]: process for process in control.request("status")["processes"]}
 
 
 def await_status(
     control: Control, done: Callable[[dict[str, dict[str, Any]]], bool], deadline_s: float = DEADLINE_S
 ) -> dict[str, dict[str, Any]]:
-    """Ask for the status until `done` says yes."""
+    """Request the status until `done` returns true; returns the processes by name."""
     deadline = time.monotonic() + deadline_s
     while True:
         found = processes(control)
@@ -78,7 +78,7 @@ def await_status(
 def await_message(
     stream: Subscriber, done: Callable[[Message], bool] = lambda message: True, deadline_s: float = DEADLINE_S
 ) -> Message:
-    """Receive until `done` says yes of a message."""
+    """Receive messages until `done` returns true for one; returns that one."""
     deadline = time.monotonic() + deadline_s
     while True:
         message = stream.receive(max(0.0, deadline - time.monotonic()))

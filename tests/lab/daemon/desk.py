@@ -24,7 +24,7 @@ LONG_S = 30.0
 
 
 class Desk:
-    """A control socket in this thread that answers every request with its verb."""
+    """A control socket in this thread that replies to every request with its verb."""
 
     def __init__(self, tmp_path: Path, **more: Any) -> None:
         self.keys = tmp_path / "keys"

@@ -1,4 +1,4 @@
-"""A small arm on EtherCAT to test the daemon with: a network of its own, simulated drives, what the daemon says."""
+"""A small arm on EtherCAT for tests of the daemon: network name space, simulated drives, published messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLONE_NEWNET = 0x40000000
 
 @contextmanager
 def network() -> Iterator[Link]:
-    """A network name space of this thread's own, with a cable in it; processes started meanwhile are in it too."""
+    """Enter a new network name space with a virtual cable; processes started meanwhile are in it, too."""
     if os.geteuid() != 0:
         pytest.skip("network name spaces and raw sockets need root")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -92,7 +92,7 @@ def device(**changes: Any) -> dict[str, Any]:
 
 
 def drives(serials: list[int] = SERIALS) -> list[dict[str, Any]]:
-    """Tables of the drives, which are told apart by their serial numbers."""
+    """Tables of the drives, identified by their serial numbers."""
     return [
         {"joint": joint, "device": "servo", "gear_ratio": GEAR, "serial": serial}
         for joint, serial in zip(JOINTS, serials, strict=True)
@@ -134,17 +134,17 @@ class Drives:
         return self._process.stdout.readline()
 
     def tell(self, name: str, *arguments: Any) -> Any:
-        """Ask for something and return the answer."""
+        """Call a method and return its result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
         return json.loads(self._line())
 
     def fault(self, kind: str, **keys: Any) -> None:
-        """Bring about one entry of a fault script."""
+        """Apply one entry of a fault script now."""
         self.tell("fault", {"kind": kind, **keys})
 
     def until(self, done: Callable[[list[list[Any]]], bool]) -> list[list[Any]]:
-        """Ask for the drives' states until `done` says yes of them."""
+        """Poll the drives' states until `done` returns true for them."""
         deadline = time.monotonic() + DEADLINE_S
         while not done(states := self.tell("states")):
             assert time.monotonic() < deadline, states
@@ -182,7 +182,7 @@ class Drives:
 
 
 class Watcher:
-    """Everything that the acquisition of the arm publishes, in order.
+    """Collects all messages of the arm's acquisition, in order.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class Watcher:
                     self._news.notify_all()
 
     def status(self, done: Callable[[dict[str, Any]], bool], newer_than: int = -1) -> dict[str, Any]:
-        """Return the first status that `done` accepts, beyond the first `newer_than`; by default the newest counts."""
+        """Return the first status that `done` accepts, beyond the first `newer_than`; by default from the latest on."""
         deadline = time.monotonic() + DEADLINE_S
         place = max(len(self.statuses) - 1, 0) if newer_than < 0 else newer_than
         while True:
@@ -236,7 +236,7 @@ class Watcher:
             self.ask()
 
     def ask(self) -> dict[str, Any]:
-        """Return a status that is made now: a new subscriber at the acquisition itself gets one at once."""
+        """Return a new status: the acquisition publishes one for each new subscriber."""
         place = len(self.statuses)
         (socket,) = self._runtime.glob(f"**/{ARM}.frames")
         with Subscriber(f"ipc://{socket}", [f"{ARM}/status"]) as newcomer:
@@ -264,11 +264,11 @@ def whole(frame: JointFrame) -> bool:
 
 
 def operational(body: dict[str, Any]) -> bool:
-    """Whether a status says that the bus runs with all its slaves."""
+    """Whether a status reports a bus in operation with all its slaves."""
     source = body["source"]
     return source["state"] == "operational" and all(drive["al_state"] == "OP" for drive in source["drives"])
 
 
 def following(body: dict[str, Any]) -> bool:
-    """Whether a status says that the drives follow the motion."""
+    """Whether a status reports drives that follow the motion."""
     return operational(body) and body["source"]["enabled"] and body["motion"]["state"] == "running"

@@ -1,4 +1,4 @@
-"""A segment of simulated drives as its file describes it, at the far end of the cable, told over stdin what to do.
+"""A segment of simulated drives as described by its file, at the far end of the cable, controlled over stdin.
 
 python -m tests.lab.daemon.ethercat_segment SEGMENT.toml
 
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from sim_backend.ethercat import registers as reg
-from sim_backend.ethercat._faults import FaultSchedule, FaultScript
+from sim_backend.ethercat._fault_actions import apply_fault
+from sim_backend.ethercat._faults import Fault, slave_number
 from sim_backend.ethercat.build import build_segment
 from sim_backend.ethercat.link import SEGMENT_END
 from sim_backend.ethercat.server import Scheduling, Server
@@ -27,7 +29,7 @@ _PRIORITY = 50  # of SCHED_FIFO: below the loop that the drives answer
 
 
 class Bench:
-    """The segment, its server, and what can be asked of them."""
+    """The segment, its server, and the methods that can be called over stdin."""
 
     def __init__(self, path: Path) -> None:
         settings = load_segment(path)
@@ -42,12 +44,9 @@ class Bench:
         self._history = [self._states]
 
     def fault(self, fault: dict[str, Any]) -> None:
-        """Bring about one entry of a fault script, now."""
-        script = FaultScript.model_validate({"fault": [fault | {"at_s": 0.0}]})
-        schedule = FaultSchedule(script, self.names)
-        schedule.begin(0, 0)
-        for action in schedule.due(0, 0):
-            action.apply(self.simulated.segment, self.simulated.machine)
+        """Apply one entry of a fault script now."""
+        entry: Fault = TypeAdapter(Fault).validate_python(fault | {"at_s": 0.0})
+        apply_fault(entry, slave_number(entry, self.names), self.simulated.segment, self.simulated.machine)
 
     def heal(self) -> None:
         """Undo what faults have left behind in segment and drives."""

@@ -1,4 +1,4 @@
-"""A simulated arm that is guided, frame by frame and on its own clock, to test what is commanded."""
+"""Hand guiding of a simulated arm, frame by frame on a virtual clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rt_core.hand_guiding import GuidingModel
 from rt_core.types import FloatArray
 from service.config.hand_guiding import GuidingConfig
-from service.motion._hand_guiding import Guiding, Session
+from service.motion._hand_guiding import HandGuiding, Session
 from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, ROBOT, Bench
 from tests.lab.hand_guiding.rig import exact
 
@@ -21,19 +21,19 @@ PUSH = {"kind": "push", "after_s": 0.8, "duration_s": 0.6, "force": (12.0, 16.0,
 
 
 def model() -> GuidingModel:
-    """The arm's own."""
+    """Return the true model of the arm."""
     return exact(ROBOT.model.name)
 
 
 class GuidingBench(Bench):
-    """An arm, its guiding, and a clock that goes on with the frames."""
+    """An arm, its hand guiding, and a clock that advances with the frames."""
 
     def __init__(self, *faults: dict[str, Any], guiding: Mapping[str, Any] | None = None, **safety: Any) -> None:
         super().__init__(*faults, **safety)
         self.config = GuidingConfig(**SETTINGS | (guiding or {}))
-        limits, state = self.execution.limits, self.execution.state
-        self.guiding = Guiding(MODEL, limits, state, self.config, PERIOD_S)
-        self.execution.guiding = self.guiding
+        limits, state = self.controller.limits, self.controller.state
+        self.guiding = HandGuiding(MODEL, limits, state, self.config, PERIOD_S)
+        self.controller.guiding = self.guiding
         self.modes: list[str] = []
 
     @property
@@ -43,16 +43,16 @@ class GuidingBench(Bench):
 
     def turn(self) -> None:
         if self.beats and (self.guiding.busy or self.guiding.moving):
-            self.execution.beat(self.token, self.now)
+            self.controller.heartbeat(self.token, self.now)
         super().turn()
         self.modes.append(self.driver.mode)
 
     def prepare(self, for_s: float | None = None, by: GuidingModel | None = None, **settings: Any) -> None:
-        """Arm, and have everything ready for the first heartbeat."""
+        """Arm and prepare a session; the first heartbeat begins it."""
         self.arm()
-        self.execution.check_permit(self.token, self.now)
+        self.controller.check_permit(self.token, self.now)
         self.guiding.prepare(self.token, self.now, self.config.settings(**settings), for_s)
-        self.guiding.give(model() if by is None else by, "m", self.now)
+        self.guiding.set_model(model() if by is None else by, "m", self.now)
 
     def guide(self, for_s: float | None = None, by: GuidingModel | None = None, **settings: Any) -> None:
         """Guide until the arm may be pushed."""
@@ -74,7 +74,7 @@ class GuidingBench(Bench):
         return np.array([getattr(frame, name) for frame in self.frames])
 
     def held_softly(self) -> None:
-        """After torque mode the drives have held where the arm was, and braked within the acceleration limits."""
+        """Check that after torque mode the drives held the arm's position and braked within the acceleration limits."""
         here = [k for k in range(1, len(self.modes)) if self.modes[k - 1] == "cst" and self.modes[k] == "csp"]
         assert here, "never back in csp"
         q, after = self.channel("q"), self.setpoints()[here[0] + 1 :]
@@ -82,6 +82,6 @@ class GuidingBench(Bench):
         after = after[on[here[0] + 1 :]]
         assert len(after) > 50
         np.testing.assert_allclose(after[0], q[here[0]], atol=2e-3)
-        limit = self.execution.limits.acceleration
+        limit = self.controller.limits.acceleration
         assert (np.abs(np.diff(after, 2, axis=0)) / PERIOD_S**2 <= limit * (1.0 + 1e-5)).all()
         assert (after[-1] == after[-2]).all()

@@ -1,4 +1,4 @@
-"""One real process of a daemon without the rest: the test takes the part of supervisor and acquisition."""
+"""A single process of a daemon; the test plays supervisor and acquisition."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ START_S = 240.0  # the first start compiles
 
 
 class LoneProcess:
-    """A process of the first arm of `config`, fed with whatever the test sends.
+    """A process of the first arm of `config`, fed with the messages of the test.
 
     Attributes
     ----------
     beat : dict
         What the newest heartbeat said.
     ended : str
-        Why it ended by its own words; empty while it runs.
+        The error with which it ended; empty while it runs.
     """
 
     def __init__(self, role: str, config: Config, log: Path) -> None:
         self.arm = config.arm[0].name
-        self.beat: dict[str, Any] = {}
+        self.heartbeat: dict[str, Any] = {}
         self.ended = ""
         self._role = role
         self._folder = Path(tempfile.mkdtemp(prefix="tl-", dir="/tmp"))
@@ -79,7 +79,7 @@ class LoneProcess:
         self._replies: dict[int, dict[str, Any]] = {}
 
     def begin(self, rate_hz: float, joint_names: Sequence[str], channels: Sequence[str] = ("q", "tau")) -> Self:
-        """Describe the source, and wait until the process is ready and hears frames."""
+        """Publish the source's description, and wait until the process is ready and subscribed to frames."""
         body = {
             "arm": self.arm,
             "robot": "emps",
@@ -119,12 +119,12 @@ class LoneProcess:
     def await_beat(self, done: Callable[[dict[str, Any]], bool], timeout_s: float = DEADLINE_S) -> dict[str, Any]:
         """Wait for a heartbeat of which `done` says yes."""
         deadline = time.monotonic() + timeout_s
-        self.beat = {}
-        while not self.beat or not done(self.beat):
-            assert time.monotonic() < deadline, self.beat
+        self.heartbeat = {}
+        while not self.heartbeat or not done(self.heartbeat):
+            assert time.monotonic() < deadline, self.heartbeat
             assert self.process.poll() is None, self.ended or f"it has ended: {self.process.returncode}"
             self._receive(0.1)
-        return self.beat
+        return self.heartbeat
 
     def request(self, verb: str, **args: Any) -> dict[str, Any]:
         """Make a request and return its result."""
@@ -147,7 +147,7 @@ class LoneProcess:
         if message["type"] == "ready":
             self._ready = True
         elif message["type"] == "beat":
-            self.beat = message["info"]
+            self.heartbeat = message["info"]
         elif message["type"] == "reply":
             self._replies[message["id"]] = message
         elif message["type"] in ("crash", "fatal"):

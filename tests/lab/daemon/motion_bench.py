@@ -1,4 +1,4 @@
-"""A simulated arm, its runs and a clock, frame by frame, to test what is commanded."""
+"""Runs of a simulated arm, frame by frame on a virtual clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from drivers.frame import JointFrame
 from rt_core.excitation.fourier import FourierSeries, rest_basis
 from rt_core.safety import PermitError
 from rt_core.types import FloatArray
-from service.config.safety import SafetyConfig
+from service.config.arm_tables import SafetyConfig
 from service.io.trajectory_file import Trajectory
-from service.motion._motion_controller import Execution
+from service.motion._motion_controller import MotionController
 from sim_backend.arm.settings import FaultSettings, SimSettings
 from sim_backend.drive.commanded_driver import CommandedDriver
 
@@ -46,14 +46,14 @@ def trajectory(**changes: Any) -> Trajectory:
 
 
 class Bench:
-    """An arm, its runs, and a clock that goes on with the frames."""
+    """An arm, its motion controller, and a clock that advances with the frames."""
 
     def __init__(self, *faults: dict[str, Any], **safety: Any) -> None:
         self.driver = CommandedDriver(
             MODEL, QUIET, pace=1e6, start=START, faults=[FaultSettings.model_validate(fault) for fault in faults]
         )
         self.driver.open()
-        self.execution = Execution(MODEL, ROBOT.sha256, SafetyConfig(**safety), PERIOD_S)
+        self.controller = MotionController(MODEL, ROBOT.sha256, SafetyConfig(**safety), PERIOD_S)
         self.now = 100.0
         self.frames: list[JointFrame] = []
         self.beats = True
@@ -61,26 +61,26 @@ class Bench:
 
     @property
     def phase(self) -> str:
-        return self.execution.state.phase
+        return self.controller.state.phase
 
     @property
     def reason(self) -> str:
-        return self.execution.state.reason
+        return self.controller.state.reason
 
     def turn(self) -> None:
-        """One cycle; of silence, as much time as it takes."""
-        run = self.execution.run
+        """Run one cycle, or one step of time while there is no frame."""
+        run = self.controller.run
         if self.beats and run is not None and run.outcome in ("checked", "moving", "stopping"):
-            self.execution.beat(self.token, self.now)
+            self.controller.heartbeat(self.token, self.now)
         try:
             frame = self.driver.read(0.0)
         except DriverTimeoutError:
             self.now += PERIOD_S
-            self.execution.silent(self.driver, self.now)
+            self.controller.silent(self.driver, self.now)
             return
         self.now = 100.0 + frame.t_bus_ns * 1e-9
         self.frames.append(frame)
-        self.execution.step(frame, self.driver, self.now)
+        self.controller.step(frame, self.driver, self.now)
 
     def until(self, *phases: str, cycles: int = 20_000) -> None:
         for _ in range(cycles):
@@ -90,11 +90,11 @@ class Bench:
         pytest.fail(f"{self.phase}: {self.reason}")
 
     def arm(self, for_s: float = 60.0) -> None:
-        self.execution.arm(self.token, self.now, for_s, self.driver)
+        self.controller.arm(self.token, self.now, for_s, self.driver)
         self.until("armed", "disarmed")
 
     def start(self, what: Trajectory | None = None, periods: int = 2, *, hold: bool = False) -> None:
-        self.execution.start(
+        self.controller.start(
             trajectory() if what is None else what,
             self.token,
             self.now,
@@ -112,7 +112,7 @@ class Bench:
 
     @property
     def outcome(self) -> tuple[str, str]:
-        run = self.execution.run
+        run = self.controller.run
         assert run is not None
         return run.outcome, run.reason
 
@@ -120,7 +120,7 @@ class Bench:
         return np.array([frame.setpoint for frame in self.frames])
 
     def commanded_within_limits(self) -> None:
-        """All set positions while the drives were on have kept the acceleration limits, and the last ones stand."""
+        """Check that set positions with drives on kept the acceleration limits and ended at rest."""
         on = np.array([frame.status_word is not None and frame.status_word[0] == 0x0237 for frame in self.frames])
         q = self.setpoints()[on]
         change = np.abs(np.diff(q, 2, axis=0)) / PERIOD_S**2
@@ -129,7 +129,7 @@ class Bench:
             assert (np.abs(q[-1] - q[-2]) <= ACCELERATION * PERIOD_S**2).all()
 
     def stays_off(self) -> None:
-        """Nothing moves the arm any more, until it is armed again."""
+        """Check that nothing moves the arm until it is armed again."""
         assert self.phase == "disarmed"
         for _ in range(500):
             self.turn()

@@ -1,7 +1,6 @@
 """Follow a configuration's motion with its driver alone: python -m tests.lab.daemon.path_run CONFIG OUT.npz.
 
-Exit code STOPPED: the bus did not start, or the motion was stopped on the way, as it is when the machine was elsewhere
-for too long.
+Exit code STOPPED: the bus did not start, or the motion was stopped, as happens on a machine that stalls.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import numpy as np
 from drivers.driver import Commandable, DriverConnectionError, DriverTimeoutError
 from service.acquisition.sources import make_driver
 from service.config.arm_robot import load_arm_robot
+from service.config.arm_tables import RealtimeConfig
 from service.config.load import load_config
-from service.config.realtime import RealtimeConfig
 from service.motion.motion_player import MotionPlayer
 from service.worker.realtime import apply_realtime
 

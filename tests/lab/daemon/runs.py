@@ -1,8 +1,10 @@
-"""Arms to run trajectories on in a daemon, and a client that does."""
+"""Commanded arms of a daemon, and a client that runs trajectories on them."""
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +19,7 @@ from service.client import ClientTimeoutError, Control, ControlError, FrameMessa
 from service.io.trajectory_file import Trajectory
 from tests.lab.daemon.daemons import await_status
 from tests.lab.daemon.ethercat_rig import JOINTS, N, write_robot
+from tests.lab.daemon.shared import Site, site
 
 RATE_HZ = 250.0
 START = np.array([0.3, 0.4, -0.2])
@@ -47,6 +50,46 @@ def arm(
     }
 
 
+@contextlib.contextmanager
+def commanded(path: Path) -> Iterator[Site]:
+    """Arms of every kind: commanded, of a slow simulation, moving by itself, and with a planned motion."""
+    recorder = {"enabled": False, "directory": str(path / "rec")}
+    alone = {"mode": None, "start": None, "faults": []}
+    moving = alone | {"motion": {"seed": 3, "candidates": 1, "base_frequency_hz": 0.2}}
+    arms = [
+        arm(path, "good", recorder=recorder),
+        arm(path, "itself", driver=moving, recorder=recorder),
+        arm(path, "slow", driver={"pace": 0.5}),
+        arm(path, "planned", driver={"enable": True}, motion={"candidates": 1, "amplitude": 0.2, "approach": 0.5}),
+    ]
+    with site(path, *arms, http=True, http_port=0, http_role="motion") as found:
+        yield found
+
+
+def wire(joint: int, channel: str, factor: float = 1.0, source: int | None = None) -> dict[str, Any]:
+    entry = {"joint": f"joint_{joint}", "channel": channel, "factor": factor}
+    return entry if source is None else entry | {"source": f"joint_{source}"}
+
+
+@contextlib.contextmanager
+def commissionable(path: Path) -> Iterator[Site]:
+    """Arms that are wired wrongly, one that is right, and one that is held and not recorded."""
+    recorder = {"enabled": False, "directory": str(path / "rec")}
+    swapped = [wire(1, "q", source=3), wire(3, "q", source=1), wire(1, "dq", source=3), wire(3, "dq", source=1)]
+    degrees = [wire(3, "q", 180.0 / np.pi), wire(3, "dq", 180.0 / np.pi)]
+    arms = [
+        arm(path, "degrees", driver={"wiring": degrees}, recorder=recorder),
+        arm(path, "swapped", driver={"wiring": swapped}, recorder=recorder),
+        arm(path, "right", recorder=recorder),
+        arm(path, "bare", hold=True),
+    ]
+    hung = (path / "arm3.toml").read_text(encoding="utf-8").replace('gravity = "floor"', 'gravity = "ceiling"')
+    (path / "hung.toml").write_text(hung, encoding="utf-8")
+    arms[0]["driver"]["robot"] = str(path / "hung.toml")
+    with site(path, *arms) as found:
+        yield found
+
+
 def series(size: float = 0.4, f0_hz: float = 0.5, seed: int = 2) -> FourierSeries:
     """A series about the arm's first posture, from rest to rest; `size` is the largest velocity [rad/s]."""
     rng = np.random.default_rng(seed)
@@ -62,7 +105,7 @@ def trajectory(**changes: Any) -> Trajectory:
 
 
 class Client:
-    """Arms and runs, with a heartbeat as long as it is not told otherwise, and keeps the frames of the arm.
+    """Arms an arm, runs trajectories with heartbeats, and collects the arm's frames.
 
     Parameters
     ----------
@@ -90,7 +133,7 @@ class Client:
             except ControlError as error:
                 if "still stopping" not in str(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(0.05)  # they were told to before
+                time.sleep(0.05)  # after the run before
             else:
                 return self.permit
 
@@ -111,7 +154,7 @@ class Client:
         return found
 
     def frames(self) -> list[JointFrame]:
-        """Frames that have come since the last call."""
+        """Return the frames that arrived since the last call."""
         found = []
         try:
             while isinstance(message := self.stream.receive(0.0 if found else 1.0), FrameMessage):
@@ -131,10 +174,10 @@ class Client:
         return found
 
     def watch(self) -> dict[str, Any]:
-        """Wait until the arm is disarmed, by the status alone, which is no heartbeat."""
+        """Wait until the arm is disarmed, without sending heartbeats."""
         name = f"{self.name}/acquisition"
         await_status(self.control, lambda found: found[name]["info"].get("safety") == "disarmed")
-        return self.ask("abort")  # nothing is left to be stopped: it only tells
+        return self.ask("abort")  # has nothing to stop, and returns the state
 
     def close(self) -> None:
         self.control.close()
@@ -154,7 +197,7 @@ def setpoints(frames: list[JointFrame]) -> FloatArray:
 
 
 def accelerations(q: FloatArray) -> FloatArray:
-    """Largest share of the acceleration limits that set positions have used, each joint."""
+    """Largest acceleration of set positions over its limit, for each joint."""
     limit = 5.0 * np.array([joint.velocity for joint in load_robot("arm7").model.joints[:N]])
     return np.asarray(np.abs(np.diff(q, 2, axis=0)).max(axis=0) * RATE_HZ**2 / limit)
 
@@ -173,7 +216,7 @@ def refused(client: Client, kind: str, verb: str, **args: Any) -> str:
 
 
 def never_again(client: Client) -> None:
-    """Nothing moves the arm by itself, and the old permit is worth nothing."""
+    """Check that nothing moves the arm, and that the old permit has ended."""
     assert "arm it first" in refused(
         client, "unavailable", "run_trajectory", permit=client.permit, trajectory=trajectory().as_message()
     )

@@ -43,7 +43,6 @@ def serving(module: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run a program that answers frames; it has gone afterwards."""
     with subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline().strip() == "ready"
             yield process
         finally:

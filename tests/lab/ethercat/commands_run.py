@@ -9,7 +9,6 @@ CAPTURE names the file for the frames that pass.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import signal
 import struct
@@ -27,6 +26,7 @@ import pysoem
 from sim_backend.ethercat.link import Link
 from tests.lab.capture import captured
 from tests.lab.ethercat.arm_process import arm, serving
+from tests.lab.ethercat.namespace import die_with_parent
 from tests.lab.ethercat.services_run import DEVICES, ask
 
 FIRST, SECOND = Link(), Link("thetad2", "thetad3")
@@ -298,7 +298,7 @@ def patient(slave: Any) -> bytes:
 
 def main() -> int:
     """Make the cables, start the drives, run the master."""
-    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # SIGKILL when the test goes away
+    die_with_parent()
     kind, *capture = sys.argv[1:]
     run: dict[str, Callable[[Any, subprocess.Popen[str]], dict[str, Any]]]
     run = {"services": services, "commands": commands, "ring": ring}

@@ -16,9 +16,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
-from drivers.ethercat.drive.pdo import RX_MEANINGS, TX_MEANINGS, LayoutError, PdoLayout
 from drivers.ethercat.drive.process_data import ProcessData
 from drivers.ethercat.drive.scaling import JointScaling, Ratings
+from drivers.ethercat.pdo import RX_MEANINGS, TX_MEANINGS, LayoutError, PdoLayout
 
 #: Images that a layout is tried with.
 IMAGES_PER_LAYOUT = 50

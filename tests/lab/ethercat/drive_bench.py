@@ -33,7 +33,7 @@ class Bench:
             limits = enumerate(position_limits, 1)
             entries = {k: Entry(0x607D, k, "limit", DataType.INTEGER32, 32, Access.READ, value) for k, value in limits}
             self.dictionary.add(ObjectEntry(0x607D, "limits", ObjectCode.ARRAY, DataType.INTEGER32, entries))
-        settings = DriveOptions(units_per_motor_rev=1_048_576.0, **options)  # type: ignore[arg-type]
+        settings = DriveOptions(units_per_motor_rev=1_048_576.0, **options)
         self.drive = Cia402Drive(self.dictionary, settings)
         self.position, self.velocity, self.temperature = 1000.0, 0.0, 25.0
         self.blocked = self.limited = False

@@ -68,7 +68,7 @@ class Process:
             clocks=[ClockSettings(ppm=ppm) for ppm in drifts_ppm],
             now_ns=time.monotonic_ns(),
         )
-        self.machine.connect(self.segment.controllers)  # type: ignore[arg-type]
+        self.machine.connect(self.segment.controllers)
         # Compile before the first real frame: a broadcast read, answered into nothing.
         frame = bytes(12) + b"\x88\xa4" + b"\x0e\x10" + bytes([7, 0, 0, 0, 0, 0, 2, 0, 0, 0]) + bytes(36)
         self.segment.exchange(frame, 0, time.monotonic_ns())
@@ -92,11 +92,11 @@ class Process:
         self.segment.power_on(slave)
 
     def refuse_op(self, slave: int, refuse: bool) -> None:
-        self.segment.controllers[slave].refuse_op = refuse  # type: ignore[attr-defined]
+        self.segment.controllers[slave].refuse_op = refuse
 
     def mute(self, slave: int, muted: bool) -> None:
         """Let a mailbox take requests and answer none."""
-        mailbox = self.segment.controllers[slave]._mailbox  # type: ignore[attr-defined]
+        mailbox = self.segment.controllers[slave]._mailbox
         if muted:
             mailbox.request = lambda data, state: None
         else:
@@ -136,7 +136,7 @@ class Process:
         for slave, controller in enumerate(segment.controllers):
             self.refuse_op(slave, False)
             self.show_mode(slave, 0)
-            vars(controller._mailbox).pop("request", None)  # type: ignore[attr-defined]
+            vars(controller._mailbox).pop("request", None)
             segment.deaf(slave, 0)
             self.power_off(slave)
             self.power_on(slave)
@@ -162,12 +162,12 @@ class Process:
         """Let a drive stay in a mode of operation; 0: it obeys again."""
         drive = self.machine.drives[slave]
         if mode:
-            drive._select_mode = lambda: setattr(drive, "_mode", mode)  # type: ignore[method-assign]
+            drive._select_mode = lambda: setattr(drive, "_mode", mode)
         else:
             vars(drive).pop("_select_mode", None)
 
     def states(self) -> list[int]:
-        return [int(controller.al_state) for controller in self.segment.controllers]  # type: ignore[attr-defined]
+        return [int(controller.al_state) for controller in self.segment.controllers]
 
     def dc_time_ns(self) -> int:
         return int(self.segment.clocks.system_ns(0, time.monotonic_ns()))

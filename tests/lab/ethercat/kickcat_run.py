@@ -9,7 +9,6 @@ because on a line it waits for the whole time-out after each broadcast, some hun
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import signal
@@ -21,12 +20,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import kickcat  # type: ignore[import-not-found]
+import kickcat
 from kickcat import State
-from kickcat.mailbox.request import MessageStatus  # type: ignore[import-not-found]
+from kickcat.mailbox.request import MessageStatus
 
 from sim_backend.ethercat.link import Link
 from tests.lab.ethercat.arm_process import arm
+from tests.lab.ethercat.namespace import die_with_parent
 
 SERVO, ACTUATOR, COMPACT = "generic_servo", "harmonic_actuator", "compact_csp"
 MOVING = [SERVO, COMPACT] * 3
@@ -231,7 +231,7 @@ def patiently(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Make the cable, start the segment, run the master."""
-    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # SIGKILL when the test goes away
+    die_with_parent()
     run, devices = RUNS[sys.argv[1]]
     links = [Link(), Link("thetad2", "thetad3")]
     for link in links:

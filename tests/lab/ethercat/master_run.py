@@ -123,7 +123,6 @@ def main() -> int:
     ends = [link.segment for link in links]
     command = [sys.executable, "-m", "tests.lab.ethercat.segment_process", str(count), *ends]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
     try:
         ready = server.stdout.readline().strip()
         assert ready == "ready", ready

@@ -81,21 +81,17 @@ class SegmentProcess:
         assert self._line() == "ready"
 
     def _line(self) -> str:
-        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             pytest.fail(f"the segment's process ended with {self._process.wait(10)}")
         return line.strip()
 
     def tell(self, name: str, *arguments: Any) -> Any:
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([name, *arguments]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._line())
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(10)

@@ -5,10 +5,8 @@ unshare --net python -m tests.lab.ethercat.services_run
 
 from __future__ import annotations
 
-import ctypes
 import json
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +21,8 @@ from sim_backend.ethercat._profile import load_profile
 from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.link import Link
 from sim_backend.ethercat.server import Server
+from tests.lab.ethercat.arm_process import serving
+from tests.lab.ethercat.namespace import die_with_parent
 
 DEVICES = ("generic_servo", "harmonic_actuator", "compact_csp")
 TEXT = bytes(65 + k % 26 for k in range(600))
@@ -109,21 +109,16 @@ def main() -> int:
     if len(sys.argv) > 1:
         serve(sys.argv[1])
         return 0
-    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # SIGKILL when the test goes away
+    die_with_parent()
     link = Link()
     link.up()
-    command = [sys.executable, "-m", "tests.lab.ethercat.services_run", link.segment]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    master = pysoem.Master()
-    try:
-        assert server.stdout is not None
-        assert server.stdout.readline().strip() == "ready"
+    with serving("tests.lab.ethercat.services_run", link.segment):
+        master = pysoem.Master()
         master.open(link.master)
-        print(json.dumps(ask(master)))
-    finally:
-        master.close()
-        server.terminate()
-        server.communicate(timeout=20)
+        try:
+            print(json.dumps(ask(master)))
+        finally:
+            master.close()
     return 0
 
 

@@ -135,6 +135,5 @@ class Bench:
         """Exchange a CoE message; returns the reply from its CoE header on."""
         self.send_coe(data)
         reply = self.receive()
-        assert reply is not None
         assert reply[5] & 0x0F == 3
         return reply[6:]

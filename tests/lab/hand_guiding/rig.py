@@ -17,14 +17,14 @@ from rt_core.model.frames import link_poses
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from sim_backend.arm.settings import SimSettings
-from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
 from sim_backend.drive.modes import CSP, CST
-from sim_backend.drive.sample import DrivenSample
+from sim_backend.drive.sample import DriveSample
 
 T = 1e-3
 #: Sensors of a real arm: 20-bit encoders, and noise on torque and velocity.
-SENSORS = SimSettings(drive=DRIVEN.drive)
-IDEAL = DRIVEN
+SENSORS = SimSettings(drive=DRIVE_ARM_SETTINGS.drive)
+IDEAL = DRIVE_ARM_SETTINGS
 
 
 @lru_cache
@@ -113,7 +113,7 @@ class Rig:
     wrong: Mapping[str, float] = field(default_factory=dict)  # factors on channels, and on torque as "drive"
 
     def __post_init__(self) -> None:
-        self.arm = DrivenArm(self.truth, self.sensors, start=self.start)
+        self.arm = DriveArm(self.truth, self.sensors, start=self.start)
         if not np.any(self.sensors.torque_noise):  # else an arm at rest would count as a frozen bus
             self.settings = replace(self.settings, frozen_s=np.inf)
         self.controller = ZeroForceController(self.model, self.settings, T)
@@ -139,7 +139,7 @@ class Rig:
         self.force = np.array(force, dtype=float)
         self.arm.set_outside_force(self.force)
 
-    def cycle(self, frame: JointFrame | None) -> DrivenSample:
+    def cycle(self, frame: JointFrame | None) -> DriveSample:
         """One cycle with the given frame."""
         self._pending.append(self.controller.step(frame))
         self._torque_mode |= self.controller.state is GuidingState.RAMPING

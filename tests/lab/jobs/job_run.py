@@ -15,7 +15,7 @@ from service.jobs.kinds import find_kind
 from service.jobs.queue.artifacts import sha256_of
 from service.operations.kind import Outcome
 from service.operations.workspace import Input, Workspace
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 
 ROOT = Path(__file__).resolve().parents[3]
 CREATED = "2026-01-02T03:04:05+00:00"
@@ -117,5 +117,5 @@ def run_here(kind: str, parameters: Mapping[str, Any], folder: Path, **files: Pa
     found = find_kind(kind)
     outcome = found.run(found.read(parameters), workspace(folder, **files))
     written = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    assert written == plain(outcome.metrics)
+    assert written == json_values(outcome.metrics)
     return outcome

@@ -43,7 +43,7 @@ class JobsProcess:
         self.config, self.log = config, log
         self.answers: dict[str, Ask] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.beat: dict[str, Any] = {}
+        self.heartbeat: dict[str, Any] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="tj-", dir="/tmp"))
         self._runtime = Runtime(self._folder)
@@ -102,8 +102,8 @@ class JobsProcess:
 
     def await_beat(self, done: Callable[[dict[str, Any]], bool], timeout_s: float = 30.0) -> dict[str, Any]:
         """Wait for a heartbeat of which `done` says yes."""
-        self._until(lambda: bool(self.beat) and done(self.beat), timeout_s)
-        return self.beat
+        self._until(lambda: bool(self.heartbeat) and done(self.heartbeat), timeout_s)
+        return self.heartbeat
 
     def pause(self, seconds: float) -> None:
         """Let time pass, and answer what is asked meanwhile."""
@@ -134,7 +134,7 @@ class JobsProcess:
         if message["type"] == "ready":
             self._ready = True
         elif message["type"] == "beat":
-            self.beat = message["info"]
+            self.heartbeat = message["info"]
         elif message["type"] == "reply":
             self._replies[message["id"]] = message
         elif message["type"] == "ask":

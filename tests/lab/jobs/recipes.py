@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 #: How often something is killed, in both tests together; `make soak` has 100.
-KILLS = int(os.environ.get("THETAD_KILLS", "5"))
+KILLS = int(os.environ.get("THETAD_KILLS", "3"))
 
 
 def recipes(recording: Path) -> list[tuple[str, dict[str, Any]]]:

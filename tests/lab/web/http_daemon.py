@@ -1,4 +1,4 @@
-"""The daemon that tests of HTTP ask: an arm at work, and one at the end of its recording."""
+"""A daemon for tests of HTTP: an arm at work, and one at the end of its recording."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.client import Control
-from service.supervisor.launch import DaemonProcess
-from tests.lab.daemon.daemons import config, make_recording, replayed, start
+from tests.lab.daemon.daemons import make_recording, replayed
+from tests.lab.daemon.shared import Site, site
 from tests.lab.web.http_client import Answer, await_answer
 
 
-@dataclass(frozen=True)
-class Running:
-    daemon: DaemonProcess
-    url: str
-    path: Path
-    held: Answer  # to /readyz, before the source was let go
+@dataclass
+class Running(Site):
+    """With the answer to /readyz before the source was let go."""
+
+    held: Answer | None = None
 
 
 @contextlib.contextmanager
@@ -30,13 +28,9 @@ def two_arms(path: Path) -> Iterator[Running]:
         replayed(recording, loop=True, hold=True, recorder=recorder, publish={"estimate_hz": 2.0}),  # one is always due
         replayed(recording, "over", speed="max"),
     )
-    daemon = start(config(path, *arms, http=True, http_port=0), path)
-    url = daemon.endpoints["http"]
-    try:
-        held = await_answer(url, "/readyz", lambda answer: b"is held" in answer.body)
-        with Control(daemon.endpoints["control"]) as control:
+    with site(path, *arms, http=True, http_port=0) as found:
+        held = await_answer(found.url, "/readyz", lambda answer: b"is held" in answer.body)
+        with found.control() as control:
             control.request("start", arm="axis")
-        await_answer(url, "/readyz", lambda answer: answer.status == 200)
-        yield Running(daemon, url, path, held)
-    finally:
-        daemon.stop()
+        await_answer(found.url, "/readyz", lambda answer: answer.status == 200)
+        yield Running(found.daemon, path, held=held)

@@ -12,9 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from sim_backend.plc._outlet import LineFaults, Outlet
-from tests.bus.ads.test_plc_server import PATIENCE_S, exchange
 from tests.lab.ads.plc_bench import make, settings
-from tests.lab.ads.plc_thread import serving
+from tests.lab.ads.plc_thread import PATIENCE_S, exchange, serving
 from tests.lab.ads.simple_client import PlainClient
 
 ADDRESS = "127.0.9.26"

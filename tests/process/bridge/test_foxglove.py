@@ -222,7 +222,7 @@ def test_endpoints_from_a_configuration(tmp_path: Path) -> None:
     refused("--frames", "here", words=("here",))
 
 
-def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_has_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "foxglove", None)
     refused(words=("pip install 'thetad[foxglove]'",))
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from service.config.realtime import RealtimeConfig
+from service.config.arm_tables import RealtimeConfig
 from service.doctor._needs import Loop
 from service.doctor.cycle import CycleError, CycleResult, judge_cycle, try_cycle, try_in_process
 

@@ -17,8 +17,8 @@ from rt_core.model.robot import Joint, RobotModel
 from rt_core.types import FloatArray
 from service.jobs.kinds import find_kind
 from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
+from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import Outcome
-from service.operations.workspace import JobCancelledError, JobError
 from tests.lab.arms.calibration import forward, frame, postures, table
 from tests.lab.jobs.job_run import results, run, spec, workspace
 
@@ -264,68 +264,54 @@ def test_a_bad_table_is_refused_by_file_line_and_column(tmp_path: Path, robot: P
     path = write(tmp_path / "m.csv", *rows(False))
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
-    with pytest.raises(JobError) as refused:
+    with pytest.raises(OperationError) as refused:
         calibrated(tmp_path / "out", robot, path)
     assert str(refused.value).startswith("measurements: m.csv: ")
     assert message in str(refused.value)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, robot: Path) -> None:
-    path = tmp_path / "m.csv"
-    path.write_bytes(b"q1,q2\n\xff\xfe\n")
-    with pytest.raises(JobError, match=r"m\.csv: not UTF-8 text"):
-        calibrated(tmp_path / "out", robot, path)
-
-
-def test_a_file_that_is_too_large_is_refused(tmp_path: Path, robot: Path) -> None:
-    path = tmp_path / "m.csv"
-    with path.open("wb") as stream:
+def test_other_files_and_parameters_are_refused(tmp_path: Path, robot: Path) -> None:
+    text, large, good = tmp_path / "text.csv", tmp_path / "large.csv", write(tmp_path / "m.csv", *rows(False))
+    text.write_bytes(b"q1,q2\n\xff\xfe\n")
+    with large.open("wb") as stream:
         stream.truncate(64_000_001)
-    with pytest.raises(JobError, match=r"m\.csv: has 64000001 bytes, more than 64000000"):
-        calibrated(tmp_path / "out", robot, path)
-
-
-def test_unknown_parameters_to_exclude_are_refused(tmp_path: Path, robot: Path) -> None:
-    path = write(tmp_path / "m.csv", *rows(False))
-    with pytest.raises(JobError, match="theta9"):
-        calibrated(tmp_path / "out", robot, path, excluded=["theta9"])
+    for path, parameters, message in (
+        (text, {}, r"text\.csv: not UTF-8 text"),
+        (large, {}, r"large\.csv: has 64000001 bytes, more than 64000000"),
+        (good, {"excluded": ["theta9"]}, "theta9"),
+        (good, {"compliance": True}, "compliance: robot small has no masses"),
+    ):
+        with pytest.raises(OperationError, match=message):
+            calibrated(tmp_path / "out", robot, path, **parameters)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"method": "newton"}, {"train_share": 0.0}, {"range_angle": -1.0}, {"seed": -1}, {"unknown": 1}]
 )
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(JobError, match=next(iter(wrong))):
+    with pytest.raises(OperationError, match=next(iter(wrong))):
         find_kind("calibrate").read({"robot": "ur10", "measurements": "m"} | wrong)
 
 
-def test_stops_when_it_is_told(tmp_path: Path, robot: Path) -> None:
-    path = write(tmp_path / "m.csv", *rows(False))
-    ws = workspace(tmp_path / "out", measurements=path)
-    told: list[tuple[float, str]] = []
-    ws.tell = lambda share, what: told.append((share, what))
-    ws.cancelled = lambda: [what for _, what in told].count("pso") > 3
-    kind = find_kind("calibrate")
-    read = kind.read({"robot": str(robot), "measurements": "m", "method": "pso"})
-    with pytest.raises(JobCancelledError):
-        kind.run(read, ws)
-    assert [share for share, _ in told] == sorted(share for share, _ in told)
-    assert told[-1][1] == "pso"
-    assert not list((tmp_path / "out").iterdir())
+def test_stops_when_cancelled(tmp_path: Path, robot: Path) -> None:
+    """During the search, and in each stage before it."""
+    path, kind = write(tmp_path / "m.csv", *rows(True)), find_kind("calibrate")
+    for stage, needed, method in (
+        ("pso", 4, "pso"), ("base and tool", 3, "lm"), ("scales", 3, "lm"), ("imprecise parameters", 1, "lm"),
+    ):  # fmt: skip
+        ws = workspace(tmp_path / stage, measurements=path)
+        reported: list[tuple[float, str]] = []
 
+        def cancelled(said: list[tuple[float, str]] = reported, stage: str = stage, needed: int = needed) -> bool:
+            return [what for _, what in said].count(stage) >= needed
 
-@pytest.mark.parametrize("stage", ["base and tool", "scales", "imprecise parameters"])
-def test_stops_also_before_the_search(tmp_path: Path, robot: Path, stage: str) -> None:
-    path = write(tmp_path / "m.csv", *rows(True))
-    ws = workspace(tmp_path / "out", measurements=path)
-    told: list[str] = []
-    ws.tell = lambda _share, what: told.append(what)
-    needed = 1 if stage == "imprecise parameters" else 3
-    ws.cancelled = lambda: told.count(stage) >= needed
-    kind = find_kind("calibrate")
-    with pytest.raises(JobCancelledError):
-        kind.run(kind.read({"robot": str(robot), "measurements": "m"}), ws)
-    assert told[-1] == stage
+        ws.report = lambda share, what, said=reported: said.append((share, what))  # type: ignore[misc]
+        ws.cancelled = cancelled
+        with pytest.raises(OperationCancelledError):
+            kind.run(kind.read({"robot": str(robot), "measurements": "m", "method": method}), ws)
+        assert [share for share, _ in reported] == sorted(share for share, _ in reported)
+        assert reported[-1][1] == stage
+        assert not list((tmp_path / stage).iterdir())
 
 
 def distances(path: Path) -> Path:
@@ -359,25 +345,19 @@ def test_bad_sockets_are_refused(tmp_path: Path, robot: Path) -> None:
         ({"spacings": [[0, 7, 0.05]]}, "no pose in socket 7"),
         ({"train_sockets": [9]}, "no pose in socket 9"),
     ):
-        with pytest.raises(JobError, match=message):
+        with pytest.raises(OperationError, match=message):
             calibrated(tmp_path / "out", robot, path, **wrong)
-    with pytest.raises(JobError, match="has no column socket"):
+    with pytest.raises(OperationError, match="has no column socket"):
         calibrated(tmp_path / "out", robot, distances(tmp_path / "d.csv"), spacings=[[0, 5, 0.05]])
     with pytest.raises(
-        JobError, match=r"train_sockets: .* has distances, and where a centre is only fitted poses show"
+        OperationError, match=r"train_sockets: .* has distances, and where a centre is only fitted poses show"
     ):
         calibrated(tmp_path / "out", robot, tmp_path / "d.csv", train_sockets=[0, 5])
-    with pytest.raises(JobError, match=r"train_sockets: .* has no column socket: use train_share"):
+    with pytest.raises(OperationError, match=r"train_sockets: .* has no column socket: use train_share"):
         calibrated(tmp_path / "out", robot, write(tmp_path / "p.csv", *rows(False)), train_sockets=[1])
     whole = write(tmp_path / "f.csv", ["q1", "q2", "q3", "socket"], np.array([[0.1, 0.2, 0.3, 0.5]]))
-    with pytest.raises(JobError, match=r"column socket: 0\.5 is no whole number"):
+    with pytest.raises(OperationError, match=r"column socket: 0\.5 is no whole number"):
         calibrated(tmp_path / "out", robot, whole)
-
-
-def test_compliance_needs_masses(tmp_path: Path, robot: Path) -> None:
-    path = write(tmp_path / "m.csv", *rows(False))
-    with pytest.raises(JobError, match="compliance: robot small has no masses"):
-        calibrated(tmp_path / "out", robot, path, compliance=True)
 
 
 def test_compliance_by_the_masses_of_the_robot_file(tmp_path: Path) -> None:
@@ -445,5 +425,5 @@ def test_stations_of_the_instrument_by_their_numbers(tmp_path: Path, robot: Path
     assert document["base"]["translation"] == document["stations"][0]["translation"]
     values[:, -1] += 0.5
     broken = write(tmp_path / "b.csv", ["q1", "q2", "q3", "x", "y", "z", "station"], values)
-    with pytest.raises(JobError, match=r"column station: 4\.5 is no whole number"):
+    with pytest.raises(OperationError, match=r"column station: 4\.5 is no whole number"):
         calibrated(tmp_path / "no", robot, broken)

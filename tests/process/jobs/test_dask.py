@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from service.jobs.dask._cluster import Cluster, Place
+from service.jobs.dask._cluster import Cluster, WorkerNode
 from service.jobs.dask.backend import DaskBackend, DaskRun
 from service.jobs.execution.backend import BackendBusyError, Ended, LocalBackend, Run
 from service.jobs.queue.state import Limits
@@ -245,18 +245,18 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
 def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, tmp_path: Path, arm2: Path) -> None:
     from distributed import Client
 
-    def told() -> list[Any]:
+    def report_progress() -> list[Any]:
         """What the scheduler keeps of the run's progress."""
-        every = [said for said_there in client.get_events().values() for _, said in said_there]
-        return [said for said in every if isinstance(said, dict) and said.get("run") == "of-one-that-goes"]
+        every = [message for said_there in client.get_events().values() for _, message in said_there]
+        return [message for message in every if isinstance(message, dict) and message.get("run") == "of-one-that-goes"]
 
     backend = DaskBackend(cluster.address)
     with Client(cluster.address, set_as_default=False) as client:
         endless(cluster, backend, tmp_path / "of-one-that-goes", arm2)
-        assert told()
+        assert report_progress()
         backend.close()
         until(lambda: not cluster.runners(), "the end of the runner")
-        until(lambda: not told(), "the scheduler forgets what was said")
+        until(lambda: not report_progress(), "the scheduler forgets what was said")
 
 
 @pytest.mark.soak
@@ -299,9 +299,9 @@ def test_a_worker_is_not_used_after_its_rest_while_its_checks_fail(
 ) -> None:
     refused: list[str] = []
 
-    def refuse(self: Cluster, place: Place, why: str, *, for_now: bool = False) -> None:
+    def refuse(self: Cluster, node: WorkerNode, why: str, *, for_now: bool = False) -> None:
         refused.append(why)
-        original(self, place, why, for_now=for_now)
+        original(self, node, why, for_now=for_now)
 
     original = Cluster.refuse
     monkeypatch.setattr(Cluster, "refuse", refuse)
@@ -325,7 +325,7 @@ def test_the_connection_is_made_again_after_any_error(
 ) -> None:
     errors = [error] * 2
     troubles = []
-    original = Cluster._see
+    original = Cluster._update_nodes
 
     def see(self: Cluster, workers: Any, why: str) -> None:
         if workers and errors:
@@ -336,7 +336,7 @@ def test_the_connection_is_made_again_after_any_error(
         troubles.append(trouble)
         originally_say(self, trouble)
 
-    originally_say = Cluster._say
+    originally_say = Cluster._set_trouble
     monkeypatch.setattr(Cluster, "_see", see)
     monkeypatch.setattr(Cluster, "_say", say)
     backend = DaskBackend(cluster.address)
@@ -362,7 +362,7 @@ def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
         lost = threading.Event()
 
         def lose() -> None:
-            self._see({}, "its worker was lost")
+            self._update_nodes({}, "its worker was lost")
             lost.set()
 
         if comes == "after":
@@ -385,7 +385,7 @@ def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
 
 
 @pytest.mark.soak
-def test_a_failure_of_other_code_is_not_believed(tmp_path: Path, arm2: Path) -> None:
+def test_a_failure_of_other_code_is_refused(tmp_path: Path, arm2: Path) -> None:
     cluster = Processes(tmp_path)
     backends = []
     try:
@@ -453,7 +453,7 @@ def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody", "silent"])
-def test_a_scheduler_that_does_not_answer_is_told_of(
+def test_a_scheduler_that_does_not_answer_is_reported(
     listens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.jobs.dask._cluster.CONNECT_S", 0.5)
@@ -482,7 +482,7 @@ def test_a_wrong_address_is_refused_at_once(address: str) -> None:
         DaskBackend(address)
 
 
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_one_line_has_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(FatalError) as refused:
         DaskBackend("tcp://127.0.0.1:8786")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from service.config.jobs import ReidentifyConfig
-from service.jobs._auto_identification import Arms
-from service.jobs._job_storage import Holdings
+from service.jobs._auto_identification import AutoIdentification
+from service.jobs._job_storage import JobStorage
 from service.jobs._triggers import Trigger
 from service.jobs.queue.store import Event
 from tests.lab.command_line import simulate
@@ -47,11 +47,11 @@ def motion(arm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: set[str]) -> None:
-    arms = Arms(None, None)  # type: ignore[arg-type]
-    arms.triggers["lab"] = Trigger(ReidentifyConfig(), 0.0)
+    auto = AutoIdentification(None, None)  # type: ignore[arg-type]
+    auto.triggers["lab"] = Trigger(ReidentifyConfig(), 0.0)
     for kind, data in told:
-        arms.on_event(Event(0, kind, "", "lab", data=data))
-    assert set(arms.triggers["lab"].held) == held
+        auto.on_event(Event(0, kind, "", "lab", data=data))
+    assert set(auto.triggers["lab"].held) == held
 
 
 @pytest.mark.parametrize(
@@ -69,26 +69,26 @@ def test_what_holds_the_trigger(told: list[tuple[str, dict[str, Any]]], held: se
         ([("invalid", {}), ("valid_again", {})], ["invalid"], set(), {"invalid"}),
     ],
 )
-def test_an_encoder_that_sticks_takes_back_what_was_told_since(
+def test_a_stuck_encoder_revokes_later_reports(
     told: list[tuple[str, dict[str, Any]]], still: list[str], held: set[str], pending: set[str]
 ) -> None:
-    arms = Arms(None, None)  # type: ignore[arg-type]
-    arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
+    auto = AutoIdentification(None, None)  # type: ignore[arg-type]
+    auto.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
     for kind, data in told:
-        arms.on_event(Event(10_000_000_000, kind, "", "lab", data=data))
-    arms.on_event(Event(11_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": still}))
+        auto.on_event(Event(10_000_000_000, kind, "", "lab", data=data))
+    auto.on_event(Event(11_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": still}))
     assert set(trigger.held) == held
     assert set(trigger.pending) == pending
 
 
-def test_but_not_what_was_told_of_a_sensor_before() -> None:
+def test_a_stuck_encoder_keeps_earlier_reports_of_a_sensor() -> None:
     """Nobody has said that it is over: an ambiguous change is none that the watch remembers."""
-    arms = Arms(None, None)  # type: ignore[arg-type]
-    arms.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
+    auto = AutoIdentification(None, None)  # type: ignore[arg-type]
+    auto.triggers["lab"] = trigger = Trigger(ReidentifyConfig(), 0.0)
     candidates = [{"cause": "sensor_gain", "explained": 0.9}]
-    arms.on_event(Event(10_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))
-    arms.on_event(Event(59_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))  # of wrong frames
-    arms.on_event(Event(60_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": []}))
+    auto.on_event(Event(10_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))
+    auto.on_event(Event(59_000_000_000, "ambiguous", "", "lab", data={"candidates": candidates}))  # of wrong frames
+    auto.on_event(Event(60_000_000_000, "encoder_stuck", "", "lab", data={"back_s": 3.0, "still": []}))
     assert set(trigger.held) == {"sensor"}
 
 
@@ -96,27 +96,27 @@ def test_a_schedule_goes_on_over_a_restart(tmp_path: Path) -> None:
     """Also where nothing has been identified by it yet; a schedule that was changed begins anew."""
 
     def due(every_h: float) -> str | None:
-        arms = Arms(None, configuration(tmp_path, arm={"reidentify": {"every_h": every_h}}))  # type: ignore[arg-type]
-        arms.open(holdings)
-        arms.triggers["arm"].hold("payload")  # so that nobody is asked for frames
-        arms.step(holdings)
-        arms.triggers["arm"].release()
-        return arms.triggers["arm"].due(time.monotonic())
+        auto = AutoIdentification(None, configuration(tmp_path, arm={"reidentify": {"every_h": every_h}}))  # type: ignore[arg-type]
+        auto.open(storage)
+        auto.triggers["arm"].hold("payload")  # so that nobody is asked for frames
+        auto.step(storage)
+        auto.triggers["arm"].release()
+        return auto.triggers["arm"].due(time.monotonic())
 
-    holdings = Holdings.open(tmp_path / "jobs")
+    storage = JobStorage.open(tmp_path / "jobs")
     try:
         assert due(2.0) is None
         assert due(2.0) is None
-        (began,) = holdings.queue.events(arm="arm")
-        with holdings.queue.store.write() as tx:
+        (began,) = storage.queue.events(arm="arm")
+        with storage.queue.store.write() as tx:
             tx.put_event(replace(began, t_ns=began.t_ns - round(2.1 * 3600e9)))  # as if that were two hours ago
-        holdings.close()
-        holdings = Holdings.open(tmp_path / "jobs")
+        storage.close()
+        storage = JobStorage.open(tmp_path / "jobs")
         assert due(2.0) == "schedule"
         assert due(2.5) is None
-        assert [event.data["every_h"] for event in holdings.queue.events(arm="arm")] == [2.0, 2.5]
+        assert [event.data["every_h"] for event in storage.queue.events(arm="arm")] == [2.0, 2.5]
     finally:
-        holdings.close()
+        storage.close()
 
 
 @pytest.mark.soak
@@ -124,7 +124,7 @@ def test_no_model_comes_of_a_faulty_sensor(tmp_path: Path, arm2: Path, motion: P
     estimator = Estimator(motion)
     own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
     with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
-        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
         process.event("drift", "fc1 20 % up")
         while len(jobs(process)) < 3:
             process.pause(0.05)
@@ -149,7 +149,7 @@ def test_no_model_comes_of_an_encoder_that_stuck(tmp_path: Path, arm2: Path, mot
     estimator = Estimator(motion)
     own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
     with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
-        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
         asked = process.request("reidentify")["ids"]
         process.event("drift", "fc1 20 % up")
         while len(jobs(process)) < len(asked) + 3:

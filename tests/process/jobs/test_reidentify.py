@@ -32,7 +32,7 @@ class Estimator:
         self.activated: list[Mapping[str, Any]] = []
         self.few = False
 
-    def set_aside(self, _verb: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    def save_window(self, _verb: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         assert args["seconds"] == WINDOW_S
         if self.few:
             raise ControlError("failed", "the last 3.0 s of frames are there")
@@ -64,9 +64,9 @@ def await_jobs(process: JobsProcess, count: int) -> list[dict[str, Any]]:
 
 def test_from_drift_to_the_next_model_and_back(tmp_path: Path, arm2: Path, motion: Path) -> None:
     estimator = Estimator(motion)
-    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 2.0}}
+    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
     with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
-        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
         process.event("drift", "fc1 20 % up")
         found = await_jobs(process, 3)
         assert [(job["kind"], job["state"], job["origin"]) for job in found] == [
@@ -78,7 +78,7 @@ def test_from_drift_to_the_next_model_and_back(tmp_path: Path, arm2: Path, motio
         active = process.request("models")["arms"]["arm"]["active"]
         assert (given["model"], given["adopt"], given["robot"]) == (active, True, load_robot(arm2).sha256)
         assert len(given["theta"]) == len(given["covariance"])
-        process.pause(3.0)
+        process.pause(2.0)
         assert len(jobs(process)) == 3  # the report was about the model before
 
         process.event("drift", "again")  # the same motion gives the same model, which is no better
@@ -120,7 +120,7 @@ def test_a_report_survives_a_restart_and_waits_for_frames(tmp_path: Path, arm2: 
     estimator.few = True
     own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 5.0, "promote": False}}
     with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
-        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
         process.event("drift")
         while "not_reidentified" not in events(process):
             process.pause(0.1)
@@ -136,7 +136,7 @@ def test_by_schedule(tmp_path: Path, arm2: Path, motion: Path) -> None:
     estimator = Estimator(motion)
     own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0, "when": [], "every_h": 2.0 / 3600.0}}
     with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
-        process.answers = {"set_aside": estimator.set_aside, "activate": estimator.activate}
+        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
         process.event("drift")  # not among what is to be acted on
         found = await_jobs(process, 3)
         assert {job["origin"] for job in found} == {"schedule"}

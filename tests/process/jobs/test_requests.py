@@ -11,9 +11,9 @@ import pytest
 import zmq
 
 from service.config.load import Config
-from service.jobs._auto_identification import Arms
+from service.jobs._auto_identification import AutoIdentification
 from service.jobs._background import SOON_BYTES
-from service.jobs._job_storage import Holdings
+from service.jobs._job_storage import JobStorage
 from service.jobs._requests import Requests
 from service.jobs.queue.artifacts import sha256_of
 from service.protocol.control import ControlError
@@ -29,18 +29,18 @@ class Desk:
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(config.model_dump_json(), encoding="utf-8")
         self.config = config
-        self.child = Worker("jobs", None, folder)
+        self.worker = Worker("jobs", None, folder)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.supervisor = self._context.socket(zmq.ROUTER)
-        self.supervisor.bind(self.child.runtime.supervisor)
-        self.arms = Arms(self.child, config)
-        self.requests = Requests(self.child, config, self.arms)
-        self.aside = self.requests.aside
-        self.holdings = self.requests.holdings = Holdings.open(config.state_dir / "jobs")
+        self.supervisor.bind(self.worker.runtime.supervisor)
+        self.auto_identification = AutoIdentification(self.worker, config)
+        self.requests = Requests(self.worker, config, self.auto_identification)
+        self.background = self.requests.background
+        self.storage = self.requests.storage = JobStorage.open(config.state_dir / "jobs")
 
     def ask(self, verb: str, **args: Any) -> dict[str, Any] | None:
         """Make a request; None if it is answered later."""
-        self.child.request_id += 1
+        self.worker.request_id += 1
         answer = self.requests.handlers[verb](args)
         return None if answer is None else dict(answer)
 
@@ -50,10 +50,10 @@ class Desk:
         return unpack_map(self.supervisor.recv_multipart()[1], MAX_REPLY, text=MAX_REPLY)
 
     def close(self) -> None:
-        self.aside.close()
-        self.child.close()
+        self.background.close()
+        self.worker.close()
         self._context.destroy(linger=0)
-        self.holdings.close()
+        self.storage.close()
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_only_a_model_of_the_arms_own_robot_can_become_active(desk: Desk, files:
     with pytest.raises(ControlError, match="robot") as refused:
         desk.ask("submit", kind="promote", parameters={**files, "robot": robot})
     assert refused.value.type == "bad_argument"
-    assert desk.holdings.queue.counts() == {}
+    assert desk.storage.queue.counts() == {}
 
 
 def test_the_arms_own_robot_may_be_named(desk: Desk, files: dict[str, str]) -> None:
@@ -84,7 +84,7 @@ def test_the_arms_own_robot_may_be_named(desk: Desk, files: dict[str, str]) -> N
         desk.ask("submit", kind="promote", parameters=files | more)
         for more in ({}, {"robot": "space6"}, {"robot": None})
     ]
-    robots = {str(desk.holdings.queue.job(one["id"]).parameters["robot"]) for one in given if one is not None}
+    robots = {str(desk.storage.queue.job(one["id"]).parameters["robot"]) for one in given if one is not None}
     assert len(robots) == 1
     again = desk.ask("submit", kind="promote", parameters=files | {"robot": robots.pop()})
     assert again is not None
@@ -103,7 +103,7 @@ def large(path: Path) -> Path:
 def later(desk: Desk) -> dict[str, Any]:
     """Let the loop go round until something is answered."""
     while not desk.supervisor.poll(10):
-        desk.aside.step()
+        desk.background.step()
     return desk.reply()
 
 
@@ -113,9 +113,9 @@ def test_a_large_file_is_read_beside_the_requests(desk: Desk, tmp_path: Path) ->
     assert desk.ask("submit", kind="promote", parameters=parameters) is None
     assert desk.ask("jobs") == {"jobs": [], "trouble": ""}  # others are answered meanwhile
     assert later(desk)["result"]["id"] == 1
-    inputs = desk.holdings.queue.job(1).inputs
+    inputs = desk.storage.queue.job(1).inputs
     assert inputs["recording"] == {"path": str(recording), "sha256": sha256_of(recording)}
-    assert inputs["model"]["path"] == str(desk.holdings.artifacts.path(sha256_of(model)))
+    assert inputs["model"]["path"] == str(desk.storage.artifacts.path(sha256_of(model)))
     assert desk.ask("submit", kind="identify", parameters={"recording": str(recording)}) is None
     recording.unlink()
     answer = later(desk)
@@ -129,7 +129,7 @@ def test_a_large_file_that_is_refused(desk: Desk, tmp_path: Path) -> None:
     error = later(desk)["error"]
     assert (error["type"], "no job 7" in error["message"]) == ("bad_argument", True)
     assert desk.ask("submit", kind="identify", parameters={"recording": str(recording)}) is None
-    desk.requests.holdings = None  # the queue was found to be damaged
+    desk.requests.storage = None  # the queue was found to be damaged
     assert later(desk)["error"]["type"] == "unavailable"
 
 

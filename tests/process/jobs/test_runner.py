@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from service.jobs.execution._resource_limits import MB, MIN_MEMORY_MB
+from service.jobs.execution.runner import MB, MIN_MEMORY_MB
 from service.jobs.execution.spec import read_spec
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 from tests.lab.jobs.job_run import CREATED, PATIENCE_S, command, finish, results, run, spec, start
 
 QUICK = {"methods": ["ols"], "seeds": 1, "seconds": 4.0}
@@ -33,7 +33,7 @@ def told(process: subprocess.Popen[str], word: str) -> dict[str, Any]:
     raise AssertionError(f"ended before it said {word}")
 
 
-def test_a_good_run_leaves_results_and_says_what_they_are(tmp_path: Path, arm2: Path) -> None:
+def test_a_good_run_leaves_results_and_lists_them(tmp_path: Path, arm2: Path) -> None:
     folder = tmp_path / "job"
     outcome, out, err = run(folder, spec("compare", QUICK | {"robot": str(arm2)}, limits={"memory_mb": MIN_MEMORY_MB}))
     assert err == ""
@@ -50,7 +50,7 @@ def test_a_good_run_leaves_results_and_says_what_they_are(tmp_path: Path, arm2: 
 
 
 @pytest.mark.soak
-def test_the_run_takes_little_and_stops_when_told(tmp_path: Path, arm2: Path) -> None:
+def test_the_run_takes_little_memory_and_stops(tmp_path: Path, arm2: Path) -> None:
     folder = tmp_path / "job"
     given = spec("compare", ENDLESS | {"robot": str(arm2)}, limits={"memory_mb": MEMORY_MB})
     process = start(folder, given, priority="idle")
@@ -84,7 +84,7 @@ def test_memory_is_refused_beyond_the_limit(tmp_path: Path, arm2: Path) -> None:
     assert "MemoryError" in err
 
 
-def test_errors_tell_whether_to_try_again(tmp_path: Path, arm2: Path, arm2_recording: Path) -> None:
+def test_errors_are_final_or_may_be_retried(tmp_path: Path, arm2: Path, arm2_recording: Path) -> None:
     wrong = spec("identify", {"recording": "r", "robot": str(arm2)}, {"recording": arm2_recording})
     wrong["inputs"]["recording"]["sha256"] = "0" * 64
     outcome, _, _ = run(tmp_path / "own", wrong)
@@ -130,7 +130,7 @@ def test_the_run_dies_with_its_parent(tmp_path: Path, arm2: Path) -> None:
     assert not (folder / "outcome.json").exists()
 
 
-def test_nobody_to_tell_ends_the_run(tmp_path: Path, arm2: Path) -> None:
+def test_a_run_without_a_reader_ends(tmp_path: Path, arm2: Path) -> None:
     process = start(tmp_path / "job", spec("compare", ENDLESS | {"robot": str(arm2)}), priority="low")
     told(process, "seed 1")
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
@@ -166,7 +166,7 @@ def test_a_wrong_specification_names_the_field(tmp_path: Path, changes: dict[str
     (tmp_path / "spec.json").write_text(json.dumps(whole))
     assert read_spec(tmp_path).kind == "compare"
     (tmp_path / "spec.json").write_text(json.dumps(whole | changes))
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(OperationError) as caught:
         read_spec(tmp_path)
     assert str(tmp_path / "spec.json") in str(caught.value)
     assert words in str(caught.value)

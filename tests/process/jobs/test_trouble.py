@@ -42,8 +42,8 @@ def test_a_full_disk(tmp_path: Path, arm2: Path) -> None:
             assert waiting
             assert refused.type == "unavailable"
             assert re.search("No space left|disk", refused.message)
-            beat = process.await_beat(lambda info: bool(info["trouble"]))
-            assert re.search("free|No space|disk", beat["trouble"])
+            heartbeat = process.await_beat(lambda info: bool(info["trouble"]))
+            assert re.search("free|No space|disk", heartbeat["trouble"])
             assert {process.request("job", id=id)["state"] for id in waiting} <= {"queued"}
             filler.unlink()
             for id in waiting[1:]:
@@ -63,8 +63,8 @@ def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
             process.stop()
             remount(disk, "ro")
             process.start()  # it is ready, and says why it takes no jobs
-            beat = process.await_beat(lambda info: bool(info["trouble"]))
-            assert beat["state"] == "trouble"
+            heartbeat = process.await_beat(lambda info: bool(info["trouble"]))
+            assert heartbeat["state"] == "trouble"
             with pytest.raises(ControlError, match="ead-only"):
                 process.submit("compare", **QUICK)
             remount(disk, "rw")

@@ -1,4 +1,4 @@
-"""The check of what the docs show tells what is wrong, and lets pass what is not."""
+"""The comparison of console output with documentation pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the docs show of commands: that they can be given so, and that what they print is compared with the page."""
+"""Commands in the documentation: they parse, and their output is compared with the page."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PAGES = sorted(
 )
 #: Pages with blocks marked `console`, and the test that runs each of their commands.
 RUN = {
-    "docs/tutorial.md": "tests/daemon/test_tutorial.py",
+    "docs/tutorial.md": "tests/daemon/lifecycle/test_tutorial.py",
     "docs/recordings.md": "tests/process/test_recordings_doc.py",
     "docs/payload.md": "tests/unit/service/cli/test_payload_command.py",
-    "docs/jobs.md": "tests/daemon/test_jobs_page.py",
+    "docs/jobs.md": "tests/daemon/jobs/test_jobs_page.py",
     "docs/doctor.md": "tests/process/doctor/test_command.py",
-    "docs/drift.md": "tests/daemon/test_change_events.py",
+    "docs/drift.md": "tests/daemon/estimation/test_change_events.py",
     "docs/excitation.md": "tests/unit/service/cli/test_excite_command.py",
 }
 #: Blocks without a language, by page and first words, and what compares them.
-PLAIN = {("README.md", "space6:"): "tests/daemon/test_tutorial.py"}
+PLAIN = {("README.md", "space6:"): "tests/daemon/lifecycle/test_tutorial.py"}
 #: Blocks marked `text`, which no command prints.
 TEXT = {
     ("README.md", "EtherCAT  ─┐"),

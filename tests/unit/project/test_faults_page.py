@@ -1,4 +1,4 @@
-"""Each line of the page of faults names a test that there is, and that CI runs."""
+"""Each row of docs/faults.md names an existing test that CI runs."""
 
 from __future__ import annotations
 

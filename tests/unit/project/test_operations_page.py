@@ -1,4 +1,4 @@
-"""What the page on operations and safety claims is shown by a test that there is, and it leaves out no alarm."""
+"""Each claim of docs/operations.md names an existing test, and every alarm is listed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The promises the repository makes about itself: layout, dependencies, import direction, commands, records."""
+"""Layout, dependencies, import contracts, commands and decision records of the repository."""
 
 from __future__ import annotations
 
 import argparse
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distribution, distributions, entry_points, version
@@ -27,44 +25,12 @@ LOCKS = [
     ("requirements-dev.lock", ("dev",)),
     ("requirements-bench.lock", ("dev", "bench")),
 ]
-COMMANDS = {
-    ("jobs", "submit"),
-    ("jobs", "reidentify"),
-    ("jobs", "list"),
-    ("jobs", "show"),
-    ("jobs", "log"),
-    ("jobs", "cancel"),
-    ("jobs", "retry"),
-    ("jobs", "wait"),
-    ("jobs", "kinds"),
-    ("models", "list"),
-    ("models", "promote"),
-    ("models", "rollback"),
-    ("models", "diff"),
-    ("events",),
-    ("keys", "new"),
-    ("keys", "list"),
-    ("keys", "revoke"),
-    ("doctor",),
-    ("deploy", "install"),
-    ("run",),
-    ("serve",),
-    ("demo",),
-    ("watch",),
-    ("import",),
-    ("record",),
-    ("bridge", "foxglove"),
-    ("bridge", "ros2"),
-    ("recordings", "info"),
-    ("recordings", "recover"),
-    ("replay",),
-    ("identify",),
-    ("validate",),
-    ("compare",),
-    ("payload",),
-    ("models", "show"),
-    ("models", "export"),
-}
+COMMANDS = """
+jobs submit, jobs reidentify, jobs list, jobs show, jobs log, jobs cancel, jobs retry, jobs wait, jobs kinds,
+models list, models promote, models rollback, models diff, events, keys new, keys list, keys revoke, doctor,
+deploy install, run, serve, demo, watch, import, record, bridge foxglove, bridge ros2, recordings info,
+recordings recover, replay, identify, validate, compare, payload, models show, models export
+"""
 
 
 def locked(name: str) -> dict[str, Version]:
@@ -97,9 +63,8 @@ def commands(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Ite
                 yield from commands(child, (*path, name))
 
 
-@pytest.mark.parametrize("name", TOP_LEVEL)
-def test_top_level_holds(name: str) -> None:
-    assert (ROOT / name).exists()
+def test_top_level_holds() -> None:
+    assert [name for name in TOP_LEVEL if not (ROOT / name).exists()] == []
 
 
 def test_the_fixed_packages_are_dependencies() -> None:
@@ -179,11 +144,8 @@ def test_lock_names_no_index(lock: str) -> None:
 
 def test_the_environment_is_the_locked_one() -> None:
     """Another version would make the tests say nothing about what users install."""
-    wrong = {
-        name: (version(name), str(pin))
-        for name, pin in locked("requirements.lock").items()
-        if version(name) != str(pin)
-    }
+    pins = locked("requirements.lock")
+    wrong = {name: (version(name), str(pin)) for name, pin in pins.items() if version(name) != str(pin)}
     assert not wrong, f"installed and locked differ: {wrong}; run `make install`"
 
 
@@ -200,17 +162,8 @@ def test_command_is_installed() -> None:
     assert script.load() is main
 
 
-def test_import_contracts_hold() -> None:
-    # Beside the interpreter: the tool cannot be run as a module.
-    tool = Path(sys.executable).with_name("lint-imports")
-    command = [str(tool), "--no-cache", "--no-logo"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 broken" in done.stdout
-
-
 def test_the_command_line_has_what_was_promised() -> None:
-    assert set(commands(build_parser())) >= COMMANDS
+    assert {" ".join(path) for path in commands(build_parser())} >= set(re.split(r",\s+", COMMANDS.strip()))
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,14 @@ OUTER = "from rt_core.jit import jit\n{}\n@jit\ndef outer(x):\n    return inner(
 MAIN = "from parts.outer import outer\nprint(outer(1.0), sum(outer.stats.cache_hits.values()))\n"
 
 
+def write_package(folder: Path, outer: str, inner: str = "") -> Path:
+    package = folder / "parts"
+    package.mkdir(parents=True)
+    for name, source in (("__init__", ""), ("outer", outer), ("inner", inner)):
+        (package / f"{name}.py").write_text(source)
+    return package
+
+
 def run(folder: Path, first: str = "") -> list[str]:
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run(
@@ -30,24 +38,16 @@ def run(folder: Path, first: str = "") -> list[str]:
 
 @pytest.mark.parametrize("line", ["from parts.inner import inner", "from .inner import inner"])
 def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path, line: str) -> None:
-    package = tmp_path / "parts"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "outer.py").write_text(OUTER.format(line))
-    (package / "inner.py").write_text(INNER.format(2.0))
+    inner = write_package(tmp_path, OUTER.format(line), INNER.format(2.0)) / "inner.py"
     assert run(tmp_path) == ["2.0", "0"]
     assert run(tmp_path) == ["2.0", "1"]  # from the cache
-    (package / "inner.py").write_text(INNER.format(3.0))
+    inner.write_text(INNER.format(3.0))
     assert run(tmp_path) == ["3.0", "0"]
 
 
 def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_same(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        package = tmp_path / name / "parts"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text("")
-        (package / "outer.py").write_text(OUTER.format("from parts.inner import inner"))
-        (package / "inner.py").write_text(INNER.format(2.0))
+        write_package(tmp_path / name, OUTER.format("from parts.inner import inner"), INNER.format(2.0))
     assert run(tmp_path / "first") == ["2.0", "0"]
     for source in (tmp_path / "second").rglob("*.py"):
         os.utime(source, (1e9, 1e9))  # written at another time
@@ -57,15 +57,18 @@ def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_sa
     assert run(tmp_path / "second") == ["3.0", "0"]
 
 
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled")
+    write_package(folder, "from rt_core.jit import jit\n@jit\ndef outer(x):\n    return 2.0 * x\n")
+    assert run(folder) == ["2.0", "0"]
+    return folder
+
+
 @pytest.fixture
-def compiled(tmp_path: Path) -> Path:
+def compiled(compiled_once: Path, tmp_path: Path) -> Path:
     """A folder in which `outer` has been compiled, of one file of code."""
-    package = tmp_path / "parts"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "outer.py").write_text("from rt_core.jit import jit\n@jit\ndef outer(x):\n    return 2.0 * x\n")
-    assert run(tmp_path) == ["2.0", "0"]
-    return tmp_path
+    return Path(shutil.copytree(compiled_once, tmp_path, dirs_exist_ok=True))
 
 
 def code_of(folder: Path) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +10,7 @@ import scipy.linalg as la
 
 from rt_core.linear_algebra import lstsq, singular_values, svd
 from rt_core.types import FloatArray
-
-
-def second_try_only(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    if "lapack_driver" not in options:
-        raise np.linalg.LinAlgError("SVD did not converge")
-    return call(*args, **options)
+from tests.lab.arms.commissioning import second_try_only
 
 
 @pytest.fixture(params=["as it is", "divide and conquer fails"])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.ads.axes.arm import Arm
+from drivers.ads.axes.axis_group import AxisGroup
 from drivers.ads.axes.scaling import AxisScaling
 from drivers.ads.config import AdsConfig
-from drivers.ads.link.layout import ENABLED, ENABLING, FAULT, OFF, Sizes
+from drivers.ads.layout import ENABLED, ENABLING, FAULT, OFF, Sizes
 from drivers.ads.link.program import Head
 from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
@@ -29,17 +29,17 @@ CONFIG = {
 }
 
 
-def arm(**changes: Any) -> Arm:
+def arm(**changes: Any) -> AxisGroup:
     config = AdsConfig.model_validate(CONFIG | changes)
-    made = Arm(config, AxisScaling(config.axis), [0, 1], Sizes(2), MS)
+    made = AxisGroup(config, AxisScaling(config.axis), [0, 1], Sizes(2), MS)
     made.observe(HEAD, 0)
     return made
 
 
-def enabled_arm() -> Arm:
+def enabled_arm() -> AxisGroup:
     made = arm()
     made.enable()
-    first, second = made.order(20, 0), made.order(20, 0)
+    first, second = made.next_command(20, 0), made.next_command(20, 0)
     assert first is not None
     assert second is not None
     assert (first.enable, second.enable) == (False, True), "the PLC wants to see the change"
@@ -50,7 +50,7 @@ def enabled_arm() -> Arm:
 
 
 def test_nothing_is_ordered_before_enable() -> None:
-    assert arm().order(20, 0) is None
+    assert arm().next_command(20, 0) is None
 
 
 @pytest.mark.parametrize("state", [ENABLING, ENABLED])
@@ -59,7 +59,7 @@ def test_axes_of_another_program_are_left_alone(state: int) -> None:
     made.observe(replace(HEAD, state=state), 0)
     with pytest.raises(CommandRefusedError, match="another program commands them"):
         made.enable()
-    assert made.order(20, 0) is None
+    assert made.next_command(20, 0) is None
     assert not made.enabled
 
 
@@ -93,8 +93,8 @@ def test_steps_are_judged_by_the_cycles_between_them() -> None:
 def test_a_frame_from_before_the_axes_were_on_is_no_beginning() -> None:
     made = arm()
     made.enable()
-    made.order(20, 0)
-    made.order(20, 0)
+    made.next_command(20, 0)
+    made.next_command(20, 0)
     made.frame(JointFrame(0, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 98)
     made.observe(replace(HEAD, state=ENABLED), 0)
     assert not made.enabled
@@ -124,28 +124,28 @@ def test_what_the_plc_switches_off_stays_off() -> None:
     made.observe(replace(HEAD, state=FAULT, reason=5), MS)
     assert not made.enabled
     assert made.failure == "the PLC switched the axes off: an axis reports a fault"
-    order = made.order(20, 0)
-    assert order is not None
-    assert not order.enable
+    next_command = made.next_command(20, 0)
+    assert next_command is not None
+    assert not next_command.enable
     made.observe(replace(HEAD, state=OFF), MS)
-    assert made.order(20, 0) is None
+    assert made.next_command(20, 0) is None
 
 
 def test_axes_that_do_not_come_on_are_given_up() -> None:
     made = arm(enable_timeout_ms=50.0)
     made.enable()
     made.observe(HEAD, 990 * MS)  # nobody reads for a while: the time runs from the first order on
-    made.order(20, 1000 * MS)
-    made.order(20, 1010 * MS)
+    made.next_command(20, 1000 * MS)
+    made.next_command(20, 1010 * MS)
     made.observe(replace(HEAD, state=ENABLING), 1040 * MS)
-    order = made.order(20, 0)
-    assert order is not None
-    assert order.enable
+    next_command = made.next_command(20, 0)
+    assert next_command is not None
+    assert next_command.enable
     made.observe(replace(HEAD, state=ENABLING), 1060 * MS)
     assert made.failure == "not enabled within 50 ms: the axes are 'enabling'"
-    order = made.order(20, 0)
-    assert order is not None
-    assert not order.enable
+    next_command = made.next_command(20, 0)
+    assert next_command is not None
+    assert not next_command.enable
 
 
 def test_a_stop_that_was_ordered_takes_place_before_axes_are_enabled_again() -> None:
@@ -153,9 +153,9 @@ def test_a_stop_that_was_ordered_takes_place_before_axes_are_enabled_again() -> 
     made.disable()
     with pytest.raises(CommandRefusedError, match="still stopping"):
         made.enable()
-    order = made.order(20, 0)
-    assert order is not None
-    assert not order.enable
+    next_command = made.next_command(20, 0)
+    assert next_command is not None
+    assert not next_command.enable
     made.observe(replace(HEAD, state=OFF), MS)
     made.enable()
     assert made.active

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.ads._checksum import checksum as compiled_checksum
 from drivers.ads.axes.scaling import AxisScaling
 from drivers.ads.config import AxisTable
-from drivers.ads.link.layout import CHANNEL_BITS, Sizes, checksum, structure
+from drivers.ads.layout import CHANNEL_BITS, Sizes, checksum, structure
 from drivers.ads.ring.decode import Decoder
-from drivers.ads.ring.decode import checksum as compiled_checksum
 from drivers.ads.ring.stream import SampleStream
 
 SIZES = Sizes(axes=3, block_samples=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.ads.ring._ring import RingReader, Verdict
+from drivers.ads.ring._ring import BlockState, RingReader
 
 BLOCKS = 8
 
@@ -38,8 +38,8 @@ def test_no_block_twice_none_out_of_order_all_accounted_for(steps: list[tuple[in
             writer.begin()
         for number in reader.due(writer.complete, most):
             place = reader.place(number)
-            verdict = reader.judge(number, writer.first[place], writer.last[place])
-            if verdict is not Verdict.COMPLETE:
+            verdict = reader.classify(number, writer.first[place], writer.last[place])
+            if verdict is not BlockState.COMPLETE:
                 break
             reader.take(number)
             taken.append(number)
@@ -53,11 +53,11 @@ def test_no_block_twice_none_out_of_order_all_accounted_for(steps: list[tuple[in
 def test_verdicts() -> None:
     reader = RingReader(BLOCKS)
     reader.start(10)
-    assert reader.judge(9, 9, 9) is Verdict.KNOWN
-    assert reader.judge(10, 10, 10) is Verdict.COMPLETE
-    assert reader.judge(10, 2, 2) is Verdict.NOT_YET
-    assert reader.judge(10, 18, 10) is Verdict.GONE
-    assert reader.judge(10, 10, 2) is Verdict.TORN
+    assert reader.classify(9, 9, 9) is BlockState.KNOWN
+    assert reader.classify(10, 10, 10) is BlockState.COMPLETE
+    assert reader.classify(10, 2, 2) is BlockState.NOT_YET
+    assert reader.classify(10, 18, 10) is BlockState.GONE
+    assert reader.classify(10, 10, 2) is BlockState.TORN
     assert reader.torn == 1
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drivers.ads.axes.setpoints import Buffer, SetpointStream, encode
 from drivers.ads.config import AdsConfig
-from drivers.ads.link.layout import Sizes, checksum, structure
+from drivers.ads.layout import Sizes, checksum, structure
 from drivers.driver import CommandRefusedError
 from rt_core.types import FloatArray
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.ads.link import layout
-from drivers.ads.link.layout import REASONS, STRUCTURES, VARIABLES, VERSION, Sizes
+from drivers.ads import layout
+from drivers.ads.layout import REASONS, STRUCTURES, VARIABLES, VERSION, Sizes
 from drivers.ads.structured_text import DEFAULT, FOLDER, files, main
 
 BLOCK = (FOLDER / "FB_Theta.st").read_text(encoding="ascii")

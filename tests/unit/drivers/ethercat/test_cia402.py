@@ -1,4 +1,4 @@
-"""The drive's state machine, against a drive written from the transitions of the standard."""
+"""`DriveControl` against a drive written from the transitions of the standard."""
 
 from __future__ import annotations
 
@@ -66,20 +66,23 @@ def run(control: DriveControl, drive: Drive, cycles: int = 20) -> list[DriveStat
     return states
 
 
+def running() -> tuple[DriveControl, Drive]:
+    """A drive that was enabled."""
+    drive, control = Drive(), DriveControl()
+    control.enable()
+    run(control, drive)
+    return control, drive
+
+
 @pytest.mark.parametrize(("state", "word"), STATUSWORDS.items())
-def test_statuswords_say_their_states(state: DriveState, word: int) -> None:
+def test_state_of_a_statusword(state: DriveState, word: int) -> None:
     assert state_of(word) is state
     assert state_of(word | 0xFF90 & ~0x6F) is state  # the other bits do not matter
 
 
-def test_a_drive_stays_off_until_told() -> None:
-    drive, control = Drive(), DriveControl()
-    assert set(run(control, drive)) == {DriveState.DISABLED}
-    assert not control.enabled
-
-
 def test_enabling_goes_through_the_states_in_order() -> None:
     drive, control = Drive(), DriveControl()
+    assert set(run(control, drive)) == {DriveState.DISABLED}  # not before `enable`
     control.enable()
     seen = list(dict.fromkeys(run(control, drive)))
     assert seen == [DriveState.DISABLED, DriveState.READY, DriveState.SWITCHED_ON, DriveState.ENABLED]
@@ -101,8 +104,7 @@ def test_the_reset_is_an_edge_that_lasts_and_is_given_again() -> None:
     assert words == [0x80, 0x80, 0x80, 0, 0, 0] * 2
 
 
-def test_a_drive_that_looks_seldom_sees_the_reset() -> None:
-    """It takes every fifth controlword."""
+def test_a_drive_that_reads_every_fifth_controlword_sees_the_reset() -> None:
     drive, control = Drive(DriveState.FAULT), DriveControl(reset_cycles=20)
     control.enable()
     status = STATUSWORDS[DriveState.FAULT]
@@ -113,8 +115,7 @@ def test_a_drive_that_looks_seldom_sees_the_reset() -> None:
     assert control.enabled
 
 
-def test_a_quick_stop_of_the_drive_s_own_is_left_to_end() -> None:
-    """Its controlword keeps the voltage on until it has stopped."""
+def test_a_quick_stop_by_the_drive_itself_keeps_its_voltage_to_the_end() -> None:
     control = DriveControl(stop_cycles=100)
     control.enable()
     control.step(STATUSWORDS[DriveState.ENABLED])
@@ -135,13 +136,11 @@ def test_enabling_lets_a_quick_stop_end_first() -> None:
     assert control.enabled
     control.enable()
     words = [DriveControl.step(control, STATUSWORDS[DriveState.QUICK_STOP]) for _ in range(502)]
-    assert words == [0x02] * 500 + [0x00] * 2  # one that stays there is not waited for for good
+    assert words == [0x02] * 500 + [0x00] * 2  # one that stays there is switched off
 
 
 def test_a_fault_in_operation_is_not_reset_and_the_drive_stays_off() -> None:
-    drive, control = Drive(), DriveControl()
-    control.enable()
-    run(control, drive)
+    control, drive = running()
     drive.state = DriveState.FAULT
     run(control, drive)
     assert control.dropped
@@ -154,9 +153,7 @@ def test_a_fault_in_operation_is_not_reset_and_the_drive_stays_off() -> None:
 
 
 def test_disable_brakes_first() -> None:
-    drive, control = Drive(), DriveControl()
-    control.enable()
-    run(control, drive)
+    control, drive = running()
     control.disable()
     states = list(dict.fromkeys(run(control, drive)))
     assert states[-2:] == [DriveState.QUICK_STOP, DriveState.DISABLED]
@@ -174,9 +171,7 @@ def test_a_drive_that_stays_in_quick_stop_is_switched_off_in_the_end() -> None:
 
 
 def test_a_lost_drive_needs_enable_again() -> None:
-    drive, control = Drive(), DriveControl()
-    control.enable()
-    run(control, drive)
+    control, drive = running()
     control.lost()
     drive.state = DriveState.DISABLED
     assert set(run(control, drive)) == {DriveState.DISABLED}
@@ -184,17 +179,17 @@ def test_a_lost_drive_needs_enable_again() -> None:
 
 
 @given(st.lists(st.sampled_from([*STATUSWORDS.values(), 0xFFFF, 0x1234]), max_size=50))
-def test_never_enables_unasked(words: list[int]) -> None:
+def test_never_enables_without_a_request(words: list[int]) -> None:
     control = DriveControl()
     assert {control.step(word) for word in words} <= {0}
 
 
 @given(
     st.lists(st.sampled_from([*STATUSWORDS.values(), 0xFFFF]), max_size=30),
-    st.sampled_from(["lost", "disable", "blind"]),
+    st.sampled_from(["lost", "disable", "inputs_missing"]),
     st.lists(st.sampled_from([*STATUSWORDS.values(), 0xFFFF, 0x1234]), max_size=50),
 )
-def test_after_a_stop_nothing_enables_before_it_is_told(before: list[int], stop: str, after: list[int]) -> None:
+def test_after_a_stop_nothing_enables_without_a_request(before: list[int], stop: str, after: list[int]) -> None:
     control = DriveControl(stop_cycles=10)
     control.enable()
     for word in before:

@@ -1,4 +1,4 @@
-"""The bus clock: locked to a drifting clock in spite of late frames, and over jumps."""
+"""`BusClock`: lock to a drifting clock, with late frames and jumps."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class Bus:
 
     def transit_ns(self) -> int:
         late = self.rng.random() < self.late_fraction
-        return (
-            int(self.rng.exponential(1_500_000)) if late else min(int(self.rng.exponential(15_000)), 100_000) + 20_000
-        )
+        return int(self.rng.exponential(1_500_000)) if late else min(int(self.rng.exponential(15e3)), 100_000) + 20_000
 
 
 def follow(clock: BusClock, bus: Bus, frames: int, host_ns: int = 0) -> tuple[list[int], int]:
@@ -36,7 +34,7 @@ def follow(clock: BusClock, bus: Bus, frames: int, host_ns: int = 0) -> tuple[li
     for _ in range(frames):
         there_ns = bus.transit_ns()
         dc = clock.update(bus.dc(host_ns + there_ns), host_ns, there_ns + bus.transit_ns())
-        if dc is None:  # not believed
+        if dc is None:  # rejected
             host_ns = clock.deadline_ns(clock.sample_index(clock.to_dc(host_ns)) + 1)
             continue
         indices.append(clock.sample_index(dc))
@@ -98,7 +96,7 @@ def test_a_jump_of_the_clock_is_followed_and_the_count_goes_on(jump_ns: int) -> 
     assert clock.steps == 1
     steps = np.diff([*before, *after])
     assert steps.min() >= 0
-    assert steps.max() <= 4  # two frames were not believed
+    assert steps.max() <= 4  # two frames were rejected
     # The phase against the slaves' own grid is kept.
     slave = clock.to_slave(clock.to_dc(host_ns))
     assert abs(slave - bus.dc(host_ns)) < 100_000

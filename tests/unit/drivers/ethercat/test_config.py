@@ -1,7 +1,8 @@
-"""What the configuration accepts, and what it says about what it does not."""
+"""`EthercatConfig`: defaults and refusals."""
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from pydantic import ValidationError
 
 from drivers.ethercat.config import EthercatConfig, interpolation_period
 from tests.lab.ethercat.configs import SERVO, make_config, settings
+
+STATE = ["6041:00:16 statusword", "6064:00:32 position"]
+CONTROL = ["6040:00:16 controlword", "607A:00:32 target_position"]
 
 
 def test_defaults_follow_the_cycle() -> None:
@@ -21,9 +25,7 @@ def test_defaults_follow_the_cycle() -> None:
     assert config.device_of(1).inputs.size == 16
 
 
-def test_toml_has_what_it_takes() -> None:
-    import tomllib
-
+def test_a_configuration_in_toml() -> None:
     text = """
     kind = "ethercat"
     interface = "enp3s0"
@@ -67,7 +69,7 @@ def test_toml_has_what_it_takes() -> None:
         ({"stop_timeout_ms": 5000.0}, "stop_timeout_ms"),
     ],
 )
-def test_wrong_settings_are_named(change: dict[str, Any], says: str) -> None:
+def test_invalid_settings(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         make_config(**change)
 
@@ -77,27 +79,20 @@ def test_wrong_settings_are_named(change: dict[str, Any], says: str) -> None:
     [
         ({"rx": {"1600": ["607A:00:32 target_position"]}}, "no controlword"),
         ({"tx": {"1A00": ["6041:00:16 statusword"]}}, "no position"),
-        (
-            {"tx": {"1A00": ["6041:00:16 statusword", "6064:00:32 position", "6063:00:32 motor_position"]}},
-            "motor_counts",
-        ),
+        ({"tx": {"1A00": [*STATE, "6063:00:32 motor_position"]}}, "motor_counts"),
         ({"tx": {"1900": []}}, "1900"),
         ({"counts_per_rev": 0.0}, "counts_per_rev"),
         ({"init": [{"object": "6060:00", "type": "i8", "value": 200}]}, "-128 to 127"),
         ({"init": [{"object": "6060", "type": "i8", "value": 2}]}, "object"),
-        ({"rx": {"1600": ["6040:00:16 controlword", "607A:00:16 target_position"]}}, "target_position .*i32"),
-        ({"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position u"]}}, "target_position .*i32"),
-        (
-            {"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "60FF:00:16 target_velocity"]}},
-            "target_velocity .*i32",
-        ),
-        (
-            {"rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6071:00:8 target_torque"]}},
-            "target_torque .*i16 or wider",
-        ),
+        ({"rx": {"1600": [CONTROL[0], "607A:00:16 target_position"]}}, "target_position .*i32"),
+        ({"rx": {"1600": [CONTROL[0], "607A:00:32 target_position u"]}}, "target_position .*i32"),
+        ({"rx": {"1600": [*CONTROL, "60FF:00:16 target_velocity"]}}, "target_velocity .*i32"),
+        ({"rx": {"1600": [*CONTROL, "6071:00:8 target_torque"]}}, "target_torque .*i16 or wider"),
+        ({"tx": {"1A00": ["6041:00:32 statusword f", STATE[1]]}}, "floating-point"),
+        ({"tx": {"1A00": [STATE[0], "6064:00:32 position f"]}}, "floating-point"),
     ],
 )
-def test_wrong_device_tables_are_named(change: dict[str, Any], says: str) -> None:
+def test_invalid_device_tables(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         make_config(device={"servo": {**SERVO, **change}})
 
@@ -115,7 +110,7 @@ def test_wrong_device_tables_are_named(change: dict[str, Any], says: str) -> Non
         ({"position_min_rad": -120.0, "offset_rad": -10.0}, "position_min_rad"),
     ],
 )
-def test_wrong_drive_tables_are_named(change: dict[str, Any], says: str) -> None:
+def test_invalid_drive_tables(change: dict[str, Any], says: str) -> None:
     tables = settings()
     tables["drive"][1].update(change)
     with pytest.raises(ValidationError, match=says):
@@ -133,8 +128,5 @@ def test_any_cycle_without_an_interpolation_period() -> None:
 )
 def test_interpolation_period_is_the_cycle(cycle_hz: int, expected: tuple[int, int]) -> None:
     assert interpolation_period(10**9 // cycle_hz) == expected
-
-
-def test_a_cycle_that_60c2_cannot_say_is_refused() -> None:
     with pytest.raises(ValueError, match="60C2"):
         interpolation_period(3_001_000)

@@ -1,4 +1,4 @@
-"""Layouts: bytes to numbers, and what is written to drives so that they map them."""
+"""PDO layouts: decoding, the SDOs that map them, and comparison with what a drive maps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.ethercat.drive.pdo import LayoutError, mapping_difference, parse_layout, remap_writes
+from drivers.ethercat.pdo import LayoutError, mapping_difference, parse_layout, remap_writes
+from tests.lab.ethercat.decoding_fuzzer import IMAGES_PER_LAYOUT, fuzz
 
 TX = {
     "1A00": ["6041:00:16 statusword", "0000:00:4", "0000:00:4", "6064:00:32 position", "6077:00:16"],
     "1A01": ["2031:01:8 temperature u", "60FD:00:32 digital_inputs"],
 }
+MAPPED = [0x60410010, 4, 4, 0x60640020, 0x60770010]
 
 
 def by_hand(image: bytes) -> tuple[int, ...]:
@@ -51,7 +53,7 @@ def test_an_image_of_another_length_is_refused(image: bytes) -> None:
         ({"1A00": []}, "no entries"),
     ],
 )
-def test_layouts_that_cannot_be(pdos: dict[str, list[str]], says: str) -> None:
+def test_invalid_layouts(pdos: dict[str, list[str]], says: str) -> None:
     with pytest.raises(LayoutError, match=says):
         parse_layout(pdos)
 
@@ -59,18 +61,10 @@ def test_layouts_that_cannot_be(pdos: dict[str, list[str]], says: str) -> None:
 def test_remapping_empties_writes_and_sets_the_number() -> None:
     layout = parse_layout({"1600": ["6040:00:16 controlword", "607A:00:32 target_position"]})
     assert [(w.index, w.subindex, w.data.hex()) for w in remap_writes(layout)] == [
-        (0x1C12, 0, "00"),
-        (0x1600, 0, "00"),
-        (0x1600, 1, "10004060"),
-        (0x1600, 2, "20007a60"),
-        (0x1600, 0, "02"),
-        (0x1C12, 1, "0016"),
-        (0x1C12, 0, "01"),
-    ]
+        (0x1C12, 0, "00"), (0x1600, 0, "00"), (0x1600, 1, "10004060"), (0x1600, 2, "20007a60"), (0x1600, 0, "02"),
+        (0x1C12, 1, "0016"), (0x1C12, 0, "01"),
+    ]  # fmt: skip
     assert [w.index for w in remap_writes(layout, mapping=False)] == [0x1C12, 0x1C12, 0x1C12]
-
-
-def test_inputs_are_assigned_to_the_other_sync_manager() -> None:
     writes = remap_writes(parse_layout(TX))
     assert [w.data.hex() for w in writes if w.index == 0x1C13] == ["00", "001a", "011a", "02"]
 
@@ -84,17 +78,23 @@ def test_inputs_are_assigned_to_the_other_sync_manager() -> None:
         ([0x1A00, 0x1A01], {0x1A00: [0x60410010, 4, 4, 0x60640010, 0x60770010]}, "entry 4 of 1A00 is 6064:00:16"),
         (
             [0x1A00, 0x1A01],
-            {0x1A00: [0x60410010, 4, 4, 0x60640020, 0x60770010], 0x1A01: [0x20310108, 0x60FD0020, 8]},
+            {0x1A00: MAPPED, 0x1A01: [0x20310108, 0x60FD0020, 8]},
             "1A01 has 3 entries, configured are 2",
         ),
-        (
-            [0x1A00, 0x1A01],
-            {0x1A00: [0x60410010, 4, 4, 0x60640020, 0x60770010], 0x1A01: [0x20310108, 0x60FD0020]},
-            "",
-        ),
+        ([0x1A00, 0x1A01], {0x1A00: MAPPED, 0x1A01: [0x20310108, 0x60FD0020]}, ""),
     ],
 )
-def test_what_a_drive_maps_is_compared(assigned: list[int], mapped: dict[int, list[int]], says: str) -> None:
+def test_difference_to_the_mapping_of_a_drive(assigned: list[int], mapped: dict[int, list[int]], says: str) -> None:
     difference = mapping_difference(parse_layout(TX), assigned, mapped)
     assert says in difference
     assert bool(says) == bool(difference)
+
+
+def test_random_images_and_layouts() -> None:
+    images = 10_000
+    happened = fuzz(images, seed=1)
+    assert happened["decoded"] >= images
+    assert happened["layouts"] >= images // IMAGES_PER_LAYOUT
+    assert 0 < happened["wrong lengths refused"] <= happened["decoded"]
+    assert happened["layouts refused"] > 50
+    assert happened["reals"] > 10  # their values may be infinite or no number

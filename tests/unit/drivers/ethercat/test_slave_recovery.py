@@ -1,4 +1,4 @@
-"""Recovery of one slave, against a slave that follows the AL state machine."""
+"""`SlaveRecovery` against a slave that follows the AL state machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from drivers.ethercat.bus.slave_recovery import INIT, OP, PREOP, SAFEOP, AlStatus, SlaveRecovery, Step
+from drivers.ethercat.bus.al_status import INIT, OP, PREOP, SAFEOP, AlStatus
+from drivers.ethercat.bus.slave_recovery import RecoveryStep as Step
+from drivers.ethercat.bus.slave_recovery import SlaveRecovery
 
 MS = 1_000_000
 TIMEOUT = 500 * MS
 
 
 class Slave:
-    """Does what it is asked, 3 ms later; what it has been given is remembered."""
+    """Changes its state 3 ms after each request, and keeps what it was given."""
 
     def __init__(self, state: int, error: bool = False, present: bool = True, configured: bool = True) -> None:
         self.state, self.error, self.present = state, error, present
@@ -77,12 +79,9 @@ def recover(slave: Slave, limit_ms: int = 5000, events: dict[int, object] | None
     pytest.fail(f"not recovered: {steps[-20:]}")
 
 
-def test_an_error_is_acknowledged_and_op_asked_for() -> None:
+def test_an_error_is_acknowledged_and_op_requested() -> None:
     assert recover(Slave(SAFEOP, error=True)) == [Step.ACKNOWLEDGE, Step.TO_OP, Step.DONE]
-
-
-def test_a_slave_that_never_left_op_is_done() -> None:
-    assert recover(Slave(OP)) == [Step.DONE]
+    assert recover(Slave(OP)) == [Step.DONE]  # it never left OP
 
 
 def test_a_slave_without_power_is_configured_from_the_start() -> None:
@@ -107,7 +106,7 @@ def test_power_lost_again_in_the_middle() -> None:
     assert slave.sdos == 5
 
 
-def test_a_refusal_is_tried_again_with_growing_pauses() -> None:
+def test_a_refusal_is_retried_with_growing_pauses() -> None:
     slave = Slave(SAFEOP, error=True)
     slave.refuses.add(OP)
     steps = recover(slave, events={3000: slave.refuses.clear})
@@ -122,7 +121,7 @@ def test_a_refused_configuration_is_written_again() -> None:
     assert steps.count(Step.CONFIGURE) >= 10
 
 
-def test_a_state_that_never_comes_is_given_up() -> None:
+def test_a_change_of_state_has_a_time_limit() -> None:
     recovery = SlaveRecovery(0, 0, TIMEOUT)
     now, steps = 0, []
     while now < TIMEOUT + 10 * MS:
@@ -135,7 +134,7 @@ def test_a_state_that_never_comes_is_given_up() -> None:
     assert recovery.failures == 1
 
 
-def test_a_failure_that_costs_the_others_cycles_is_seldom_repeated() -> None:
+def test_failures_that_cost_other_slaves_cycles_have_long_pauses() -> None:
     recovery = SlaveRecovery(5, 0, TIMEOUT)
     now, tries = 0, []
     while now < 60_000 * MS:
@@ -145,7 +144,7 @@ def test_a_failure_that_costs_the_others_cycles_is_seldom_repeated() -> None:
             assert recovery.step(AlStatus(INIT), now) is Step.MAILBOX
             assert recovery.step(AlStatus(PREOP), now) is Step.CONFIGURE
             tries.append(now)
-            recovery.failed(now, dear=True)
+            recovery.failed(now, costly=True)
         now += MS
     pauses = [after - before for before, after in pairwise(tries)]
     assert pauses[0] >= 400 * MS
@@ -154,13 +153,13 @@ def test_a_failure_that_costs_the_others_cycles_is_seldom_repeated() -> None:
     assert pauses[-1] <= 20_000 * MS  # but not given up
 
 
-def test_a_mailbox_that_does_not_answer_is_set_up_anew() -> None:
+def test_a_mailbox_that_does_not_answer_is_set_up_again() -> None:
     recovery = SlaveRecovery(5, 0, TIMEOUT)
     assert recovery.step(AlStatus(INIT), 0) is Step.MAILBOX
     assert recovery.step(AlStatus(PREOP), MS) is Step.CONFIGURE
-    recovery.failed(MS, dear=True)
+    recovery.failed(MS, costly=True)
     assert not recovery.due(2 * MS)
-    later = MS + SlaveRecovery.FIRST_DEAR_PAUSE_NS
+    later = MS + SlaveRecovery.FIRST_COSTLY_PAUSE_NS
     assert recovery.due(later)
     assert recovery.step(AlStatus(PREOP), later) is Step.TO_INIT
     assert recovery.step(AlStatus(INIT), later + MS) is Step.MAILBOX
@@ -169,7 +168,7 @@ def test_a_mailbox_that_does_not_answer_is_set_up_anew() -> None:
     assert recovery.step(AlStatus(PREOP), later + 2_000 * MS) is Step.CONFIGURE
 
 
-def test_an_error_that_stays_leaves_others_their_turn() -> None:
+def test_a_lasting_error_is_polled() -> None:
     recovery = SlaveRecovery(0, 0, TIMEOUT)
     assert recovery.step(AlStatus(SAFEOP, True, 0x1B), 0) is Step.ACKNOWLEDGE
     assert not recovery.due(MS)

@@ -102,7 +102,7 @@ def test_the_minimum_is_that_of_a_general_solver() -> None:
     assert found.square == pytest.approx(2.0 * other.cost, rel=1e-6)
 
 
-def test_a_place_that_was_moved_is_told() -> None:
+def test_a_place_that_was_moved_is_reported() -> None:
     rng = np.random.default_rng(1)
     for layout, where, expected in (
         ([(1, 2), (1, 2)], (1, 2), {(0, 1), (0, 2), (1, 1), (1, 2)}),  # which of them nothing tells

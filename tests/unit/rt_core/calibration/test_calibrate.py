@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
 from rt_core.calibration.calibrate import calibrate
-from rt_core.calibration.error_model import error_model
 from rt_core.calibration.fit import Method
 from rt_core.calibration.geometry import Geometry
-from rt_core.calibration.identifiability import identifiability
-from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
-from rt_core.types import FloatArray
-from tests.lab.arms.calibration import PANDA, SCARA, UR10, as_measured, forward, frame, postures, random_arm
-
-BASE = frame((1.5, -2.0, 0.7), (0.4, -0.3, 2.2))
-TOOL = frame((0.06, -0.04, 0.12), (0.2, 0.1, -0.5))
-
-
-@dataclass(frozen=True)
-class Truth:
-    """An arm with errors where poses determine them, and what an exact instrument measures."""
-
-    geometry: Geometry
-    errors: dict[str, float]
-    q: FloatArray
-    measured: FloatArray
-
-
-def truth(
-    geometry: Geometry, orientation: bool, count: int, seed: int = 0, tool: FloatArray = TOOL, size: float = 2e-3
-) -> Truth:
-    rng = np.random.default_rng(seed)
-    q = postures(geometry, count, rng)
-    model = error_model(geometry, orientation=orientation)
-    model = model.with_frame("base", BASE[:3, :3], BASE[:3, 3]).with_frame("tool", tool[:3, :3], tool[:3, 3])
-    sample = Sample.of(q, *model.predict(q, np.zeros(model.size)))
-    if not orientation:
-        sample = Sample.of(q, sample.positions)
-    names = [model.names[k] for k in identifiability(model, sample).free]
-    errors = {name: float(rng.normal(0.0, size)) for name in names if "_" not in name}
-    return Truth(geometry, errors, q, as_measured(forward(geometry, q, errors, BASE, tool), orientation))
+from tests.lab.arms.calibration import (
+    BASE,
+    PANDA,
+    SCARA,
+    TOOL,
+    UR10,
+    as_measured,
+    forward,
+    frame,
+    postures,
+    random_arm,
+    truth,
+)
 
 
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
@@ -61,9 +39,7 @@ def test_exact_data_give_every_identifiable_parameter(n: int, convention: str, o
     assert result.verdict == "ok"
     assert result.training.before.mean > 1e-4
     assert result.training.after.maximum < 1e-10
-    assert result.base is not None
     assert result.base.rotation is not None
-    assert result.tool is not None
     np.testing.assert_allclose(np.array(result.base.translation, dtype=float), BASE[:3, 3], atol=1e-9)
     np.testing.assert_allclose(result.base.rotation, BASE[:3, :3], atol=1e-9)
     np.testing.assert_allclose(np.array(result.tool.translation, dtype=float), TOOL[:3, 3], atol=1e-9)
@@ -219,7 +195,6 @@ def test_test_poses_do_not_reach_the_fit() -> None:
     measured[~use] += 0.5
     result = calibrate(UR10, arm.q, measured, use=use)
     np.testing.assert_array_equal(result.x, calibrate(UR10, arm.q[use], measured[use]).x)
-    assert result.test is not None
     assert result.test.after.mean == pytest.approx(np.sqrt(0.75), rel=1e-6)
 
 

@@ -18,7 +18,7 @@ from rt_core.model.urdf_writer import urdf_from_model
 from rt_core.types import FloatArray
 from service.operations.calibration.document import doubts_text, rising_joints
 from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
-from tests.lab.arms.calibration import as_measured, forward, frame, postures
+from tests.lab.arms.calibration import as_measured, check_derivatives, forward, frame, postures
 
 ROBOT = load_robot("ur10")
 UR10 = nominal_geometry(ROBOT)
@@ -30,7 +30,6 @@ SOFT = CalibrationSettings(compliance=True)
 
 
 def held(q: FloatArray) -> FloatArray:
-    """Gravity torque by Pinocchio."""
     model = pinocchio.buildModelFromXML(urdf_from_model(ROBOT.model, ROBOT.model.inertial))
     data = model.createData()
     return np.array([pinocchio.computeGeneralizedGravity(model, data, posture) for posture in turned(model, q)])
@@ -62,10 +61,7 @@ def test_derivatives_are_those_of_differences(orientation: bool) -> None:
         positions, rotations = model.predict(q, np.zeros(model.size))
         sample = Sample.of(q, positions, rotations if orientation else None)
         sample = replace(sample, load=rng.normal(0.0, 50.0, q.shape))
-        J, h = model.jacobian(sample, x), 1e-7
-        for k, e in enumerate(np.eye(model.size)):
-            slope = (model.residual(sample, x + h * e) - model.residual(sample, x - h * e)) / (2.0 * h)
-            np.testing.assert_allclose(J[:, :, k], slope, atol=3e-6)
+        check_derivatives(model, sample, x, h=1e-7, atol=3e-6)
 
 
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
@@ -100,8 +96,6 @@ def test_a_rigid_model_leaves_the_sag() -> None:
     assert soft.training.after.rms < 0.5 * rigid.training.after.rms
     for k in (2, 3):
         p = {p.name: p for p in soft.parameters}[f"compliance{k}"]
-        assert p.value is not None
-        assert p.std is not None
         assert abs(p.value - GIVES[k - 1]) < 4.0 * p.std
 
 
@@ -121,7 +115,6 @@ def test_a_compliance_beyond_its_range_says_which_to_widen() -> None:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_joints_that_rise_under_their_load_are_named(sign: float) -> None:
-    """As with masses or gravity of the wrong sign."""
     q = postures(UR10, 150, np.random.default_rng(2))
     measured = measured_at(q, False) + np.random.default_rng(4).normal(0.0, 5e-5, (150, 3))
     result = calibrate(UR10, q, measured, SOFT, load=sign * gravity_load(ROBOT.model, q))

@@ -12,7 +12,7 @@ from rt_core.calibration.error_model import error_model
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray, IntArray
-from tests.lab.arms.calibration import UR10, as_measured, forward, frame, postures
+from tests.lab.arms.calibration import UR10, as_measured, check_derivatives, forward, frame, postures
 
 BASE = frame((1.5, -2.0, 0.7), (0.4, -0.3, 2.2))
 HEADS = np.array([[0.06, -0.04, 0.12], [-0.08, 0.05, 0.1], [0.0, 0.1, 0.2]])
@@ -32,10 +32,7 @@ def test_derivatives_are_those_of_differences() -> None:
     model = error_model(UR10, heads=3)
     x = rng.normal(0.0, 2e-2, model.size)
     sample = replace(Sample.of(q, rng.normal(size=(12, 3))), head=np.arange(12) % 3)
-    J, h = model.jacobian(sample, x), 1e-6
-    for k, e in enumerate(np.eye(model.size)):
-        slope = (model.residual(sample, x + h * e) - model.residual(sample, x - h * e)) / (2.0 * h)
-        np.testing.assert_allclose(J[:, :, k], slope, atol=1e-7)
+    check_derivatives(model, sample, x)
 
 
 def test_heads_share_one_arm() -> None:

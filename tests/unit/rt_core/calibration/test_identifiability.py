@@ -134,45 +134,14 @@ FALL = {"base_z": -1.0}
         }),
     ],
 )  # fmt: skip
-def test_what_positions_do_not_tell_apart(name: str, expected: dict[str, dict[str, float]]) -> None:
-    """Against what geometry says."""
-    found = found_for(ARMS[name], False, tool=(0.05, 0.03, 0.1))[2]
-    assert {item.name: dict(item.on) for item in found.fixed} == {
-        key: pytest.approx(value, abs=1e-9) for key, value in expected.items()
-    }
-
-
-#: With orientation the same moves show as turns of the tool, too.
-TURNED_POSE = TURNED | {"tool_rz": 1.0}
-TILTED = {"tool_y": -0.1, "tool_rx": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("panda", {
-            "alpha1": {"base_rx": 1.0}, "a1": {"base_x": 1.0}, "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0},
-            "theta7": TURNED_POSE, "d7": {"tool_z": 1.0},
-        }),
-        ("ur10", {
-            "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0}, "d2": {"beta2": 1.0}, "d3": {"beta3": 1.0},
-            "theta6": TURNED_POSE, "d6": {"tool_z": 1.0}, "a6": {"tool_x": 1.0},
-            "alpha6": TILTED | {"tool_z": 0.03},
-        }),
-        ("planar_2r", {
-            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": RISE, "tool_z": RISE, "a2": {"tool_x": 1.0},
-            "theta2": {"tool_x": -0.03, "tool_y": 0.35, "tool_rz": 1.0}, "alpha2": TILTED | {"base_z": 0.03},
-        }),
-        ("scara", {
-            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": {"beta2": 1.0}, "a3": {"a2": 1.0},
-            "theta3": TURNED_POSE, "theta4": TURNED_POSE, "d3": FALL, "d4": FALL, "tool_z": FALL,
-            "a4": {"tool_x": 1.0}, "alpha4": TILTED | {"base_z": -0.03},
-        }),
-    ],
-)  # fmt: skip
-def test_what_poses_do_not_tell_apart(name: str, expected: dict[str, dict[str, float]]) -> None:
-    """Orientation shows no more of the arm than positions do, only the turns of the tool."""
-    found = found_for(ARMS[name], True, tool=(0.05, 0.03, 0.1))[2]
+@pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
+def test_what_cannot_be_separated(name: str, expected: dict[str, dict[str, float]], orientation: bool) -> None:
+    """Against what geometry says; with orientation the same moves are turns of the tool, too."""
+    found = found_for(ARMS[name], orientation, tool=(0.05, 0.03, 0.1))[2]
+    if orientation:
+        for key, on in expected.items():
+            turn = "tool_rz" if key.startswith("theta") and "tool_x" in on else "tool_rx" if "tool_y" in on else None
+            expected = expected | ({key: on | {turn: 1.0}} if turn else {})
     assert {item.name: dict(item.on) for item in found.fixed} == {
         key: pytest.approx(value, abs=1e-9) for key, value in expected.items()
     }

@@ -114,7 +114,6 @@ def test_what_cannot_be_reached_is_said() -> None:
 
 
 def test_exchange_finds_the_best_of_all_sets() -> None:
-    """Small enough to try every set."""
     rng = np.random.default_rng(1)
     J = rng.normal(size=(9, 2, 4)) * np.array([1.0, 10.0, 0.1, 3.0])
     sets = list(itertools.combinations(range(9), 4))

@@ -13,11 +13,10 @@ from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray
 from service.operations.calibration.document import base_frame
 from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
-from tests.lab.arms.calibration import UR10, as_measured, forward, postures
-from tests.unit.rt_core.calibration.test_calibrate import BASE, TOOL, truth
+from tests.lab.arms.calibration import BASE, TOOL, UR10, as_measured, forward, postures, truth
 
 SIZE = 1e-3
-BELIEVED = CalibrationSettings(prior_length=SIZE, prior_angle=SIZE)
+STATUSES_WITH_VALUE = CalibrationSettings(prior_length=SIZE, prior_angle=SIZE)
 #: What a point in a frame of its own never shows of a UR (`test_identifiability`).
 HIDDEN = {"theta1", "d1", "theta6", "d6", "a6", "alpha6"}
 
@@ -33,22 +32,17 @@ def test_stated_intervals_cover_what_is_measured_and_what_is_believed() -> None:
     z: dict[str, list[float]] = {"determined": [], "prior": [], "base": []}
     for seed in range(40):
         arm, q = drawn(seed)
-        result = calibrate(UR10, q, arm.measure(q)[0], BELIEVED)
+        result = calibrate(UR10, q, arm.measure(q)[0], STATUSES_WITH_VALUE)
         assert result.verdict == "ok"
         true = dict(zip(arm.model.names, arm.errors, strict=True))
         for p in result.parameters:
             assert p.prior == SIZE
-            assert p.value is not None
-            assert p.std is not None
             z[p.status].append((p.value - true[p.name]) / p.std)
         carried = {p.name for p in result.parameters if p.status == "prior"}
         assert carried >= HIDDEN
         assert not carried & {"a2", "a3", "theta3", "alpha1", "alpha2"}
-        assert result.base is not None
         base = arm.model.frame("base", np.zeros(arm.model.size))[1]
         for value, at, std in zip(result.base.translation, base, result.base.translation_std, strict=True):
-            assert value is not None
-            assert std is not None
             z["base"].append((value - at) / std)
     assert len(z["determined"]) > 600
     for kind, values in z.items():
@@ -61,7 +55,7 @@ def test_stated_intervals_cover_what_is_measured_and_what_is_believed() -> None:
 def test_covariance_is_the_inverse_of_both_informations() -> None:
     arm, q = drawn(3)
     measured = arm.measure(q)[0]
-    result = calibrate(UR10, q, measured, BELIEVED)
+    result = calibrate(UR10, q, measured, STATUSES_WITH_VALUE)
     free = np.array([result.model.index(name) for name in result.free])
     J = result.model.jacobian(Sample.of(q, measured), result.x, free).reshape(-1, free.size) / result.scale[0]
     believed = np.array([0.0 if "_" in name else SIZE**-2 for name in result.free])
@@ -95,12 +89,11 @@ def test_priors_leave_the_base_where_joint_1_has_it() -> None:
     """They widen its deviations by what the robot's own base may be off, and do not move it."""
     arm, q = drawn(1)
     measured, _ = arm.measure(q)
-    plain, believed = calibrate(UR10, q, measured), calibrate(UR10, q, measured, BELIEVED)
+    plain, believed = calibrate(UR10, q, measured), calibrate(UR10, q, measured, STATUSES_WITH_VALUE)
     assert base_frame(plain) == base_frame(believed) == "joint1"
     values = {p.name: p for p in believed.parameters}
     for name in ("theta1", "d1"):
         value = values[name].value
-        assert value is not None
         assert abs(value) < 1e-6 * SIZE
     assert plain.base is not None
     assert believed.base is not None
@@ -111,7 +104,6 @@ def test_priors_leave_the_base_where_joint_1_has_it() -> None:
 
 
 def test_what_noise_hides_is_the_priors() -> None:
-    """Joint 5 hardly moves: its errors are not held, and not taken for measured."""
     arm = truth(UR10, False, 120, seed=7)
     rng = np.random.default_rng(8)
     q = arm.q.copy()
@@ -125,8 +117,6 @@ def test_what_noise_hides_is_the_priors() -> None:
     for name in hidden:
         p = found[name]
         assert p.status == "prior"
-        assert p.std is not None
-        assert p.value is not None
         assert 1.4e-3 < p.std <= 2e-3 * 1.001
         assert abs(p.value - arm.errors.get(name, 0.0)) < 4.0 * p.std
 
@@ -134,11 +124,10 @@ def test_what_noise_hides_is_the_priors() -> None:
 def test_measurements_without_noise_do_not_make_priors_sure() -> None:
     arm = TrackedArm.of(UR10, TrackerSettings(seed=6, error_length=SIZE, error_angle=SIZE, noise=0.0))
     q = postures(UR10, 60, np.random.default_rng(6))
-    result = calibrate(UR10, q, arm.measure(q)[0], BELIEVED)
+    result = calibrate(UR10, q, arm.measure(q)[0], STATUSES_WITH_VALUE)
     for p in result.parameters:
         if p.name in HIDDEN:
             assert p.status == "prior", p.name
-            assert p.std is not None
             assert p.std > 0.3 * SIZE
 
 
@@ -146,13 +135,13 @@ def test_priors_of_all_errors_are_no_reason_to_accept_poses_that_show_none() -> 
     q = np.tile([0.1, -1.0, 1.2, 0.3, 1.0, 0.2], (40, 1))
     q[:, 0] = np.linspace(-2.0, 2.0, 40)
     measured = as_measured(forward(UR10, q, {"a2": 1e-3}, BASE, TOOL), False)
-    result = calibrate(UR10, q, measured, BELIEVED)
+    result = calibrate(UR10, q, measured, STATUSES_WITH_VALUE)
     assert result.verdict == "undetermined"
     assert {p.value for p in result.parameters} == {None}
     arm, few = drawn(1, 8)
     readings = arm.measure(few)[0]
     with pytest.raises(CalibrationError, match="measure at least 12 poses"):
-        calibrate(UR10, few, readings, BELIEVED)
+        calibrate(UR10, few, readings, STATUSES_WITH_VALUE)
 
 
 def test_known_frames_leave_nothing_without_a_prior() -> None:
@@ -169,7 +158,7 @@ def test_indices_of_the_measured_poses_leave_priors_out() -> None:
     """Against NumPy's singular values, and the formulas of Sun and Hollerbach."""
     arm, q = drawn(2)
     measured = arm.measure(q)[0]
-    for settings in (CalibrationSettings(), BELIEVED):
+    for settings in (CalibrationSettings(), STATUSES_WITH_VALUE):
         result = calibrate(UR10, q, measured, settings)
         shown = identifiability(result.model, Sample.of(q, measured)).free
         names = [result.model.names[k] for k in shown if result.model.names[k] in result.free]

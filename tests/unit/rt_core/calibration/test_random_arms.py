@@ -33,7 +33,7 @@ def drawn_arm(rng: np.random.Generator) -> Geometry:
 
 
 @pytest.mark.slow  # where kernels are interpreted
-@pytest.mark.parametrize("first", range(0, 100, 10))
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.soak) for first in range(10, 100, 10))])
 def test_random_arms(first: int) -> None:
     for seed in range(first, first + 10):
         rng = np.random.default_rng([seed, 1])

@@ -47,7 +47,6 @@ def test_ur10_series_a(data_dir: Path) -> None:
     measured = 1e-3 * series["meas_xyz_mm"]
     result = calibrate(geometry, series["q"], measured, use=drawn(len(measured), 0.7))
     assert result.verdict == "ok"
-    assert result.test is not None
     assert result.test.count == 3573
     assert result.test.before.mean == pytest.approx(0.75e-3, abs=0.01e-3)
     assert result.test.after.mean <= 0.40e-3
@@ -70,7 +69,6 @@ def test_ur10_series_b(data_dir: Path) -> None:
     measured = 1e-3 * series["meas_xyz_mm"]
     result = calibrate(nominal(folder / "ur10_dh.json"), series["q"], measured, use=drawn(len(measured), 0.7))
     assert result.verdict == "ok"
-    assert result.test is not None
     assert result.test.after.mean <= 0.39e-3
 
 
@@ -86,7 +84,6 @@ def test_ur10_whose_joints_give_way(data_dir: Path, series: str, limit_mm: float
     for seed in seeds:
         result = calibrate(nominal(folder / "ur10_dh.json"), q, measured, SOFT, use=drawn(len(q), 0.7, seed), load=load)
         assert result.verdict == "ok"
-        assert result.test is not None
         assert 1e3 * result.test.after.mean <= limit_mm
         soft = {p.name: p.value for p in result.parameters if p.name in ("compliance2", "compliance3")}
         assert all(value is not None and 0.0 < value < 1e-4 for value in soft.values())  # joints sag, not rise
@@ -108,7 +105,6 @@ def test_ur5_grid(data_dir: Path) -> None:
     measured = 1e-3 * (grid["target_mm"] + grid["dif_mm"])
     result = calibrate(nominal(folder / "ur5_dh.json"), np.radians(grid["q_deg"]), measured, use=drawn(1000, 0.8))
     assert result.verdict == "ok"
-    assert result.test is not None
     assert result.test.before.mean == pytest.approx(0.62e-3, abs=0.05e-3)
     assert result.test.after.mean <= 0.105e-3
     lengths = [abs(p.value) for p in result.parameters if p.unit == "m" and p.value is not None]
@@ -175,5 +171,4 @@ def test_two_sockets(data_dir: Path, name: str, nominal_mm: float, all_mm: float
     lengths = [abs(p.value) for p in whole.parameters if p.unit == "m" and p.value is not None]
     assert max(lengths) < 2e-3
     first = calibrate(geometry, q, contacts, use=contacts.socket < 2)
-    assert first.test is not None
     assert 1e3 * first.test.after.mean <= others_mm

@@ -14,7 +14,7 @@ from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Distances, Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray, IntArray
-from tests.lab.arms.calibration import PANDA, UR10, as_measured, forward, frame, postures
+from tests.lab.arms.calibration import PANDA, UR10, as_measured, check_derivatives, forward, frame, postures
 
 BASES = [
     frame((1.5, -2.0, 0.7), (0.4, -0.3, 2.2)),
@@ -50,10 +50,7 @@ def test_derivatives_are_those_of_differences(geometry: Geometry, orientation: b
     x = rng.normal(0.0, 1e-2, model.size)
     head = None if orientation else np.arange(12) // 3 % 2
     sample = replace(Sample.of(q, positions, rotations if orientation else None), station=station, head=head)
-    J, h = model.jacobian(sample, x), 1e-6
-    for k, e in enumerate(np.eye(model.size)):
-        slope = (model.residual(sample, x + h * e) - model.residual(sample, x - h * e)) / (2.0 * h)
-        np.testing.assert_allclose(J[:, :, k], slope, atol=1e-7, err_msg=model.names[k])
+    check_derivatives(model, sample, x)
 
 
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])

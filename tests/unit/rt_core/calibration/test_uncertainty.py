@@ -12,14 +12,12 @@ from rt_core.calibration.settings import CalibrationSettings
 from rt_core.calibration.uncertainty import BLOCKS, half_interval
 from rt_core.types import FloatArray
 from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
-from tests.lab.arms.calibration import PANDA, UR10, as_measured, forward
-from tests.unit.rt_core.calibration.test_calibrate import BASE, TOOL, Truth, truth
+from tests.lab.arms.calibration import BASE, PANDA, TOOL, UR10, Truth, as_measured, forward, truth
 
 RUNS = 25
 
 
 def textbook(arm: Truth, result: Calibration) -> FloatArray:
-    """Standard deviations (p,) of plain least squares."""
     free = np.array([result.model.index(name) for name in result.free])
     J = result.model.jacobian(Sample.of(arm.q, arm.measured), result.x, free).reshape(-1, free.size)
     variance = np.sum(result.residual_after**2) / (J.shape[0] - free.size)
@@ -68,7 +66,7 @@ def slow_way(count: int) -> FloatArray:
     return np.asarray(0.8 * np.pi * np.sin(2.0 * np.pi * turns + rng.uniform(0.0, 6.0, 7)))
 
 
-@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("robust", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_errors_that_last_for_many_poses_are_covered(robust: bool) -> None:
     """An error of the instrument that wanders: successive poses have 0.95 of it in common."""
     errors = truth(PANDA, False, 80, seed=1).errors

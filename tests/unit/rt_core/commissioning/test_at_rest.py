@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rt_core.commissioning.at_rest import at_rest, position_text, set_position_text
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 
 NAMES = ["shoulder", "elbow", "wrist"]
 ALLOWED = np.full(3, 0.05)

@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg as la
 from scipy import optimize
 
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.friction_law import fit_friction
 from tests.lab.arms.commissioning import second_try_only
 

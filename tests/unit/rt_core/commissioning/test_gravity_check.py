@@ -11,12 +11,24 @@ import scipy.linalg as la
 
 from drivers.files.robots.file import load_robot
 from rt_core.commissioning._hysteresis import Passes
-from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.findings import Finding
+from rt_core.commissioning.findings import CommissioningError, Finding
 from rt_core.commissioning.gravity_check import check_gravity, tells_scale
 from rt_core.commissioning.gravity_terms import GravityMotion
 from rt_core.commissioning.joint_check import SmallMotion, torque_passes
-from tests.lab.arms.commissioning import GRAVITY, NAMES, WAY, arm_motion, second_try_only, small_motion
+from rt_core.commissioning.mirror_images import mirror_images
+from rt_core.commissioning.profiles import there_and_back
+from rt_core.types import FloatArray
+from tests.lab.arms.commissioning import (
+    DWELL_S,
+    GRAVITY,
+    LEG_S,
+    NAMES,
+    RATE_HZ,
+    WAY,
+    arm_motion,
+    second_try_only,
+    small_motion,
+)
 
 EFFORTS = np.array([60.0, 40.0, 10.0])
 
@@ -49,7 +61,6 @@ def test_gravity_against_that_of_the_description(share: float, verdict: str, kin
 @pytest.mark.parametrize("factor", [0.01, 0.001, 57.3])
 def test_torque_of_another_unit_is_found(factor: float) -> None:
     motion = small_motion(0)
-    assert motion.tau is not None
     assert made_up(replace(motion, tau=factor * motion.tau)).verdict == "wrong"
 
 
@@ -57,7 +68,6 @@ def test_torque_of_another_unit_is_found(factor: float) -> None:
 def test_a_scale_that_command_and_position_share_shows_in_gravity(scale: float, way: float) -> None:
     """The joint really goes by `scale` times as much as command and position say."""
     motion = small_motion(0, way=way)
-    assert motion.tau is not None
     tau = motion.tau.copy()
     true = motion.q[0, 0] + scale * (motion.command - motion.command[0])
     tau[:, 0] += GRAVITY[0] * (np.cos(true) - np.cos(motion.q[:, 0]))
@@ -72,7 +82,6 @@ def test_a_tenth_of_the_way_tells_the_scale(scale: float, told: bool) -> None:
     """
     for sign in (1.0, -1.0):
         motion = small_motion(0, way=0.1 * WAY * sign)
-        assert motion.tau is not None
         tau = motion.tau.copy()
         true = motion.q[0, 0] + scale * (motion.command - motion.command[0])
         tau[:, 0] += GRAVITY[0] * (np.cos(true) - np.cos(motion.q[:, 0]))
@@ -82,7 +91,6 @@ def test_a_tenth_of_the_way_tells_the_scale(scale: float, told: bool) -> None:
 def test_no_scale_is_told_where_gravity_does_not_show() -> None:
     """Of a vertical axis, and of a torque without gravity in it."""
     motion = small_motion(0, way=0.1 * WAY)
-    assert motion.tau is not None
     tau = motion.tau.copy()
     tau[:, 0] -= GRAVITY[0] * np.cos(motion.q[:, 0])
     bare = replace(motion, tau=tau)
@@ -112,7 +120,6 @@ def test_places_without_a_command_are_said() -> None:
 def test_a_cable_where_gravity_is_weak_is_no_wrong_sign() -> None:
     for seed in range(20):
         motion = small_motion(2, seed)
-        assert motion.tau is not None
         tau = motion.tau.copy()
         tau[:, 2] -= GRAVITY[2] * np.cos(motion.q[:, 2]) + 2.0 * (motion.q[:, 2] - 0.2)
         places = torque_passes(replace(motion, tau=tau))
@@ -141,3 +148,61 @@ def test_the_joint_that_is_inverted_is_named() -> None:
     found = judge("space6", 1, 0.1, 1)
     assert (found.verdict, found.kind) == ("wrong", "inverted")
     assert "joint_2 were inverted in all signals" in found.text or "joint_2 or" in found.text
+
+
+PLANAR_EFFORTS = np.array([60.0, 40.0])
+PLANAR_NAMES = ["shoulder", "elbow"]
+
+
+def planar(q: FloatArray, beside: float) -> FloatArray:
+    """Gravity torque of two links that hang at zero, their centres turned by `beside` from their axes."""
+    elbow = 12.0 * np.sin(q[:, 0] + q[:, 1] + beside)
+    return np.column_stack((30.0 * np.sin(q[:, 0] + beside) + elbow, elbow))
+
+
+def planar_motion(k: int, beside: float, share: float = 1.0) -> GravityMotion:
+    """Move one joint from a bent posture; the description states `share` of its gravity."""
+    rng, change = np.random.default_rng(k), np.zeros(2)
+    change[k] = WAY
+    rows = there_and_back(np.array([0.6, 0.5]), change, LEG_S, DWELL_S, RATE_HZ)
+    q = np.vstack((np.repeat(rows[:1], 300, axis=0), rows, np.repeat(rows[-1:], 300, axis=0)))
+    dq = np.gradient(q, 1.0 / RATE_HZ, axis=0)
+    ddq, turning = np.gradient(dq, 1.0 / RATE_HZ, axis=0), np.where(np.abs(dq) > 1e-9, dq, 0.0)
+    tau = planar(q, beside) + 2.0 * np.sign(turning) + ddq + 0.01 * rng.normal(size=q.shape)
+    motion = SmallMotion(k, np.arange(len(q)) / RATE_HZ, q[:, k].copy(), WAY, q, dq, tau)
+    return GravityMotion(k, torque_passes(motion), lambda at: share * planar(at, beside), PLANAR_EFFORTS)
+
+
+def test_links_that_hang_at_zero_have_a_mirror_image() -> None:
+    """U is even, so -g(-q) = g(q), although each joint alone is found to be right."""
+    motions = [planar_motion(k, 0.0) for k in range(2)]
+    assert [check_gravity(motion, PLANAR_NAMES).verdict for motion in motions] == ["ok", "ok"]
+    assert mirror_images(motions, [0, 1]) == {0: (0, 1), 1: (0, 1)}
+    assert mirror_images(motions, [1]) == {1: (0, 1)}
+
+
+def test_links_beside_their_axes_have_none() -> None:
+    assert mirror_images([planar_motion(k, 0.7) for k in range(2)], [0, 1]) == {}
+
+
+def test_what_the_description_does_not_explain_excludes_nothing() -> None:
+    motions = [planar_motion(k, 0.7, share=0.05) for k in range(2)]
+    assert set(mirror_images(motions, [0, 1])) == {0, 1}
+    assert mirror_images([], [1]) == {1: (1,)}
+
+
+@pytest.mark.parametrize(("robot", "bend"), [("arm7", 0.1), ("space6", 0.1), ("space6", 0.05)])
+def test_no_joint_of_those_that_are_inverted_is_ever_told(robot: str, bend: float) -> None:
+    n = load_robot(robot).model.n
+    rng = np.random.default_rng(n)
+    sets = [tuple(range(n)), tuple(range(0, n, 2)), tuple(range(1, n, 2))]
+    sets += [tuple(np.flatnonzero(rng.uniform(size=n) < 0.5)) for _ in range(3)]
+    for inverted in sets:
+        found = mirror_images([arm_motion(robot, k, bend, inverted) for k in range(n)], range(n))
+        assert set(inverted) <= set(found), (inverted, found)
+
+
+def test_an_upright_arm_that_leans_to_the_other_side_tells_the_same() -> None:
+    """The links of this arm lie about in its plane: with both its pitching joints inverted it is half a turn away."""
+    found = mirror_images([arm_motion("arm7", k, 0.1, ()) for k in range(7)], [0, 1, 3])
+    assert found == {0: (0,), 1: (1, 3), 3: (1, 3)}

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rt_core.commissioning.errors import CommissioningError
-from rt_core.commissioning.findings import factor_text
+from rt_core.commissioning.findings import CommissioningError, factor_text
 from rt_core.commissioning.joint_check import (
     SmallMotion,
     check_position,
@@ -24,8 +23,6 @@ from tests.lab.arms.commissioning import COULOMB, GRAVITY, NAMES, RATE_HZ, VISCO
 def test_an_arm_without_faults_passes(joint: int, way: float) -> None:
     motion = small_motion(joint, way=way)
     position, velocity, sign = (check(motion, NAMES) for check in (check_position, check_velocity, check_torque_sign))
-    assert velocity is not None
-    assert sign is not None
     assert [found.verdict for found in (position, velocity, sign)] == ["ok", "ok", "ok"]
     assert position.value == pytest.approx(1.0, abs=1e-3)
     assert velocity.value == pytest.approx(1.0, abs=0.02)
@@ -91,16 +88,13 @@ def test_a_position_in_noise_is_left_open() -> None:
 @pytest.mark.parametrize(("factor", "words"), [(-1.0, "inverted"), (180.0 / np.pi, "degrees"), (0.0, "dead")])
 def test_a_wrong_velocity_is_named(factor: float, words: str) -> None:
     found = check_velocity(changed(small_motion(2), "dq", 2, factor), NAMES)
-    assert found is not None
     assert found.verdict == "wrong"
     assert words in found.text
 
 
 def test_swapped_velocities_are_named() -> None:
     motion = small_motion(0)
-    assert motion.dq is not None
     found = check_velocity(replace(motion, dq=motion.dq[:, [1, 0, 2]]), NAMES)
-    assert found is not None
     assert found.verdict == "wrong"
     assert "elbow" in found.text
     assert "swapped" in found.text
@@ -109,7 +103,6 @@ def test_swapped_velocities_are_named() -> None:
 @pytest.mark.parametrize("joint", [0, 1, 2])
 def test_an_inverted_torque_is_found_whatever_gravity_does(joint: int) -> None:
     found = check_torque_sign(changed(small_motion(joint), "tau", joint, -1.0), NAMES)
-    assert found is not None
     assert found.verdict == "wrong"
     assert "inverted" in found.text
     assert found.value < 0.0
@@ -121,7 +114,6 @@ def test_torque_without_friction_tells_no_sign() -> None:
     gravity = GRAVITY * np.cos(motion.q) + 0.01 * rng.normal(size=motion.q.shape)
     for tau in (gravity, -gravity):
         found = check_torque_sign(replace(motion, tau=tau), NAMES)
-        assert found is not None
         assert found.verdict == "cannot_tell"
 
 
@@ -131,18 +123,15 @@ def test_a_delay_between_torque_and_position_is_no_friction() -> None:
     late = np.roll(200.0 * np.sin(motion.q), 2, axis=0)
     for tau in (late, -late):
         found = check_torque_sign(replace(motion, tau=tau), NAMES)
-        assert found is not None
         assert found.verdict == "cannot_tell"
 
 
 def test_swapped_torques_are_named() -> None:
     motion = small_motion(0)
-    assert motion.tau is not None
     rng = np.random.default_rng(6)
     tau = motion.tau[:, [1, 0, 2]]
     tau[:, 0] = 12.0 + 0.01 * rng.normal(size=len(tau))  # a joint at rest
     found = check_torque_sign(replace(motion, tau=tau), NAMES)
-    assert found is not None
     assert found.verdict == "wrong"
     assert "elbow" in found.text
 
@@ -150,14 +139,11 @@ def test_swapped_torques_are_named() -> None:
 def test_the_size_of_a_torque_is_judged_by_its_limit() -> None:
     motion = small_motion(0)
     fine = check_torque_size(motion, NAMES, 60.0)
-    assert fine is not None
     assert fine.verdict == "ok"
     large = check_torque_size(changed(motion, "tau", 0, 1000.0), NAMES, 60.0)
-    assert large is not None
     assert large.verdict == "wrong"
     assert "N*mm" in large.text
     small = check_torque_size(changed(motion, "tau", 0, 0.01), NAMES, 60.0)
-    assert small is not None
     assert small.verdict == "cannot_tell"
     assert check_torque_size(motion, NAMES, np.inf) is None
 
@@ -186,14 +172,10 @@ def test_a_slide_beside_turning_joints_is_judged_by_ranges() -> None:
 
 def test_a_joint_without_signals_is_no_reason_not_to_judge_another() -> None:
     motion = small_motion(0)
-    assert motion.tau is not None
-    assert motion.dq is not None
     tau, dq = motion.tau.copy(), motion.dq.copy()
     tau[:, 2] = dq[:, 2] = np.nan
     silent = replace(motion, tau=tau, dq=dq)
     sign, velocity = check_torque_sign(silent, NAMES), check_velocity(silent, NAMES)
-    assert sign is not None
-    assert velocity is not None
     assert (sign.verdict, velocity.verdict) == ("ok", "ok")
 
 
@@ -201,14 +183,11 @@ def test_swapped_torques_are_never_called_inverted() -> None:
     """For an inverted one is taken for a negative torque constant, where constants are not known."""
     for seed in range(20):
         motion = small_motion(0, seed)
-        assert motion.tau is not None
         tau = motion.tau[:, [1, 0, 2]]
         tau[:, 0] = 12.0 + 0.01 * np.random.default_rng(seed + 100).normal(size=len(tau))
         found = check_torque_sign(replace(motion, tau=tau), NAMES)
-        assert found is not None
         assert (found.verdict, found.kind) == ("wrong", "")
     inverted = check_torque_sign(changed(small_motion(0), "tau", 0, -1.0), NAMES)
-    assert inverted is not None
     assert inverted.kind == "inverted"
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from drivers.files.robots.file import load_robot
 from rt_core.commissioning.bidirectional import both_ways
-from rt_core.commissioning.errors import CommissioningError
+from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.profiles import there_and_back
 from rt_core.commissioning.torque_constant import payload_torque, torque_constants
 from rt_core.model.inertia import transform_inertial
 from rt_core.model.robot import RobotModel, Transmission
 from rt_core.model.urdf_writer import urdf_from_model
 from rt_core.types import FloatArray
-from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
 from sim_backend.drive.modes import CSP
 
 RATE_HZ = 500.0
@@ -46,7 +46,6 @@ def test_torque_of_the_payload_is_that_of_pinocchio() -> None:
 
 def loaded(model: RobotModel) -> RobotModel:
     """The arm with the payload on its flange."""
-    assert model.inertial is not None
     inertial = model.inertial.copy()
     point = MASS * np.array([1.0, *CENTRE, *np.zeros(6)])
     x, y, z = CENTRE
@@ -57,8 +56,8 @@ def loaded(model: RobotModel) -> RobotModel:
 
 def currents(model: RobotModel, rows: FloatArray, seed: int) -> tuple[FloatArray, FloatArray]:
     """Positions and currents of the simulated arm along rows."""
-    settings = DRIVEN.model_copy(update={"rate_hz": RATE_HZ, "seed": seed, "current_noise": (0.02,) * 7})
-    arm = DrivenArm(model, settings, start=rows[0])
+    settings = DRIVE_ARM_SETTINGS.model_copy(update={"rate_hz": RATE_HZ, "seed": seed, "current_noise": (0.02,) * 7})
+    arm = DriveArm(model, settings, start=rows[0])
     coupling = model.coupling
     around = (np.repeat(rows[:1], 250, axis=0), rows, np.repeat(rows[-1:], 50, axis=0))
     samples = [arm.step([CSP] * 7, coupling @ row) for row in np.vstack(around)]

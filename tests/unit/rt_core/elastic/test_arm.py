@@ -16,7 +16,7 @@ from rt_core.elastic.separability import (
     attenuated,
     difference_share,
     rests_on_difference,
-    told_apart,
+    separabilities,
     widened,
     withhold,
 )
@@ -43,7 +43,6 @@ def rows_of(*, elastic: bool, exact: bool = False) -> tuple[ArmRows, FloatArray]
 
 def test_rotors_stand_by_themselves_and_links_keep_their_combinations() -> None:
     model = load_robot("arm7_elastic").model
-    assert model.dynamics is not None
     base, rigid = elastic_base(model), base_parameters(model)
     without = base_parameters(replace(model, armature=False))
     assert [name for name in base.names if not name.startswith("Ia")] == list(without.names)
@@ -110,7 +109,7 @@ def test_noise_of_the_encoders_tells_no_rotor_from_its_link() -> None:
     share = difference_share(fit, noise)
     assert share[:2].max() < 0.3
     rests = rests_on_difference(rows.bases["link"], rows.bases["both"])
-    kept = withhold(fit, rests, told_apart(share, [True] * 3))
+    kept = withhold(fit, rests, separabilities(share, [True] * 3))
     status = dict(zip(kept.base.names, kept.status, strict=True))
     for name in ("Ia1", "Izz1", "Ia2", "Izz2"):
         assert status[name] == "undetermined"
@@ -120,7 +119,7 @@ def test_noise_of_the_encoders_tells_no_rotor_from_its_link() -> None:
     assert [s for s, o in zip(kept.status, others, strict=True) if o] == [
         s for s, o in zip(fit.status, others, strict=True) if o
     ]
-    assert told_apart(np.array([0.99, 0.99, 0.9, 0.1]), [True, False, True, True]) == (
+    assert separabilities(np.array([0.99, 0.99, 0.9, 0.1]), [True, False, True, True]) == (
         "told", "open", "doubtful", "open",
     )  # fmt: skip
 

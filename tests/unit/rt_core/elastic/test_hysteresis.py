@@ -41,7 +41,6 @@ def test_the_loop_is_told_with_its_uncertainty(half_width: float) -> None:
     loops = hysteresis(fit)
     assert len(loops) == 2
     for loop in loops:
-        assert loop is not None
         assert loop.std < 1.5
         assert loop.half_width == pytest.approx(half_width, abs=4.0 * loop.std + 0.05 * half_width)
         assert (loop.half_width > 3.0 * loop.std) == (half_width > 0.0)
@@ -73,7 +72,6 @@ def test_a_loop_that_goes_in_part_with_the_speed_is_told_whole(half_width: float
     """Viscous friction shifts the deflection against the speed, and where they differ the loop shows."""
     fit = identify_elastic_joint([hanging(half_width, 0.05).rows(inertia=J_IN)], cubic=False, lag_s=0.0).answer.fit
     for loop in hysteresis(fit):
-        assert loop is not None
         assert loop.std < 0.2 * 20.0
         assert abs(loop.half_width - half_width) < 3.0 * loop.std
 

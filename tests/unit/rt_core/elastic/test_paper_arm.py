@@ -17,8 +17,8 @@ from rt_core.online.elastic import ElasticJointEstimator
 from rt_core.types import FloatArray
 from service.operations.elastic._prior import deflection_errors
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
-from sim_backend.arm.settings import MotionSettings, SegmentSettings, SimSettings
-from tests.lab.arms.harmonic_drive import J_IN, TRUTH, N
+from sim_backend.arm.settings import MotionSettings, PieceSettings, SimSettings
+from tests.lab.arms.harmonic_drive import J_IN, MORE, TRUTH, N
 
 KM, RATE = 0.4, 500.0
 SPEEDS = (0.05, 0.1, 0.15)  # of the joint's limit: 0.02, 0.04 and 0.06 rad/s
@@ -61,9 +61,7 @@ def swing() -> RobotFile:
 @cache
 def swung(seed: int) -> SimulatedData:
     """There and back at three speeds, so that gravity loads the spring from -700 to 700 N*m."""
-    pieces = tuple(
-        SegmentSettings(kind="paul", duration_s=4.2 * 0.8 / (0.4 * s), speed=s, amplitude=0.9) for s in SPEEDS
-    )
+    pieces = tuple(PieceSettings(kind="paul", duration_s=4.2 * 0.8 / (0.4 * s), speed=s, amplitude=0.9) for s in SPEEDS)
     settings = SimSettings(
         seed=seed, rate_hz=RATE, torque_sensor="link", torque_noise=(1.5,), current_noise=(0.05,), encoder_bits=20
     )
@@ -90,9 +88,6 @@ def test_stage_c_recovers_all_six(seed: int) -> None:
     assert answer.verdict == "ok", answer.reasons
     for name, true in TRUTH.items():
         p = answer[name]
-        assert p.value is not None
-        assert p.lower is not None
-        assert p.upper is not None
         assert p.value == pytest.approx(true, rel=0.02), name
         assert p.lower < true < p.upper, name
 
@@ -101,7 +96,6 @@ def test_stages_a_and_b_take_up_the_friction_that_they_leave_out() -> None:
     """With noise and counts they are the truth and what is projected on it of that friction, in closed form."""
     data = swung(1)
     exact = data.elastic
-    assert exact is not None
     d, v, w = (exact.q_motor - data.q)[:, 0], exact.dq_motor[:, 0], data.dq[:, 0]
     viscous = {"motor": TRUTH["b_in"] * N**2 * v, "sensor": -TRUTH["b_out"] * w}
     coulomb = {"motor": N * np.sign(v), "sensor": -np.sign(w)}
@@ -138,3 +132,43 @@ def test_the_online_estimate_converges_from_far_off() -> None:
     assert said.valid, said.reason
     for name, true in TRUTH.items():
         assert said[name].value == pytest.approx(true, rel=0.05), name
+
+
+FULL_RATE = 250.0
+#: Share of the joint's limit of 0.4 rad/s, and of its range of 0.9 rad either way.
+SWINGS = ((0.02, 0.25), (0.04, 0.4), (0.08, 0.7), (0.15, 1.0), (0.3, 1.0), (0.6, 1.0))
+FRICTION = f"""
+tanh_torque = {MORE["C1"] * N}
+tanh_velocity = {MORE["omega1"] / N}
+decaying_viscous = {MORE["C2"] * N**2}
+decay_velocity = {MORE["omega_s"] / N}
+link_cyclic_sine = {MORE["A1"]}
+link_cyclic_cosine = {MORE["A2"]}
+[model]
+friction = "harmonic_drive_input"
+"""
+
+
+def test_the_full_stage_recovers_the_simulated_joint(tmp_path: Path) -> None:
+    path = tmp_path / "swing.toml"
+    path.write_text(ROBOT + FRICTION, encoding="utf-8")
+    pieces = tuple(
+        PieceSettings(kind="paul", duration_s=8.4 * share / s, speed=s, amplitude=0.9 * share) for s, share in SWINGS
+    )
+    settings = SimSettings(
+        seed=1, rate_hz=FULL_RATE, torque_sensor="link", torque_noise=(1.5,), current_noise=(0.05,), encoder_bits=20
+    )
+    motion = MotionSettings(kind="schedule", segments=pieces, centre=(0.0,))
+    data = SimulatedArm(load_robot(path).model, settings, motion).simulate(sum(p.duration_s or 0.0 for p in pieces))
+    c = data.channels
+    rows = elastic_rows(
+        data.t, c["q_motor"][:, 0], c["q"][:, 0], KM * c["current"][:, 0], Drive(N, J_IN), SignalSettings(),
+        sensor_torque=c["tau"][:, 0],
+    )  # fmt: skip
+    fit = identify_elastic_joint([rows], "full").answer
+    assert fit.verdict == "ok", fit.reasons
+    for name, true in (TRUTH | MORE).items():
+        p = fit[name]
+        assert p.value is not None, p
+        assert p.lower < true < p.upper, p
+        assert p.value == pytest.approx(true, rel=0.05 if name in ("b_in", "C2", "omega_s", *TRUTH) else 0.3), p

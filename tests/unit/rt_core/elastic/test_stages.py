@@ -45,7 +45,6 @@ def torques(recorded: Recorded) -> dict[str, FloatArray]:
     out = {side: np.full(recorded.t.size, np.nan) for side in ("motor", "sensor")}
     for piece in recorded.rows().pieces:
         at = np.rint(piece.t * RATE).astype(int)
-        assert piece.sensor_torque is not None
         out["motor"][at], out["sensor"][at] = piece.motor_torque, piece.sensor_torque
     return out
 
@@ -171,8 +170,6 @@ def test_last_stage_recovers_all_six() -> None:
     for name, true in TRUTH.items():
         p = found[name]
         assert p.value == pytest.approx(true, rel=0.02), name
-        assert p.lower is not None
-        assert p.upper is not None
         assert p.lower < true < p.upper, name
         assert p.status == "determined"
     assert found.metrics.relative_error < 0.01
@@ -186,8 +183,6 @@ def test_known_inertia_lets_all_motion_count() -> None:
     assert found.verdict == "ok"
     for name, true in TRUTH.items():
         p = found[name]
-        assert p.value is not None
-        assert p.std is not None
         assert abs(p.value - true) < 4.0 * p.std, name
 
 

@@ -7,27 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rt_core.elastic.identify import STAGES, ElasticFit, identify_elastic_joint, judge
+from rt_core.elastic.identify import STAGES, identify_elastic_joint, judge
 from rt_core.elastic.rows import Drive, elastic_rows
 from rt_core.identification.preprocess import DataError
-from tests.lab.arms.harmonic_drive import SETTINGS, TRUTH, N, record
+from tests.lab.arms.harmonic_drive import SETTINGS, TRUTH, N, open_parameters, record
 
 FRICTION = ("b_in", "b_inD", "b_out", "b_outC")
-
-
-def open_parameters(fit: ElasticFit) -> set[str]:
-    for p in fit.parameters:
-        undetermined = p.status == "undetermined"
-        assert (p.value is None) == (p.std is None) == (p.lower is None) == (p.upper is None) == undetermined
-        assert (p.reason is not None) == undetermined
-    return {p.name for p in fit.parameters if p.value is None}
 
 
 @pytest.mark.parametrize("directions", [(1, -1), (1,)])
 def test_one_speed_does_not_tell_viscous_from_coulomb(directions: tuple[int, ...]) -> None:
     found = identify_elastic_joint([record(1, speeds=(0.04,), directions=directions).rows()], lag_s=0.0, zero=0.0)
     fit = found.answer
-    assert open_parameters(fit) >= set(FRICTION)
+    assert set(open_parameters(fit)) >= set(FRICTION)
     assert "same speed" in (fit["b_in"].reason or "")
     assert "b_inD" in (fit["b_in"].reason or "")
     if len(directions) == 2:
@@ -54,7 +46,7 @@ def test_two_speeds_tell_them_apart() -> None:
 def test_one_load_does_not_tell_the_cubic_stiffness() -> None:
     recorded = record(2, loads=(500.0,))
     for fit in identify_elastic_joint([recorded.rows()], "stiffness", lag_s=0.0, zero=0.0).fits:
-        assert open_parameters(fit) == {"k1", "k2"}
+        assert set(open_parameters(fit)) == {"k1", "k2"}
         assert fit.verdict == "not_determined"
         assert "several loads" in (fit["k2"].reason or "")
     assert "k2" in open_parameters(identify_elastic_joint([recorded.rows()]).answer)
@@ -70,7 +62,7 @@ def test_one_load_tells_the_secant_stiffness() -> None:
 def test_linear_spring_does_not_tell_lag_from_viscous_friction() -> None:
     rows = record(3, k2=0.0, lag=2e-3).rows()
     fit = identify_elastic_joint([rows], cubic=False).answer
-    assert open_parameters(fit) == {"b_in", "b_out", "lag"}
+    assert set(open_parameters(fit)) == {"b_in", "b_out", "lag"}
     assert "give the lag" in (fit["lag"].reason or "")
     assert fit["k1"].value == pytest.approx(TRUTH["k1"], rel=0.01)
     given = identify_elastic_joint([rows], cubic=False, lag_s=2e-3).answer
@@ -85,7 +77,7 @@ def test_angle_computed_from_the_motor_shows_no_deflection(shift: float, zero: f
     for stage in STAGES:
         fit = identify_elastic_joint([same.rows()], stage, zero=zero).answer
         assert fit.verdict == "not_determined"
-        assert open_parameters(fit) == {p.name for p in fit.parameters}
+        assert set(open_parameters(fit)) == {p.name for p in fit.parameters}
         assert "no deflection" in (fit["k1"].reason or "")
 
 
@@ -93,7 +85,7 @@ def test_angle_computed_from_the_motor_shows_no_deflection(shift: float, zero: f
 def test_rigid_joint_leaves_only_the_noise_of_the_encoders(cubic: bool) -> None:
     fit = identify_elastic_joint([record(5, k1=1e10, k2=0.0).rows()], cubic=cubic).answer
     assert fit.verdict == "not_determined"
-    assert open_parameters(fit) == {p.name for p in fit.parameters}
+    assert set(open_parameters(fit)) == {p.name for p in fit.parameters}
     assert "does not follow the torque" in (fit["k1"].reason or "")
 
 
@@ -127,9 +119,6 @@ def test_errors_of_the_deflection_widen_the_interval() -> None:
     p = fit["k1"]
     assert fit.verdict == "doubtful"
     assert p.status == "doubtful"
-    assert p.value is not None
-    assert p.lower is not None
-    assert p.upper is not None
     assert p.value < 0.97 * TRUTH["k1"]  # errors of the regressor pull towards zero
     assert p.lower < TRUTH["k1"] < p.upper
 

@@ -12,16 +12,17 @@ from rt_core.excitation.design import (
     SWARMS,
     Designer,
     ExcitationDesign,
+    InfeasibleError,
     Optimiser,
     best_design,
     design_excitation,
 )
-from rt_core.excitation.errors import ExcitationError, InfeasibleError
+from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.search import Search
 from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
 from rt_core.model.frames import link_poses
 from rt_core.model.robot import RobotModel
-from rt_core.optimise.run import Progress
+from rt_core.optimise.run import SearchProgress
 from sim_backend.arm.trajectory import motor_torque
 from tests.lab.arms.excitation import arm, joint, series_on, three, two
 
@@ -146,7 +147,6 @@ def test_a_search_that_ends_beyond_a_limit_goes_on_with_a_steeper_penalty() -> N
 
 @pytest.mark.parametrize(("penalty", "searches", "end"), [(None, 1, 0.7), (1.0, 2, 1.0)])
 def test_progress_by_evaluations_never_falls(penalty: float | None, searches: int, end: float) -> None:
-    """Not even where a second search follows the first."""
     shares: list[float] = []
     costs: list[float] = []
     iterations: list[int] = []
@@ -200,7 +200,6 @@ def test_assumed_limits_in_words() -> None:
 
 
 def test_tight_torque_is_kept() -> None:
-    """Nine tenths of the torque that the best motion takes."""
     model = two()
     free = design_excitation(model, QUICK, seed=2)
     needed = {margin.where: margin.reached for margin in free.margins if margin.quantity == "effort"}
@@ -233,7 +232,6 @@ def test_a_hasty_search_never_passes_off_a_violation(seed: int, iterations: int)
 
 
 def test_slightly_beyond_is_made_smaller() -> None:
-    """A motion 5 % beyond a joint's limits comes back within them, with the other joints as they were."""
     model = replace(two(), inertial=None)
     designer = Designer(model, QUICK)
     series = designer.space.series(designer._start(0))
@@ -286,7 +284,7 @@ def test_too_few_samples_for_the_parameters() -> None:
 def test_the_callback_sees_each_start_and_can_end_the_design() -> None:
     seen: list[tuple[int, int]] = []
 
-    def told(start: int, progress: Progress) -> bool:
+    def told(start: int, progress: SearchProgress) -> bool:
         seen.append((start, progress.iteration))
         return (start, progress.iteration) != (1, 3)
 

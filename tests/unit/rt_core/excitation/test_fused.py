@@ -57,7 +57,6 @@ def harmonic_drive() -> RobotModel:
 
 def stribeck() -> RobotModel:
     model = three()
-    assert model.dynamics is not None
     known = replace(
         model.dynamics, breakaway=2.0 * model.dynamics.coulomb, stribeck_velocity=np.full(3, 0.4),
         quadratic_friction=np.array([0.2, 0.1, 0.3]), cubic_friction=np.array([0.05, 0.02, 0.1]),
@@ -76,7 +75,6 @@ ARMS = {
 
 
 def beyond(designer: Designer, seed: int = 0) -> np.ndarray:
-    """Return a point whose motion breaks some limits."""
     return 1.2 * designer._start(seed)
 
 
@@ -142,8 +140,8 @@ def test_shares_are_the_limits_sample_by_sample(name: str) -> None:
             *(sign * TORQUE_RESERVE * tau[:, i] / limits.effort[i] - 1.0 for sign in (1.0, -1.0)),
         ]
         np.testing.assert_allclose(found[8 * i : 8 * i + 8], rows, rtol=1e-9, atol=1e-9)
-    places = designer.constraints.places.shares(model, q)
-    np.testing.assert_allclose(found[8 * model.n :], places, rtol=1e-9, atol=1e-9)
+    workspace = designer.constraints.workspace.shares(model, q)
+    np.testing.assert_allclose(found[8 * model.n :], workspace, rtol=1e-9, atol=1e-9)
 
 
 def test_samples_inside_their_shares_keep_positions_between_them() -> None:

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation.design import Designer, design_excitation
-from rt_core.excitation.errors import InfeasibleError
+from rt_core.excitation.design import Designer, InfeasibleError, design_excitation
 from rt_core.excitation.gradient import GradientSearch
 from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
 from rt_core.excitation.workspace_regions import Capsule, Sphere
 from rt_core.model.robot import RobotModel
-from rt_core.optimise.run import Progress
+from rt_core.optimise.run import SearchProgress
 from rt_core.types import FloatArray
 from tests.lab.arms.excitation import arm, joint, series_on, three, two
 from tests.unit.rt_core.excitation.test_design import by_chance, keeps_all_limits
@@ -27,9 +26,20 @@ FULL = ExcitationSettings(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("model", [two(), three()], ids=["two", "slides"])
+@pytest.mark.parametrize(
+    ("model", "objective", "scaled"),
+    [
+        pytest.param(
+            model, objective, scaled, marks=pytest.mark.soak if objective in soaked and not scaled else (),
+            id=f"{name}-{objective}-{scaled}",
+        )
+        for name, model, soaked in (
+            ("two", two(), ("d_optimal", "e_optimal")), ("slides", three(), ("condition", "d_optimal"))
+        )
+        for objective in OBJECTIVES
+        for scaled in (True, False)
+    ],
+)  # fmt: skip
 def test_limits_are_kept_and_a_swarm_is_beaten(model: RobotModel, objective: Objective, scaled: bool) -> None:
     settings = replace(SETTINGS, objective=objective, scaled=scaled, starts=4)
     design = design_excitation(model, settings, "gradient", seed=1)
@@ -102,15 +112,15 @@ def test_regions_bodies_and_slow_time_are_kept() -> None:
 
     def left(series_dict: dict[str, object]) -> tuple[FloatArray, FloatArray]:
         q, dq, _ = series_on(series_dict, np.linspace(0.0, 5.0, 8001)[:-1])
-        return -checks.places.shares(model, q).max(axis=1), (np.abs(dq) <= checks.slow_velocity).mean(axis=0)
+        return -checks.workspace.shares(model, q).max(axis=1), (np.abs(dq) <= checks.slow_velocity).mean(axis=0)
 
-    places, slow = left(free.series.as_dict())
-    assert places.min() < -0.05
+    workspace, slow = left(free.series.as_dict())
+    assert workspace.min() < -0.05
     assert slow.min() < 0.33
     design = design_excitation(model, settings, "gradient")
     assert keeps_all_limits(model, design)
-    places, slow = left(design.series.as_dict())
-    assert places.min() >= -1e-6
+    workspace, slow = left(design.series.as_dict())
+    assert workspace.min() >= -1e-6
     assert slow.min() >= 0.35 - 1e-3
     assert {"tip", "post", "hand to wall"} <= {margin.where for margin in design.margins}
     assert design.unchecked == ("collisions of the links moved by first: no body covers them",)
@@ -119,7 +129,6 @@ def test_regions_bodies_and_slow_time_are_kept() -> None:
 def test_a_torque_peak_between_samples_tightens_the_limit() -> None:
     """Breakaway friction at 0.003 rad/s: no sample of the search sees it, the design keeps it all the same."""
     model = stribeck()
-    assert model.dynamics is not None
     narrow = replace(model.dynamics, stribeck_velocity=np.full(3, 0.003), breakaway=3.0 * model.dynamics.coulomb)
     model = replace(model, dynamics=narrow)
     free = design_excitation(model, SETTINGS, "gradient", seed=0)
@@ -152,7 +161,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 def test_history_progress_and_cancelling() -> None:
     model = two()
-    seen: list[Progress] = []
+    seen: list[SearchProgress] = []
     shares: list[float] = []
     designer = Designer(model, SETTINGS)
     design = designer.design("gradient", 0, seen.append, lambda share, _: shares.append(share))
@@ -171,7 +180,7 @@ def test_history_progress_and_cancelling() -> None:
     for last in (0, 9):
         count = 0
 
-        def enough(progress: Progress, last: int = last) -> bool:
+        def enough(progress: SearchProgress, last: int = last) -> bool:
             nonlocal count
             count += 1
             return progress.iteration < last

@@ -29,7 +29,6 @@ SMOOTH = 0.1
 
 
 def difference(function: Callable[[float], FloatArray], h: float) -> FloatArray:
-    """Derivative at zero by central differences of the sixth order."""
     by = [function(k * h) - function(-k * h) for k in (1, 2, 3)]
     return np.asarray((45.0 * by[0] - 9.0 * by[1] + by[2]) / (60.0 * h))
 

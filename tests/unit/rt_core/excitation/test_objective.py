@@ -26,7 +26,6 @@ def motion(model: RobotModel, seed: int = 0, count: int = 60) -> States:
 
 
 def stacked(model: RobotModel, states: States) -> FloatArray:
-    """Regressor (N n, p) of the base parameters: torque of one parameter of size one at a time."""
     base = base_parameters(model)
     columns = []
     for name, source in zip(base.names, base.layout.source, strict=True):

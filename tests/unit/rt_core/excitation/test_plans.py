@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rt_core.excitation.design import Designer, design_excitation
-from rt_core.excitation.errors import ExcitationError, InfeasibleError
+from rt_core.excitation.design import Designer, InfeasibleError, design_excitation
+from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import Basis, FourierSeries
 from rt_core.excitation.harmonics import choose_harmonics
 from rt_core.excitation.sequential import known_information

@@ -8,7 +8,7 @@ import numpy as np
 
 from drivers.files.robots.file import load_robot
 from rt_core.excitation.constraints import PriorTorque
-from service.config.safety import SafetyConfig
+from service.config.arm_tables import SafetyConfig
 from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import safety_limits
 from service.motion.trajectory_run import RunCheck
@@ -22,7 +22,6 @@ QUICK = ("--harmonics", 3, "--rate", 20, "--set", "iterations=5")
 def test_the_torque_of_a_motion_is_that_at_the_reference() -> None:
     model = load_robot(ROBOT).model
     d = model.dynamics
-    assert d is not None
     torque = PriorTorque(model)
     q, v = np.random.default_rng(0).uniform(0.1, 0.4, (2, 20, 6))
     odd = 0.5 * (torque((q, v, 0.0 * q)) - torque((q, -v, 0.0 * q)))  # links' torque is even in velocity

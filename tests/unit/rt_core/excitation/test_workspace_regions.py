@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation._workspace_kernels import closest, place_shares_at
+from rt_core.excitation._workspace_kernels import closest, workspace_shares_at
 from rt_core.excitation.constraints import Constraints
 from rt_core.excitation.design import Designer
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.workspace_regions import Box, Capsule, Places, Sphere, segment_distance
+from rt_core.excitation.workspace_regions import Box, Capsule, Sphere, WorkspaceLimits, segment_distance
 from rt_core.model.base import random_states
 from rt_core.model.frames import link_poses
 from rt_core.types import FloatArray
@@ -65,10 +65,10 @@ def test_points_are_where_the_link_frames_say() -> None:
             Box((-0.1, -0.2, -0.3), (0.3, 0.2, 0.1), link=0, name="first"),
         )
         bodies = (FOOT, replace(HAND, link=last))
-        places = Places.of(model, regions, bodies, 0.03)
+        workspace = WorkspaceLimits.of(model, regions, bodies, 0.03)
         q = random_states(model, 8, seed=1)[0]
-        found = places.shares(model, q)
-        assert found.shape == (9, 8) == (places.rows, 8)
+        found = workspace.shares(model, q)
+        assert found.shape == (9, 8) == (workspace.rows, 8)
         for t, row in enumerate(q):
             poses = link_poses(model, row)
 
@@ -88,25 +88,25 @@ def test_points_are_where_the_link_frames_say() -> None:
             foot = np.clip(hand @ np.array([0.0, 0.0, 1.0]), 0.0, 0.1)[:, None] * np.array([0.0, 0.0, 1.0])
             apart = np.linalg.norm(hand - foot, axis=1).min()
             assert found[8, t] == pytest.approx(1.0 - apart / (0.06 + 0.1 + 0.03), abs=1e-5)
-        np.testing.assert_allclose(place_shares_at(places, model, q), found, atol=1e-12)
-        np.testing.assert_allclose(place_shares_at(places, model, q[:1]), found[:, :1], atol=1e-12)
+        np.testing.assert_allclose(workspace_shares_at(workspace, model, q), found, atol=1e-12)
+        np.testing.assert_allclose(workspace_shares_at(workspace, model, q[:1]), found[:, :1], atol=1e-12)
 
 
 def test_which_bodies_are_compared() -> None:
     model = load_robot("arm7").model
     bodies = [Capsule(f"b{k}", k, (0.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.05) for k in range(-1, 7)]
-    names = Places.of(model, (), bodies).pair_names
+    names = WorkspaceLimits.of(model, (), bodies).pair_names
     assert len(names) == 8 * 7 // 2 - 6
     assert "b0 to b-1" in names  # what stands still is in the way of the first link, too
     assert "b1 to b0" not in names
-    own = Places.of(model, (), [replace(bodies[0], base=True), *bodies[1:]]).pair_names
+    own = WorkspaceLimits.of(model, (), [replace(bodies[0], base=True), *bodies[1:]]).pair_names
     assert set(names) - set(own) == {"b0 to b-1"}
-    assert Places.of(model, (), bodies, pairs=[("b0", "b1")]).pair_names == ("b0 to b1",)
-    left = Places.of(model, (), bodies, skip_pairs=[("b-1", "b0"), ("b6", "b2")]).pair_names
+    assert WorkspaceLimits.of(model, (), bodies, pairs=[("b0", "b1")]).pair_names == ("b0 to b1",)
+    left = WorkspaceLimits.of(model, (), bodies, skip_pairs=[("b-1", "b0"), ("b6", "b2")]).pair_names
     assert set(names) - set(left) == {"b0 to b-1", "b6 to b2"}
     everywhere = [replace(body, name=f"{body.name} {k}") for body in bodies for k in range(8)]
     with pytest.raises(ExcitationError, match="1408 pairs of bodies are to be compared, 1000 at most"):
-        Places.of(model, (), everywhere)
+        WorkspaceLimits.of(model, (), everywhere)
 
 
 def test_margins_of_places_against_samples() -> None:
@@ -123,11 +123,11 @@ def test_margins_of_places_against_samples() -> None:
     series = FourierSeries(0.2, np.array([0.3, -0.2]), *rng.normal(scale=0.4, size=(2, 2, 3)))
     found = {(m.where, m.quantity): m for m in held.margins(series)}
     q, dq, _ = series_on(series.as_dict(), np.linspace(0.0, 5.0, 20_001)[:-1])
-    shares = held.places.shares(model, q).max(axis=1)
+    shares = held.workspace.shares(model, q).max(axis=1)
     rows = [("reach", "inside"), ("post", "outside"), ("hand to foot", "distance"), ("wall to hand", "distance")]
     for key, share in zip(rows, shares, strict=True):
         assert found[key].share == pytest.approx(-share, abs=1e-5)
-    tip = held.places.positions(model, q)[0]
+    tip = held.workspace.positions(model, q)[0]
     reached = np.linalg.norm(tip - [0.0, 0.0, 0.2], axis=1).max()
     assert found["reach", "inside"].reached == pytest.approx(reached, abs=1e-5)
     near = np.linalg.norm(tip - [0.4, 0.3, 0.2], axis=1).min()

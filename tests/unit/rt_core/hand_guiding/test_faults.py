@@ -74,7 +74,6 @@ def test_until_a_drive_of_the_wrong_sign_is_found_the_arm_moves_little() -> None
 
 @pytest.mark.parametrize("when", ["guiding", "hold"])
 def test_a_velocity_of_the_wrong_sign_does_not_drive_the_arm(when: str) -> None:
-    """Also when another reason has come first."""
     rig = Rig(robot(), exact(), start=POSES[6], wrong={"dq": -1.0})
     go(rig, 2150)
     if when == "hold":

@@ -13,7 +13,7 @@ import pytest
 
 from rt_core.hand_guiding import GuidingState, ZeroForceSettings
 from rt_core.hand_guiding import rows as c
-from rt_core.hand_guiding.model import C_BREAKAWAY, C_DRY
+from rt_core.hand_guiding.rows import C_BREAKAWAY, C_DRY
 from rt_core.model.robot import RobotModel
 from sim_backend.arm.settings import SimSettings
 from tests.lab.arms.simulated import random_arm, twin
@@ -43,7 +43,6 @@ def speed_limit(rig: Rig) -> np.ndarray:
 
 
 def guide(rig: Rig, push_s: float = 1.5, after_s: float = 3.0) -> tuple[Trace, Trace]:
-    """Push for a while after the ramp, then let go; two traces."""
     rig.run(2.1)
     q = rig.sample.true_q
     direction = tip_jacobian(rig.truth, q) @ np.random.default_rng(round(1e6 * abs(q[0]))).normal(size=rig.arm.n)
@@ -78,7 +77,7 @@ def test_it_hovers_at_twenty_poses() -> None:
 
 
 @pytest.mark.parametrize("channels", MEASURED.values(), ids=MEASURED.keys())
-@pytest.mark.parametrize("pose", range(3, 6))
+@pytest.mark.parametrize("pose", [3, pytest.param(4, marks=pytest.mark.soak), 5])
 def test_a_hand_moves_it_and_it_stops_when_let_go(pose: int, channels: tuple[str, ...]) -> None:
     rig = Rig(robot(), exact(), start=POSES[pose], channels=channels)
     pushed, after = guide(rig)
@@ -108,8 +107,14 @@ def model_error(truth: RobotModel, wrong: RobotModel, *state: np.ndarray) -> np.
     return np.asarray(pin.rnea(arms[0], arms[0].createData(), *state) - pin.rnea(arms[1], arms[1].createData(), *state))
 
 
-@pytest.mark.parametrize("true_mass", [1.6, 2.4])
-@pytest.mark.parametrize("pose", range(4))
+@pytest.mark.parametrize(
+    ("pose", "true_mass"),
+    [
+        pytest.param(pose, mass, marks=() if (pose, mass) in ((0, 1.6), (3, 2.4)) else pytest.mark.soak)
+        for pose in range(4)
+        for mass in (1.6, 2.4)
+    ],
+)
 def test_with_a_payload_wrong_by_a_fifth_it_holds_or_drifts_below_the_speed_limit(pose: int, true_mass: float) -> None:
     arm = with_payload(robot(), 2.0)
     rig = Rig(with_payload(robot(), true_mass), believed(arm), start=POSES[pose])
@@ -172,7 +177,7 @@ def test_an_arm_that_moves_by_itself_after_the_takeover_is_held_soon(pose: int, 
     check_alarm(rig, trace, arm, allowed=0.1)
 
 
-@pytest.mark.parametrize("pose", [1, 9])
+@pytest.mark.parametrize("pose", [1, pytest.param(9, marks=pytest.mark.soak)])
 def test_an_error_above_the_friction_margin_that_lasts_raises_the_alarm_with_its_numbers(pose: int) -> None:
     """At rest friction holds 20 % of 2 kg; once moved, the arm goes on."""
     arm = with_payload(robot(), 2.0)
@@ -185,17 +190,22 @@ def test_an_error_above_the_friction_margin_that_lasts_raises_the_alarm_with_its
 def with_friction(factor: float) -> RobotModel:
     model = robot()
     d = model.dynamics
-    assert d is not None
     less = replace(d, coulomb=factor * d.coulomb, breakaway=factor * d.breakaway, viscous=factor * d.viscous)
     return replace(model, dynamics=less)
 
 
 COARSE = SimSettings(drive=SENSORS.drive, encoder_bits=16, velocity_noise=3e-3, torque_noise=0.006)
+OFTEN = ((1.2, 1, "noisy"), (1.2, 2, "noisy"), (0.9, 2, "ideal"))
 
 
-@pytest.mark.parametrize("sensors", [IDEAL, SENSORS, COARSE], ids=["ideal", "noisy", "coarse"])
-@pytest.mark.parametrize("delay", [1, 2])
-@pytest.mark.parametrize("factor", [1.2, 1.0, 0.9])
+@pytest.mark.parametrize(
+    ("factor", "delay", "sensors"),
+    [
+        pytest.param(*case, sensors, marks=() if (*case, name) in OFTEN else pytest.mark.soak, id=f"{case}-{name}")
+        for case in [(factor, delay) for factor in (1.2, 1.0, 0.9) for delay in (1, 2)]
+        for name, sensors in (("ideal", IDEAL), ("noisy", SENSORS), ("coarse", COARSE))
+    ],
+)
 @pytest.mark.parametrize("channels", [MEASURED["velocity and torque"], MEASURED["position only"]], ids=["dq", "no dq"])
 def test_full_friction_compensation_asked_for_does_not_limit_cycle(
     sensors: SimSettings, delay: int, factor: float, channels: tuple[str, ...]
@@ -211,7 +221,6 @@ def test_full_friction_compensation_asked_for_does_not_limit_cycle(
 
 
 def test_without_the_limit_on_the_share_the_same_arm_would_run_away() -> None:
-    """What the test above would see."""
     rig = Rig(
         robot(), exact(), ZeroForceSettings(friction_share=1.0, damping_time_s=5.0, residual_time_s=60.0), POSES[6]
     )

@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rt_core.hand_guiding import GuidingModel
-from rt_core.hand_guiding.model import C_BREAKAWAY, C_DRY, C_SLOPE, COORDINATE_WIDTH
+from rt_core.hand_guiding.rows import C_BREAKAWAY, C_DRY, C_SLOPE, COORDINATE_WIDTH
 from rt_core.model.base import base_parameters
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.forward import equations_of_motion
@@ -31,7 +31,6 @@ def of_base_parameters(model: RobotModel) -> GuidingModel:
 @pytest.mark.parametrize("name", ["arm9", "arm7", "space6"])
 def test_base_parameters_alone_give_gravity_coriolis_and_mass_matrix(name: str) -> None:
     model, guiding = robot(name), exact(name)
-    assert model.dynamics is not None
     oracle = twin(model)
     store = oracle.createData()
     oracle.armature = model.dynamics.armature
@@ -99,7 +98,6 @@ def test_what_is_compensated_is_never_more_than_the_friction(seed: int, law: str
 def test_friction_of_a_coupled_motor_stays_at_the_motor() -> None:
     model = random_arm(3, 4, coupled=True, prismatic=0.0)
     guiding = of_base_parameters(model)
-    assert model.dynamics is not None
     weights = guiding.coordinates[:, COORDINATE_WIDTH:]
     at = [int(np.flatnonzero((weights == row).all(axis=1))[0]) for row in model.coupling]
     assert np.allclose(guiding.coordinates[at, C_DRY], model.dynamics.coulomb)
@@ -115,7 +113,6 @@ def test_friction_of_a_coupled_motor_stays_at_the_motor() -> None:
 @pytest.mark.parametrize("name", ["arm9", "arm7", "space6"])
 def test_the_smallest_inertia_is_below_the_mass_matrix_everywhere(name: str) -> None:
     model, guiding = robot(name), exact(name)
-    assert model.dynamics is not None
     oracle = twin(model)
     oracle.armature = model.dynamics.armature
     rng = np.random.default_rng(5)

@@ -42,7 +42,7 @@ def promoted(tmp_path_factory: pytest.TempPathFactory) -> GuidingModel:
     return GuidingModel.of(file.robot.model, file.base, file.theta, file.standard)
 
 
-@pytest.mark.parametrize("pose", range(4))
+@pytest.mark.parametrize("pose", [0, *(pytest.param(pose, marks=pytest.mark.soak) for pose in (1, 2, 3))])
 def test_it_hovers_and_can_be_guided(promoted: GuidingModel, pose: int) -> None:
     start = random_poses(promoted.model, 4, seed=11)[pose]
     rig = Rig(load_robot("arm9").model, promoted, start=start)

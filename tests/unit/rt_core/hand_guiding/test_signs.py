@@ -107,7 +107,6 @@ def test_torque_is_gravity_offset_and_coriolis_without_friction_and_damping(n: i
     q, dq = rng.uniform(-0.3, 0.3, (2, n))
     oracle = twin(model)
     store = oracle.createData()
-    assert model.dynamics is not None
     weight = pin.rnea(oracle, store, q, np.zeros(n), np.zeros(n))
     assert np.allclose(torque(model, q), weight + model.dynamics.offset, atol=1e-9 * np.abs(weight).max())
     coriolis = pin.rnea(oracle, store, q, dq, np.zeros(n)) - weight
@@ -128,7 +127,6 @@ def test_power_given_beyond_gravity_is_never_more_than_friction_takes(n: int, se
     """Kinetic energy changes by `dq . (tau - gravity - offset - friction)`: whatever the speed, it does not grow."""
     model = random_arm(n, seed, coupled=coupled and n > 1)
     d, C = model.dynamics, model.coupling
-    assert d is not None
     rng = np.random.default_rng(seed)
     q = rng.uniform(-0.4, 0.4, n)
     top = np.array([joint.velocity for joint in model.joints])  # beyond, there is no torque at all

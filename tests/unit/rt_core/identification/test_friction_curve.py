@@ -63,7 +63,6 @@ def known_arm(friction: Friction, coupled: bool = False) -> RobotModel:
 def plain_friction(model: RobotModel, joint: int, v: np.ndarray) -> np.ndarray:
     """The laws as their table has them, in NumPy: what the motor of `joint` asks at its own velocity."""
     f, d, j = model.friction, model.dynamics, joint
-    assert d is not None
     s = np.tanh(v / f.smoothing) if f.smoothing > 0.0 else np.sign(v)
     if f.law in ("coulomb_viscous", "coulomb_viscous_offset"):
         return np.asarray(d.coulomb[j] * s + d.viscous[j] * v)
@@ -79,7 +78,6 @@ def plain_friction(model: RobotModel, joint: int, v: np.ndarray) -> np.ndarray:
 
 def true_friction(model: RobotModel, joint: int, v: np.ndarray) -> np.ndarray:
     """What `joint` feels while the others stand still, offset included."""
-    assert model.dynamics is not None
     total = np.full(v.shape, model.dynamics.offset[joint])
     for motor in range(model.n):
         weight = model.coupling[motor, joint]
@@ -107,20 +105,18 @@ def curve_of(model: RobotModel, base: BaseParameters, rows: Rows, joint: int) ->
     return friction_curve(model, base, rows, solution.theta, covariance, solution.supported, joint), solution
 
 
-def found(model: RobotModel, base: BaseParameters, rows: Rows, joint: int) -> FrictionCurve:
-    curve, _ = curve_of(model, base, rows, joint)
-    assert curve is not None
-    return curve
+def recorded(friction: Friction, seed: int, coupled: bool = False) -> tuple[RobotModel, BaseParameters, Rows]:
+    model = known_arm(friction, coupled)
+    base = base_parameters(model)
+    return model, base, unfiltered(model, base, seed)
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_truth_lies_within_the_band(law: str) -> None:
-    model = known_arm(LAWS[law])
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 3)
+    model, base, rows = recorded(LAWS[law], 3)
     inside = []
     for joint in range(model.n):
-        curve = found(model, base, rows, joint)
+        curve = curve_of(model, base, rows, joint)[0]
         assert not curve.coupled
         on = np.isfinite(curve.grid)
         truth = true_friction(model, joint, curve.grid[on])
@@ -138,7 +134,7 @@ def test_band_covers_as_often_as_it_says() -> None:
     base = base_parameters(model)
     hits = []
     for seed in range(60):
-        curve = found(model, base, unfiltered(model, base, seed, seconds=8.0), 1)
+        curve = curve_of(model, base, unfiltered(model, base, seed, seconds=8.0), 1)[0]
         on = np.isfinite(curve.grid)
         truth = true_friction(model, 1, curve.grid[on])
         hits.append(np.mean((curve.lower[on] <= truth) & (truth <= curve.upper[on])))
@@ -147,12 +143,9 @@ def test_band_covers_as_often_as_it_says() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_points_are_the_torque_less_all_other_columns(law: str) -> None:
-    model = known_arm(LAWS[law])
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 5)
+    model, base, rows = recorded(LAWS[law], 5)
     for joint in range(model.n):
         curve, solution = curve_of(model, base, rows, joint)
-        assert curve is not None
         use = rows.use[:, joint]
         other = np.isin(base.layout.law, (LAW_LINK, LAW_ARMATURE, LAW_LOAD, LAW_SINE, LAW_COSINE))
         explained = rows.Y[joint][other][:, use].T @ solution.theta[other]
@@ -161,10 +154,8 @@ def test_points_are_the_torque_less_all_other_columns(law: str) -> None:
 
 
 def test_a_coupled_motor_shows_at_both_joints() -> None:
-    model = known_arm(Friction(), coupled=True)
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 4)
-    curves = [found(model, base, rows, joint) for joint in range(3)]
+    model, base, rows = recorded(Friction(), 4, coupled=True)
+    curves = [curve_of(model, base, rows, joint)[0] for joint in range(3)]
     assert [curve.coupled for curve in curves] == [False, True, True]
     for joint, curve in enumerate(curves):
         on = np.isfinite(curve.grid)
@@ -176,11 +167,9 @@ def test_a_coupled_motor_shows_at_both_joints() -> None:
 
 
 def test_curve_stays_within_the_velocities_seen() -> None:
-    model = known_arm(Friction())
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 6)
+    model, base, rows = recorded(Friction(), 6)
     for joint in range(3):
-        curve = found(model, base, rows, joint)
+        curve = curve_of(model, base, rows, joint)[0]
         assert np.isnan(curve.grid).sum() == 1
         grid = curve.grid[np.isfinite(curve.grid)]
         assert (np.diff(grid) > 0.0).all()
@@ -194,23 +183,17 @@ def test_one_direction_only() -> None:
     model = replace(known_arm(Friction()), offset=False)
     base = base_parameters(model)
     rows = unfiltered(model, base, 6)
-    curve = found(model, base, replace(rows, use=rows.use & (rows.dq > 0.0)), 0)
+    curve = curve_of(model, base, replace(rows, use=rows.use & (rows.dq > 0.0)), 0)[0]
     assert np.isfinite(curve.grid).all()
     assert curve.grid[0] > 0.0
     # one way, Coulomb friction and offset cannot be told apart: nothing is shown rather than a guess
-    model = known_arm(Friction())
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 6)
+    model, base, rows = recorded(Friction(), 6)
     assert curve_of(model, base, replace(rows, use=rows.use & (rows.dq > 0.0)), 0)[0] is None
 
 
 def test_nothing_to_show() -> None:
-    base = base_parameters(known_arm(Friction("none")))
-    model = known_arm(Friction("none"))
-    assert curve_of(model, base, unfiltered(model, base, 1), 0)[0] is None
-    model = known_arm(Friction())
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 1)
+    assert curve_of(*recorded(Friction("none"), 1), 0)[0] is None
+    model, base, rows = recorded(Friction(), 1)
     still = replace(rows, use=rows.use & np.array([False, True, True]))
     assert curve_of(model, base, still, 0)[0] is None
     _, solution = curve_of(model, base, rows, 0)
@@ -223,10 +206,9 @@ def test_nothing_to_show() -> None:
 
 def test_an_unknown_stribeck_velocity_leaves_the_rest_of_the_law() -> None:
     model = known_arm(Friction("stribeck", quadratic="none", cubic=False))
-    assert model.dynamics is not None
     model = replace(model, dynamics=replace(model.dynamics, stribeck_velocity=np.zeros(3)))
     base = base_parameters(model)
-    curve = found(model, base, unfiltered(model, base, 2), 0)
+    curve = curve_of(model, base, unfiltered(model, base, 2), 0)[0]
     on = np.isfinite(curve.grid)
     truth = 0.3 + 5.0 * np.sign(curve.grid[on]) + 4.0 * curve.grid[on]
     assert (np.abs(curve.fitted[on] - truth) < 2.0 * (curve.upper - curve.fitted)[on]).all()
@@ -243,7 +225,6 @@ def test_simulated_arm_through_the_filters() -> None:
         curve = friction_curve(
             model, base, fit.rows, fit.theta, fit.uncertainty.covariance, fit.solution.supported, joint
         )
-        assert curve is not None
         on = np.isfinite(curve.grid)
         truth = true_friction(model, joint, curve.grid[on])
         inside.append(np.mean((curve.lower[on] <= truth) & (truth <= curve.upper[on])))
@@ -256,17 +237,13 @@ def test_simulated_arm_through_the_filters() -> None:
 
 
 def test_an_uncertain_velocity_constant_widens_the_band() -> None:
-    model = known_arm(LAWS["stribeck"])
-    assert model.dynamics is not None
-    base = base_parameters(model)
-    rows = unfiltered(model, base, 7)
+    model, base, rows = recorded(LAWS["stribeck"], 7)
     theta = base.theta(standard_parameters(model, base.standard))
     p = len(base)
     covariance = np.zeros((p + 2, p + 2))
     covariance[p, p], covariance[p + 1, p + 1] = 0.1**2, np.inf
     known = np.ones(p, dtype=bool)
     curve = friction_curve(model, base, rows, theta, covariance, known, 1, ("vb2", "vb1"))
-    assert curve is not None
     on = np.isfinite(curve.grid)
     x = curve.grid[on] / model.dynamics.stribeck_velocity[1]
     slope = (model.dynamics.breakaway[1] - model.dynamics.coulomb[1]) * 2.0 * x**2 * np.exp(-(x**2))
@@ -280,13 +257,11 @@ def test_band_of_a_fit_that_searched_for_the_velocity_constants() -> None:
     settings = SignalSettings(20.0, min_velocity=model.standstill_velocity)
     fit = identify(model, base_parameters(model), prepare(data.t, data.q, tau, settings), settings)
     search = fit.estimate.search
-    assert search is not None
     names = tuple(c.name for c in search.constants)
     for joint in range(model.n):
         curve = friction_curve(
             fit.model, fit.base, fit.rows, fit.theta, search.covariance, np.isfinite(fit.std), joint, names
         )
-        assert curve is not None
         on = np.isfinite(curve.grid)
         z = 1.96 * (curve.fitted[on] - true_friction(model, joint, curve.grid[on])) / (curve.upper - curve.fitted)[on]
         assert np.abs(z).max() < 4.0

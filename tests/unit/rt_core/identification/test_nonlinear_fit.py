@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,27 +21,20 @@ from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import base_parameters
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, Friction
 from rt_core.model.robot import RobotModel
-from rt_core.optimise.run import Progress
+from rt_core.optimise.run import SearchProgress
 from rt_core.optimise.settings import Budget, Settings
-from tests.lab.arms.stribeck import (
-    SIGMA,
-    harmonic_arm,
-    recording,
-    settings_of,
-    stribeck_arm,
-    torque,
-    true_theta,
-)  # fmt: skip
-
-FITTED: dict[str, NonlinearFit] = {}
+from tests.lab.arms.batch import truth as true_theta
+from tests.lab.arms.stribeck import SIGMA, harmonic_arm, recording, settings_of, stribeck_arm, torque
 
 
-def fitted() -> NonlinearFit:
-    """One fit that several tests look at."""
-    if "one" not in FITTED:
-        arm = stribeck_arm()
-        FITTED["one"] = fit_torque(arm, base_parameters(arm), recording(arm), settings_of(arm))
-    return FITTED["one"]
+def fit_arm(arm: RobotModel | None = None, signals: Signals | None = None, **options: Any) -> NonlinearFit:
+    """Fit an arm to a recording of its own; by default the Stribeck arm and a minute."""
+    arm = stribeck_arm() if arm is None else arm
+    signals = recording(arm) if signals is None else signals
+    return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), **options)
+
+
+fitted = cache(fit_arm)  # without arguments: the fit that several tests look at
 
 
 def changed(signals: Signals, **channels: np.ndarray) -> Signals:
@@ -50,7 +44,6 @@ def changed(signals: Signals, **channels: np.ndarray) -> Signals:
 def test_constants_and_parameters_lie_in_their_intervals() -> None:
     arm = stribeck_arm()
     base, truth = base_parameters(arm), true_theta(arm)
-    assert arm.dynamics is not None
     inside, z = [], []
     for seed in range(6):
         fit = fit_torque(arm, base, recording(arm, seed=seed), settings_of(arm))
@@ -68,7 +61,6 @@ def test_constants_and_parameters_lie_in_their_intervals() -> None:
 
 def test_the_result_carries_the_constants() -> None:
     arm, fit = stribeck_arm(), fitted()
-    assert fit.model.dynamics is not None
     values = [c.value for c in fit.constants]
     np.testing.assert_allclose(fit.model.dynamics.stribeck_velocity, values)
     rows = build_rows(fit.model, fit.base, recording(arm), settings_of(arm))
@@ -83,7 +75,7 @@ def test_the_result_carries_the_constants() -> None:
 
 def test_the_covariance_holds_what_a_weak_constant_adds() -> None:
     arm = stribeck_arm()
-    fit = fit_torque(arm, base_parameters(arm), recording(arm, noise=6.0, seed=1), settings_of(arm))
+    fit = fit_arm(arm, recording(arm, noise=6.0, seed=1))
     assert [c.status for c in fit.constants] == ["determined", "determined", "weak"]
     p = len(fit.base)
     np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)[:p]), fit.std, rtol=1e-12)
@@ -171,9 +163,8 @@ def test_constants_below_the_slowest_speed_are_undetermined() -> None:
 
 def test_without_breakaway_friction_its_velocity_is_undetermined() -> None:
     arm = stribeck_arm()
-    assert arm.dynamics is not None
     arm = replace(arm, dynamics=replace(arm.dynamics, breakaway=arm.dynamics.coulomb))
-    fit = fit_torque(arm, base_parameters(arm), recording(arm, seed=3), settings_of(arm))
+    fit = fit_arm(arm, recording(arm, seed=3))
     assert [c.status for c in fit.constants] == ["undetermined"] * 3
 
 
@@ -184,16 +175,15 @@ def test_a_joint_that_never_moves() -> None:
     q, dq, ddq = piece.q.copy(), piece.dq.copy(), piece.ddq.copy()
     q[:, 2], dq[:, 2], ddq[:, 2] = 0.3, 0.0, 0.0
     tau = torque(arm, q, dq, ddq) + SIGMA * np.random.default_rng(1).standard_normal(q.shape)
-    fit = fit_torque(arm, base_parameters(arm), changed(signals, q=q, dq=dq, ddq=ddq, tau=tau), settings_of(arm))
+    fit = fit_arm(arm, changed(signals, q=q, dq=dq, ddq=ddq, tau=tau))
     assert [c.status for c in fit.constants] == ["determined", "determined", "undetermined"]
     assert fit.std[fit.base.names.index("fb3")] == np.inf
 
 
 def test_breakaway_friction_below_coulomb_friction_is_no_stribeck_effect() -> None:
     arm = stribeck_arm()
-    assert arm.dynamics is not None
     arm = replace(arm, dynamics=replace(arm.dynamics, breakaway=arm.dynamics.coulomb - 1.0))
-    fit = fit_torque(arm, base_parameters(arm), recording(arm), settings_of(arm))
+    fit = fit_arm(arm)
     assert [(c.status, c.lower, c.upper) for c in fit.constants] == [("undetermined", 0.0, np.inf)] * 3
 
 
@@ -209,11 +199,8 @@ def test_full_search_reaches_the_separable_minimum_within_the_noise() -> None:
 
 @pytest.mark.parametrize("formulation", ["separable", "full"])
 def test_bounds_that_exclude_the_truth_are_named(formulation: str) -> None:
-    arm = stribeck_arm()
-    fit = fit_torque(
-        arm, base_parameters(arm), recording(arm), settings_of(arm), bounds={"vb1": (0.1, 1.0)},
-        method="separable" if formulation == "separable" else "pso_lm", formulation=formulation,  # type: ignore[arg-type]
-    )  # fmt: skip
+    method = "separable" if formulation == "separable" else "pso_lm"
+    fit = fit_arm(bounds={"vb1": (0.1, 1.0)}, method=method, formulation=formulation)
     assert fit.at_bound == ("vb1",)
     assert fit.constants[0].status == "doubtful"
     assert np.isnan(fit.constants[0].value)
@@ -239,28 +226,22 @@ def test_bounds_of_linear_parameters_belong_to_the_full_formulation() -> None:
 
 def test_a_search_that_is_not_done_states_no_uncertainty() -> None:
     arm = stribeck_arm()
-    fit = fit_torque(
-        arm, base_parameters(arm), recording(arm, seconds=30.0), settings_of(arm), method="pso_linear",
-        formulation="full", budget=Budget(swarm_iterations=20), search=Settings(particles=20),
-    )  # fmt: skip
+    few = {"budget": Budget(swarm_iterations=20), "search": Settings(particles=20)}
+    fit = fit_arm(arm, recording(arm, seconds=30.0), method="pso_linear", formulation="full", **few)
     assert not fit.converged
     assert fit.excess > 100.0
     assert fit.stopped == "iterations"
     assert {c.status for c in fit.constants} == {"doubtful"}
     assert np.isinf(fit.std).all()
-    assert fit.phi is not None
     np.testing.assert_allclose(fit.base.mapping @ fit.phi, fit.solution.theta)
 
 
 def test_a_swarm_over_the_constants_ends_where_it_ends() -> None:
     """Three iterations are no search, and no descent makes one of them; ninety arrive."""
-    arm = stribeck_arm()
 
     def run(iterations: int, method: str) -> NonlinearFit:
-        return fit_torque(
-            arm, base_parameters(arm), recording(arm), settings_of(arm), method=method,  # type: ignore[arg-type]
-            budget=Budget(swarm_iterations=iterations), search=Settings(particles=20), seed=1,
-        )  # fmt: skip
+        budget, search = Budget(swarm_iterations=iterations), Settings(particles=20)
+        return fit_arm(method=method, budget=budget, search=search, seed=1)
 
     short, long, polished = run(3, "pso_linear"), run(90, "pso_linear"), run(3, "pso_lm")
     assert not short.converged
@@ -291,16 +272,13 @@ def test_a_swarm_over_the_constants_ends_where_it_ends() -> None:
 def test_arguments_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
     arm = stribeck_arm()
     with pytest.raises(ValueError, match=message):
-        fit_torque(arm, base_parameters(arm), recording(arm, seconds=30.0), settings_of(arm), **options)
+        fit_arm(arm, recording(arm, seconds=30.0), **options)
 
 
 @pytest.mark.parametrize("method", ["pso_linear", "tcs_pso", "ga", "pso_lm"])
 def test_swarms_over_the_constants_alone(method: str) -> None:
-    arm = stribeck_arm()
-    fit = fit_torque(
-        arm, base_parameters(arm), recording(arm), settings_of(arm), method=method,  # type: ignore[arg-type]
-        budget=Budget(swarm_iterations=60, lm_iterations=30), search=Settings(particles=40), seed=1,
-    )  # fmt: skip
+    budget, search = Budget(swarm_iterations=60, lm_iterations=30), Settings(particles=40)
+    fit = fit_arm(method=method, budget=budget, search=search, seed=1)
     assert fit.cost == pytest.approx(fitted().cost, rel=1e-3)
 
 
@@ -319,7 +297,7 @@ def test_law_without_constants() -> None:
 
 def test_the_harmonic_drive_law() -> None:
     arm = harmonic_arm()
-    fit = fit_torque(arm, base_parameters(arm), recording(arm, seed=2), settings_of(arm))
+    fit = fit_arm(arm, recording(arm, seed=2))
     truth = dict(zip(("w1_1", "w1_2", "w1_3", "ws1", "ws2", "ws3"), (0.06, 0.08, 0.05, 0.3, 0.25, 0.4), strict=True))
     assert sorted(truth) == sorted(c.name for c in fit.constants)
     assert sum(c.lower <= truth[c.name] <= c.upper for c in fit.constants) >= 5
@@ -338,8 +316,7 @@ def test_bad_data_is_refused() -> None:
 
 
 def test_same_seed_same_result() -> None:
-    arm = stribeck_arm()
-    again = fit_torque(arm, base_parameters(arm), recording(arm), settings_of(arm))
+    again = fit_arm()
     np.testing.assert_array_equal(again.solution.theta, fitted().solution.theta)
     assert [c.value for c in again.constants] == [c.value for c in fitted().constants]
 
@@ -348,14 +325,14 @@ def test_progress_and_cancellation() -> None:
     arm = stribeck_arm()
     seen: list[int] = []
 
-    def watch(progress: Progress) -> bool:
+    def watch(progress: SearchProgress) -> bool:
         seen.append(progress.iteration)
         return len(seen) < 3
 
     def run(arm: RobotModel, **options: object) -> NonlinearFit:
         seen.clear()
         signals = recording(arm, seconds=30.0)
-        return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), callback=watch, **options)  # type: ignore[arg-type]
+        return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), callback=watch, **options)
 
     fit = run(arm)
     assert fit.history.size == 3
@@ -364,8 +341,5 @@ def test_progress_and_cancellation() -> None:
     assert (seen, fit.stopped, fit.converged) == ([0, 1, 2], "cancelled", False)
     signals = recording(arm, seconds=30.0)
     for answer, stopped in ((np.False_, "cancelled"), (0, "cancelled"), (None, "minimum")):
-        fit = fit_torque(
-            arm, base_parameters(arm), signals, settings_of(arm), starts=2,
-            callback=lambda _, answer=answer: answer,  # type: ignore[misc]
-        )  # fmt: skip
+        fit = fit_arm(arm, signals, starts=2, callback=lambda _, answer=answer: answer)
         assert (fit.stopped, fit.history.size) == (stopped, 1 if stopped == "cancelled" else 2)

@@ -42,7 +42,6 @@ def all_rows(tau: FloatArray) -> np.ndarray:
 
 def two_joints() -> RobotModel:
     model = arm()
-    assert model.inertial is not None
     return replace(model, joints=model.joints[1:], inertial=model.inertial[1:], dynamics=None)
 
 
@@ -140,7 +139,6 @@ def test_negative_friction_becomes_nearly_zero_and_offsets_stay_free() -> None:
 @pytest.mark.parametrize("law", ["none", "stribeck", "harmonic_drive_input"])
 def test_other_friction_laws(law: FrictionLaw) -> None:
     model = arm()
-    assert model.dynamics is not None
     constants = {name: np.full(3, 0.2) for name in ("stribeck_velocity", "tanh_velocity", "decay_velocity")}
     known = replace(model.dynamics, tanh_torque=np.ones(3), **constants)
     model = replace(model, friction=Friction(law), dynamics=known)
@@ -222,7 +220,6 @@ def test_a_joint_without_rows_keeps_its_prior_and_says_so() -> None:
 def test_impossible_priors_are_replaced_and_named() -> None:
     model = arm()
     layout = base_parameters(model).standard
-    assert model.inertial is not None
     inertial = model.inertial.copy()
     inertial[0] = 0.0
     inertial[1, 4:] = 0.0  # a mass and a centre, no inertia
@@ -235,7 +232,6 @@ def test_impossible_priors_are_replaced_and_named() -> None:
         inertial[1, 2] = bad
         with pytest.raises(ConsistencyError, match=r"link 2 \(shoulder\)"):
             physical_prior(replace(model, inertial=inertial), layout)
-        assert model.dynamics is not None
         dynamics = replace(model.dynamics, viscous=np.array([4.0, bad, 2.0]))
         with pytest.raises(ConsistencyError, match="prior of fv2 is not finite"):
             physical_prior(replace(model, dynamics=dynamics), layout)

@@ -22,7 +22,6 @@ LOAD = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015,
 
 
 def loaded(model: RobotModel, load: FloatArray = LOAD) -> RobotModel:
-    assert model.inertial is not None
     inertial = model.inertial.copy()
     inertial[-1] += transform_inertial(load, model.tip_rotation, model.tip_translation)
     return replace(model, inertial=inertial)
@@ -48,13 +47,12 @@ def test_columns_against_inverse_dynamics() -> None:
     q, dq, ddq = rng.uniform(-2.0, 2.0, (3, 20, model.n))
     change = np.zeros((20, model.n))
     for arm, sign in ((loaded(model), 1.0), (model, -1.0)):
-        assert arm.inertial is not None
         change += sign * inverse_dynamics(arm.geometry, arm.gravity, arm.inertial, q, dq, ddq)
     found = np.array(regressor(model, base.layout, q, dq, ddq)) @ (payload_columns(base, model) @ LOAD)
     np.testing.assert_allclose(found, change, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["arm7", "space6"])
+@pytest.mark.parametrize("name", [pytest.param("arm7", marks=pytest.mark.soak), "space6"])
 def test_intervals_hold_the_truth(name: str) -> None:
     model = load_robot(name).model
     base = base_parameters(model)
@@ -65,7 +63,6 @@ def test_intervals_hold_the_truth(name: str) -> None:
             inside.append(np.abs(found.estimate - LOAD) < 1.96 * found.std)
             assert found.present
             assert found.status[:4] == ("determined",) * 4
-            assert found.phi is not None
             assert is_physical(found.phi)
             mass, com, inertia = found.mass_com_inertia
             assert mass == pytest.approx(2.5, rel=0.01)
@@ -94,8 +91,6 @@ def test_a_poor_motion_gives_a_real_body_and_says_what_is_open() -> None:
     found = by_rows(before, after)
     assert found.status[0] == "determined"
     assert "undetermined" in found.status[4:]
-    assert found.phi is not None
-    assert found.phi_covariance is not None
     assert is_physical(found.phi)
     z = (found.phi - LOAD) / np.sqrt(np.diag(found.phi_covariance))
     assert np.abs(z).max() < 4.0

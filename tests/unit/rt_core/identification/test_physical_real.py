@@ -23,7 +23,11 @@ from rt_core.validation import torque_metrics
 from tests.lab.arms.physical import fitted, is_consistent
 from tests.lab.recordings.real_sets import RealSet, load_set
 
-LWR4_URDFS = ("kuka_lwr4", "kuka_lwr4_centroepiaggio", "kuka_lwr4_cogimon", "kuka_lwr4_gaz")
+LWR4_URDFS = (
+    "kuka_lwr4",
+    "kuka_lwr4_centroepiaggio",
+    *(pytest.param(name, marks=pytest.mark.soak) for name in ("kuka_lwr4_cogimon", "kuka_lwr4_gaz")),
+)
 
 
 def relative_error(rows: Rows, theta: FloatArray) -> float:

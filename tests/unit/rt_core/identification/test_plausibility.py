@@ -7,11 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from drivers.files.robots.file import load_robot
+from rt_core.identification.estimate import EstimatorOptions
 from rt_core.identification.identify import Identification, identify
 from rt_core.identification.least_squares import compress, solve
-from rt_core.identification.preprocess import SignalSettings, prepare
+from rt_core.identification.preprocess import DataError, SignalSettings, prepare
 from rt_core.model.base import base_parameters
+from sim_backend.arm.robot import SimulatedData
 from tests.lab.arms.batch import Motion, arm, motion
+from tests.lab.arms.physical import simulated
 
 SETTINGS = SignalSettings(cutoff_hz=10.0, min_velocity=np.full(3, 0.015))
 BASE = base_parameters(arm())
@@ -92,3 +96,56 @@ def test_rows_of_one_joint_alone_leave_the_others_undetermined():
     assert solution.rank == 5
     assert list(solution.supported) == [True, True, True, False, False, False]
     assert not np.isfinite(solution.scaled_condition_number)
+
+
+SPACE6 = load_robot("space6").model
+SPACE6_BASE = base_parameters(SPACE6)
+SPACE6_SETTINGS = SignalSettings(10.0, min_velocity=SPACE6.standstill_velocity)
+PRIORS = {"known": None, "unknown": replace(SPACE6, inertial=None, dynamics=None)}
+
+
+@pytest.fixture(scope="module")
+def space6_data() -> SimulatedData:
+    return simulated(SPACE6, 3, 10.0, candidates=2)
+
+
+def fit_physical(made: SimulatedData, turned: int | None, prior: str, method: str = "physical") -> Identification:
+    tau = made.channels["tau"].copy()
+    if turned is not None:
+        tau[:, turned] *= -1.0
+    options = EstimatorOptions(method=method, prior=PRIORS[prior])  # type: ignore[arg-type]
+    signals = prepare(made.t, made.channels["q"], tau, SPACE6_SETTINGS)
+    return identify(SPACE6, SPACE6_BASE, signals, SPACE6_SETTINGS, options)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_as_recorded_it_is_accepted(space6_data: SimulatedData, prior: str) -> None:
+    found = fit_physical(space6_data, None, prior)
+    assert found.verdict in ("ok", "weak_excitation")
+    assert found.plausibility.negative_coulomb == ()
+
+
+@pytest.mark.parametrize("joint", [0, 1, *(pytest.param(k, marks=pytest.mark.soak) for k in range(2, SPACE6.n))])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_each_joint_turned_is_refused_or_doubtful(space6_data: SimulatedData, prior: str, joint: int) -> None:
+    try:
+        found = fit_physical(space6_data, joint, prior)
+    except DataError as error:
+        assert "signs" in str(error)  # noqa: PT017
+    else:
+        assert found.verdict in ("doubtful", "not_explained")
+        assert found.reasons
+        assert "determined" not in found.status or found.verdict == "not_explained"
+
+
+@pytest.mark.parametrize("joint", [4, 5])
+def test_plausibility_is_that_of_free_parameters(space6_data: SimulatedData, joint: int) -> None:
+    """Possible parameters hold no negative friction and a positive mass matrix, and leave a small error here."""
+    found = fit_physical(space6_data, joint, "unknown")
+    free = fit_physical(space6_data, joint, "known", "wls")
+    assert found.theta[SPACE6_BASE.names.index(f"fc{joint + 1}")] >= 0.0
+    assert found.metrics.relative_error < 0.15
+    assert found.plausibility == free.plausibility
+    assert found.plausibility.negative_coulomb == (joint,)
+    assert found.verdict == "not_explained"
+    assert any(SPACE6.joints[joint].name in reason and "Coulomb" in reason for reason in found.reasons)

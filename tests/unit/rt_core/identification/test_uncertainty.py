@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy import signal
 from scipy.signal import butter, lfilter, sosfiltfilt
 
+from benchmarks.coverage import summary
+from rt_core.identification.estimate import EstimatorOptions, estimate
 from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.preprocess import SignalSettings, prepare
 from rt_core.identification.rows import Rows
+from rt_core.identification.spectrum import power_spectrum, runs
 from rt_core.identification.uncertainty import autocovariance, autoregressive_covariance, estimate_covariance
+from rt_core.model.base import base_parameters
+from rt_core.model.parameters import standard_parameters
+from rt_core.model.robot import RobotModel
+from rt_core.online import OnlineEstimator, OnlineSettings
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import MotionSettings, SimSettings
+from tests.lab.arms.simulated import random_arm
 
 P = 5
+SOAK = pytest.mark.soak
 
 
 def noise(rng: np.random.Generator, count: int, kind: str) -> np.ndarray:
@@ -39,7 +54,7 @@ def rows_of(Y: np.ndarray, tau: np.ndarray, use: np.ndarray) -> Rows:
     return Rows(np.arange(count) * 0.02, Y, zeros, zeros, zeros, tau, use, piece, 50.0, 10.0)
 
 
-@pytest.mark.parametrize("kind", ["white", "ar", "filtered"])
+@pytest.mark.parametrize("kind", [pytest.param("white", marks=SOAK), "ar", pytest.param("filtered", marks=SOAK)])
 def test_intervals_cover_as_often_as_they_say(kind: str) -> None:
     rng = np.random.default_rng(7)
     truth = np.array([1.0, -2.0, 0.5, 3.0, 0.2])
@@ -131,3 +146,103 @@ def test_the_autocovariance_of_an_autoregression_goes_on_as_it_should() -> None:
     np.testing.assert_allclose(found, 0.8 ** np.arange(found.size), atol=1e-6)
     assert 25 < found.size < 40  # until it has died out
     np.testing.assert_array_equal(autoregressive_covariance(np.zeros(5), 100, 10), [0.0])
+
+
+RATE_HZ = 200.0
+RUNS = 16
+
+
+@pytest.fixture(scope="module")
+def experiment() -> tuple[RobotModel, SimulatedData]:
+    model = random_arm(2, 33, prismatic=0.0)
+    model = replace(model, offset=True)
+    arm = SimulatedArm(model, SimSettings(rate_hz=RATE_HZ, seed=1), MotionSettings(seed=4, candidates=8))
+    return model, arm.simulate(30.0)
+
+
+def coloured_noise(data: SimulatedData, seed: int) -> np.ndarray:
+    """White and, twice as strong, autoregressive noise with a correlation time of 30 ms."""
+    rng = np.random.default_rng(seed)
+    a = np.exp(-1.0 / (0.03 * RATE_HZ))
+    white, other = rng.standard_normal((2, data.t.size + 200, data.tau.shape[1]))
+    slow = signal.lfilter([np.sqrt(1.0 - a * a)], [1.0, -a], other, axis=0)
+    return np.asarray(0.5 * (white + 2.0 * slow)[200:])
+
+
+@pytest.mark.soak
+def test_batch_and_online_intervals_hold_the_truth(experiment: tuple[RobotModel, SimulatedData]) -> None:
+    """Some combinations are poorly excited here: what holds on to them online must not pass for information."""
+    model, data = experiment
+    base = base_parameters(model)
+    truth = base.theta(standard_parameters(model, base.standard))
+    settings = SignalSettings(min_velocity=model.standstill_velocity)
+    q = data.channels["q"]
+    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in ("wls", "online")}
+    for seed in range(RUNS):
+        tau = data.tau + coloured_noise(data, seed)
+        fit = estimate(model, base, prepare(data.t, q, tau, settings), settings, EstimatorOptions(method="wls"))
+        found["wls"].append((fit.theta - truth, fit.std))
+        estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0, memory_s=60.0), RATE_HZ, base=base)
+        for k, t in enumerate(data.t):
+            estimator.step(round(t * 1e9), k, q[k], tau[k])
+        report = estimator.report()
+        found["online"].append((report.theta - truth, report.std))
+    for name, each in found.items():
+        errors, std = (np.array([run[k] for run in each]) for k in (0, 1))
+        held = summary(errors, std)
+        assert held["known"] == 1.0
+        assert 0.88 <= held["coverage"] <= 0.995, name  # 17 parameters, strongly correlated, 16 times
+        assert held["worst_parameter"] > 0.7, name
+        assert 0.7 < held["width"] < 1.5, name
+
+
+def test_the_summary_counts_what_is_stated() -> None:
+    errors = np.array([[0.1, 3.0, 1.0], [1.9, 0.0, 2.0]])
+    std = np.array([[1.0, 1.0, np.inf], [1.0, 1.0, 1.0]])
+    got = summary(errors, std)
+    assert got["coverage"] == pytest.approx(3 / 5)
+    assert got["known"] == pytest.approx(5 / 6)
+    assert (got["worst_parameter"], got["worst_experiment"]) == (0.0, 0.5)
+
+
+def test_one_run_is_welch() -> None:
+    x = np.random.default_rng(1).normal(size=3000) + 0.5
+    frequency, density = power_spectrum(x, np.ones(3000, dtype=bool), np.zeros(3000, dtype=np.int64), 50.0)
+    expected = signal.welch(x, 50.0, "hann", 512, 256, detrend=False)
+    np.testing.assert_allclose(frequency, expected[0][1:])
+    np.testing.assert_allclose(density, expected[1][1:])
+
+
+def test_level_of_noise_and_place_of_a_tone_with_holes() -> None:
+    rng = np.random.default_rng(2)
+    count, rate = 20_000, 100.0
+    t = np.arange(count) / rate
+    use = np.ones(count, dtype=bool)
+    for start in range(300, count, 700):
+        use[start : start + 40] = False
+    piece = (np.arange(count) > 9000).astype(np.int64)
+    x = 0.7 * rng.normal(size=count) + 0.5 * np.sin(2 * np.pi * 12.5 * t)
+    x[~use] = 1e6  # what is not in use must not matter
+    frequency, density = power_spectrum(x, use, piece, rate)
+    assert frequency[np.argmax(density)] == pytest.approx(12.5, abs=0.5 * rate / 512)
+    away = np.abs(frequency - 12.5) > 2.0
+    assert np.median(density[away]) == pytest.approx(2.0 * 0.7**2 / rate, rel=0.05)
+    assert np.trapezoid(density, frequency) == pytest.approx(0.7**2 + 0.5 * 0.5**2, rel=0.05)
+
+
+def test_runs_break_at_gaps_and_pieces() -> None:
+    use = np.array([1, 1, 0, 1, 1, 1, 1, 0], dtype=bool)
+    piece = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    assert [(s.start, s.stop) for s in runs(use, piece)] == [(0, 2), (3, 5), (5, 7)]
+    assert runs(np.zeros(4, dtype=bool), np.zeros(4, dtype=np.int64)) == []
+
+
+def test_windows_shorten_with_the_runs_down_to_none() -> None:
+    x = np.random.default_rng(3).normal(size=4000)
+    piece = np.zeros(4000, dtype=np.int64)
+    index = np.arange(4000)
+    frequency, _ = power_spectrum(x, index % 100 != 0, piece, 50.0)
+    assert frequency.size == 32
+    for use in (index % 10 != 0, np.zeros(4000, dtype=bool)):
+        frequency, density = power_spectrum(x, use, piece, 50.0)
+        assert frequency.size == density.size == 0

@@ -82,7 +82,6 @@ def test_same_torque_from_base_parameters_and_from_standard_ones(name: str) -> N
 @pytest.mark.parametrize("name", SIMULATED)
 def test_true_base_parameters_of_simulated_arms_give_pinocchios_torque(name: str) -> None:
     model = load_robot(name).model
-    assert model.dynamics is not None
     base = base_parameters(model)
     q, dq, ddq = random_states(model, 20, seed=3)
     oracle = twin(model)

@@ -20,7 +20,6 @@ def redescribed(model: RobotModel, seed: int) -> RobotModel:
     rng = np.random.default_rng(seed)
     turned, before = [], np.eye(4)
     inertial = np.zeros((model.n, 10))
-    assert model.inertial is not None
     for i, joint in enumerate(model.joints):
         frame = np.eye(4)  # new link frame in the old one: anything that keeps the joint's axis where it is
         Q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
@@ -53,8 +52,6 @@ def test_parameters_of_another_description_give_the_same_torque(seed: int) -> No
     model = random_arm(5, seed)
     other = redescribed(model, seed)
     states = np.random.default_rng(seed + 9).normal(size=(3, 20, 5))
-    assert model.inertial is not None
-    assert other.inertial is not None
     expected = inverse_dynamics(model.geometry, model.gravity, model.inertial, *states)
     np.testing.assert_allclose(inverse_dynamics(other.geometry, other.gravity, other.inertial, *states), expected)
     np.testing.assert_allclose(inertial_in_frames_of(model, other), model.inertial, atol=1e-9)
@@ -67,7 +64,6 @@ def test_another_base_frame_does_not_matter() -> None:
     first = model.joints[0]
     moved = replace(first, rotation=Q @ first.rotation, translation=Q @ first.translation + [0.1, 0.2, 0.3])
     elsewhere = replace(model, joints=(moved, *model.joints[1:]))
-    assert model.inertial is not None
     np.testing.assert_allclose(inertial_in_frames_of(model, elsewhere), model.inertial, atol=1e-9)
 
 

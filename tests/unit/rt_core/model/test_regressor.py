@@ -87,8 +87,6 @@ def test_joint_columns_follow_from_energy_and_dissipation() -> None:
     """Rotor inertia from `T = sum Ia/2 x_m^2`, friction from `D = sum fv/2 x_m^2 + fc |x_m|`, `x = motor rates`."""
     model = coupled_arm()
     assert model.n == 6
-    assert model.transmission is not None
-    assert model.dynamics is not None
     gears = model.transmission.matrix
     rates = gears / np.diag(gears)[:, None]  # motor rates in joint units
     layout = standard_layout(model)

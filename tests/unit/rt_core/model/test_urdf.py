@@ -163,10 +163,9 @@ def test_details() -> None:
     np.testing.assert_array_equal(second.axis, [1, 0, 0])  # URDF's default
     assert (first.lower, first.upper, first.velocity, first.effort) == (-1, 2, 3, np.inf)
     assert (second.lower, second.upper, second.velocity, second.effort) == (-np.inf, np.inf, np.inf, 7)
-    assert chain.dynamics is not None
     np.testing.assert_array_equal(chain.dynamics.viscous, [0.5, 0])
     np.testing.assert_array_equal(chain.dynamics.coulomb, [0.25, 0])
-    assert not chain.has_inertial
+    assert not chain.stated.any()
     assert chain.links == ("b", "c")
 
 
@@ -322,7 +321,6 @@ def test_written_urdf_reads_back(seed: int) -> None:
     np.testing.assert_allclose(chain.inertial, inertials, atol=1e-12)
     np.testing.assert_allclose(chain.tip_rotation, model.tip_rotation, atol=1e-14)
     np.testing.assert_array_equal(chain.tip_translation, model.tip_translation)
-    assert chain.dynamics is not None
     np.testing.assert_array_equal(chain.dynamics.viscous, friction.viscous)
     np.testing.assert_array_equal(chain.dynamics.coulomb, friction.coulomb)
     assert_like_pinocchio(chain, text.partition("\n")[2])
@@ -332,7 +330,7 @@ def test_massless_links_are_written_as_far_as_urdf_can() -> None:
     model = RobotModel("arm", (Joint("j", "revolute", np.eye(3), np.zeros(3), np.array([0.0, 0.0, 1.0])),))
     only_inertia = np.array([[0, 0, 0, 0, 1, 0.1, 2, 0, 0, 3.0]])
     np.testing.assert_array_equal(chain_from_urdf(urdf_from_model(model, only_inertia)).inertial, only_inertia)
-    assert not chain_from_urdf(urdf_from_model(model, np.zeros((1, 10)))).has_inertial
+    assert not chain_from_urdf(urdf_from_model(model, np.zeros((1, 10)))).stated.any()
     with pytest.raises(UrdfError, match=r'"j_link".*first moments'):
         urdf_from_model(model, np.array([[0, 0.2, 0, 0, 1, 0, 1, 0, 0, 1.0]]))
 

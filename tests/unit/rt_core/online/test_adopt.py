@@ -78,7 +78,7 @@ def test_adoption_is_one_step_of_information_filtering(moved: tuple[RobotModel, 
     theta, covariance = model_of(estimator)
     estimator.adopt(theta, covariance)
     updates = estimator.report().updates
-    feed(estimator, data, 4500, 4504)  # one more update, without a gap of the filters, and with a row of the leak
+    feed(estimator, data, 4500, 4504)  # one more update, without a gap of the filters, and with a row of the floor
     assert estimator.report().updates == updates + 1
     root = estimator.information_root
     feed(estimator, data, 4504, 4508)
@@ -226,7 +226,7 @@ def test_an_adoption_with_other_constants_leaves_nothing_of_the_wrong_model() ->
     again = OnlineEstimator(wrong, STRIBECK_SETTINGS, STRIBECK_RATE)
     again.restore(changed.state())
     np.testing.assert_array_equal(again._start, fresh._start)
-    changed.mark_gap()  # the clock of the other begins with the frames that follow
+    changed.restart_stream()  # the clock of the other begins with the frames that follow
     for estimator in (fresh, changed, again):
         estimator.set_active(theta, constants)
         feed_exact(estimator, t, q, tau, 4000)

@@ -9,7 +9,7 @@ import pytest
 
 from rt_core.model.base import base_parameters
 from rt_core.model.friction import REFERENCE_TEMPERATURE, Friction
-from rt_core.online.breakaway import LEFT_OUT, Start, StartWatch
+from rt_core.online.breakaway import LEFT_OUT, Start, StartDetector
 from rt_core.online.breakaway.load import sliding_friction
 from rt_core.types import FloatArray
 from tests.lab.arms.sticking_joint import FB, FC, LOAD, RATE, Strokes, strokes
@@ -38,7 +38,7 @@ def watched(
     def sliding() -> FloatArray:
         return np.full(1, slides or 0.0)
 
-    watch = StartWatch(1, RATE, lambda q: (np.full(1, load), np.full(1, 0.02)), sliding)
+    watch = StartDetector(1, RATE, lambda q: (np.full(1, load), np.full(1, 0.02)), sliding)
     return [s for k in range(t.size) for s in watch.push(t[k], x[k : k + 1], x[k : k + 1], tau[k : k + 1])]
 
 
@@ -91,7 +91,7 @@ def test_starts_of_a_coarse_torque_are_known_no_better_than_its_count() -> None:
     assert not [s for s in coarse(r, 3.0) if not s.left_out]  # of so coarse a torque no rise can be told
 
 
-def test_coulomb_friction_is_told_as_far_as_the_estimate_knows_it() -> None:
+def test_coulomb_friction_is_reported_as_far_as_the_estimate_knows_it() -> None:
     """Three standard deviations below, at the joint's temperature; nothing where that, or the parameter, is unknown."""
     model = warm_arm(Friction("coulomb_viscous", temperature="coulomb"))
     base, n = base_parameters(model), model.n

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from benchmarks.detector import drawn, told
@@ -18,7 +17,7 @@ def kinds(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("robot", list(CAPACITY))
-def test_a_payload_is_told_weighed_and_missed_when_it_is_gone(robot: str) -> None:
+def test_a_payload_is_reported_weighed_and_missed_when_it_is_gone(robot: str) -> None:
     mass, released_s = 0.1 * CAPACITY[robot], WATCH_S + 25.0
     outcome = run(robot, 11, [Alteration("payload", mass, at_s=WATCH_S + 0.2, until_s=released_s)], released_s + 4.0)
     assert kinds(outcome) == ["change", "payload_attached", "change", "payload_released"]
@@ -32,7 +31,7 @@ def test_a_payload_is_told_weighed_and_missed_when_it_is_gone(robot: str) -> Non
     assert released.data["payload"] is None
     assert released.data["change"] == pytest.approx(-mass, rel=0.2)
     assert outcome.detector.payload() is None
-    assert outcome.detector.doubt == ""
+    assert outcome.detector.invalid_reason == ""
 
 
 @pytest.mark.parametrize("robot", list(CAPACITY))
@@ -40,7 +39,6 @@ def test_the_mass_is_right_after_20_s(robot: str) -> None:
     mass = 0.1 * CAPACITY[robot]
     outcome = run(robot, 12, [Alteration("payload", mass)], WATCH_S + 20.5)
     found = outcome.detector.payload()
-    assert found is not None
     assert found["mass"]["value"] == pytest.approx(mass, rel=0.05)
     assert found["mass"]["std"] < 0.05 * mass
     for figure, value in zip(found["centre_of_mass"], (0.01, -0.02, 0.08), strict=True):
@@ -48,10 +46,10 @@ def test_the_mass_is_right_after_20_s(robot: str) -> None:
             assert figure["value"] is figure["std"] is figure["lower"] is figure["upper"] is None
         else:
             assert abs(figure["value"] - value) < 4.0 * figure["std"] + 0.005
-    assert "payload" in outcome.detector.doubt
+    assert "payload" in outcome.detector.invalid_reason
 
 
-def test_friction_and_sensors_are_told_apart() -> None:
+def test_friction_and_sensors_are_separated() -> None:
     """None as what it is not, and at most one of six as ambiguous, with what it may be."""
     answers = []
     for seed in range(6):
@@ -60,14 +58,13 @@ def test_friction_and_sensors_are_told_apart() -> None:
         joint = arm(robot)[0].joints[alteration.joint].name
         found = outcome.first("change")
         answers.append(told(outcome, alteration, joint))
-        assert found is not None, seed
         assert answers[-1] != "wrong", (seed, found[1].text)
         if answers[-1] == "ambiguous":
             assert len(found[1].data["candidates"]) > 1
         elif alteration.what == "sensor_gain":
             error = abs(found[1].data["change"] - alteration.size)
             assert error < 4.0 * found[1].data["std"] + 0.05 * abs(alteration.size)
-            assert joint in outcome.detector.doubt
+            assert joint in outcome.detector.invalid_reason
     assert answers.count("ambiguous") <= 1, answers
 
 
@@ -100,7 +97,7 @@ def test_a_sensor_that_recovers_and_one_with_an_offset() -> None:
     assert told.data["change"] == pytest.approx(4.0, rel=0.1)
 
 
-def test_friction_that_grows_slowly_is_told_as_that() -> None:
+def test_friction_that_grows_slowly_is_reported_as_that() -> None:
     outcome = run("space6", 15, [Alteration("friction", 1.6, 1, ramp_s=40.0)], WATCH_S + 40.0)
     assert kinds(outcome)[:2] == ["change", "friction_drift"]
     assert outcome.told[1][1].data["joints"] == ["joint_2"]
@@ -122,30 +119,7 @@ def test_a_standing_arm_shows_nothing() -> None:
     assert outcome.detector.status == "learning"
 
 
-def test_an_arm_that_does_not_change_is_left_in_peace() -> None:
+def test_an_arm_that_does_not_change_raises_no_alarm() -> None:
     outcome = run("arm7", 18, [], 120.0)
     assert outcome.told == []
     assert outcome.detector.status == "watching"
-
-
-def test_a_saved_state_goes_on() -> None:
-    outcome = run("space6", 19, [Alteration("payload", 1.0)], WATCH_S + 12.0)
-    one = outcome.detector
-    assert one.payload() is not None
-    model, base = arm("space6")
-    other = watcher(OnlineEstimator(model, SETTINGS, RATE_HZ, base=base))
-    assert other.status == "off"
-    other.restore(one.state())
-    assert other.payload() == one.payload()
-    assert (other.status, other.doubt) == (one.status, one.doubt)
-    for name, value in one.state().items():
-        np.testing.assert_array_equal(other.state()[name][..., :5], value[..., :5])  # sums begin anew
-    with pytest.raises(ValueError, match="lacks"):
-        other.restore({})
-    with pytest.raises(ValueError, match="another size"):
-        other.restore({**one.state(), "levels": np.zeros((3, 2))})
-    with pytest.raises(ValueError, match="no numbers"):
-        other.restore({**one.state(), "baseline": np.full_like(one.state()["baseline"], np.nan)})
-    assert other.payload() == one.payload()
-    other.refer(False)
-    assert (other.status, other.payload(), other.doubt) == ("off", None, "")

@@ -72,7 +72,6 @@ def test_unknown_constants_leave_the_term_unestimated_until_a_batch_model_brings
     assert np.isnan(before.validated[friction]).all()
     assert "estimated" in {status for k, status in enumerate(before.status) if k not in friction}
     live = estimator.torque()
-    assert live is not None
     assert np.abs(live[3]).max() < 3.0, "a prediction may use them all the same"
     first_hash, first_state = estimator.meta["hash"], estimator.state_hash
 
@@ -110,7 +109,6 @@ def test_load_dependent_friction_takes_its_load_from_the_batch_model() -> None:
         assert abs(report.theta[k] - 0.05) < 4.0 * report.std[k]
         assert report.std[k] < 0.02
     measured = estimator.torque()
-    assert measured is not None
     assert np.abs(measured[3]).max() < 0.2, "the prediction uses the same load"
 
 

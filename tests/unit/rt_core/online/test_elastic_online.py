@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import exp
 
 import numpy as np
@@ -11,28 +10,17 @@ import pytest
 
 from rt_core.elastic.identify import identify_elastic_joint
 from rt_core.elastic.rows import Drive
-from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings
+from rt_core.online._state import padded
+from rt_core.online.elastic import ElasticJointEstimator, ElasticOnlineSettings
 from rt_core.online.elastic import _layout as m
 from rt_core.online.elastic._filters import ahead
 from rt_core.online.elastic.update import forgetting, update
-from rt_core.online.rls.square_root import padded
-from rt_core.types import FloatArray, IntArray
-from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
+from rt_core.types import FloatArray
+from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, record
+from tests.lab.arms.online_joint import WRONG, make, report, take, twice
 from tests.lab.arms.poor_motion import one_speed, standing
 
-WRONG = {name: (0.7 if k % 2 else 1.3) * value for k, (name, value) in enumerate(TRUTH.items())}
 MOTOR = ("k1", "k2", "b_in", "b_inD")
-make = partial(ElasticJointEstimator, Drive(N, J_IN), WRONG, RATE, errors=DeflectionErrors())
-
-
-def take(estimator: ElasticJointEstimator, r: Recorded, part: slice | IntArray = slice(None)) -> int:
-    sensor = r.sensor_torque[part] if estimator.sensor else None
-    return estimator.take(r.t[part], r.theta_in[part], r.theta_out[part], r.motor_torque[part], sensor)
-
-
-def twice(seed: int, **experiment: object) -> Recorded:
-    clean = record(None, **experiment)
-    return measured(one_after_the_other(clean, clean), seed)
 
 
 def test_forgetting_factor_is_equation_44() -> None:
@@ -102,10 +90,6 @@ def test_truth_is_found_from_values_30_percent_wrong() -> None:
         for name, true in TRUTH.items():
             p = said[name]
             assert p.status == "determined", (name, p.reason)
-            assert p.value is not None
-            assert p.std is not None
-            assert p.lower is not None
-            assert p.upper is not None
             assert abs(p.value - true) < 4.0 * p.std, name
             assert p.std < 0.05 * true, name
             held.append(p.lower < true < p.upper)
@@ -114,14 +98,11 @@ def test_truth_is_found_from_values_30_percent_wrong() -> None:
 
 def test_online_and_off_line_agree() -> None:
     r = twice(11)
-    estimator = make(ElasticOnlineSettings(constant=1.0))
+    estimator = make(settings=ElasticOnlineSettings(constant=1.0))
     take(estimator, r)
     off_line = identify_elastic_joint([r.rows(inertia=J_IN)], lag_s=0.0, zero=0.0).answer
     for p in estimator.report().parameters:
         other = off_line[p.name]
-        assert p.value is not None
-        assert p.std is not None
-        assert other.value is not None
         assert abs(p.value - other.value) < 2.0 * p.std, p.name
 
 
@@ -136,7 +117,7 @@ def test_lag_and_zero_of_the_encoders_are_taken_off() -> None:
     early = make(lag_s=-2.9e-3, zero=0.1)
     take(early, twice(2, lag=2.9e-3, zero=0.1))
     assert early.theta[early.names.index("b_in")] < 0.0
-    assert "b_in comes out negative" in (early.report().reason or "")
+    assert "b_in comes out negative" in early.report().reason
 
 
 def test_motor_row_alone_at_constant_speed() -> None:
@@ -145,7 +126,6 @@ def test_motor_row_alone_at_constant_speed() -> None:
     take(estimator, twice(3, hold=2.0))
     for name in MOTOR:
         p = estimator.report()[name]
-        assert p.std is not None, p.reason
         assert p.value == pytest.approx(TRUTH[name], abs=4.0 * p.std), name
         assert p.value == pytest.approx(TRUTH[name], rel=0.2), name
 
@@ -153,31 +133,28 @@ def test_motor_row_alone_at_constant_speed() -> None:
 @pytest.mark.parametrize("rule", [None, 0.999])
 def test_one_speed_does_not_tell_viscous_from_coulomb(rule: float | None) -> None:
     estimator = ElasticJointEstimator(Drive(N), WRONG, RATE, ElasticOnlineSettings(constant=rule))
-    take(estimator, twice(4, speeds=(0.04,), hold=4.0))
-    said = estimator.report()
+    said = report(estimator, twice(4, speeds=(0.04,), hold=4.0))
     for name, other in (("b_in", "b_inD"), ("b_inD", "b_in"), ("b_out", "b_outC"), ("b_outC", "b_out")):
         p = said[name]
         assert (p.value, p.std, p.lower, p.upper, p.status) == (None, None, None, None, "undetermined")
-        assert "cannot be told from" in (p.reason or "")
-        assert other in (p.reason or "") or rule is not None  # within seconds of one load the spring is among them
+        assert "cannot be told from" in p.reason
+        assert other in p.reason or rule is not None  # within seconds of one load the spring is among them
         assert not said.excited[estimator.names.index(name)]
     if rule is None:
         assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.03)
 
 
 def test_before_any_row_nothing_is_said() -> None:
-    estimator = make()
-    take(estimator, record(5), slice(0, 50))
-    said = estimator.report()
+    said = report(make(), record(5), slice(0, 50))
     assert not said.valid
-    assert "no row yet" in (said.reason or "")
+    assert "no row yet" in said.reason
     assert all(p.value is None and p.reason == "no row has shown it yet" for p in said.parameters)
     assert np.isnan(said.t_s)
 
 
 @pytest.mark.parametrize("rule", [None, 0.99])
 def test_a_million_frames_at_standstill(rule: float | None) -> None:
-    estimator, r = make(ElasticOnlineSettings(constant=rule)), twice(6)
+    estimator, r = make(settings=ElasticOnlineSettings(constant=rule)), twice(6)
     take(estimator, r)
     before = estimator.report()
     estimator.take(*standing(r, 0, 1_000_000, np.random.default_rng(7)))
@@ -191,8 +168,7 @@ def test_a_million_frames_at_standstill(rule: float | None) -> None:
 
 
 def test_poor_excitation_does_not_wind_up() -> None:
-    """A million frames at one speed and one load, forgotten within a second."""
-    estimator, r = make(ElasticOnlineSettings(constant=0.99)), twice(8)
+    estimator, r = make(settings=ElasticOnlineSettings(constant=0.99)), twice(8)
     take(estimator, r)
     rng = np.random.default_rng(9)
     for first in range(0, 1_000_000, 50_000):
@@ -209,12 +185,6 @@ def test_poor_excitation_does_not_wind_up() -> None:
     assert (np.abs(estimator.theta - np.array(list(WRONG.values()))) < np.abs(list(WRONG.values()))).all()
 
 
-def test_excited_says_what_the_last_seconds_tell() -> None:
-    estimator, r = make(ElasticOnlineSettings(excitation_s=22.0)), twice(10)
-    take(estimator, r)
-    assert all(estimator.report().excited)
-
-
 def test_bad_frames_are_left_out() -> None:
     r = twice(12)
     rng = np.random.default_rng(13)
@@ -223,13 +193,11 @@ def test_bad_frames_are_left_out() -> None:
     torque[bad[:30]], link[bad[30:]] = np.nan, np.inf
     clean, spoilt = make(), make()
     take(clean, r)
-    take(spoilt, replace(r, motor_torque=torque, theta_out=link))
-    said = spoilt.report()
+    said = report(spoilt, replace(r, motor_torque=torque, theta_out=link))
     assert (said.masked, said.frames) == (60, r.t.size)
     assert said.updates < clean.report().updates
     for name, true in TRUTH.items():
         p = said[name]
-        assert p.std is not None, p.reason
         assert p.value == pytest.approx(true, abs=4.0 * p.std), name
 
 
@@ -239,28 +207,15 @@ def test_gaps_are_bridged_or_start_the_filters_anew() -> None:
     keep[5000:5005] = False  # 10 ms: bridged
     keep[9000:9400] = False
     estimator = make()
-    take(estimator, r, np.flatnonzero(keep))
-    said = estimator.report()
+    said = report(estimator, r, np.flatnonzero(keep))
     assert said.gaps == 1
     assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
     theta = estimator.theta
     take(estimator, r, slice(r.t.size - 10, r.t.size))
     assert estimator.report().repeated == 10
-    estimator.mark_gap()
+    estimator.restart_stream()
     take(estimator, r, slice(0, 100))
     np.testing.assert_array_equal(estimator.theta, theta)
-
-
-def test_one_wrong_position_does_not_count() -> None:
-    r = twice(15)
-    link = r.theta_out.copy()
-    link[20_000] += 0.5
-    estimator = make(ElasticOnlineSettings(top_velocity=1e3))
-    take(estimator, replace(r, theta_out=link))
-    said = estimator.report()
-    assert said.rejected > 0
-    assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
-    assert said["k2"].value == pytest.approx(TRUTH["k2"], rel=0.05)
 
 
 def test_frames_one_by_one_or_together_give_the_same() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings
-from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
+from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded
+from tests.lab.arms.online_joint import take, twice
 
 
 def make(**changes: Any) -> ElasticJointEstimator:
@@ -17,15 +18,9 @@ def make(**changes: Any) -> ElasticJointEstimator:
     return ElasticJointEstimator(**given)
 
 
-def take(estimator: ElasticJointEstimator, r: Recorded, part: slice) -> None:
-    sensor = r.sensor_torque[part] if estimator.sensor else None
-    estimator.take(r.t[part], r.theta_in[part], r.theta_out[part], r.motor_torque[part], sensor)
-
-
 @pytest.fixture(scope="module")
 def moved() -> Recorded:
-    clean = record(None)
-    return measured(one_after_the_other(clean, clean), 31)
+    return twice(31)
 
 
 def test_it_goes_on_as_after_a_gap(moved: Recorded) -> None:
@@ -38,7 +33,7 @@ def test_it_goes_on_as_after_a_gap(moved: Recorded) -> None:
     for name in ("valid", "changing", "lam", "t_s", "frames", "updates", "rejected"):
         assert getattr(after, name) == getattr(before, name), name
     np.testing.assert_array_equal(other.information_root, one.information_root)
-    one.mark_gap()
+    one.restart_stream()
     for estimator in (one, other):
         take(estimator, moved, slice(half, moved.t.size))
     np.testing.assert_array_equal(other.theta, one.theta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.online._state import FIELDS, HEAD, INT_FIELDS, TERMS
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
-from sim_backend.arm.settings import EventSettings, MotionSettings, SegmentSettings, SimSettings
+from sim_backend.arm.settings import EventSettings, MotionSettings, PieceSettings, SimSettings
 from tests.lab.arms.simulated import random_arm
 from tests.lab.online_oracle import Oracle, rows
 
@@ -28,9 +29,9 @@ def arm_and_data(seed: int = 1, coupled: bool = False) -> tuple[RobotModel, Simu
     """Three joints: rich motion, the second at rest for a while, rich again with other friction in the third."""
     model = random_arm(3, 20 + seed, coupled=coupled)
     segments = (
-        SegmentSettings(duration_s=14.0),
-        SegmentSettings(duration_s=4.0, held=("joint_2",)),
-        SegmentSettings(duration_s=10.0),
+        PieceSettings(duration_s=14.0),
+        PieceSettings(duration_s=4.0, held=("joint_2",)),
+        PieceSettings(duration_s=10.0),
     )
     motion = MotionSettings(kind="schedule", seed=seed, segments=segments, candidates=1, base_frequency_hz=0.2)
     event = EventSettings(time_s=20.0, joint="joint_3", parameter="coulomb", factor=2.0)
@@ -44,7 +45,6 @@ def simulated() -> tuple[RobotModel, SimulatedData]:
 
 
 def feed(estimator: OnlineEstimator, data: SimulatedData, pick: Any = slice(None), t0_s: float = 0.0) -> None:
-    """Frames with exact time stamps."""
     q, tau = data.channels["q"], data.channels["tau"]
     for k in np.arange(data.t.size)[pick]:
         estimator.step(round((data.t[k] + t0_s) * 1e9), int(k), q[k], tau[k])
@@ -206,7 +206,7 @@ def test_saved_and_restored_it_goes_on_to_the_bit(simulated: tuple[RobotModel, S
     other = OnlineEstimator(model, SETTINGS, RATE)
     other.restore(state)
     assert same_estimate(estimator, other)
-    estimator.mark_gap()
+    estimator.restart_stream()
     for one in (estimator, other):
         feed(one, data, slice(2300, 3600), t0_s=100.0)
     assert same_estimate(estimator, other)
@@ -217,23 +217,17 @@ def test_saved_and_restored_it_goes_on_to_the_bit(simulated: tuple[RobotModel, S
     assert (a.updates, a.frames, a.lost) == (b.updates, b.frames, b.lost)
 
 
-def damage(state: dict[str, Any], how: str) -> dict[str, Any]:
-    floats, ints = state["floats"].copy(), state["ints"].copy()
-    if how == "short":
-        return state | {"floats": floats[:-8]}
-    if how == "nan":
-        return state | {"floats": np.full_like(floats, np.nan)}
-    if how == "zero":
-        return state | {"floats": np.zeros_like(floats)}
-    if how == "sizes":
-        ints[0] += 1
-        return state | {"ints": ints}
-    if how == "layout":
-        ints[-3:] += 1
-        return state | {"ints": ints}
-    if how == "format":
-        return state | {"format": 99}
-    return {key: value for key, value in state.items() if key != how}
+DAMAGED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "short": lambda s: s | {"floats": s["floats"][:-8]},
+    "nan": lambda s: s | {"floats": np.full_like(s["floats"], np.nan)},
+    "zero": lambda s: s | {"floats": np.zeros_like(s["floats"])},
+    "sizes": lambda s: s | {"ints": s["ints"] + (np.arange(s["ints"].size) == 0)},
+    "layout": lambda s: s | {"ints": s["ints"] + (np.arange(s["ints"].size) >= s["ints"].size - 3)},
+    "format": lambda s: s | {"format": 99},
+} | {
+    key: lambda s, key=key: {name: value for name, value in s.items() if name != key}  # type: ignore[misc]
+    for key in ("floats", "ints", "validated", "excited_at", "hash")
+}
 
 
 @pytest.mark.parametrize("field", ["theta", "R", "shape", "load_theta", "leak", "power", "sigma2", "weight2"])
@@ -241,23 +235,21 @@ def test_a_state_with_a_field_that_is_not_finite_is_refused(field: str) -> None:
     model = random_arm(2, 1)
     spoilt, estimator = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
     before, meta = estimator.state(), estimator.meta
-    spoilt._memory[field].flat[-1] = np.nan
+    spoilt._state[field].flat[-1] = np.nan
     with pytest.raises(ValueError, match=f"state holds values that are not finite in {field}$"):
         estimator.restore(spoilt.state())
     np.testing.assert_array_equal(estimator.state()["floats"], before["floats"])
     assert estimator.meta == meta
 
 
-@pytest.mark.parametrize(
-    "how", ["short", "nan", "zero", "sizes", "layout", "format", "floats", "ints", "validated", "excited_at", "hash"]
-)
+@pytest.mark.parametrize("how", DAMAGED)
 def test_a_damaged_state_is_refused_and_changes_nothing(simulated: tuple[RobotModel, SimulatedData], how: str) -> None:
     model, data = simulated
     estimator = OnlineEstimator(model, SETTINGS, RATE)
     feed(estimator, data, slice(900))
     state = estimator.state()
     with pytest.raises(ValueError, match="state"):
-        estimator.restore(damage(state, how))
+        estimator.restore(DAMAGED[how](state))
     np.testing.assert_array_equal(estimator.state()["floats"], state["floats"])
     np.testing.assert_array_equal(estimator.state()["ints"], state["ints"])
 
@@ -350,7 +342,6 @@ def test_measured_velocity_is_used_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("update_hz", [200.0, 50.0, 8.0])
 def test_live_torque_belongs_to_the_newest_filtered_sample(update_hz: float) -> None:
-    """Whatever the update rate: the true model predicts the exact torque at the stated time."""
     model = replace(random_arm(2, 33, friction=False), friction=Friction("none"), offset=False)
     settings = SimSettings(rate_hz=RATE, seed=2, encoder_bits=None, torque_noise=0.0)
     data = SimulatedArm(model, settings, MotionSettings(seed=3, candidates=1)).simulate(3.0)

@@ -1,4 +1,4 @@
-"""The leak: what forgetting may not take is kept, and nothing is added to what is known."""
+"""The information floor: forgetting keeps it, and it adds nothing to what is known."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
-from rt_core.online.rls.information_floor import hold_on, row_inflation
-from rt_core.online.rls.square_root import padded
+from rt_core.online._state import padded
+from rt_core.online.rls.information_floor import renew_information_floor, row_inflation
 from tests.lab.arms.simulated import random_arm
 
 RATE = 200.0
@@ -54,31 +54,31 @@ def test_what_is_known_of_a_joint_at_rest_stays_known_for_twenty_memories() -> N
         if k == round((stop_s + 1.0) * RATE):
             at_stop = estimator.theta
             # what moves the torque by 0.3 of the noise
-            level = 0.3 / np.sqrt(estimator._memory["power"] * row_inflation(estimator._memory))
+            level = 0.3 / np.sqrt(estimator._state["power"] * row_inflation(estimator._state))
             assert (estimator.report().std[own] < level[own]).all()
     report = estimator.report()
-    # within a round the rows of the leak are a little before or behind what they replace
+    # within a round the rows of the floor are slightly ahead of or behind what they replace
     assert (report.std[own] <= 1.1 * level[own]).all()
     assert (np.abs(report.theta[own] - at_stop[own]) <= level[own]).all()
     assert not report.excited[own].any()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_leak_is_at_most_what_is_known_and_at_most_the_limit(seed: int) -> None:
+def test_the_floor_is_at_most_what_is_known_and_at_most_the_limit(seed: int) -> None:
     """`L'L` below both `R'R` and the limit, as matrices; all of either where the other is far above it."""
     rng = np.random.default_rng(seed)
     estimator = OnlineEstimator(MODEL, SETTINGS, RATE, base=BASE)
-    memory, p = estimator._memory, len(BASE)
+    memory, p = estimator._state, len(BASE)
     spread = 10.0 ** rng.uniform(-3.0, 3.0, p)
     R = np.triu(rng.standard_normal((p, p))) * spread[:, None]
     R[np.diag_indices(p)] += np.sign(np.diag(R)) * 1e-3
     memory["R"][:] = np.zeros((p, padded(p)))
     memory["R"][:, :p] = R
     memory["power"][:] = 10.0 ** rng.uniform(-4.0, 4.0, p)
-    hold_on(memory, estimator._start)
-    unit = np.maximum(np.sqrt(memory["power"] * row_inflation(estimator._memory)) / 0.3, estimator._start)
-    leak = memory["leak"] / unit
-    held, known = leak.T @ leak, (R / unit).T @ (R / unit)
+    renew_information_floor(memory, estimator._start)
+    unit = np.maximum(np.sqrt(memory["power"] * row_inflation(estimator._state)) / 0.3, estimator._start)
+    floor = state["leak"] / unit
+    held, known = floor.T @ floor, (R / unit).T @ (R / unit)
     eps = 1e-12 * np.linalg.norm(known, 2)
     assert np.linalg.eigvalsh(known - held).min() >= -eps
     assert np.linalg.eigvalsh(np.eye(p) - held).min() >= -1e-12

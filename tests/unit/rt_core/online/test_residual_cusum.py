@@ -14,14 +14,17 @@ from rt_core.online.monitors.residual_cusum import (
     MEAN,
     RUN,
     SHARE,
-    ResidualWatch,
+    ResidualCusum,
     cusum_height,
     normal_deviate,
     run_length,
 )
 
 
-@pytest.mark.parametrize(("kappa", "height"), [(1.0, 2.0), (1.25, 0.7), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("kappa", "height"),
+    [(1.0, 1.0), *(pytest.param(*case, marks=pytest.mark.soak) for case in ((1.0, 2.0), (1.25, 0.7)))],
+)
 def test_run_lengths_are_those_of_a_simulation(kappa: float, height: float) -> None:
     rng = np.random.default_rng(3)
     count = 4000
@@ -51,7 +54,7 @@ def test_the_deviate_has_the_probability_of_student(dof: float) -> None:
     assert 10.0 < normal_deviate(1e6, dof) < 1e3
 
 
-@pytest.mark.parametrize("stated_hours", [0.25, 2.0])
+@pytest.mark.parametrize("stated_hours", [0.25, pytest.param(2.0, marks=pytest.mark.soak)])
 def test_false_alarms_come_at_the_stated_rate(stated_hours: float) -> None:
     """Correlated noise, an arm whose levels are learned as it moves."""
     found = false_alarms(200.0 * stated_hours, stated_hours, excess=0.0, seed=7)
@@ -64,13 +67,12 @@ def test_a_rise_that_is_tolerated_is_not_told() -> None:
 
 
 def blocks(rng: np.random.Generator, count: int, level: float = 1.0) -> np.ndarray:
-    """Mean squares of ten independent samples each."""
     return level * rng.chisquare(10, (count, 3)) / 10.0
 
 
 def test_a_rise_is_seen_after_three_blocks_and_its_beginning_is_known() -> None:
     rng = np.random.default_rng(1)
-    watch = ResidualWatch(3, 1e8, 60, 1200, 0.5)
+    watch = ResidualCusum(3, 1e8, 60, 1200, 0.5)
     for block in blocks(rng, 300):
         assert not watch.take(block).any()
     usual = watch.rows[:, MEAN].copy()
@@ -83,14 +85,14 @@ def test_a_rise_is_seen_after_three_blocks_and_its_beginning_is_known() -> None:
 
 def test_one_loud_block_is_no_change() -> None:
     rng = np.random.default_rng(2)
-    watch = ResidualWatch(3, 1e8, 60, 1200, 0.5)
+    watch = ResidualCusum(3, 1e8, 60, 1200, 0.5)
     for k, block in enumerate(blocks(rng, 400)):
         assert not watch.take(1e3 * block if k in (200, 300) else block).any()
 
 
 def test_a_joint_at_rest_takes_no_part() -> None:
     rng = np.random.default_rng(4)
-    watch = ResidualWatch(3, 1e8, 60, 1200, 0.5)
+    watch = ResidualCusum(3, 1e8, 60, 1200, 0.5)
     for block in blocks(rng, 60 + DELAY):
         watch.take(block * [1.0, np.nan, 1.0])
     assert watch.rows[:, COUNT].tolist() == [60.0, 0.0, 60.0]

@@ -9,8 +9,8 @@ from rt_core.model.base import payload_columns
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
-from rt_core.online.monitors.change_hypotheses import begin, fit, hypotheses, judge, pace_of
-from rt_core.online.monitors.residual_evidence import Evidence, friction_places, sum_of
+from rt_core.online.monitors.change_hypotheses import fit, hypotheses, judge, onset, pace_of
+from rt_core.online.monitors.residual_evidence import Evidence, friction_columns, sum_of
 from sim_backend.arm.robot import SimulatedData
 from tests.lab.online_oracle import rows
 from tests.unit.rt_core.online.test_estimator import RATE, SETTINGS, arm_and_data, feed
@@ -30,7 +30,7 @@ def test_evidence_is_the_sum_over_clean_rows(moved: tuple[RobotModel, SimulatedD
     feed(estimator, data, slice(3000))
     found = estimator.take_evidence()
     plain = rows(model, base, data.channels["q"][1:3000], data.channels["tau"][1:3000], SETTINGS.cutoff_hz, RATE, 4)
-    places = friction_places(base.layout, model.n)
+    places = friction_columns(base.layout, model.n)
     columns = payload_columns(base, model)
     for j in range(model.n):
         use = np.abs(plain.share[:, j] - 1.0) < 0.01
@@ -86,12 +86,12 @@ def test_the_payload_is_the_least_squares_fit_of_all_joints() -> None:
     ("joint", "feature", "cause"),
     [(None, 0, "payload"), (1, 11, "friction"), (2, 12, "sensor_gain"), (0, 13, "sensor_offset")],
 )
-def test_each_cause_is_told(joint: int | None, feature: int, cause: str) -> None:
+def test_each_cause_is_reported(joint: int | None, feature: int, cause: str) -> None:
     coefficients = np.zeros((N, WIDTH - 1))
     coefficients[slice(None) if joint is None else joint, feature] = 0.2
     evidence, _ = drawn(2, coefficients)
     verdict = judge(hypotheses(PLACES, SOURCE), evidence, np.full(N, 0.01), np.full(N, 0.01), 1e-3, 0.8)
-    assert verdict.told
+    assert verdict.decisive
     assert (verdict.fits[0].hypothesis.cause, verdict.fits[0].hypothesis.joint) == (cause, joint)
     assert verdict.explained == pytest.approx(1.0, abs=0.05)
 
@@ -105,24 +105,24 @@ def test_what_looks_alike_or_is_not_explained_is_not_told() -> None:
     alike[1, 12, 12] = alike[1, 10, 10]
     level = np.full(N, 0.01)
     verdict = judge(hypotheses(PLACES, SOURCE), Evidence(alike, evidence.rows), level, level, 1e-3, 0.8)
-    assert not verdict.told
+    assert not verdict.decisive
     assert {fit.hypothesis.cause for fit in verdict.fits} == {"friction", "sensor_gain"}
     assert {fit.hypothesis.joint for fit in verdict.fits} == {1}
     loud = evidence.gram.copy()
     loud[0, -1, -1] *= 100.0  # a residual that no feature explains
     verdict = judge(hypotheses(PLACES, SOURCE), Evidence(loud, evidence.rows), level, level, 1e-3, 0.8)
-    assert not verdict.told
+    assert not verdict.decisive
     assert verdict.explained < 0.5
 
 
-def test_a_wrong_cause_is_told_no_more_often_than_stated() -> None:
+def test_a_wrong_cause_is_reported_no_more_often_than_stated() -> None:
     """A change that is hardly seen: most are not told, and of those that are few wrongly."""
     coefficients = np.zeros((N, WIDTH - 1))
     coefficients[1, 10] = 0.025
     level = np.full(N, 0.01)
     candidates = hypotheses(PLACES, SOURCE)
     verdicts = [judge(candidates, drawn(k, coefficients)[0], level, level, 0.1, 0.0) for k in range(300)]
-    told = [v.fits[0].hypothesis for v in verdicts if v.told]
+    told = [v.fits[0].hypothesis for v in verdicts if v.decisive]
     assert 10 < len(told) < 290
     assert sum((h.cause, h.joint) != ("friction", 1) for h in told) <= 0.1 * 300
 
@@ -138,7 +138,7 @@ def test_the_beginning_and_the_pace_of_a_change() -> None:
             coefficients[1, 10] = size
             found.append(drawn(k, coefficients, 50)[0])
     level = np.full(N, 0.01)
-    assert begin(friction, step, level) == 5
+    assert onset(friction, step, level) == 5
     assert pace_of(friction, step, level, 1e-3) == "abrupt"
     assert pace_of(friction, ramp, level, 1e-3) == "gradual"
     assert pace_of(friction, step[5:6], level, 1e-3) == "unknown"

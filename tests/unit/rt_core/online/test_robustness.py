@@ -79,7 +79,7 @@ class Stream(RuleBasedStateMachine):
 
     @rule()
     def gap(self) -> None:
-        self.estimator.mark_gap(3)
+        self.estimator.restart_stream(3)
 
     @rule()
     def reset(self) -> None:
@@ -116,7 +116,6 @@ TestStream.settings = hypothesis_settings(
 @given(scale=st.floats(-30.0, 30.0))
 @hypothesis_settings(max_examples=15)
 def test_torque_of_any_size(scale: float) -> None:
-    """From micro- to giga-newtonmetres: the same shape of estimate, scaled."""
     factor = 2.0 ** round(scale)
     estimator = OnlineEstimator(MODEL, SETTINGS, RATE, base=BASE)
     for k, t in enumerate(DATA.t):
@@ -126,7 +125,6 @@ def test_torque_of_any_size(scale: float) -> None:
 
 
 def _torque_error(estimator: OnlineEstimator, data: SimulatedData) -> float:
-    """Relative error of the torque at the exact states."""
     pick = slice(0, None, 20)
     Y = regressor(MODEL, BASE.layout, data.q[pick], data.dq[pick], data.ddq[pick])
     moving = np.abs(data.dq[pick]) > MODEL.standstill_velocity
@@ -135,7 +133,6 @@ def _torque_error(estimator: OnlineEstimator, data: SimulatedData) -> float:
 
 
 def test_a_disturbance_of_a_few_frames_is_forgotten() -> None:
-    """A tenth of a second of wild torque, then motion: the estimate explains the torque again."""
     long = SimulatedArm(MODEL, SimSettings(rate_hz=RATE), MotionSettings(candidates=1, base_frequency_hz=0.3))
     data = long.simulate(60.0)
     disturbed, calm = (OnlineEstimator(MODEL, SETTINGS, RATE, base=BASE) for _ in range(2))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rt_core.online.rls.square_root import add_variance, back_substitute, padded, qr_update, scale_columns
+from rt_core.online._state import padded
+from rt_core.online.rls.square_root import add_variance, back_substitute, qr_update, scale_columns
 
 
 def staircase(rng: np.random.Generator, rows: int, p: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,11 +15,12 @@ from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.online import OnlineEstimator
-from rt_core.online.monitors.residual_evidence import EXTRA, PAYLOAD, friction_places
+from rt_core.online._state import EXTRA, PAYLOAD
+from rt_core.online.monitors.residual_evidence import friction_columns
 from rt_core.types import FloatArray
 from service.config.load import ArmConfig
 from service.estimator._active_model import ActiveModel
-from service.estimator._hand_guiding_model import GuidingSource
+from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.io.state_file import load_state, save_state
 from service.protocol.control import ControlError
 from sim_backend.arm.packed import torque_scale
@@ -98,11 +99,10 @@ class Arm:
 
 
 def test_friction_over_temperature_is_friction_of_its_joint() -> None:
-    """A model whose slopes are wrong leaves just what the features of these slopes explain."""
     wrong = TRUTH.copy()
     slopes = np.flatnonzero(BASE.layout.follows_temperature)
     wrong[slopes] -= 3.0 / 20.0 * NOISE
-    places = friction_places(BASE.layout, MODEL.n)
+    places = friction_columns(BASE.layout, MODEL.n)
     assert set(slopes) <= set(places.ravel())
     arm = Arm(15.0)
     arm.estimator.set_active(wrong)
@@ -119,7 +119,7 @@ def test_friction_over_temperature_is_friction_of_its_joint() -> None:
     assert (left < 1.5 * NOISE**2 * evidence.rows).all()
 
 
-def test_a_change_of_friction_is_told_and_stays_explained_as_the_arm_warms_up() -> None:
+def test_a_change_of_friction_is_reported_and_stays_explained_as_the_arm_warms_up() -> None:
     end_s = BEGIN_S + 110.0
     at = np.arange(round(end_s * RATE_HZ)) / RATE_HZ
     celsius = 40.0 + 0.01 * at + np.interp(at, [BEGIN_S + 65.0, end_s], [0.0, 20.0])
@@ -129,7 +129,6 @@ def test_a_change_of_friction_is_told_and_stays_explained_as_the_arm_warms_up() 
     told_s, _, data = arm.told[-1]
     assert told_s - BEGIN_S < 20.0
     assert data["joints"] == ["joint_2"]
-    assert MODEL.dynamics is not None
     found = {p["name"]: p for p in data["parameters"]}  # type: ignore[attr-defined]
     assert set(found) == {"fv2", "fc2", "alpha2"}
     assert abs(found["alpha2"]["change"]) * 20.0 < 0.1 * 0.5 * MODEL.dynamics.coulomb[1]
@@ -144,7 +143,7 @@ def test_without_a_temperature_nothing_is_learned_or_told() -> None:
     assert arm.active.change.status == "watching"
     arm.go(BEGIN_S + 30.0, known=False)
     assert arm.kinds == []
-    assert "no temperature of joint_1" in arm.active.doubt
+    assert "no temperature of joint_1" in arm.active.invalid_reason
     for name, value in arm.active.change.state().items():
         np.testing.assert_array_equal(value, before[name])
     arm.go(BEGIN_S + 40.0)
@@ -155,7 +154,7 @@ def test_without_a_temperature_nothing_is_learned_or_told() -> None:
 def test_guiding_and_the_status_know_of_both(tmp_path: Path) -> None:
     arm = Arm(BEGIN_S + 20.0, [Alteration("payload", 3.0, at_s=BEGIN_S)])
     table = {"name": "one", "robot": "space6_temperature", "driver": {"kind": "sim", "mode": "csp"}, "guiding": {}}
-    source = GuidingSource(ArmConfig.model_validate(table), arm.active).handlers["guiding_model"]
+    source = HandGuidingModelSource(ArmConfig.model_validate(table), arm.active).handlers["guiding_model"]
     arm.go(BEGIN_S)
     assert source({"arm": "one"})
     arm.go(BEGIN_S + 10.0)
@@ -172,14 +171,14 @@ def test_guiding_and_the_status_know_of_both(tmp_path: Path) -> None:
     other.active.start(None, saved)
     assert other.active.status()["temperature"]["fitted"] == LIMITS
     assert other.active.status()["change"]["payload"] == arm.active.status()["change"]["payload"]
-    assert "payload" in other.active.doubt
+    assert "payload" in other.active.invalid_reason
     later_ns = round((arm.t[arm.at] + 60.0) * 1e9)  # nothing warms up so far within a frame
     arm.estimator.step(later_ns, arm.at, arm.q[arm.at], arm.tau[arm.at], temperature=np.full(6, 90.0))
     with pytest.raises(ControlError, match="friction is not known there"):
         source({"arm": "one"})
     assert arm.active.status()["change"]["payload"] is not None
     arm.active.activate({"theta": TRUTH.tolist(), "model": "two", "temperatures": [[80.0] * 6, [95.0] * 6]})
-    assert arm.active.doubt == ""  # another model: of these temperatures, and compared anew
+    assert arm.active.invalid_reason == ""  # another model: of these temperatures, and compared anew
     assert arm.active.status()["change"]["state"] == "learning"
 
 
@@ -190,8 +189,6 @@ def test_a_state_from_before_the_watch_for_changes_keeps_its_temperatures() -> N
     old.restore(earlier(arm.estimator, 5))
     new.restore(arm.estimator.state())
     seen, kept = arm.estimator.temperatures, old.temperatures
-    assert seen is not None
-    assert kept is not None
     assert kept.plain == seen.plain
     assert not old.take_evidence().rows.any()
     for k in range(round(10.0 * RATE_HZ), round(12.0 * RATE_HZ)):

@@ -33,7 +33,6 @@ def estimator() -> OnlineEstimator:
 
 
 def feed(online: OnlineEstimator, data: SimulatedData, start_s: float, stop_s: float, every: int = 100) -> None:
-    """Frames of a span; the temperature comes with one in `every`, with none if that is 0."""
     q, dq, tau, T = (data.channels[name] for name in ("q", "dq", "tau", "temperature"))
     for k in range(round(start_s * RATE), round(stop_s * RATE)):
         told = T[k] if every and k % every == 0 else None
@@ -49,7 +48,6 @@ def test_the_slope_is_learned(data: SimulatedData) -> None:
         for follows, theta in ((True, TRUTH), (False, np.where(BASE.layout.follows_temperature, 0.0, TRUTH))):
             online.set_active(theta)
             torque = online.torque()
-            assert torque is not None
             left[follows].append(float(np.abs(torque[3]).mean()))
     assert np.median(left[True]) < np.median(left[False]) / 3.0
     report = online.report()
@@ -58,7 +56,6 @@ def test_the_slope_is_learned(data: SimulatedData) -> None:
             assert report.status[k] == "estimated"
             assert report.theta[k] == pytest.approx(TRUTH[k], rel=0.03)
     seen = online.temperatures
-    assert seen is not None
     assert (seen.lower < -35.0).all()
     assert (seen.upper > 50.0).all()
     assert "alpha1" in online.meta["parameters"]
@@ -116,8 +113,6 @@ def test_a_state_goes_on_with_what_it_has_seen(data: SimulatedData) -> None:
     second = estimator()
     second.restore(first.state())
     seen, again = first.temperatures, second.temperatures
-    assert seen is not None
-    assert again is not None
     np.testing.assert_array_equal(seen.lower, again.lower)
     feed(second, data, 30.0, 60.0)
     k = BASE.names.index("alpha2")
@@ -150,7 +145,6 @@ def test_a_joint_that_never_moves_has_seen_no_temperature(data: SimulatedData) -
     for k in range(round(10.0 * RATE)):
         online.step(round(data.t[k] * 1e9), k, q[k], tau[k], None, dq[k], T[k])
     seen = online.temperatures
-    assert seen is not None
     assert np.isnan(seen.lower).tolist() == [False, True, False]
     assert np.isnan(seen.upper).tolist() == [False, True, False]
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares, lsq_linear
 
-from rt_core.optimise._levenberg_marquardt import damped_step
-from rt_core.optimise._pso_lm import RETURN
+from rt_core.optimise._levenberg_marquardt import RETURN, damped_step
 from rt_core.optimise._swarm import NEIGHBOURHOOD, RENEWED
 from rt_core.optimise.problem import Problem, least_squares_problem
 from rt_core.optimise.registry import optimise

@@ -11,7 +11,7 @@ from rt_core.optimise._genetic import CROSSOVER, CROSSOVER_INDEX, MUTATION_INDEX
 from rt_core.optimise._swarm import NEIGHBOURHOOD, Swarm, move
 from rt_core.optimise._tcs_pso import IMITATED, TERMINAL, cross, imitate, move_terminal
 from rt_core.optimise.registry import optimise
-from rt_core.optimise.run import Run
+from rt_core.optimise.run import SearchRun
 from rt_core.optimise.settings import HYP, Budget, Settings
 from tests.lab.cost_functions import box, rastrigin
 
@@ -252,7 +252,7 @@ def test_whole_genetic_search_equals_the_naive_one(m) -> None:
 
 def test_renewed_swarm_keeps_the_solution_and_its_good_half() -> None:
     problem = box(rastrigin, 3)
-    run = Run(problem, Budget(), None)
+    run = SearchRun(problem, Budget(), None)
     swarm = Swarm(run, Settings(particles=11), np.random.default_rng(0), None)
     swarm.search(np.full(5, 0.7))
     run.evaluate(np.full((1, 3), 0.5))  # what a descent found

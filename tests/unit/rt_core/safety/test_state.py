@@ -61,15 +61,15 @@ def test_a_permit_expires_also_where_nobody_moves() -> None:
 
 def test_time_stops_a_run() -> None:
     state = running()
-    state.beat("a", 5.0)
+    state.heartbeat("a", 5.0)
     assert state.overdue(6.0, 5.95) == ""
     assert "no frame" in state.overdue(6.0, 5.89)
     assert "client has not been heard of for 1.01 s" in state.overdue(6.01, 6.0)
-    state.beat("a", 4.0)  # late news are no news
+    state.heartbeat("a", 4.0)  # late news are no news
     assert "client" in state.overdue(6.01, 6.0)
     with pytest.raises(SafetyError):
-        state.beat("b", 6.0)
-    state.beat("a", 59.5)
+        state.heartbeat("b", 6.0)
+    state.heartbeat("a", 59.5)
     assert state.overdue(60.0, 60.0) == "the permit has expired"
 
 
@@ -93,9 +93,9 @@ def test_in_a_stop_only_its_own_client_is_heard() -> None:
     state = running()
     state.stop("too slow")
     with pytest.raises(SafetyError, match="not the permit"):
-        state.beat("b", 5.0)
+        state.heartbeat("b", 5.0)
     assert "client" in state.overdue(5.0, 5.0, stopping=True)
-    state.beat("a", 5.0)
+    state.heartbeat("a", 5.0)
     assert state.overdue(5.0, 5.0, stopping=True) == ""
 
 

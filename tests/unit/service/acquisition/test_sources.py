@@ -12,7 +12,7 @@ from drivers.files.recordings.format import RecordingError, RecordingNotFoundErr
 from drivers.files.robots.file import load_robot
 from service.acquisition.sources import check_source
 from service.config.load import ArmConfig
-from service.protocol.transient_errors import may_pass
+from service.protocol.transient_errors import is_transient
 from tests.lab.daemon.ethercat_rig import device
 
 TX40 = load_robot("staubli_tx40").model  # its fifth motor turns its last joint too
@@ -61,4 +61,4 @@ def test_what_a_later_start_may_find_in_order(cause: OSError | None, passing: bo
     """A disk that could not be read is tried again, a file that is not there or no recording is not."""
     recording, replay = RecordingError("rec.mcap: cannot be read"), DriverConfigError("replay")
     recording.__cause__, replay.__cause__ = cause, recording
-    assert may_pass(replay) is passing
+    assert is_transient(replay) is passing

@@ -10,7 +10,7 @@ from scipy import stats
 
 from service.jobs.kinds import find_kind
 from service.jobs.kinds.calibrate import FILES
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 from tests.lab.command_line import thetad
 from tests.lab.jobs.job_run import workspace
 from tests.process.jobs.test_calibrate_kind import ROBOT, rows, write
@@ -69,7 +69,7 @@ def test_the_kind_clears_its_folder(tmp_path: Path, robot: Path) -> None:
     kind = find_kind("calibrate")
     parameters = kind.read({"robot": str(robot), "measurements": "m"})
     assert kind.run(parameters, workspace(tmp_path / "out", measurements=good)).accepted
-    with pytest.raises(JobError, match="measure at least"):
+    with pytest.raises(OperationError, match="measure at least"):
         kind.run(parameters, workspace(tmp_path / "out", measurements=few))
     assert left_in(tmp_path / "out") == set()
 

@@ -14,6 +14,7 @@ from rt_core.model.inertia import is_physical, mass_com_inertia, transform_inert
 from rt_core.model.urdf_writer import urdf_from_model
 from service.acquisition.sources import make_driver
 from service.cli.motion.commission import _STEPS
+from service.commission import _site
 from service.commission.commissioning import STEP_NAMES
 from service.commission.folder import simulated_seed
 from service.commission.rehearsal import disturbed, loaded
@@ -55,7 +56,8 @@ def test_without_a_terminal_or_yes_nobody_can_be_asked() -> None:
     thetad("commission", "--arm", "panda", "--control", NOBODY).refused("--yes")
 
 
-def test_without_a_daemon() -> None:
+def test_without_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_site, "ANSWER_S", 0.3)
     done = thetad("commission", "--arm", "panda", "--yes", "--control", NOBODY)
     assert (done.code, done.out) == (3, "")
     assert "Traceback" not in done.err

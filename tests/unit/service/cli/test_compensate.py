@@ -15,7 +15,7 @@ from rt_core.calibration.settings import CalibrationSettings
 from service.cli.calibration.compensate import corrected_geometry, hidden_at_tip
 from service.operations.calibration.document import corrected_geometry as written_geometry
 from service.operations.calibration.nominal_geometry import nominal_geometry
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 from tests.lab.arms.calibration import forward, frame, postures
 
 
@@ -32,7 +32,7 @@ def test_errors_of_the_last_row_count_at_the_tip(point: str) -> None:
     found = calibrate(nominal, q, measured, CalibrationSettings(base=False, tool=False))
     assert found.verdict == "ok"
     own = Geometry.from_model(robot.model)
-    document = {"geometry": plain(written_geometry(found))}
+    document = {"geometry": json_values(written_geometry(found))}
     calibrated = corrected_geometry(document, own, point)
     looked = rng.uniform(-1.5, 1.5, (6, 6))
     targets = forward(nominal, looked, errors, np.eye(4), tip)[:, :3, 3]

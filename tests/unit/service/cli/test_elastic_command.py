@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from drivers.files.recordings.recording import Recording, Span, write_recording
-from rt_core.elastic.identify import Verdict
+from rt_core.elastic.identify import ElasticVerdict
 from service.cli.models._identify_elastic import print_elastic
 from service.jobs.kinds import find_kind
 from service.jobs.kinds.elastic_joint import KIND
@@ -140,7 +140,7 @@ def test_stage_for_comparison_shows_its_other_fits(recording: Path, tmp_path: Pa
 
 
 def test_verdicts_have_their_words() -> None:
-    assert set(VERDICT_TEXT) == set(get_args(Verdict))
+    assert set(VERDICT_TEXT) == set(get_args(ElasticVerdict))
 
 
 @pytest.mark.soak

@@ -125,7 +125,7 @@ def test_methods_differ_where_joints_do(arm7_recording: Path) -> None:
 
 def test_true_parameters_lie_within_their_intervals(work: Path) -> None:
     covered: list[float] = []
-    for robot, seed in (("space6", 11), ("space6", 12), ("arm7", 13)):
+    for robot, seed in (("space6", 11), ("arm7", 13)):
         out = work / f"coverage_{seed}.yaml"
         identify(simulate(work / f"coverage_{seed}.mcap", robot, seed), "--robot", robot, "-o", out)
         model = load_model(out)
@@ -135,7 +135,7 @@ def test_true_parameters_lie_within_their_intervals(work: Path) -> None:
         friction = [k for k, name in enumerate(model.base.names) if name.startswith(("fv", "fc"))]
         assert coverage(truth[friction], model.theta[friction], 1.5 * std[friction]) > 0.85
         assert np.abs(model.theta[friction] / truth[friction] - 1.0).max() < 0.05
-    assert len(covered) == 58 + 58 + 69
+    assert len(covered) == 58 + 69
     assert np.mean(covered) >= 0.90
 
 
@@ -319,8 +319,18 @@ def trapped(done: Outcome, out: Path) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("robot", ["space6", "arm7"])
-@pytest.mark.parametrize("gravity", ["-x", "+y", "ceiling", "microgravity"])
+@pytest.mark.parametrize(
+    ("gravity", "robot"),
+    [
+        ("+y", "arm7"),
+        ("ceiling", "arm7"),
+        *(pytest.param(gravity, "arm7", marks=pytest.mark.soak) for gravity in ("-x", "microgravity")),
+        *(
+            pytest.param(gravity, "space6", marks=pytest.mark.soak)
+            for gravity in ("-x", "+y", "ceiling", "microgravity")
+        ),
+    ],
+)
 def test_wrong_mounting_direction(robot: str, gravity: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     recording = request.getfixturevalue(f"{robot}_recording")
     out = tmp_path / "m.yaml"
@@ -339,7 +349,7 @@ def test_wrong_mounting_direction(robot: str, gravity: str, tmp_path: Path, requ
 
 
 @pytest.mark.parametrize("kind", ["dead", "noise", "swapped"])
-@pytest.mark.parametrize("robot", ["space6", "arm7"])
+@pytest.mark.parametrize("robot", ["space6", pytest.param("arm7", marks=pytest.mark.soak)])
 def test_torque_channel_without_signal(robot: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     recording = read_recording(request.getfixturevalue(f"{robot}_recording"))
     model = load_robot(robot).model
@@ -361,17 +371,14 @@ def test_torque_channel_without_signal(robot: str, kind: str, tmp_path: Path, re
 def test_force_writes_it_anyway(arm7_recording: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.yaml"
     robot = mounted("arm7", "ceiling", tmp_path)
-    done = thetad("identify", arm7_recording, "--robot", robot, "--span", "0:0.6", "-o", out, "--force", "--json")
+    done = thetad("identify", arm7_recording, "--robot", robot, "--span", "0:0.6", "-o", out, "--force")
     assert done.code == 1
-    assert done.json["model"] == str(out)
     model = load_model(out)
     assert model.document["verdict"] == "not_explained"
     assert {row["value"] for row in model.document["parameters"]} == {None}
     assert thetad("models", "show", out).code == 0
-    shown = thetad("identify", arm7_recording, "--robot", robot, "--span", "0:0.6")
-    assert shown.code == 1
-    assert shown.out.startswith("not_explained: the model does not explain the torque; no parameters are reported\n")
-    assert "fc7" not in shown.out
+    assert done.out.startswith("not_explained: the model does not explain the torque; no parameters are reported\n")
+    assert "fc7" not in done.out
 
 
 def test_model_of_another_arm_does_not_predict(space6_model: Path, space6_recording: Path, tmp_path: Path) -> None:

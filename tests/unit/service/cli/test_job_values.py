@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,7 @@ def a_job(**values: Any) -> Any:
     return fields | values
 
 
+parser = cache(build_parser)
 LIMITS = "--time 3600 --memory 4000"
 
 
@@ -161,7 +163,7 @@ LIMITS = "--time 3600 --memory 4000"
 def test_the_command_that_repeats_a_job_gives_its_parameters(parameters: dict[str, Any]) -> None:
     """Whatever the values are, the shell and the parser read them back."""
     words = shlex.split(command_again(a_job(kind="any", arm="panda", parameters=parameters), {}))
-    parsed = build_parser().parse_args(words[1:])
+    parsed = parser().parse_args(words[1:])
     assert (parsed.kind, parsed.arm) == ("any", "panda")
     assert read_parameters(ANYTHING, parsed.pairs) == parameters
 
@@ -169,7 +171,7 @@ def test_the_command_that_repeats_a_job_gives_its_parameters(parameters: dict[st
 @given(st.integers(-100, 100), st.floats(1.0, 1e6), st.floats(100.0, 1e7))
 def test_the_command_that_repeats_a_job_has_its_limits_and_priority(priority: int, time_s: float, mb: float) -> None:
     job = a_job(priority=priority, limits={"time_s": time_s, "memory_mb": mb})
-    parsed = build_parser().parse_args(shlex.split(command_again(job, {}))[1:])
+    parsed = parser().parse_args(shlex.split(command_again(job, {}))[1:])
     assert parsed.priority == priority
     assert (parsed.time, parsed.memory) == pytest.approx((time_s, mb), rel=1e-9)
 
@@ -254,7 +256,7 @@ def test_new_events_are_read_page_by_page(tmp_path: Path) -> None:
 
 def test_pairs_may_stand_anywhere() -> None:
     words = ["jobs", "submit", "--after", "1", "2", "a=1", "--arm", "panda", "identify", "b=--x", "--wait", "c=3"]
-    parsed = build_parser().parse_args(words)
+    parsed = parser().parse_args(words)
     assert (parsed.kind, parsed.after, parsed.arm, parsed.wait) == ("identify", [1, 2], "panda", True)
     assert sorted(parsed.pairs) == ["a=1", "b=--x", "c=3"]
 

@@ -7,8 +7,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from service.cli._common import EXIT_INTERRUPTED, CliError
-from service.cli.motion._arm_recording import ArmRecording
-from service.cli.motion._motion_session import Progress, Stayed, stay
+from service.cli.motion._motion_session import ArmRecording, Progress, SessionResult, run_session
 from service.client import Control
 
 
@@ -25,7 +24,7 @@ class Arm:
         return {"processes": [], "arms": ["one"]} if verb == "status" else self.said
 
 
-def interrupted(arm: Arm, what: Literal["run", "guiding"], heard: int | None) -> Stayed:
+def interrupted(arm: Arm, what: Literal["run", "guiding"], heard: int | None) -> SessionResult:
     """Stay with a motion of number `heard` until Ctrl-C; None: that comes before the daemon's first answer."""
 
     def act(progress: Progress) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def interrupted(arm: Arm, what: Literal["run", "guiding"], heard: int | None) ->
         raise KeyboardInterrupt
 
     control = cast(Control, arm)
-    return stay(control, "one", what, ArmRecording(control, "one", wanted=False), act, lambda _: None)
+    return run_session(control, "one", what, ArmRecording(control, "one", wanted=False), act, lambda _: None)
 
 
 @pytest.mark.parametrize("number", [None, 3])
@@ -50,8 +49,9 @@ def test_an_interrupt_before_the_first_answer(what: Literal["run", "guiding"], n
 
 @pytest.mark.parametrize("what", ["run", "guiding"])
 def test_an_interrupt_says_what_came_of_the_motion(what: Literal["run", "guiding"]) -> None:
-    stayed = interrupted(Arm(what, 3), what, 3)
-    assert (stayed.done["outcome"], stayed.reason, stayed.code) == ("stopped", "aborted by request", EXIT_INTERRUPTED)
+    session = interrupted(Arm(what, 3), what, 3)
+    assert (session.done["outcome"], session.reason) == ("stopped", "aborted by request")
+    assert session.code == EXIT_INTERRUPTED
 
 
 @pytest.mark.parametrize("number", [None, 1])

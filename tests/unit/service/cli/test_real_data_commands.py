@@ -127,13 +127,13 @@ def trapped(folder: Path, name: str, robot: object, recording: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("name", "gravity"),
     [
-        ("franka_panda", "-x"),
+        pytest.param("franka_panda", "-x", marks=pytest.mark.soak),
         ("franka_panda", "ceiling"),
-        ("staubli_tx40", "+y"),
+        pytest.param("staubli_tx40", "+y", marks=pytest.mark.soak),
         ("staubli_tx40", "ceiling"),
         ("kuka_lwr4", "-x"),
         ("kuka_lwr4", "+y"),
-        ("kuka_lwr4", "ceiling"),
+        pytest.param("kuka_lwr4", "ceiling", marks=pytest.mark.soak),
     ],
 )
 def test_wrong_mounting_direction(imported: Path, tmp_path: Path, name: str, gravity: str) -> None:
@@ -145,7 +145,7 @@ def test_wrong_mounting_direction(imported: Path, tmp_path: Path, name: str, gra
 
 
 @pytest.mark.parametrize("name", ["franka_panda", "staubli_tx40", "kuka_lwr4"])
-@pytest.mark.parametrize("kind", ["dead", "noise"])
+@pytest.mark.parametrize("kind", ["dead", pytest.param("noise", marks=pytest.mark.soak)])
 def test_torque_channel_without_signal(imported: Path, tmp_path: Path, name: str, kind: str) -> None:
     recording = read_recording(recording_of(imported, name))
     model = load_robot(name).model

@@ -108,7 +108,7 @@ def test_lwr4_with_each_prior(data_dir: Path, imported: Path, tmp_path: Path, pr
     assert validate(out, imported / "measurements_2.mcap")["relative_error"] <= 0.025
 
 
-@pytest.mark.parametrize("law", ["stribeck", "coulomb_viscous"])
+@pytest.mark.parametrize("law", ["stribeck", pytest.param("coulomb_viscous", marks=pytest.mark.soak)])
 def test_friction_of_one_joint_at_three_speeds(imported: Path, tmp_path: Path, law: str) -> None:
     """In-sample no worse than the reference; at other speeds far worse, and no number passes for a parameter."""
     robot = ROOT / "configs/robots/franka_joint_friction.toml"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drivers.files.robots.file import load_robot
-from service.commission.commissioning import STEP_NAMES, Told, commission
+from service.commission.commissioning import STEP_NAMES, StepProgress, commission
 from service.commission.context import Context, SkippedError, Step
 from service.commission.errors import CommissionError, DeclinedError, StepFailedError
 from service.commission.folder import Folder
@@ -28,14 +28,14 @@ class Log:
 
     def __init__(self) -> None:
         self.ran: list[str] = []
-        self.told: list[Told] = []
+        self.told: list[StepProgress] = []
         self.fails: str = ""
         self.steps = tuple(Step(name, f"the {name}", self._step(name), lambda _: 10.0) for name in NAMES)
 
     def _step(self, name: str) -> Any:
         def run(context: Context) -> tuple[str, dict[str, Any]]:
             self.ran.append(name)
-            context.tell(0.5, "half")
+            context.report(0.5, "half")
             if self.fails == name:
                 raise StepFailedError(f"{name} is wrong", {"partly": 1})
             if name == "second":

@@ -92,6 +92,10 @@ def test_http_is_on_loopback_and_never_beside_keys_without_a_token(daemon: dict[
 Change = Callable[[dict[str, Any]], object]
 
 
+def sim(**settings: Any) -> Change:
+    return lambda d: d["arm"][0].update(driver={"kind": "sim", **settings})
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -122,34 +126,16 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["arm"][0]["driver"].update(speed=-1), ["arm[0].driver.speed", "greater than 0"]),
         (lambda d: d["arm"][0]["driver"].update(speed="fast"), ["arm[0].driver.speed", "'max'"]),
         (lambda d: d["arm"][0]["driver"].update(loop="yes"), ["arm[0].driver.loop", "boolean"]),
-        (
-            lambda d: d["arm"][0].update(driver={"kind": "sim", "motion": {"amplitud": 0.1}}),
-            ["arm[0].driver.motion.amplitud", "did you mean 'amplitude'"],
-        ),
-        (
-            lambda d: d["arm"][0].update(driver={"kind": "sim", "enable": True}),
-            ["arm[0].driver: enable", 'set mode = "csp" or "cst"'],
-        ),
-        (
-            lambda d: d["arm"][0].update(driver={"kind": "sim", "mode": "csp", "pace": "max"}),
-            ["arm[0].driver: pace", "give a number"],
-        ),
-        (
-            lambda d: d["arm"][0].update(driver={"kind": "sim", "mode": "csp", "motion": {"seed": 2}}),
-            ["arm[0].driver: motion", "leave motion out"],
-        ),
-        (
-            lambda d: d["arm"][0].update(driver={"kind": "sim", "mode": "csp", "faults": [{"kind": "silense"}]}),
-            ["arm[0].driver.faults[0].kind", "silence"],
-        ),
+        (sim(motion={"amplitud": 0.1}), ["arm[0].driver.motion.amplitud", "did you mean 'amplitude'"]),
+        (sim(enable=True), ["arm[0].driver: enable", 'set mode = "csp" or "cst"']),
+        (sim(mode="csp", pace="max"), ["arm[0].driver: pace", "give a number"]),
+        (sim(mode="csp", motion={"seed": 2}), ["arm[0].driver: motion", "leave motion out"]),
+        (sim(mode="csp", faults=[{"kind": "silense"}]), ["arm[0].driver.faults[0].kind", "silence"]),
+        (sim(settings={"rate_hz": -1.0}), ["arm[0].driver.settings.rate_hz"]),
         (lambda d: d["arm"][0].update(safety={"permit_s": 700.0}), ["arm[0].safety", "permit_max_s = 600"]),
         (lambda d: d["arm"][0].update(safety={"heart_beat_s": 1.0}), ["did you mean 'heartbeat_s'"]),
         (lambda d: d["arm"][0].update(safety={"heartbeat_s": 0.2}), ["arm[0].safety.heartbeat_s", "0.5"]),
         (lambda d: d["arm"][0].update(safety={"silence_s": 0.05}), ["arm[0].safety.silence_s", "0.1"]),
-        (
-            lambda d: d["arm"][0].update(driver={"kind": "sim", "settings": {"rate_hz": -1.0}}),
-            ["arm[0].driver.settings.rate_hz"],
-        ),
         (lambda d: d["arm"][0].update(publish={"estimate_hz": 0}), ["arm[0].publish.estimate_hz", "greater than 0"]),
         (lambda d: d["arm"][0].update(recorder={"chunk": 1}), ["arm[0].recorder.chunk", "did you mean 'chunk_bytes'"]),
         (lambda d: d["arm"][0].update(state={"every_s": 1e9}), ["arm[0].state.every_s", "3600"]),
@@ -196,19 +182,8 @@ def test_any_value_anywhere_is_accepted_or_refused_with_its_place(data: st.DataO
     content = table()
     target = data.draw(st.sampled_from([content, content["daemon"], content["arm"][0], content["arm"][0]["driver"]]))
     known = [
-        "daemon",
-        "arm",
-        "name",
-        "robot",
-        "driver",
-        "hang_s",
-        "speed",
-        "span",
-        "loop",
-        "kind",
-        "estimator",
-        "recorder",
-    ]
+        "daemon", "arm", "name", "robot", "driver", "hang_s", "speed", "span", "loop", "kind", "estimator", "recorder",
+    ]  # fmt: skip
     target[data.draw(st.sampled_from(known) | st.text(max_size=5))] = value
     message = ""
     try:

@@ -18,6 +18,7 @@ from tests.lab.hosts import CARD, LIMITS, make_host, place_card
 NEEDS = Needs(interfaces=(CARD,), priority=80, processors=(3,), lock_memory=True)
 RELEASE = "proc/sys/kernel/osrelease"
 CPU = "sys/devices/system/cpu"
+CLOCK = "sys/devices/system/clocksource/clocksource0"
 NET = f"sys/class/net/{CARD}"
 KERNEL = {"proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC", "sys/kernel/realtime": None}
 #: An ordinary user's process.
@@ -74,12 +75,7 @@ def test_a_host_that_tells_nothing(tmp_path: Path) -> None:
         (PLAIN, "raw_ethernet", "failed", "sudo"),
         ({"proc/self/limits": LIMITS.format(files="256", memlock="8", rtprio="0")}, "open_files", "warning", "1024"),
         ({"proc/self/limits": LIMITS.format(files="64", memlock="8", rtprio="0")}, "open_files", "failed", "1024"),
-        (
-            {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
-            "clocksource",
-            "warning",
-            "echo tsc",
-        ),
+        ({f"{CLOCK}/current_clocksource": "hpet"}, "clocksource", "warning", "echo tsc"),
     ],
 )
 def test_what_is_missing_is_told_with_a_remedy(
@@ -107,10 +103,7 @@ def test_processors_that_are_kept_from_this_process(tmp_path: Path) -> None:
         return next(each for each in check_host(facts, needs, True, 0, closed) if each.name == "isolated_processors")
 
     found = isolated(NEEDS, 2, 3)
-    assert (found.verdict, found.value) == (
-        "failed",
-        "[arm.realtime] processors names 3, which this process may not use",
-    )
+    assert (found.verdict, "processors names 3, which this process may not use" in found.value) == ("failed", True)
     assert "AllowedCPUs=" in found.remedy
     # Nor is one of them recommended.
     assert "processors = [1]" in isolated(Needs(), 2, 3).remedy

@@ -15,7 +15,7 @@ from rt_core.model.temperature import TemperatureRange
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.config.load import ArmConfig
 from service.estimator._active_model import ActiveModel
-from service.estimator._hand_guiding_model import GuidingSource
+from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.io.state_file import load_state, save_state
 from service.protocol.control import ControlError
 
@@ -61,9 +61,9 @@ def test_beyond_its_temperatures_the_model_is_doubted(robot: RobotFile) -> None:
     arm = Arm(robot)
     arm.active.start(None, None)
     arm.active.activate(arm.request(**LIMITS))
-    assert arm.active.doubt == ""
+    assert arm.active.invalid_reason == ""
     arm.frames(5, [20.0, 25.0, 30.0, 35.0, 40.0, 30.0])
-    arm.active.watch_temperature()
+    arm.active.check_temperature()
     found = arm.active.status()["temperature"]
     assert (found["state"], found["joints"], found["reason"]) == ("ok", [], "")
     assert found["fitted"] == LIMITS["temperatures"]
@@ -71,31 +71,31 @@ def test_beyond_its_temperatures_the_model_is_doubted(robot: RobotFile) -> None:
     arm.pause()
     arm.frames(5, [20.0, 25.0, 30.0, 35.0, 50.0, 30.0])
     for _ in range(3):
-        arm.active.watch_temperature()
+        arm.active.check_temperature()
     found = arm.active.status()["temperature"]
     assert (found["state"], found["joints"]) == ("outside", ["joint_5"])
     assert "it is at 50.0 degC, and was identified at 10.0 to 40.0 degC" in found["reason"]
-    assert arm.active.doubt == found["reason"]
+    assert arm.active.invalid_reason == found["reason"]
     arm.pause()
     arm.frames(5, [20.0] * 6)
-    arm.active.watch_temperature()
+    arm.active.check_temperature()
     kinds = [kind for kind, _ in arm.told if kind.startswith("temperature")]
     assert kinds == ["temperature_outside", "temperature_ok"]
 
 
-def test_a_temperature_that_is_not_told_any_more_is_an_event(robot: RobotFile) -> None:
+def test_a_missing_temperature_is_an_event(robot: RobotFile) -> None:
     arm = Arm(robot)
     arm.active.start(None, None)
     arm.frames(10, [20.0] * 6)
-    arm.active.watch_temperature()
+    arm.active.check_temperature()
     assert arm.told == []
     arm.frames(round(11 * RATE), None)
-    arm.active.watch_temperature()
+    arm.active.check_temperature()
     assert [kind for kind, _ in arm.told] == ["temperature_missing"]
     found = arm.active.status()["temperature"]
     assert found["joints"] == [joint.name for joint in robot.model.joints]
     assert found["present"] == [None] * 6
-    assert "joint_1" in arm.active.doubt
+    assert "joint_1" in arm.active.invalid_reason
 
 
 def test_temperatures_of_the_model_last_over_a_restart(robot: RobotFile, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_limits_that_are_none_are_refused(robot: RobotFile, limits: object) -> N
     assert arm.active.theta is None
 
 
-def test_an_arm_without_temperature_says_nothing_of_it() -> None:
+def test_an_arm_without_temperature_has_no_such_status() -> None:
     plain = load_robot("space6")
     arm = Arm(plain)
     arm.active.start(None, None)
@@ -133,13 +133,13 @@ def test_guiding_takes_friction_at_the_present_temperature(robot: RobotFile) -> 
     arm = Arm(robot)
     arm.active.start(None, None)
     arm.active.activate(arm.request(**LIMITS))
-    source = GuidingSource(ArmConfig.model_validate(table), arm.active).handlers["guiding_model"]
+    source = HandGuidingModelSource(ArmConfig.model_validate(table), arm.active).handlers["guiding_model"]
     with pytest.raises(ControlError, match="that of a joint is not known"):
         source({"arm": "one"})  # no frame yet
     assert arm.active.status()["temperature"]["state"] == "ok"
     arm.frames(3, [30.0] * 6)
     assert source({"arm": "one"})
-    arm.estimator.mark_gap(1)
+    arm.estimator.restart_stream(1)
     with pytest.raises(ControlError, match="not valid: no temperature of joint_1"):
         source({"arm": "one"})
     arm.frames(3, [30.0] * 6)
@@ -183,7 +183,7 @@ class Guided(Arm):
         super().__init__(robot)
         table = {"name": "one", "robot": "space6_temperature", "driver": {"kind": "sim", "mode": "csp"}, "guiding": {}}
         self.active.start(None, None)
-        self.handlers = GuidingSource(ArmConfig.model_validate(table), self.active).handlers
+        self.handlers = HandGuidingModelSource(ArmConfig.model_validate(table), self.active).handlers
         self.given = {
             "theta": self.theta.tolist(), "constants": self.estimator.base.layout.shape[:, 0].tolist(),
             "robot": robot.sha256, "name": "mine.yaml",
@@ -211,7 +211,7 @@ def test_a_model_of_the_request_holds_at_its_temperatures(robot: RobotFile) -> N
     with pytest.raises(ControlError, match="friction is not known there"):
         arm.ask("guiding_model", **given)
     assert "friction is not known there" in arm.ask("validity", **given, started=[30.0] * 6)["doubt"]
-    arm.estimator.mark_gap(1)
+    arm.estimator.restart_stream(1)
     assert "no temperature of joint_1" in arm.ask("validity", **given, started=[30.0] * 6)["doubt"]
 
 

@@ -48,7 +48,7 @@ def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
     assert not events
 
 
-def test_a_change_is_told_once() -> None:
+def test_a_change_is_reported_once() -> None:
     model = robot("microgravity").model
     assert model.dynamics is not None
     tracking, events = followed(started("microgravity", changes=True), model)
@@ -61,7 +61,7 @@ def test_a_change_is_told_once() -> None:
     assert found["lower"] < truth < found["upper"]
 
 
-def test_what_starts_have_told_is_gone_back_to_by_the_same_clock() -> None:
+def test_breakaway_is_rolled_back_on_the_same_clock() -> None:
     model = robot("microgravity").model
     recording = started("microgravity", changes=True)
     frames = list(recording.frames())
@@ -74,7 +74,7 @@ def test_what_starts_have_told_is_gone_back_to_by_the_same_clock() -> None:
         assert frame.q is not None
         assert frame.tau is not None
         if k == len(frames) // 2:
-            kept, before = tracking.watched(), tracking.document()
+            kept, before = tracking.snapshot(), tracking.document()
         estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
         tracking.push(frame, frame.q, frame.tau, masked=False)
     assert events
@@ -88,7 +88,7 @@ def test_what_starts_have_told_is_gone_back_to_by_the_same_clock() -> None:
         }
 
 
-def test_nothing_is_learned_while_the_arm_is_not_what_its_model_says() -> None:
+def test_nothing_is_learned_while_the_arm_differs_from_its_model() -> None:
     model = robot("microgravity").model
     tracking, _ = followed(started("microgravity"), model, trusted=False)
     said = tracking.document()
@@ -96,7 +96,7 @@ def test_nothing_is_learned_while_the_arm_is_not_what_its_model_says() -> None:
     assert said[tracking.names[0]]["left_out"]["not trusted"] >= STARTS - 1
 
 
-def test_joints_whose_starts_tell_something_else_are_not_tracked() -> None:
+def test_joints_whose_starts_show_no_breakaway_are_not_tracked() -> None:
     from dataclasses import replace
 
     model = robot("microgravity").model
@@ -126,6 +126,6 @@ def test_a_start_that_a_gap_cuts_off_is_counted_and_not_trusted() -> None:
         tracking.push(frame, frame.q, frame.tau, masked=False)
     name = tracking.names[0]
     assert tracking.document()[name]["seen"] == 0
-    tracking.mark_gap()
+    tracking.restart_stream()
     said = tracking.document()[name]
     assert (said["seen"], said["left_out"]) == (1, {"not trusted": 1})

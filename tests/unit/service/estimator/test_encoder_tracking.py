@@ -18,7 +18,7 @@ from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.client import BodyMessage, Control, Subscriber
 from service.estimator._active_model import ActiveModel
-from service.estimator._encoder_monitor import EncoderTracking
+from service.estimator._encoder_monitor import EncoderMonitor
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from tests.lab.daemon.daemons import await_message, await_status, config, replayed, start
@@ -49,9 +49,9 @@ class Arm:
     t: float = 0.0
 
     def __post_init__(self) -> None:
-        self.encoders = EncoderTracking(self.estimator, self._tell)
+        self.encoders = EncoderMonitor(self.estimator, self._report_event)
 
-    def _tell(self, kind: str, _text: str, data: dict[str, Any]) -> None:
+    def _report_event(self, kind: str, _text: str, data: dict[str, Any]) -> None:
         self.told.append((self.t, kind, data))
 
     def take(self, t: np.ndarray, q: np.ndarray, tau: np.ndarray, first: int = 0) -> None:
@@ -66,7 +66,7 @@ def at(seconds: float) -> int:
     return round(seconds * RATE_HZ)
 
 
-def test_one_that_sticks_is_told_and_nothing_is_learned_from_it() -> None:
+def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
     t, q, tau = motion()
     q = q.copy()
     q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
@@ -88,7 +88,7 @@ def test_one_that_sticks_is_told_and_nothing_is_learned_from_it() -> None:
     assert np.abs(((report.theta - before.theta) / before.std)[known]).max() < 2.0
     assert report.frames > before.frames  # all are counted
     assert STICK_S - 1.0 < report.t_ns * 1e-9 < at_s  # of the same clock
-    assert arm.encoders.doubt == "the encoder of joint_2 seems to stick"
+    assert arm.encoders.invalid_reason == "the encoder of joint_2 seems to stick"
     assert arm.encoders.document() == {"stuck": ["joint_2"]}
 
     rest = at(AGAIN_S)
@@ -182,12 +182,12 @@ def test_the_watch_of_the_active_model_goes_back_too() -> None:
     active = ActiveModel(arm.estimator, load_robot("space6"), lambda kind, _text, _data: told.append(kind))
     asked: list[int] = []
 
-    def take_again(watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
-        active.watch_again(watched)
+    def rollback(watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
+        active.rollback(watched)
         asked.append(since_ns)
         return {"still": active.reported}
 
-    arm.encoders = EncoderTracking(arm.estimator, arm._tell, active.watched, take_again)
+    arm.encoders = EncoderMonitor(arm.estimator, arm._report_event, active.snapshot, rollback)
     for k, arm.t in enumerate(t.tolist()):
         t_ns = round(arm.t * 1e9)
         arm.estimator.step(t_ns, k, q[k], tau[k], masked=arm.encoders.stuck)
@@ -196,14 +196,14 @@ def test_the_watch_of_the_active_model_goes_back_too() -> None:
             values = {"theta": arm.estimator.theta.tolist(), "covariance": arm.estimator.covariance.tolist()}
             active.activate({**values, "model": "learnt", "adopt": True})
         if k % at(0.1) == 0 and not arm.encoders.stuck:
-            active.watch(t_ns)
+            active.observe_changes(t_ns)
         if k % at(1.0) == 0 and not arm.encoders.stuck:
             active.observe(arm.estimator.report())
     assert [kind for _, kind, _ in arm.told] == ["encoder_stuck", "encoder_moves"]
     assert asked == [pytest.approx((STICK_S - 0.2) * 1e9, abs=5e7)]
     assert arm.told[0][2]["still"] == []
     assert active.change.status in ("learning", "watching")
-    assert active.doubt == ""
+    assert active.invalid_reason == ""
     assert not {"payload_attached", "friction_changed", "sensor_fault", "ambiguous"} & set(told)
 
 
@@ -250,15 +250,15 @@ def test_of_a_joint_that_has_stood_for_long_it_goes_back_a_minute_at_most() -> N
     """While something speaks against an encoder for minutes one state a minute is kept."""
     arm = Arm()
     begun = arm.estimator.checkpoint()
-    arm.encoders._kept.extend((t, begun, {}) for t in (100.0, 161.0, 222.0, 283.0))
-    arm.encoders._stop(300.0, 50.0)
+    arm.encoders._checkpoints.extend((t, begun, {}) for t in (100.0, 161.0, 222.0, 283.0))
+    arm.encoders._on_stuck(300.0, 50.0)
     assert [data["back_s"] for _, _, data in arm.told] == [17.0]
-    arm.encoders._kept.extend((t, begun, {}) for t in (291.0, 292.0, 299.0))
-    arm.encoders._stop(300.0, 50.0)
+    arm.encoders._checkpoints.extend((t, begun, {}) for t in (291.0, 292.0, 299.0))
+    arm.encoders._on_stuck(300.0, 50.0)
     assert arm.told[1][2]["back_s"] == 9.0
 
 
-def test_where_all_stand_nothing_is_said() -> None:
+def test_no_report_where_all_joints_stand() -> None:
     t, q, tau = motion()
     q = q.copy()
     q[at(STICK_S) :] = q[at(STICK_S) - 1]
@@ -276,8 +276,8 @@ def test_a_gap_begins_anew_and_a_reset_is_not_gone_back_behind() -> None:
     arm.estimator.reset()
     assert not arm.estimator.rollback(checkpoint)
     assert not arm.estimator.theta.any()
-    arm.estimator.mark_gap()
-    arm.encoders.mark_gap()
+    arm.estimator.restart_stream()
+    arm.encoders.restart_stream()
     arm.take(t[:2000] + 7.0, q[:2000], tau[:2000])
     assert arm.told == []
     assert not arm.encoders.stuck
@@ -292,8 +292,8 @@ def test_one_that_sticks_over_a_gap_is_held_until_it_moves() -> None:
     arm.take(t[:gap], q[:gap], tau[:gap])
     assert arm.encoders.stuck
     learned = arm.estimator.report().used
-    arm.estimator.mark_gap()
-    arm.encoders.mark_gap()
+    arm.estimator.restart_stream()
+    arm.encoders.restart_stream()
     arm.take(t[gap : at(AGAIN_S)] - 30.0, q[gap : at(AGAIN_S)], tau[gap : at(AGAIN_S)])
     assert arm.encoders.stuck
     assert arm.estimator.report().used == learned
@@ -303,7 +303,7 @@ def test_one_that_sticks_over_a_gap_is_held_until_it_moves() -> None:
     assert arm.estimator.report().used > learned
 
 
-def test_a_daemon_tells_it_and_holds_the_estimate(tmp_path: Path) -> None:
+def test_a_daemon_reports_it_and_holds_the_estimate(tmp_path: Path) -> None:
     t, q, tau = (x[: at(AGAIN_S)] for x in motion())
     q = q.copy()
     q[at(STICK_S) :, JOINT] = q[at(STICK_S) - 1, JOINT]

@@ -13,7 +13,7 @@ from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.online.report import EstimateReport
 from service.config.load import ArmConfig
 from service.estimator._active_model import ActiveModel
-from service.estimator._hand_guiding_model import GuidingSource
+from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.models.hand_guiding_arrays import guiding_model
 from service.protocol.control import ControlError
 from tests.lab.hand_guiding.rig import exact
@@ -35,7 +35,7 @@ class Source:
         self.active.start(None, None)
         base = estimator.base
         self.theta = base.theta(standard_parameters(robot.model, base.standard))
-        self.handlers = GuidingSource(ArmConfig.model_validate(ARM | arm), self.active).handlers
+        self.handlers = HandGuidingModelSource(ArmConfig.model_validate(ARM | arm), self.active).handlers
 
     def activate(self, model: str) -> None:
         covariance = np.diag((0.01 * np.abs(self.theta)) ** 2)
@@ -70,7 +70,7 @@ def test_the_active_model_as_a_controller_takes_it(robot: RobotFile) -> None:
         np.testing.assert_allclose(getattr(made, name), getattr(wanted, name), rtol=1e-9, atol=1e-12)
 
 
-def test_without_a_model_it_says_what_to_do(robot: RobotFile) -> None:
+def test_without_a_model_the_error_has_a_remedy(robot: RobotFile) -> None:
     source = Source(robot)
     with pytest.raises(ControlError, match="no model of arm one is active: identify the arm and promote") as error:
         source.ask("guiding_model")

@@ -114,23 +114,23 @@ def robot(folder: Path, *joints: str) -> RobotModel:
     return load_robot(path).model
 
 
-def test_what_a_robot_file_leaves_out_is_not_told_as_zero(tmp_path: Path) -> None:
+def test_missing_values_of_a_robot_file_are_not_zero(tmp_path: Path) -> None:
     whole = "mass = 2.0\ncom = [0.1, 0.0, 0.0]\n"
     model = robot(
         tmp_path,
         whole + "inertia = [0.1, 0.0, 0.1, 0.0, 0.0, 0.1]\ncoulomb = 20.0",
         whole + "coulomb = 5.0\nviscous = 0.0\noffset = 0.0\narmature = 0.5",
     )
-    told, curves = described(model)
-    assert (told["fc1"], told["fc2"], told["fv2"], told["off2"]) == (20.0, 5.0, 0.0, 0.0)
-    assert not {"fv1", "off1", "Ia1"} & set(told)
-    assert {"mx2", "my2"} <= set(told)  # of mass and centre alone
-    assert not {name for name in told if name.startswith("I") and name != "Ia2"}  # the second link's inertia is in all
+    stated, curves = described(model)
+    assert (stated["fc1"], stated["fc2"], stated["fv2"], stated["off2"]) == (20.0, 5.0, 0.0, 0.0)
+    assert not {"fv1", "off1", "Ia1"} & set(stated)
+    assert {"mx2", "my2"} <= set(stated)  # of mass and centre alone
+    assert not {name for name in stated if name.startswith("I") and name != "Ia2"}  # the second link's is in all
     assert curves[0]["described"] is None
     assert curves[1]["described"][0] == -5.0
 
 
-def test_what_a_urdf_leaves_out_is_not_told_as_zero(tmp_path: Path) -> None:
+def test_missing_values_of_a_urdf_are_not_zero(tmp_path: Path) -> None:
     (tmp_path / "arm.urdf").write_text(
         """<robot name="r"><link name="base"/><link name="l1"/>
         <link name="l2"><inertial><origin xyz="0.1 0.02 0"/><mass value="1"/>
@@ -141,10 +141,10 @@ def test_what_a_urdf_leaves_out_is_not_told_as_zero(tmp_path: Path) -> None:
     )
     path = tmp_path / "r.toml"
     path.write_text('format = 1\nname = "r"\nkinematics = "urdf"\nurdf = "arm.urdf"\n', encoding="utf-8")
-    told, curves = described(load_robot(path).model)
-    assert told["fc1"] == 3.0
-    assert not {"fv1", "off1", "fc2", "fv2", "off2", "Ia1", "Ia2"} & set(told)
-    assert told["mx2"] == pytest.approx(0.1)
+    stated, curves = described(load_robot(path).model)
+    assert stated["fc1"] == 3.0
+    assert not {"fv1", "off1", "fc2", "fv2", "off2", "Ia1", "Ia2"} & set(stated)
+    assert stated["mx2"] == pytest.approx(0.1)
     assert all(curve["described"] is None for curve in curves)
 
 

@@ -38,7 +38,7 @@ class Watched:
         q[first:, stuck] = q[first - 1, stuck]
         self.told: list[tuple[float, str]] = []
         self.estimator = OnlineEstimator(robot.model, OnlineSettings(), RATE_HZ)
-        self.active = ActiveModel(self.estimator, robot, self._tell)
+        self.active = ActiveModel(self.estimator, robot, self._report_event)
         for k, self._t in enumerate(data.t):
             t_ns = round(self._t * 1e9)
             self.estimator.step(t_ns, k, q[k], data.channels["tau"][k])
@@ -46,21 +46,21 @@ class Watched:
                 values = {"theta": self.estimator.theta.tolist(), "covariance": self.estimator.covariance.tolist()}
                 self.active.activate({**values, "model": "learnt", "adopt": True})
             if k % round(0.1 * RATE_HZ) == 0:
-                self.active.watch(t_ns)
+                self.active.observe_changes(t_ns)
             if k % round(RATE_HZ) == 0:
                 self.active.observe(self.estimator.report())
 
-    def _tell(self, kind: str, text: str, data: dict[str, Any]) -> None:
+    def _report_event(self, kind: str, text: str, data: dict[str, Any]) -> None:
         self.told.append((float(self._t), kind))
 
 
-def test_one_that_sticks_is_told_as_a_change_of_the_arm() -> None:
+def test_a_stuck_encoder_is_reported_as_a_change_of_the_arm() -> None:
     watched = Watched(slice(1, 2))
     assert [kind for at_s, kind in watched.told if at_s < STICK_S] == ["model_adopted"]
     at_s, kind = next(each for each in watched.told if each[0] > STICK_S)
     assert kind == "change"
     assert at_s < STICK_S + SOON_S
-    assert watched.active.doubt != ""  # so that the drift of the arm is not judged by it
+    assert watched.active.invalid_reason != ""  # so that the drift of the arm is not judged by it
     assert np.isnan(watched.estimator.report().innovation[1])  # of the joint itself nothing is used
 
 

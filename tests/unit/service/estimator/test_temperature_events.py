@@ -76,7 +76,7 @@ def test_a_sensor_that_stays_wrong_beyond_the_bounds_is_not_known() -> None:
         recorded(np.full((2000, 3), [25.0, 3276.7, 25.0]), np.arange(2000) / RATE)
 
 
-def test_values_in_steps_noise_and_a_fast_change_are_believed() -> None:
+def test_steps_noise_and_fast_changes_are_accepted() -> None:
     t, T = ramp(60.0)
     rng = np.random.default_rng(0)
     for told in (np.round(T), T + rng.normal(0.0, 0.8, T.shape), T + 1.9 * t[:, None], np.round(T / 4.0) * 4.0):
@@ -100,7 +100,7 @@ def test_of_an_invalid_joint_nothing_is_taken() -> None:
     assert np.abs(found[:480] - T[:480]).max() < 0.002
 
 
-def test_a_frame_that_is_masked_tells_its_temperature() -> None:
+def test_a_masked_frame_gives_its_temperature() -> None:
     online = started()
     before = online.report()
     for k in range(200, 1400):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from service.gateway._throttled_forwarder import ThrottledForwarder
+from service.gateway._forwarder import ThrottledForwarder
 from service.worker.worker import FRAME_QUEUE
 
 DEADLINE_MS = 60_000
@@ -24,9 +24,9 @@ class Bench:
         self.source = context.socket(zmq.XPUB)
         self.source.setsockopt(zmq.SNDHWM, 0)
         self.source.bind(source)
-        self.lanes: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.mirror = ThrottledForwarder("mirror", 0, [source], rate_hz=2.0)
-        self.mirror.open(self.lanes, "127.0.0.1", FRAME_QUEUE, None)
+        self.mirror.open(self.context, "127.0.0.1", FRAME_QUEUE, None)
         self.plotter = context.socket(zmq.SUB)
         self.plotter.setsockopt(zmq.RCVHWM, 0)
         self.plotter.subscribe(b"")
@@ -50,7 +50,7 @@ class Bench:
 
     def close(self) -> None:
         self.mirror.stop_counting()
-        self.lanes.term()
+        self.context.term()
         self.thread.join()
 
 

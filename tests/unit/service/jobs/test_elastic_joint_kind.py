@@ -15,8 +15,9 @@ import pytest
 
 from drivers.files.recordings.recording import Recording, write_recording
 from service.jobs.kinds import find_kind
+from service.operations.errors import OperationError
 from service.operations.kind import Outcome
-from service.operations.workspace import Input, JobError, Workspace
+from service.operations.workspace import Input, Workspace
 from tests.lab.arms.elastic_rig import DRIVE, KM, ROBOT, recording_of
 from tests.lab.arms.harmonic_drive import TRUTH, N, record
 
@@ -123,7 +124,7 @@ def test_missing_channel(
     measured: Recording, tmp_path: Path, lost: tuple[str, ...], parameters: dict[str, Any], message: str
 ) -> None:
     path = lacking(measured, tmp_path / "lacking.mcap", *lost)
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(OperationError) as caught:
         run(path, tmp_path / "out", **parameters)
     assert message in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -131,7 +132,7 @@ def test_missing_channel(
 
 def test_torque_computed_from_current_is_no_sensor(measured: Recording, tmp_path: Path) -> None:
     path = lacking(measured, tmp_path / "rig.mcap", tau=KM * N * measured.channels["current"])
-    with pytest.raises(JobError, match="no torque sensor"):
+    with pytest.raises(OperationError, match="no torque sensor"):
         run(path, tmp_path / "out", sensor=True, **DRIVE)
 
 
@@ -162,7 +163,7 @@ def test_torque_computed_from_current_is_no_sensor(measured: Recording, tmp_path
     ],
 )
 def test_wrong_parameters(recording: Path, tmp_path: Path, parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(OperationError) as caught:
         run(recording, tmp_path, **parameters)
     assert message in str(caught.value)
 
@@ -172,7 +173,7 @@ def test_wrong_parameters(recording: Path, tmp_path: Path, parameters: dict[str,
 )
 def test_current_that_no_motor_has(measured: Recording, tmp_path: Path, factor: float, message: str) -> None:
     path = lacking(measured, tmp_path / "rig.mcap", current=factor * measured.channels["current"])
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(OperationError) as caught:
         run(path, tmp_path / "out", **DRIVE)
     assert message in str(caught.value)
     assert "rig.mcap, joint elbow" in str(caught.value)
@@ -193,7 +194,7 @@ def test_current_that_no_motor_has(measured: Recording, tmp_path: Path, factor: 
 def test_far_from_what_is_likely_is_an_outcome_or_one_clear_error(
     recording: Path, tmp_path: Path, parameters: dict[str, Any]
 ) -> None:
-    with suppress(JobError):
+    with suppress(OperationError):
         outcome = run(recording, tmp_path, **parameters)
         assert outcome.verdict in ("ok", "partly_determined", "doubtful", "not_determined")
 
@@ -218,5 +219,5 @@ def test_lag_without_viscous_friction_is_called_apparent(recording: Path, tmp_pa
 def test_coupled_motor_is_refused(recording: Path, tmp_path: Path) -> None:
     robot = tmp_path / "rig.toml"
     robot.write_text(ROBOT.replace("gear_ratio = [1.0, 290.0]", "matrix = [[1.0, 0.0], [5.0, 290.0]]"))
-    with pytest.raises(JobError, match="motor and joint elbow are coupled with slide"):
+    with pytest.raises(OperationError, match="motor and joint elbow are coupled with slide"):
         run(recording, tmp_path / "out", robot=str(robot))

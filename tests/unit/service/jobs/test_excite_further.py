@@ -15,7 +15,7 @@ from drivers.files.robots.file import load_robot, robot_from_source
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.objective import Excitation
 from service.jobs.kinds.excite_regions import not_compared
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 from tests.lab.jobs.job_run import run_here
 
 QUICK: dict[str, Any] = {"harmonics": 3, "period_s": 5.0, "iterations": 60, "rate_hz": 20.0, "optimiser": "gradient"}
@@ -86,11 +86,11 @@ def test_earlier_motions_count_by_the_time_they_took(arm2: Path, tmp_path: Path,
     ],
 )
 def test_a_motion_of_another_arm_is_refused(arm2: Path, tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    with pytest.raises(JobError, match=words):
+    with pytest.raises(OperationError, match=words):
         run_here("excite", {"robot": str(arm2), **QUICK, "after": [FIRST | change]}, tmp_path)
 
 
-def test_a_changed_robot_is_allowed_if_that_is_said(arm2: Path, tmp_path: Path) -> None:
+def test_a_changed_robot_is_allowed_on_request(arm2: Path, tmp_path: Path) -> None:
     after = {**FIRST, "robot": "arm2", "robot_sha256": "12ab" * 16}
     values = {"robot": str(arm2), **QUICK, "iterations": 8, "after": [after], "changed_robot": True}
     assert run_here("excite", values, tmp_path).metrics["facts"][-1][1] == "1 earlier trajectories, 5 s of them"
@@ -123,13 +123,13 @@ def test_shapes_of_the_urdf_keep_apart(tmp_path: Path) -> None:
 
 def test_shapes_that_cannot_keep_apart_are_refused_before_the_search(tmp_path: Path) -> None:
     values = {"robot": str(elbow(tmp_path)), **QUICK, "urdf_bodies": True, "clearance_m": 5.0}
-    with pytest.raises(JobError, match=r"however the arm stands: hand to base: .*skip_pairs"):
+    with pytest.raises(OperationError, match=r"however the arm stands: hand to base: .*skip_pairs"):
         run_here("excite", {**values, "iterations": 100_000}, tmp_path / "refused")
     left = run_here("excite", {**values, "iterations": 8, "skip_pairs": [("base", "hand")]}, tmp_path / "left")
     assert "collisions" in left.metrics["unchecked"]
 
 
-def test_a_finger_is_said_to_stay_where_it_is(tmp_path: Path) -> None:
+def test_a_finger_is_reported_as_fixed(tmp_path: Path) -> None:
     """With the finger, which is fixed in zero position, and a tip beside it, so that the arm has one end."""
     text = URDF.replace("EXTRA", "").replace("</robot>", FINGER + "</robot>")
     (tmp_path / "elbow.urdf").write_text(text)
@@ -139,15 +139,15 @@ def test_a_finger_is_said_to_stay_where_it_is(tmp_path: Path) -> None:
     assert said == ("collision shapes of finger: it moves on a joint off the arm, and counts as at its zero position",)
 
 
-def test_shapes_that_nobody_asked_for_are_told(tmp_path: Path) -> None:
+def test_unrequested_shapes_are_reported(tmp_path: Path) -> None:
     outcome = run_here("excite", {"robot": str(elbow(tmp_path)), **QUICK}, tmp_path / "out")
     assert "collision shapes of the URDF: urdf_bodies=true compares them" in outcome.metrics["unchecked"]
 
 
 def test_a_robot_without_shapes_has_none_to_compare(arm2: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="not described by a URDF"):
+    with pytest.raises(OperationError, match="not described by a URDF"):
         run_here("excite", {"robot": str(arm2), **QUICK, "urdf_bodies": True}, tmp_path)
-    with pytest.raises(JobError, match="no collision shapes"):
+    with pytest.raises(OperationError, match="no collision shapes"):
         run_here("excite", {"robot": "space6", **QUICK, "urdf_bodies": True}, tmp_path)
 
 

@@ -17,7 +17,8 @@ from rt_core.excitation.settings import ExcitationSettings
 from rt_core.excitation.validation import APART, difference
 from service.jobs.kinds import find_kind
 from service.jobs.queue.artifacts import sha256_of
-from service.operations.workspace import JobCancelledError, JobError, Workspace
+from service.operations.errors import OperationCancelledError, OperationError
+from service.operations.workspace import Workspace
 from tests.lab.arms.excitation import series_at
 from tests.lab.jobs.job_run import CREATED, results, run, run_here, spec, workspace
 
@@ -132,12 +133,12 @@ def test_a_whole_description_does_for_the_robot(arm2: Path, tmp_path: Path) -> N
 
 
 def test_without_a_robot(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="robot: is not given"):
+    with pytest.raises(OperationError, match="robot: is not given"):
         run_here("excite", QUICK, tmp_path)
 
 
 def test_a_robot_that_the_settings_do_not_fit(arm2: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"acceleration has 1 values.*2 joints"):
+    with pytest.raises(OperationError, match=r"acceleration has 1 values.*2 joints"):
         run_here("excite", {"robot": str(arm2), **QUICK, "acceleration": [1.0]}, tmp_path)
 
 
@@ -177,7 +178,7 @@ def test_a_robot_that_the_settings_do_not_fit(arm2: Path, tmp_path: Path) -> Non
     ],
 )
 def test_parameters_that_are_refused_when_they_are_submitted(change: dict[str, Any], what: str) -> None:
-    with pytest.raises(JobError, match=what):
+    with pytest.raises(OperationError, match=what):
         find_kind("excite").read({**QUICK, **change})
 
 
@@ -185,13 +186,13 @@ def test_the_rate_that_is_proposed_is_accepted() -> None:
     read_ = find_kind("excite").read
     for period, harmonics in ((0.333, 3), (7.77, 5), (1.0, 50), (0.01, 50)):
         values = {**QUICK, "period_s": period, "harmonics": harmonics, "rate_hz": 1.5}
-        with pytest.raises(JobError, match="try rate_hz") as refused:
+        with pytest.raises(OperationError, match="try rate_hz") as refused:
             read_(values)
         proposed = float(str(refused.value).rsplit(" ", 1)[1])
         assert read_({**values, "rate_hz": proposed}).rate_hz == proposed
 
 
-def test_period_and_frequency_say_the_same() -> None:
+def test_period_and_frequency_are_equivalent() -> None:
     read_ = find_kind("excite").read
     assert read_({"f0_hz": 0.2}).settings() == read_({"period_s": 5.0}).settings()
     assert read_({}).settings().f0_hz == 0.1
@@ -199,9 +200,9 @@ def test_period_and_frequency_say_the_same() -> None:
 
 def test_a_cancelled_job_stops_within_an_iteration(arm2: Path, tmp_path: Path) -> None:
     heard: list[str] = []
-    ws = Workspace(tmp_path, CREATED, tell=lambda _, what: heard.append(what), cancelled=lambda: len(heard) >= 4)
+    ws = Workspace(tmp_path, CREATED, report=lambda _, what: heard.append(what), cancelled=lambda: len(heard) >= 4)
     kind = find_kind("excite")
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(OperationCancelledError):
         kind.run(kind.read({"robot": str(arm2), **QUICK, "iterations": 100_000}), ws)
     assert len(heard) == 4
     assert list(tmp_path.iterdir()) == []
@@ -210,9 +211,9 @@ def test_a_cancelled_job_stops_within_an_iteration(arm2: Path, tmp_path: Path) -
 def test_a_job_that_is_cancelled_during_an_iteration_stops_there(arm2: Path, tmp_path: Path) -> None:
     """A swarm so large that its first iteration alone would report a hundred times."""
     heard: list[str] = []
-    ws = Workspace(tmp_path, CREATED, tell=lambda _, what: heard.append(what), cancelled=lambda: len(heard) >= 5)
+    ws = Workspace(tmp_path, CREATED, report=lambda _, what: heard.append(what), cancelled=lambda: len(heard) >= 5)
     kind = find_kind("excite")
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(OperationCancelledError):
         kind.run(kind.read({"robot": str(arm2), **QUICK, "particles": 10_000, "iterations": 2}), ws)
     assert heard[0] == "base parameters"
     assert all(what.startswith("search: lowest cost") for what in heard[1:])
@@ -223,7 +224,7 @@ def test_a_job_that_is_cancelled_during_an_iteration_stops_there(arm2: Path, tmp
 def test_progress_goes_on_through_a_second_search(arm2: Path, tmp_path: Path) -> None:
     """A box that nothing keeps takes both searches, of both starts."""
     shares: list[float] = []
-    ws = Workspace(tmp_path, CREATED, tell=lambda share, _: shares.append(share))
+    ws = Workspace(tmp_path, CREATED, report=lambda share, _: shares.append(share))
     box = [[5.0, 6.0], [-1.0, 1.0], [-1.0, 1.0]]
     kind = find_kind("excite")
     kind.run(kind.read({"robot": str(arm2), **QUICK, "workspace": box, "starts": 2, "optimiser": "pso"}), ws)
@@ -241,7 +242,7 @@ def test_a_long_history_is_kept_thin(arm2: Path, tmp_path: Path) -> None:
     assert search["history"] == sorted(search["history"], reverse=True)
 
 
-def test_assumed_limits_are_said(arm2: Path, tmp_path: Path) -> None:
+def test_assumed_limits_are_reported(arm2: Path, tmp_path: Path) -> None:
     """No robot file states accelerations; this one leaves out a velocity as well."""
     source = json.loads(json.dumps(load_robot(arm2).source))
     source["joint"][1] = {key: value for key, value in source["joint"][1].items() if not key.startswith("velocity")}
@@ -272,7 +273,7 @@ def test_a_motion_that_determines_too_little_is_not_accepted(
         assert outcome.metrics["weakest"][0]["name"] in reason
 
 
-def test_places_are_kept_and_their_margins_told(arm2: Path, tmp_path: Path) -> None:
+def test_regions_are_kept_and_their_margins_reported(arm2: Path, tmp_path: Path) -> None:
     sphere = {"centre": [0.0, 0.0, 0.0], "radius": 5.0, "name": "hand"}
     bodies = [
         {"name": "post", "link": -1, "start": [3.0, 3.0, 3.0], "end": [3.0, 3.0, 4.0], "radius": 0.1},
@@ -319,7 +320,7 @@ def test_a_search_for_validation_that_fails_is_only_one_of_several(
 
     monkeypatch.setattr(Designer, "design", design)
     shares: list[float] = []
-    ws = Workspace(tmp_path, CREATED, tell=lambda share, _: shares.append(share))
+    ws = Workspace(tmp_path, CREATED, report=lambda share, _: shares.append(share))
     kind = find_kind("excite")
     outcome = kind.run(kind.read({"robot": str(arm2), **QUICK, "validation": True}), ws)
     assert spoilt == [APART + 1]
@@ -333,17 +334,17 @@ def test_a_search_for_validation_can_be_cancelled(arm2: Path, tmp_path: Path) ->
     ws = Workspace(
         tmp_path,
         CREATED,
-        tell=lambda _, what: heard.append(what),
+        report=lambda _, what: heard.append(what),
         cancelled=lambda: heard[-1:] != [] and heard[-1].startswith("validation: lowest cost"),
     )
     kind = find_kind("excite")
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(OperationCancelledError):
         kind.run(kind.read({"robot": str(arm2), **QUICK, "validation": True}), ws)
     assert heard[-1].startswith("validation: lowest cost")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_motion_that_does_not_begin_at_rest_is_said_to_be_none_for_a_run(arm2: Path, tmp_path: Path) -> None:
+def test_a_motion_that_does_not_begin_at_rest_is_reported(arm2: Path, tmp_path: Path) -> None:
     outcome = run_here("excite", {"robot": str(arm2), **QUICK, "rest": False, "columns": "rigid"}, tmp_path)
     assert "rest=false: the motion begins and ends at speed, and `thetad run` refuses it" in outcome.metrics["reasons"]
     facts = dict(outcome.metrics["facts"])

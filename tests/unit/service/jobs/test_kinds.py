@@ -14,16 +14,17 @@ from rt_core.identification import estimate
 from service.config import methods
 from service.jobs.kinds import KINDS, find_kind
 from service.models.document import load_model
+from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.inputs import open_robot
 from service.operations.kind import FanOut
-from service.operations.workspace import JobCancelledError, JobError, Workspace
+from service.operations.workspace import Workspace
 from tests.lab.command_line import rewrite, thetad
 from tests.lab.jobs.job_run import CREATED, run_here, workspace
 
 #: Where files were, and when; all else of a result has to be the same.
 PLACES = ("model", "recording", "loaded", "created")
 #: Parameters of a job, and the command's options that say the same.
-IDENTIFY: list[tuple[str, dict[str, Any], list[str]]] = [
+IDENTIFY: list[Any] = [
     ("arm2", {"essential": True, "method": "ols"}, ["--essential", "--method", "ols"]),
     (
         "arm2",
@@ -36,12 +37,13 @@ IDENTIFY: list[tuple[str, dict[str, Any], list[str]]] = [
         {"method": "pso", "formulation": "full", "seed": 3, "bounds": {"vb2": [0.02, 0.3]}},
         ["--method", "pso", "--formulation", "full", "--seed", "3", "--bounds", "vb2=0.02:0.3"],
     ),
-    (
+    pytest.param(
         "stribeck2",
         {"method": "iwls", "loss": "huber", "starts": 2, "seed": 5},
         ["--method", "iwls", "--loss", "huber", "--starts", "2", "--seed", "5"],
+        marks=pytest.mark.soak,
     ),
-    ("stribeck2", {"constants": "given"}, ["--constants", "given"]),
+    pytest.param("stribeck2", {"constants": "given"}, ["--constants", "given"], marks=pytest.mark.soak),
 ]
 
 
@@ -157,7 +159,7 @@ def test_compare_is_the_command_and_its_parts(arm2: Path, tmp_path: Path) -> Non
     assert untimed(second.metrics)["trials"] == trials
 
 
-def test_a_comparison_tells_of_what_failed(arm2: Path, tmp_path: Path) -> None:
+def test_a_comparison_names_failed_methods(arm2: Path, tmp_path: Path) -> None:
     job = run_here("compare", {"robot": str(arm2), "methods": ["ols", "kan"], "seeds": 1, "seconds": 2.0}, tmp_path)
     command = thetad("compare", "--robot", arm2, "--methods", "ols", "kan", "--seeds", "1", "--seconds", "2", "--json")
     assert command.code == 1
@@ -191,18 +193,18 @@ def test_many_starts_give_the_cheapest(stribeck2: Path, stribeck2_recording: Pat
     assert load_model(tmp_path / "job" / "model.yaml").document["estimator"]["cost"] == min(costs)
 
 
-def test_a_job_that_is_told_to_stop_stops_within_its_search(
+def test_a_cancelled_job_stops_within_its_search(
     stribeck2: Path, stribeck2_recording: Path, tmp_path: Path
 ) -> None:
     told: list[str] = []
     given = workspace(tmp_path, recording=stribeck2_recording)
     stopped = Workspace(
-        tmp_path, CREATED, inputs=given.inputs, tell=lambda _, what: told.append(what),
+        tmp_path, CREATED, inputs=given.inputs, report=lambda _, what: told.append(what),
         cancelled=lambda: sum("search" in what for what in told) >= 2,
     )  # fmt: skip
     kind = find_kind("identify")
     parameters = kind.read({"recording": "r", "robot": str(stribeck2), "method": "pso", "formulation": "full"})
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(OperationCancelledError):
         kind.run(parameters, stopped)
     assert sum("search" in what for what in told) == 2
 
@@ -249,7 +251,7 @@ BOTH = {"recording": "r", "model": "m"}
     ],
 )
 def test_nonsense_is_refused_by_name(kind: str, parameters: dict[str, Any], words: str) -> None:
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(OperationError) as caught:
         find_kind(kind).read(parameters)
     assert str(caught.value).startswith(f"{kind}: ")
     assert words in str(caught.value)
@@ -269,8 +271,8 @@ def test_what_does_not_fit_the_arm_is_refused(arm2: Path, arm2_recording: Path, 
         run_here("compare", {"robot": str(arm2), "noise": [1.0]}, tmp_path)
 
 
-def test_an_unknown_kind_is_told_those_there_are() -> None:
-    with pytest.raises(JobError) as caught:
+def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(OperationError) as caught:
         find_kind("cook")
     for name in ("'cook'", *KINDS):
         assert name in str(caught.value)
@@ -282,7 +284,7 @@ def test_a_robot_may_come_as_its_whole_description(arm2: Path) -> None:
     given = load_robot(arm2)
     again = open_robot(json.dumps(given.source))
     assert again.sha256 == given.sha256
-    with pytest.raises(JobError, match="not JSON"):
+    with pytest.raises(OperationError, match="not JSON"):
         open_robot("{")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from service.config.load import parse_config
-from service.jobs._path_policy import Places
+from service.jobs._path_policy import PathPolicy
 from service.jobs.references import file_input
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 from service.security.files import make_directory
 from service.security.keys import SERVER_KEY, new_pair, write_pair
 
@@ -27,25 +27,25 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", ["data/x.mcap", "data/sub/x.mcap", "data/sub/../x.mcap", "other/in.mcap", "data/new"])
 def test_what_lies_in_a_folder_may_be_named(root: Path, path: str) -> None:
-    places = Places((root / "data",), root / "keys")
-    assert places.check(root / path, "recording").is_relative_to(root / "data")
+    path_policy = PathPolicy((root / "data",), root / "keys")
+    assert path_policy.check(root / path, "recording").is_relative_to(root / "data")
 
 
 @pytest.mark.parametrize(
     "path", ["other/x.mcap", "data2/x.mcap", "data/../other/x.mcap", "data/out/x.mcap", "data/../../etc/passwd", "."]
 )
 def test_what_lies_elsewhere_may_not(root: Path, path: str) -> None:
-    places = Places((root / "data",), root / "keys")
-    with pytest.raises(JobError, match=r"recording: .* is in none of the folders"):
-        places.check(root / path, "recording")
+    path_policy = PathPolicy((root / "data",), root / "keys")
+    with pytest.raises(OperationError, match=r"recording: .* is in none of the folders"):
+        path_policy.check(root / path, "recording")
 
 
 @pytest.mark.parametrize("folders", [True, False])
 @pytest.mark.parametrize("path", ["keys", "keys/x.mcap", "data/../keys/x.mcap", "keys/new"])
-def test_keys_are_for_nobody(root: Path, path: str, folders: bool) -> None:
-    places = Places((root,) if folders else None, root / "keys")
-    with pytest.raises(JobError, match="keys are there"):
-        places.check(root / path, "recording")
+def test_keys_are_never_accessible(root: Path, path: str, folders: bool) -> None:
+    path_policy = PathPolicy((root,) if folders else None, root / "keys")
+    with pytest.raises(OperationError, match="keys are there"):
+        path_policy.check(root / path, "recording")
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_keys_are_for_nobody(root: Path, path: str, folders: bool) -> None:
     ],
 )
 def test_what_is_no_path_is_refused(root: Path, path: str, words: str) -> None:
-    places = Places((root / "other",), root / "keys")
-    with pytest.raises(JobError, match=words):
-        places.check(Path(path.replace("{root}", str(root))), "recording")
+    path_policy = PathPolicy((root / "other",), root / "keys")
+    with pytest.raises(OperationError, match=words):
+        path_policy.check(Path(path.replace("{root}", str(root))), "recording")
 
 
 def test_without_folders_files_are_as_before(root: Path) -> None:
-    path = Places().check(root / "other" / "x.mcap", "recording")
+    path = PathPolicy().check(root / "other" / "x.mcap", "recording")
     assert file_input(path, "recording") == file_input(root / "other" / "x.mcap", "recording")
 
 
 @pytest.mark.parametrize("text", ["/etc/robot.toml", "robot.toml", "../emps", "a/b", "x.urdf", "x\0"])
 def test_a_robot_is_no_path_where_folders_are_given(text: str) -> None:
-    with pytest.raises(JobError, match="name of a robot"):
-        Places(()).check_robot(text, "robot")
-    Places().check_robot(text, "robot")
-    Places(()).check_robot("space6", "robot")
+    with pytest.raises(OperationError, match="name of a robot"):
+        PathPolicy(()).check_robot(text, "robot")
+    PathPolicy().check_robot(text, "robot")
+    PathPolicy(()).check_robot("space6", "robot")
 
 
 def test_a_daemon_with_keys_limits_clients_to_its_recordings(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_a_daemon_with_keys_limits_clients_to_its_recordings(tmp_path: Path) -> 
     arm = {"name": "a", "robot": "emps", "driver": {"kind": "sim"}, "recorder": {"directory": "rec"}}
     daemon = {"state_dir": "state", "keys_dir": "keys"}
     plain = parse_config({"daemon": daemon, "arm": [arm]}, "test", tmp_path)
-    assert Places.of(plain) == Places(None, tmp_path / "keys")
+    assert PathPolicy.of(plain) == PathPolicy(None, tmp_path / "keys")
     keyed = parse_config({"daemon": daemon | {"require_keys": True}, "arm": [arm]}, "test", tmp_path)
-    assert Places.of(keyed) == Places((tmp_path / "rec",), tmp_path / "keys")
+    assert PathPolicy.of(keyed) == PathPolicy((tmp_path / "rec",), tmp_path / "keys")
     more = parse_config({"daemon": daemon, "jobs": {"folders": ["x", "/y"]}, "arm": [arm]}, "test", tmp_path)
-    assert Places.of(more).folders == (tmp_path / "x", Path("/y"))
+    assert PathPolicy.of(more).folders == (tmp_path / "x", Path("/y"))

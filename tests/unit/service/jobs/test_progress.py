@@ -89,7 +89,7 @@ def test_silence_makes_it_longer_and_never_negative() -> None:
     assert highs[-1] >= 1e6
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_no_estimate_without_information() -> None:
     pace = Pace()
     assert pace.left_s(100.0) is None
     pace.report(1.0, 0.5, "work")

@@ -12,21 +12,21 @@ import pytest
 from service.config.jobs import JobsConfig
 from service.config.load import parse_config
 from service.jobs._backup import back_up
-from service.jobs._job_storage import Holdings
+from service.jobs._job_storage import JobStorage
 from service.jobs.budget import recordings_of, to_delete
 from service.jobs.queue.queue import Submission
 from service.jobs.queue.retention import needed_files
 from service.jobs.queue.state import Job
 from service.jobs.queue.store import Model, Promotion, Store, StoreError
 from service.jobs.references import Resolved, file_input
-from service.operations.workspace import JobError
+from service.operations.errors import OperationError
 
 GOOD = {"verdict": "ok", "summary": "fine"}
 
 
 @pytest.fixture
-def holdings(tmp_path: Path) -> Iterator[Holdings]:
-    opened = Holdings.open(tmp_path / "state" / "jobs")
+def storage(tmp_path: Path) -> Iterator[JobStorage]:
+    opened = JobStorage.open(tmp_path / "state" / "jobs")
     yield opened
     opened.close()
 
@@ -42,43 +42,43 @@ def sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def run(holdings: Holdings, makes: bytes | None = None, arm: str | None = None, **inputs: dict[str, str]) -> Job:
+def run(storage: JobStorage, makes: bytes | None = None, arm: str | None = None, **inputs: dict[str, str]) -> Job:
     """A job that has succeeded, and a model that it made."""
-    (job,) = holdings.queue.submit(Submission("test", {}, arm, inputs))
-    held = holdings.queue.claim("me", 60.0)
+    (job,) = storage.queue.submit(Submission("test", {}, arm, inputs))
+    held = storage.queue.claim("me", 60.0)
     assert held is not None
     results, model, promotion = {}, None, None
     if makes is not None:
-        path = holdings.directory / "made"
+        path = storage.directory / "made"
         path.write_bytes(makes)
-        results = {"model.yaml": {"sha256": holdings.artifacts.put(path), "bytes": len(makes)}}
+        results = {"model.yaml": {"sha256": storage.artifacts.put(path), "bytes": len(makes)}}
         if arm is not None:
             model = Model(sha(makes), arm, 1, job.id)
-            promotion = Promotion(1, arm, sha(makes), holdings.queue.history.active(arm), "promoted", job.id)
-    return holdings.queue.finish(
+            promotion = Promotion(1, arm, sha(makes), storage.queue.history.active(arm), "promoted", job.id)
+    return storage.queue.finish(
         held.id, held.token, GOOD | {"results": results}, model=model, promotion=promotion
     )  # fmt: skip
 
 
-def recording_of(holdings: Holdings, text: str, arm: str | None = None) -> Resolved:
+def recording_of(storage: JobStorage, text: str, arm: str | None = None) -> Resolved:
     into = Resolved()
-    holdings.references.recording(text, "recording", arm, into)
+    storage.references.recording(text, "recording", arm, into)
     return into
 
 
-def model_of(holdings: Holdings, text: str, arm: str | None = None) -> Resolved:
+def model_of(storage: JobStorage, text: str, arm: str | None = None) -> Resolved:
     into = Resolved()
-    holdings.references.model(text, "model", arm, into)
+    storage.references.model(text, "model", arm, into)
     return into
 
 
-def test_files_are_named_with_their_hash(holdings: Holdings, recording: Path) -> None:
+def test_files_are_named_with_their_hash(storage: JobStorage, recording: Path) -> None:
     want = {"path": str(recording), "sha256": sha(b"frames")}
-    assert recording_of(holdings, str(recording)) == Resolved({"recording": want})
-    assert model_of(holdings, str(recording)) == Resolved({"model": want})
+    assert recording_of(storage, str(recording)) == Resolved({"recording": want})
+    assert model_of(storage, str(recording)) == Resolved({"model": want})
     odd = recording.with_name("job:1")
     odd.write_bytes(b"frames")
-    assert recording_of(holdings, str(odd)).inputs["recording"]["path"] == str(odd)
+    assert recording_of(storage, str(odd)).inputs["recording"]["path"] == str(odd)
 
 
 @pytest.mark.parametrize(
@@ -93,43 +93,43 @@ def test_files_are_named_with_their_hash(holdings: Holdings, recording: Path) ->
         ("/a\0b", "embedded null byte"),
     ],
 )
-def test_files_that_are_none(holdings: Holdings, text: str, why: str) -> None:
+def test_files_that_are_none(storage: JobStorage, text: str, why: str) -> None:
     for resolve, name in ((recording_of, "recording"), (model_of, "model")):
-        with pytest.raises(JobError) as error:
-            resolve(holdings, text)
+        with pytest.raises(OperationError) as error:
+            resolve(storage, text)
         assert str(error.value).startswith(f"{name}: ")
         assert why in str(error.value)
 
 
 def test_a_pipe_does_not_stop_everything(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(JobError, match="is not a file"):
+    with pytest.raises(OperationError, match="is not a file"):
         file_input(tmp_path / "pipe", "recording")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("live:60", 60.0), ("live:1.5s", 1.5), ("live:1", 1.0)])
-def test_live_frames(holdings: Holdings, text: str, seconds: float) -> None:
-    assert recording_of(holdings, text, "arm").live == {"recording": seconds}
-    with pytest.raises(JobError, match="whose frames"):
-        recording_of(holdings, text)
+def test_live_frames(storage: JobStorage, text: str, seconds: float) -> None:
+    assert recording_of(storage, text, "arm").live == {"recording": seconds}
+    with pytest.raises(OperationError, match="whose frames"):
+        recording_of(storage, text)
 
 
 @pytest.mark.parametrize(
     "text", ["live:", "live:0.5", "live:nan", "live:inf", "live:-3", "live:1e9", "live:x", "live:ss"]
 )
-def test_live_frames_that_are_none(holdings: Holdings, text: str) -> None:
-    with pytest.raises(JobError, match=f"recording: {text}: write live:SECONDS, at least 1"):
-        recording_of(holdings, text, "arm")
+def test_live_frames_that_are_none(storage: JobStorage, text: str) -> None:
+    with pytest.raises(OperationError, match=f"recording: {text}: write live:SECONDS, at least 1"):
+        recording_of(storage, text, "arm")
 
 
-def test_the_recording_of_a_job(holdings: Holdings, recording: Path) -> None:
+def test_the_recording_of_a_job(storage: JobStorage, recording: Path) -> None:
     given = file_input(recording, "recording")
-    run(holdings, recording=given)
-    run(holdings)
+    run(storage, recording=given)
+    run(storage)
     recording.unlink()
-    assert recording_of(holdings, "job:1") == Resolved({"recording": given})  # as it was then
-    with pytest.raises(JobError, match="recording: job:2: that job has no recording"):
-        recording_of(holdings, "job:2")
+    assert recording_of(storage, "job:1") == Resolved({"recording": given})  # as it was then
+    with pytest.raises(OperationError, match="recording: job:2: that job has no recording"):
+        recording_of(storage, "job:2")
 
 
 @pytest.mark.parametrize(
@@ -144,100 +144,100 @@ def test_the_recording_of_a_job(holdings: Holdings, recording: Path) -> None:
         ("job:-1", "there is no job -1"),
     ],
 )
-def test_jobs_that_are_none(holdings: Holdings, text: str, why: str) -> None:
+def test_jobs_that_are_none(storage: JobStorage, text: str, why: str) -> None:
     for resolve in (recording_of, model_of):
-        with pytest.raises(JobError, match=why):
-            resolve(holdings, text)
+        with pytest.raises(OperationError, match=why):
+            resolve(storage, text)
 
 
-def test_the_model_that_a_job_makes(holdings: Holdings) -> None:
-    (maker,) = holdings.queue.submit(Submission("test", {}))
-    resolved = model_of(holdings, "job:1")
+def test_the_model_that_a_job_makes(storage: JobStorage) -> None:
+    (maker,) = storage.queue.submit(Submission("test", {}))
+    resolved = model_of(storage, "job:1")
     assert resolved == Resolved({"model": {"job": 1}}, after=[1])
-    (user,) = holdings.queue.submit(Submission("test", {}, inputs=resolved.inputs, after=tuple(resolved.after)))
-    with pytest.raises(JobError, match="model: job 1 made no model"):
-        holdings.references.at_start(user)
-    holdings.queue.cancel(maker.id)
-    with pytest.raises(JobError, match="model: job:1: that job was cancelled: cancelled before it ran"):
-        model_of(holdings, "job:1")
+    (user,) = storage.queue.submit(Submission("test", {}, inputs=resolved.inputs, after=tuple(resolved.after)))
+    with pytest.raises(OperationError, match="model: job 1 made no model"):
+        storage.references.at_start(user)
+    storage.queue.cancel(maker.id)
+    with pytest.raises(OperationError, match="model: job:1: that job was cancelled: cancelled before it ran"):
+        model_of(storage, "job:1")
 
 
-def test_the_model_that_a_job_has_made(holdings: Holdings, recording: Path) -> None:
-    run(holdings, b"a model")
-    run(holdings)
+def test_the_model_that_a_job_has_made(storage: JobStorage, recording: Path) -> None:
+    run(storage, b"a model")
+    run(storage)
     given = file_input(recording, "recording")
-    (user,) = holdings.queue.submit(Submission("test", {}, inputs={"model": {"job": 1}, "recording": given}))
-    path = holdings.artifacts.path(sha(b"a model"))
+    (user,) = storage.queue.submit(Submission("test", {}, inputs={"model": {"job": 1}, "recording": given}))
+    path = storage.artifacts.path(sha(b"a model"))
     model = {"path": str(path), "sha256": sha(b"a model"), "name": f"model {sha(b'a model')[:12]}"}
-    assert holdings.references.at_start(user) == {"model": model, "recording": given}
-    with pytest.raises(JobError, match="model: job 2 made no model"):
-        model_of(holdings, "job:2")  # said at once
+    assert storage.references.at_start(user) == {"model": model, "recording": given}
+    with pytest.raises(OperationError, match="model: job 2 made no model"):
+        model_of(storage, "job:2")  # said at once
     path.chmod(0o644)
     path.write_bytes(b"damaged")
-    with pytest.raises(JobError, match=r"model: .*damaged"):
-        holdings.references.at_start(user)
+    with pytest.raises(OperationError, match=r"model: .*damaged"):
+        storage.references.at_start(user)
 
 
-def test_active_and_kept_models(holdings: Holdings) -> None:
-    with pytest.raises(JobError, match="active model of which arm"):
-        model_of(holdings, "active")
-    with pytest.raises(JobError, match="arm left has no active model; promote one, or name a file"):
-        model_of(holdings, "active", "left")
+def test_active_and_kept_models(storage: JobStorage) -> None:
+    with pytest.raises(OperationError, match="active model of which arm"):
+        model_of(storage, "active")
+    with pytest.raises(OperationError, match="arm left has no active model; promote one, or name a file"):
+        model_of(storage, "active", "left")
     for content in (b"one", b"two"):
-        run(holdings, content, "left")
-    path, name = str(holdings.artifacts.path(sha(b"two"))), f"model {sha(b'two')[:12]}"
+        run(storage, content, "left")
+    path, name = str(storage.artifacts.path(sha(b"two"))), f"model {sha(b'two')[:12]}"
     given = {"path": path, "sha256": sha(b"two"), "name": name}
-    assert model_of(holdings, "active", "left") == Resolved({"model": given})
-    assert model_of(holdings, f"model:{sha(b'two')[:4]}") == Resolved({"model": given})
-    holdings.queue.history.roll_back("left", "")
-    assert model_of(holdings, "active", "left").inputs["model"]["sha256"] == sha(b"one")
+    assert model_of(storage, "active", "left") == Resolved({"model": given})
+    assert model_of(storage, f"model:{sha(b'two')[:4]}") == Resolved({"model": given})
+    storage.queue.history.roll_back("left", "")
+    assert model_of(storage, "active", "left").inputs["model"]["sha256"] == sha(b"one")
     for text in ("model:", f"model:{sha(b'two')[:3]}", "model:ffff"):
-        with pytest.raises(JobError, match="no such model is kept; `thetad models list` names them"):
-            model_of(holdings, text)
-    with holdings.queue.store.write() as tx:
+        with pytest.raises(OperationError, match="no such model is kept; `thetad models list` names them"):
+            model_of(storage, text)
+    with storage.queue.store.write() as tx:
         tx.put_model(Model(sha(b"two")[:6] + "0" * 58, "right", 1))
-    with pytest.raises(JobError, match="several models begin so"):
-        model_of(holdings, f"model:{sha(b'two')[:5]}")
+    with pytest.raises(OperationError, match="several models begin so"):
+        model_of(storage, f"model:{sha(b'two')[:5]}")
 
 
 # ---------------------------------------------------------------- what is kept beside the queue
 
 
-def test_backup_has_all_that_the_queue_names(holdings: Holdings, tmp_path: Path) -> None:
-    window = holdings.windows / "left.window"
+def test_backup_has_all_that_the_queue_names(storage: JobStorage, tmp_path: Path) -> None:
+    window = storage.windows / "left.window"
     window.write_bytes(b"frames")
-    run(holdings, b"a model", "left", recording=file_input(window, "recording"))
+    run(storage, b"a model", "left", recording=file_input(window, "recording"))
     target = tmp_path / "backup"
     state = tmp_path / "left" / "estimator.state"
     state.parent.mkdir()
     state.write_bytes(b"estimate")
     states = {"left": state, "right": tmp_path / "right" / "estimator.state"}
-    back_up(holdings, target, states)
+    back_up(storage, target, states)
     assert (target / "estimators" / "left" / "estimator.state").read_bytes() == b"estimate"
     assert not (target / "estimators" / "right").exists()
-    assert back_up(holdings, target, {})["files"] == 1  # all but the queue is there already
+    assert back_up(storage, target, {})["files"] == 1  # all but the queue is there already
     (target / "windows" / "left.window").unlink()
     (target / "objects" / sha(b"a model")[:2] / sha(b"a model")[2:]).unlink()
-    said = back_up(holdings, target, {})
+    said = back_up(storage, target, {})
     assert said == {"path": str(target), "files": 3, "bytes": len(b"a model") + len(b"frames")}
     assert (target / "windows" / "left.window").read_bytes() == b"frames"
-    copy = Holdings.open(target)
-    assert copy.queue.job(1) == holdings.queue.job(1)
+    copy = JobStorage.open(target)
+    assert copy.queue.job(1) == storage.queue.job(1)
     assert copy.artifacts.verify(sha(b"a model")).read_bytes() == b"a model"
     copy.close()
     with pytest.raises(StoreError, match="is a queue in use; back up to another folder"):
-        back_up(holdings, holdings.directory, {})
-    run(holdings)  # which is whole
+        back_up(storage, storage.directory, {})
+    run(storage)  # which is whole
 
 
-def test_purging_deletes_windows_that_nobody_needs(holdings: Holdings) -> None:
+def test_purging_deletes_unneeded_windows(storage: JobStorage) -> None:
     for name in ("needed", "old", "young"):
-        (holdings.windows / name).write_bytes(b"frames")
+        (storage.windows / name).write_bytes(b"frames")
         if name != "young":
-            os.utime(holdings.windows / name, (0, 0))
-    run(holdings, recording=file_input(holdings.windows / "needed", "recording"))
-    holdings.purge(JobsConfig())
-    assert {path.name for path in holdings.windows.iterdir()} == {"needed", "young"}
+            os.utime(storage.windows / name, (0, 0))
+    run(storage, recording=file_input(storage.windows / "needed", "recording"))
+    storage.purge(JobsConfig())
+    assert {path.name for path in storage.windows.iterdir()} == {"needed", "young"}
 
 
 def test_what_jobs_need_stays_where_the_state_directory_lies_behind_links(
@@ -258,32 +258,32 @@ def test_what_jobs_need_stays_where_the_state_directory_lies_behind_links(
     for name in ("left-20260101T000000.mcap", "left-20260102T000000.mcap"):
         (folder / name).write_bytes(b"frames")
         os.utime(folder / name, (0, 0))
-    holdings = Holdings.open(tmp_path / "home" / "thetad" / config.daemon.name / "jobs")
+    storage = JobStorage.open(tmp_path / "home" / "thetad" / config.daemon.name / "jobs")
     try:
-        window = holdings.windows / "left.window"
+        window = storage.windows / "left.window"
         window.write_bytes(b"frames")
         os.utime(window, (0, 0))
-        run(holdings, recording=file_input(window, "recording"))
+        run(storage, recording=file_input(window, "recording"))
         needed = file_input(folder / "left-20260101T000000.mcap", "recording")
-        holdings.queue.submit(Submission("test", {}, inputs={"recording": needed}))
-        holdings.purge(JobsConfig())
+        storage.queue.submit(Submission("test", {}, inputs={"recording": needed}))
+        storage.purge(JobsConfig())
         assert window.exists()
-        assert back_up(holdings, tmp_path / "copy", {})["files"] == 2
-        paths = needed_files(holdings.queue.store, unfinished=True).paths
+        assert back_up(storage, tmp_path / "copy", {})["files"] == 2
+        paths = needed_files(storage.queue.store, unfinished=True).paths
         behind = tmp_path / "home" / "thetad" / config.daemon.name / "left" / "recordings"
         for found in (recordings_of("left", folder), recordings_of("left", behind)):
             assert [one.path.name for one in to_delete(found, 1e9, None, 1e-9, paths)] == ["left-20260102T000000.mcap"]
     finally:
-        holdings.close()
+        storage.close()
 
 
-def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+def test_a_storage_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"file.*Not a directory"):
-        Holdings.open(tmp_path / "file" / "jobs")
+        JobStorage.open(tmp_path / "file" / "jobs")
     folder = tmp_path / "state"
     folder.mkdir()
     (folder / "objects").write_bytes(b"")
     with pytest.raises(StoreError, match=r"objects.*File exists"):
-        Holdings.open(folder)
+        JobStorage.open(folder)
     Store(folder / "queue.db").close()  # not left open, or locked

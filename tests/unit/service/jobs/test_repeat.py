@@ -10,7 +10,7 @@ import pytest
 from service.jobs.execution.code_version import code_version, sources_sha256
 from service.jobs.kinds import find_kind
 from service.jobs.queue.artifacts import sha256_of
-from service.protocol.json_values import plain
+from service.protocol.json_values import json_values
 from tests.lab.jobs.job_run import results, run, run_here, spec, workspace
 
 
@@ -20,7 +20,7 @@ def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -
     assert alone["ok"], err
     (tmp_path / "here").mkdir()
     outcome = run_here(kind, parameters, tmp_path / "here" / "results", **files)
-    assert alone["metrics"] == plain(outcome.metrics)
+    assert alone["metrics"] == json_values(outcome.metrics)
     assert {key: alone[key] for key in ("verdict", "summary", "accepted")} == {
         "verdict": outcome.verdict,
         "summary": outcome.summary,
@@ -40,7 +40,7 @@ def test_a_search(tmp_path: Path, stribeck2: Path, stribeck2_recording: Path) ->
             assert str(place).encode() not in content
 
 
-@pytest.mark.parametrize("kind", ["validate", "payload"])
+@pytest.mark.parametrize("kind", ["validate", pytest.param("payload", marks=pytest.mark.soak)])
 def test_a_model_and_a_recording(tmp_path: Path, kind: str, arm2_model: Path, loaded2_recording: Path) -> None:
     names = both(tmp_path, kind, {"model": "m", "recording": "r"}, model=arm2_model, recording=loaded2_recording)
     assert names == {"report.html", "metrics.json"}
@@ -58,12 +58,12 @@ def test_a_part_and_all_parts_together(tmp_path: Path, arm2: Path) -> None:
     parts = [kind.fan_out.run_part(read, {"seed": seed}, workspace(tmp_path / "none")) for seed in (1, 2)]
     assert part["part"] == parts[1]
     gathered, _, _ = run(tmp_path / "gathered", spec("compare", parameters, parts=[parts[0], part["part"]]))
-    assert gathered["metrics"] == plain(whole.metrics)
+    assert gathered["metrics"] == json_values(whole.metrics)
     for name, entry in gathered["results"].items():
         assert entry["sha256"] == sha256_of(tmp_path / "whole" / name)
 
 
-def test_the_code_is_told_by_its_content(tmp_path: Path) -> None:
+def test_the_code_version_depends_on_the_sources(tmp_path: Path) -> None:
     (tmp_path / "service").mkdir()
     source = tmp_path / "service" / "a.py"
     source.write_text("x = 1\n")

@@ -32,22 +32,23 @@ def job(at: state.State = "queued", **more: object) -> Job:
     return replace(Job(12, "identify", {"a": 1}, 10, token=2, state=at), **(held | ended | more))  # type: ignore[arg-type]
 
 
-STEPS: dict[str, tuple[Callable[[Job], Job], dict[state.State, str]]] = {
-    # what is done, and where it leads from where it is allowed
-    "claim": (lambda j: state.claim(j, "you", NOW, LEASE), {"queued": "running"}),
-    "renew": (lambda j: state.renew(j, 2, NOW, LEASE), {"running": "running"}),
-    "finish": (lambda j: state.finish(j, 2, NOW, GOOD, "log"), {"running": "succeeded"}),
-    "finish unaccepted": (lambda j: state.finish(j, 2, NOW, BAD, "log"), {"running": "failed"}),
-    "fail": (lambda j: state.fail(j, 2, NOW, "why", "log", final=False), {"running": "queued"}),
-    "fail for good": (lambda j: state.fail(j, 2, NOW, "why", "log", final=True), {"running": "failed"}),
-    "hand back": (lambda j: state.hand_back(j, 2, "why", NOW), {"running": "queued"}),
-    "interrupt": (lambda j: state.interrupt(j, 2, NOW, "why"), {"running": "queued"}),
-    "cancel": (lambda j: state.request_cancel(j, NOW), {"queued": "cancelled", "running": "running"}),
-    "give up": (lambda j: state.give_up(j, NOW, "why"), {"queued": "cancelled"}),
-    "fail queued": (lambda j: state.fail_queued(j, NOW, "why", "log"), {"queued": "failed"}),
-    "redo": (lambda j: state.redo(j, "why"), {"succeeded": "queued"}),
-    "retry": (lambda j: state.retry(j, NOW), {"failed": "queued", "cancelled": "queued"}),
+STEPS: dict[str, tuple[Callable[[Job, int, int], Job], dict[state.State, str]]] = {
+    # what is done with a token at a time, and where it leads from where it is allowed
+    "claim": (lambda j, _, now: state.claim(j, "you", now, LEASE), {"queued": "running"}),
+    "renew": (lambda j, token, now: state.renew(j, token, now, LEASE), {"running": "running"}),
+    "finish": (lambda j, token, now: state.finish(j, token, now, GOOD, "log"), {"running": "succeeded"}),
+    "finish unaccepted": (lambda j, token, now: state.finish(j, token, now, BAD, "log"), {"running": "failed"}),
+    "fail": (lambda j, token, now: state.fail(j, token, now, "why", "log", final=False), {"running": "queued"}),
+    "fail for good": (lambda j, token, now: state.fail(j, token, now, "why", "log", final=True), {"running": "failed"}),
+    "hand back": (lambda j, token, now: state.hand_back(j, token, "why", now), {"running": "queued"}),
+    "interrupt": (lambda j, token, now: state.interrupt(j, token, now, "why"), {"running": "queued"}),
+    "cancel": (lambda j, _, now: state.request_cancel(j, now), {"queued": "cancelled", "running": "running"}),
+    "give up": (lambda j, _, now: state.give_up(j, now, "why"), {"queued": "cancelled"}),
+    "fail queued": (lambda j, _, now: state.fail_queued(j, now, "why", "log"), {"queued": "failed"}),
+    "redo": (lambda j, _token, _now: state.redo(j, "why"), {"succeeded": "queued"}),
+    "retry": (lambda j, _, now: state.retry(j, now), {"failed": "queued", "cancelled": "queued"}),
 }
+TOKEN_STEPS = ("renew", "finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt")
 
 
 @pytest.mark.parametrize("before", STATES)
@@ -56,9 +57,9 @@ def test_each_step_from_each_state(name: str, before: state.State) -> None:
     step, leads = STEPS[name]
     if before not in leads:
         with pytest.raises(JobStateError, match=f"job 12 (is|has) {before}"):
-            step(job(before))
+            step(job(before), 2, NOW)
         return
-    after = step(job(before))
+    after = step(job(before), 2, NOW)
     assert after.state == leads[before]
     assert (after.id, after.kind, after.parameters, after.created_ns) == (12, "identify", {"a": 1}, 10)
     assert (after.owner != "") == (after.lease_ns != 0) == (after.state == "running")
@@ -67,33 +68,31 @@ def test_each_step_from_each_state(name: str, before: state.State) -> None:
 
 
 @pytest.mark.parametrize("token", [0, 1, 3])
-@pytest.mark.parametrize(
-    "name", ["renew", "finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt"]
-)
-def test_only_who_holds_a_job_is_believed(name: str, token: int) -> None:
+@pytest.mark.parametrize("name", TOKEN_STEPS)
+def test_only_the_holder_of_a_job_may_report(name: str, token: int) -> None:
     with pytest.raises(StaleTokenError, match=f"job 12 is running with token {token}: the run with token 2 does not"):
-        STEPS[name][0](job("running", token=token))
+        STEPS[name][0](job("running", token=token), 2, NOW)
 
 
-@pytest.mark.parametrize("name", ["finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt"])
+@pytest.mark.parametrize("name", TOKEN_STEPS[1:])
 def test_a_cancelled_run_ends_cancelled_however_it_ends(name: str) -> None:
     running = state.request_cancel(job("running"), NOW)
     assert running.cancel
     assert running.state == "running"
-    after = STEPS[name][0](running)
+    after = STEPS[name][0](running, 2, NOW)
     assert (after.state, after.cancel, after.outcome) == ("cancelled", False, None)
     assert after.reason == "cancelled while it ran"
 
 
 def test_a_failure_is_tried_again_later_each_time_and_then_is_one() -> None:
     now, one = NOW, job()
-    waits = []
+    waiting_reason = []
     for _ in range(MAX_ATTEMPTS):
         one = state.claim(one, "me", now, LEASE)
         one = state.fail(one, one.token, now, "no memory", "the log", final=False)
-        waits.append(one.due_ns - now)
+        waiting_reason.append(one.due_ns - now)
         now = max(now, one.due_ns)
-    assert waits[: MAX_ATTEMPTS - 1] == [FIRST_DELAY_NS * 10**k for k in range(MAX_ATTEMPTS - 1)]
+    assert waiting_reason[: MAX_ATTEMPTS - 1] == [FIRST_DELAY_NS * 10**k for k in range(MAX_ATTEMPTS - 1)]
     assert (one.state, one.attempts, one.log) == ("failed", MAX_ATTEMPTS, "the log")
     assert one.reason == f"no memory ({MAX_ATTEMPTS} attempts)"
     again = state.retry(one, now)
@@ -111,7 +110,7 @@ def test_interruptions_do_not_count_as_failures_and_end_too() -> None:
     assert one.reason == f"interrupted {MAX_INTERRUPTIONS} times, the last time: the power failed"
 
 
-def test_what_an_outcome_says() -> None:
+def test_outcomes() -> None:
     assert state.finish(job("running"), 2, NOW, GOOD, "log").outcome == GOOD
     refused = state.finish(job("running"), 2, NOW, BAD, "log")
     assert (refused.reason, refused.outcome, refused.attempts) == ("not_better: no gain", BAD, 0)
@@ -146,26 +145,6 @@ def test_ready_and_hopeless() -> None:
     assert state.hopeless(waiting, {3: "succeeded"}) == "job 4, which it needs, has been deleted"
 
 
-TOKEN_STEPS = ("renew", "finish", "finish unaccepted", "fail", "fail for good", "hand back", "interrupt")
-
-
-def apply(name: str, one: Job, token: int, now: int) -> Job:
-    match name:
-        case "renew":
-            return state.renew(one, token, now, LEASE)
-        case "finish":
-            return state.finish(one, token, now, GOOD, "")
-        case "finish unaccepted":
-            return state.finish(one, token, now, BAD, "")
-        case "fail" | "fail for good":
-            return state.fail(one, token, now, "why", "", final=name != "fail")
-        case "hand back":
-            return state.hand_back(one, token, "why", now)
-        case "interrupt":
-            return state.interrupt(one, token, now, "why")
-    return STEPS[name][0](one)
-
-
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(-2, 1)), max_size=80))
 def test_whatever_happens(events: list[tuple[str, int]]) -> None:
     """Any events in any order, from holders of any age."""
@@ -173,7 +152,7 @@ def test_whatever_happens(events: list[tuple[str, int]]) -> None:
     for now, (name, age) in enumerate(events, start=1):
         before, token = one, one.token + age
         try:
-            one = apply(name, one, token, now)
+            one = STEPS[name][0](one, token, now)
         except JobStateError:
             one = before  # which is frozen: it cannot have changed
             if name in TOKEN_STEPS:

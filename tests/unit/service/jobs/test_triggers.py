@@ -25,103 +25,48 @@ def test_a_report_fires_at_once_the_first_time(what: str) -> None:
     assert one.due(5.0) == what
     one.fire(5.0)
     assert one.due(104.0) is None
-    assert one.due(105.0) == what  # the first attempt may have come to nothing: it holds until it is over
+    assert one.due(105.0) == what  # the first attempt may have failed: the report holds until it is cleared
     one.clear(what)
     assert one.due(1e9) is None
 
 
-def test_only_what_is_configured() -> None:
-    one = trigger(when=("invalid",))
-    one.report("drift", 1.0)
-    assert one.due(1e6) is None
-    one.report("invalid", 2.0)
-    assert one.due(2.0) == "invalid"
+#: Settings, and steps: a call with its arguments, or a time and what is due then.
+SCENARIOS: dict[str, tuple[dict[str, Any], str]] = {
+    "only what is configured": ({"when": ("invalid",)}, "report drift 1; 1e6 -; report invalid 2; 2 invalid"),
+    "the interval delays and loses nothing": ({}, "report drift 0; fire 0; report drift 10; 99.9 -; 100 drift"),
+    "what is over does not fire": ({"settle_s": 10.0}, "report drift 0; clear drift; 1e6 -"),
+    "reports end separately": (
+        {},
+        "report drift 0; report invalid 1; clear drift; 2 invalid; clear drift; 2 invalid; clear invalid; 2 -",
+    ),
+    "settling counts from the first report": (
+        {"settle_s": 30.0},
+        "report drift 10; report drift 35; 39.9 -; 40 drift; clear drift; report drift 50; 79.9 -; 80 drift",
+    ),
+    "holds": (
+        {"every_h": 0.01},
+        "report drift 0; hold change 50; 49.9 -; 50 drift; hold payload; hold sensor; 1e6 -; release payload; 1e6 -; "
+        "release sensor; 50 drift; hold payload; hold sensor; release; 50 drift",
+    ),
+    "schedule": (
+        {"every_h": 1.0},
+        "3599 -; 3600 schedule; fire 3600; 7199 -; report drift 7199; 7200 drift; fire 7200; 7201 -",
+    ),
+    "the interval holds for the schedule": ({"every_h": 0.01}, "fire 0; 99 -; 100 schedule"),
+    "postponed": ({}, "report invalid 0; put_off 0; 9.9 -; 10 invalid"),
+}
 
 
-def test_the_least_interval_delays_and_does_not_lose() -> None:
-    one = trigger()
-    one.report("drift", 0.0)
-    one.fire(0.0)
-    one.report("drift", 10.0)
-    assert one.due(99.9) is None
-    assert one.due(100.0) == "drift"
-
-
-def test_what_is_over_does_not_fire() -> None:
-    one = trigger(settle_s=10.0)
-    one.report("drift", 0.0)
-    one.clear("drift")
-    assert one.due(1e6) is None
-
-
-def test_the_end_of_one_is_not_the_end_of_the_other() -> None:
-    one = trigger()
-    one.report("drift", 0.0)
-    one.report("invalid", 1.0)
-    one.clear("drift")
-    assert one.due(2.0) == "invalid"
-    one.clear("drift")
-    assert one.due(2.0) == "invalid"
-    one.clear("invalid")
-    assert one.due(2.0) is None
-
-
-def test_settling_counts_from_the_first_report() -> None:
-    one = trigger(settle_s=30.0)
-    one.report("drift", 10.0)
-    one.report("drift", 35.0)
-    assert one.due(39.9) is None
-    assert one.due(40.0) == "drift"
-    one.clear("drift")
-    one.report("drift", 50.0)
-    assert one.due(79.9) is None
-    assert one.due(80.0) == "drift"
-
-
-def test_nothing_fires_by_itself_while_it_is_held() -> None:
-    one = trigger(every_h=0.01)
-    one.report("drift", 0.0)
-    one.hold("change", until_s=50.0)
-    assert one.due(49.9) is None
-    assert one.due(50.0) == "drift"
-    one.hold("payload")
-    one.hold("sensor")
-    assert one.due(1e6) is None
-    one.release("payload")
-    assert one.due(1e6) is None
-    one.release("sensor")
-    assert one.due(50.0) == "drift"
-    one.hold("payload")
-    one.hold("sensor")
-    one.release()
-    assert one.due(50.0) == "drift"
-
-
-def test_schedule() -> None:
-    one = trigger(every_h=1.0)
-    assert one.due(3599.0) is None
-    assert one.due(3600.0) == "schedule"
-    one.fire(3600.0)
-    assert one.due(7199.0) is None
-    one.report("drift", 7199.0)
-    assert one.due(7200.0) == "drift"  # says why, where there is more to say
-    one.fire(7200.0)
-    assert one.due(7201.0) is None
-
-
-def test_the_least_interval_holds_for_the_schedule() -> None:
-    one = trigger(every_h=0.01)
-    one.fire(0.0)
-    assert one.due(99.0) is None
-    assert one.due(100.0) == "schedule"
-
-
-def test_put_off() -> None:
-    one = trigger()
-    one.report("invalid", 0.0)
-    one.put_off(0.0)
-    assert one.due(9.9) is None
-    assert one.due(10.0) == "invalid"
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str) -> None:
+    settings, steps = SCENARIOS[name]
+    one = trigger(**settings)
+    for step in steps.split("; "):
+        word, *rest = step.split()
+        if hasattr(one, word):
+            getattr(one, word)(*(float(each) if each[0].isdigit() else each for each in rest))
+        else:
+            assert (one.due(float(word)) or "-") == rest[0], step
 
 
 @given(

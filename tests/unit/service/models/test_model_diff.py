@@ -111,7 +111,7 @@ def test_what_only_one_model_knows_is_named(space6_model: Path, tmp_path: Path) 
     assert rows["joint_1"] == 0.0
 
 
-def test_certain_values_that_differ_are_told(space6_model: Path, tmp_path: Path) -> None:
+def test_certain_values_that_differ_are_reported(space6_model: Path, tmp_path: Path) -> None:
     certain = changed(space6_model, tmp_path / "a.yaml", {"fc2": 1.0}, std=0.0)
     other = changed(space6_model, tmp_path / "b.yaml", {"fc2": 2.0}, std=0.0)
     found = compare_models(load_model(certain), load_model(other)).beyond(2.0)

@@ -10,8 +10,7 @@ import pytest
 
 from drivers.files.recordings.join import join_recordings
 from drivers.files.recordings.recording import Recording, RecordingMeta, Span
-from service.models._frame_fingerprints import marks
-from service.models.origin import origin_of, share_seen
+from service.models.origin import frame_fingerprints, origin_of, share_seen
 
 
 def recording(seed: int, folder: str) -> Recording:
@@ -33,7 +32,8 @@ def of_both() -> dict[str, object]:
 
 
 def every_mark(r: Recording) -> list[tuple[int, str]]:
-    return [(int(t), mark.partition(":")[2]) for t, mark in zip(r.t_ns, marks(r, 0.0, 20.0, r.samples), strict=True)]
+    marks = frame_fingerprints(r, 0.0, 20.0, r.samples)
+    return [(int(t), mark.partition(":")[2]) for t, mark in zip(r.t_ns, marks, strict=True)]
 
 
 def test_each_of_several_recordings_is_named_on_its_own_clock() -> None:
@@ -44,13 +44,13 @@ def test_each_of_several_recordings_is_named_on_its_own_clock() -> None:
         own = origin_of(r, ROWS)
         for name in ("first_s", "last_s"):
             assert source.pop(name) == pytest.approx(own.pop(name))
-        assert set(source.pop("frames")) <= {f"{t}:{mark}" for t, mark in every_mark(r)}
+        assert set(source.pop("frames")) <= {f"{t}:{fingerprint}" for t, fingerprint in every_mark(r)}
         assert own.pop("frames")
         assert source == own
     assert "frames" not in data
 
 
-@pytest.mark.parametrize("seen", [A, B], ids=["first", "second"])
+@pytest.fingerprint.parametrize("seen", [A, B], ids=["first", "second"])
 def test_rows_of_any_of_them_are_known(seen: Recording) -> None:
     data = of_both()
     assert share_seen(data, seen, ROWS) == 1.0

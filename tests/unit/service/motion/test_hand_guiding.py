@@ -14,7 +14,7 @@ from rt_core.hand_guiding import ZeroForceSettings
 from rt_core.safety import PermitError, SafetyError
 from service.config.hand_guiding import GuidingConfig
 from service.models.hand_guiding_arrays import guiding_model, plain_model
-from service.motion._hand_guiding import Guiding
+from service.motion._hand_guiding import HandGuiding
 from tests.lab.daemon.guiding_bench import PUSH, GuidingBench, model
 from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, START
 from tests.lab.hand_guiding.rig import believed, with_payload
@@ -55,7 +55,7 @@ def test_it_hovers_and_comes_back_to_the_hold_of_the_drives() -> None:
     bench.turns(300)
     assert not bench.driver.enabled
     with pytest.raises(PermitError):
-        bench.execution.check_permit(bench.token, bench.now)
+        bench.controller.check_permit(bench.token, bench.now)
 
 
 def test_a_hand_moves_it_and_it_rests_when_let_go() -> None:
@@ -71,13 +71,13 @@ def test_a_hand_moves_it_and_it_rests_when_let_go() -> None:
     bench.held_softly()
 
 
-def test_nothing_begins_before_the_client_is_heard_of() -> None:
+def test_nothing_begins_before_a_heartbeat() -> None:
     bench = GuidingBench()
     bench.beats = False
     bench.prepare()
     assert bench.session.outcome == "checked"
     with pytest.raises(PermitError, match="another run"):
-        bench.execution.check_permit(bench.token, bench.now)
+        bench.controller.check_permit(bench.token, bench.now)
     bench.turns(1100)
     assert bench.session.outcome == "refused"
     assert bench.session.reason == "the client has not been heard of for 1 s after the answer"
@@ -95,11 +95,11 @@ def test_nothing_begins_before_the_client_is_heard_of() -> None:
 def test_the_drives_hold_until_a_sample_can_be_used(bad: int, words: str) -> None:
     bench = GuidingBench()
     bench.prepare()
-    bench.execution.beat(bench.token, bench.now)
+    bench.controller.heartbeat(bench.token, bench.now)
     for _ in range(bad):
         frame = bench.driver.read(0.0)
         frame.valid = np.zeros(MODEL.n, dtype=bool)
-        bench.execution.step(frame, bench.driver, bench.now)
+        bench.controller.step(frame, bench.driver, bench.now)
         assert bench.driver.mode == "csp"
     for _ in range(1000):
         if bench.session.outcome == "stopped":
@@ -126,11 +126,11 @@ def test_a_permit_has_to_last_for_the_session() -> None:
     bench.arm(5.0)
     with pytest.raises(PermitError, match="arm for longer"):
         bench.guiding.prepare(bench.token, bench.now, bench.config.settings(), 60.0)
-    assert not bench.execution.busy
+    assert not bench.controller.busy
 
 
 def abort(bench: GuidingBench) -> None:
-    bench.execution.stop("aborted by request", bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
 
 
 def leave(bench: GuidingBench) -> None:
@@ -165,7 +165,7 @@ def test_every_reason_leads_to_a_hold_and_off(
     if "for_s" in settings:
         bench.arm(settings["for_s"])
         bench.guiding.prepare(bench.token, bench.now, bench.config.settings(), None)
-        bench.guiding.give(model(), "m", bench.now)
+        bench.guiding.set_model(model(), "m", bench.now)
         bench.until_phase("guiding")
     else:
         bench.guide()
@@ -211,8 +211,8 @@ def test_one_late_frame_leads_to_a_hold() -> None:
 
 def test_settings_that_come_too_late_for_the_cycle_are_refused() -> None:
     bench = GuidingBench()
-    limits, state = bench.execution.limits, bench.execution.state
+    limits, state = bench.controller.limits, bench.controller.state
     with pytest.raises(SafetyError, match="guiding: period_s must be positive and at most half of braking_time_s"):
-        Guiding(MODEL, limits, state, GuidingConfig(), 4.0 * PERIOD_S)
+        HandGuiding(MODEL, limits, state, GuidingConfig(), 4.0 * PERIOD_S)
     with pytest.raises(SafetyError, match="guiding: speed_limit has 2 values, arm7 has 7 joints"):
-        Guiding(MODEL, limits, state, GuidingConfig(speed_limit=(1.0, 1.0)), PERIOD_S)
+        HandGuiding(MODEL, limits, state, GuidingConfig(speed_limit=(1.0, 1.0)), PERIOD_S)

@@ -13,7 +13,7 @@ from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.safety import SafetyError
 from service.config.hand_guiding import GuidingConfig
-from service.motion._hand_guiding import Guiding
+from service.motion._hand_guiding import HandGuiding
 from sim_backend.drive.commanded_driver import STATUS
 from tests.lab.daemon.guiding_bench import PUSH, GuidingBench
 from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, START
@@ -61,7 +61,7 @@ def test_a_bad_first_frame_leaves_the_drives_in_their_hold(bad: int) -> None:
 def test_an_arm_that_is_pushed_out_of_its_hold_is_switched_off_for_it() -> None:
     bench = GuidingBench()
     bench.guide()
-    bench.execution.stop("aborted by request", bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
     while bench.driver.mode == "cst":
         bench.turn()
 
@@ -82,7 +82,7 @@ def test_an_arm_that_is_pushed_out_of_its_hold_is_switched_off_for_it() -> None:
 def test_the_drives_hold_until_the_arm_rests_but_not_for_ever(swings: int, held: tuple[int, int]) -> None:
     bench = GuidingBench()
     bench.guide()
-    bench.execution.stop("aborted by request", bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
     count = [0]
 
     def swinging(frame: JointFrame) -> None:
@@ -101,7 +101,7 @@ def test_the_drives_hold_until_the_arm_rests_but_not_for_ever(swings: int, held:
 
 
 ENDS: list[tuple[Callable[[GuidingBench], None], str]] = [
-    (lambda bench: bench.execution.stop("aborted by request", bench.driver), "aborted by request"),
+    (lambda bench: bench.controller.stop("aborted by request", bench.driver), "aborted by request"),
     (lambda bench: setattr(bench, "beats", False), "the client has not been heard of for"),
     (
         lambda bench: spoil(bench, lambda frame: setattr(frame, "temperature", np.full(MODEL.n, 90.0))),
@@ -166,7 +166,7 @@ def refuse_torque(bench: GuidingBench) -> None:
     bench.driver.command = refusing  # type: ignore[method-assign]
 
 
-def test_a_torque_that_the_driver_refuses_is_told_as_the_way_to_the_hold() -> None:
+def test_a_torque_that_the_driver_refuses_is_the_reason_of_the_hold() -> None:
     bench = GuidingBench()
     bench.guide()
     refuse_torque(bench)
@@ -185,7 +185,7 @@ def limited(bench: GuidingBench, room: float) -> int:
         bench.turn()
     q, dq = bench.channel("q")[-1], bench.channel("dq")[-1]
     fast = int(np.argmax(np.abs(dq)))
-    here, own = np.arange(MODEL.n) == fast, bench.execution.limits
+    here, own = np.arange(MODEL.n) == fast, bench.controller.limits
     limit = q + room * np.sign(dq)
     bench.guiding._limits = replace(
         own,
@@ -245,7 +245,7 @@ def test_no_limit_is_above_what_runs_of_the_arm_keep() -> None:
     slower = asked.session.settings.speed_limit
     assert slower is not None
     np.testing.assert_allclose(slower, 0.02 * VELOCITY)
-    limits, state = bench.execution.limits, bench.execution.state
+    limits, state = bench.controller.limits, bench.controller.state
     for name, value in (("speed_limit", 2.0 * VELOCITY), ("torque_limit", 2.0 * EFFORT)):
         with pytest.raises(SafetyError, match=f"guiding: {name} of joint_1 is .*: at most .* of the robot file"):
-            Guiding(MODEL, limits, state, GuidingConfig.model_validate({name: tuple(value)}), PERIOD_S)
+            HandGuiding(MODEL, limits, state, GuidingConfig.model_validate({name: tuple(value)}), PERIOD_S)

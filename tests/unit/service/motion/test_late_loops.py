@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from drivers.frame import JointFrame
-from service.config.load import ArmMotionSettings
+from service.config.arm_tables import ArmMotionSettings
 from service.motion.motion_player import MotionPlayer
 from sim_backend.arm.trajectory import MotionLimits
 from sim_backend.drive.modes import CSP

@@ -12,9 +12,10 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.safety import stopping_distance
 from rt_core.types import FloatArray
-from service.config.safety import SafetyConfig
-from service.motion._motion_controller import Execution
+from service.config.arm_tables import SafetyConfig
+from service.motion._motion_controller import MotionController
 from service.motion._safety_limits import CommandBounds, safety_limits
+from service.motion.trajectory_run import Run
 from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
 
 #: Speed from which a joint brakes within a cycle, or within what counts as reached: a share of 1e-5 of its range.
@@ -88,29 +89,35 @@ class Rig:
     ) -> None:
         self.drives = Drives(bridged, lead)
         config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
-        self.execution = Execution(model, ROBOT.sha256, config, PERIOD_S, bridged, lead * PERIOD_S, bounds=bounds)
+        self.controller = MotionController(
+            model, ROBOT.sha256, config, PERIOD_S, bridged, lead * PERIOD_S, bounds=bounds
+        )
         self.now, self._seq = 100.0, -1
 
     @property
     def phase(self) -> str:
-        return self.execution.state.phase
+        return self.controller.state.phase
+
+    @property
+    def current(self) -> Run:
+        assert self.controller.run is not None
+        return self.controller.run
 
     def turn(self, late: int = 0) -> None:
         self.now += PERIOD_S * (1 + late)
         self._seq += 1 + late
-        run = self.execution.run
+        run = self.controller.run
         if run is not None and run.outcome in ("checked", "moving", "stopping"):
-            self.execution.beat("a", self.now)
-        self.execution.step(self.drives.cycle(self._seq, late), self.drives, self.now)
+            self.controller.heartbeat("a", self.now)
+        self.controller.step(self.drives.cycle(self._seq, late), self.drives, self.now)
 
     def run(self, into: int = 300) -> None:
         """Arm and run until so many cycles into the trajectory."""
-        self.execution.arm("a", self.now, 60.0, self.drives)
+        self.controller.arm("a", self.now, 60.0, self.drives)
         self.turn()
         self.turn()
-        self.execution.start(trajectory(), "a", self.now, periods=1, hold=False, name="x", changed=False)
-        run = self.execution.run
-        assert run is not None
+        self.controller.start(trajectory(), "a", self.now, periods=1, hold=False, name="x", changed=False)
+        run = self.current
         while run.outcome != "refused" and (self.phase != "running" or run.cycle < run.start + into):
             self.turn()
         self.begun = len(self.drives.played)
@@ -120,7 +127,7 @@ class Rig:
             if self.phase == "disarmed":
                 return
             self.turn()
-        pytest.fail(f"{self.phase}: {self.execution.state.reason}")
+        pytest.fail(f"{self.phase}: {self.controller.state.reason}")
 
     def accelerations(self) -> FloatArray:
         """Largest share of the limit in each cycle since shortly before the stop."""
@@ -128,7 +135,7 @@ class Rig:
         return np.asarray((np.abs(np.diff(q, 2, axis=0)) / PERIOD_S**2 / ACCELERATION).max(axis=1))
 
     def stop(self) -> None:
-        self.execution.stop("aborted by request", self.drives)
+        self.controller.stop("aborted by request", self.drives)
 
 
 @pytest.mark.parametrize("late", [1, 3, 5])
@@ -158,8 +165,7 @@ def test_a_stop_that_begins_where_cycles_were_lost(late: int) -> None:
 def test_a_run_goes_on_over_cycles_that_drives_bridge_and_comes_back_to_its_trajectory(late: int) -> None:
     rig = Rig(bridged=5)
     rig.run()
-    run = rig.execution.run
-    assert run is not None
+    run = rig.current
     before = run.cycle
     rig.turn(late)
     assert run.cycle == before + 1 + late
@@ -181,8 +187,7 @@ def test_the_way_back_ends_before_a_run_does() -> None:
     """Cycles are lost shortly before the end: the run goes on until set positions rest on the trajectory."""
     rig = Rig(bridged=5)
     rig.run()
-    run = rig.execution.run
-    assert run is not None
+    run = rig.current
     while run.cycle < run.cycles - 60:
         rig.turn()
     rig.turn(5)
@@ -215,8 +220,7 @@ def test_drives_that_go_on_by_themselves_beside_a_limit_are_stopped_before_it(sp
     for into in sorted(moments):
         rig = Rig(bridged=bridged, model=model)
         rig.run(into)
-        run = rig.execution.run
-        assert run is not None
+        run = rig.current
         if run.outcome == "refused":
             refused += 1
             assert "a stop begun at" in run.reason
@@ -243,8 +247,7 @@ def test_a_stop_of_set_positions_that_are_sent_ahead_ends_before_a_limit_whateve
     for into in sorted({int(np.argmax(beyond[:, j])) + 1 for j in range(N)}):
         rig = Rig(lead=100, model=model)
         rig.run(into)
-        run = rig.execution.run
-        assert run is not None
+        run = rig.current
         outcomes.add(run.outcome)
         if run.outcome == "refused":
             assert "a stop begun at" in run.reason
@@ -269,8 +272,7 @@ def test_what_the_driver_would_refuse_is_refused_ahead() -> None:
         (Rig(bounds=bounds._replace(upper=HIGH + 1.0, velocity=np.full(N, 0.1))), "velocity"),
     ):
         rig.run()
-        run = rig.execution.run
-        assert run is not None
+        run = rig.current
         assert run.outcome == "refused"
         assert words in run.reason
         assert (np.array(rig.drives.played) == START).all()
@@ -287,9 +289,8 @@ def test_a_way_back_that_is_too_fast_is_a_reason_to_stop(into: int) -> None:
     rig.run(into)
     rig.turn(5)
     rig.finish()
-    run = rig.execution.run
-    assert run is not None
-    assert (run.outcome == "completed") or "acceleration" in rig.execution.state.reason
+    run = rig.current
+    assert (run.outcome == "completed") or "acceleration" in rig.controller.state.reason
     q = np.array(rig.drives.played[rig.begun - 5 :])
     assert (np.abs(np.diff(q, 2, axis=0)) / PERIOD_S**2 <= limit * (1.0 + 1e-5)).all()
 
@@ -300,7 +301,7 @@ def test_drives_that_have_held_are_not_set_off_at_full_speed(bridged: int, late:
     rig.run()
     rig.turn(late)
     rig.finish()
-    assert f"{late} cycles were lost, at most {bridged} are bridged" in rig.execution.state.reason
+    assert f"{late} cycles were lost, at most {bridged} are bridged" in rig.controller.state.reason
     for _ in range(100):
         rig.turn()
     held = np.array(rig.drives.played[rig.begun + late :])
@@ -335,8 +336,7 @@ def test_a_stop_of_set_positions_that_are_sent_ahead_keeps_the_limit_over_lost_c
 def test_a_run_of_set_positions_that_are_sent_ahead_keeps_its_time_over_lost_cycles() -> None:
     rig = Rig(lead=100)
     rig.run()
-    run = rig.execution.run
-    assert run is not None
+    run = rig.current
     before = run.cycle
     rig.turn(1)
     assert run.cycle == before + 2
@@ -352,7 +352,7 @@ def test_axes_that_set_positions_are_sent_ahead_to_are_switched_off_when_many_ar
     rig.turn(20)
     assert rig.phase == "disarmed"
     assert not rig.drives.enabled
-    assert "20 cycles were lost, at most 10" in rig.execution.state.reason
+    assert "20 cycles were lost, at most 10" in rig.controller.state.reason
     assert rig.drives.target is None
 
 
@@ -365,8 +365,7 @@ def test_axes_come_to_rest_before_they_are_switched_off(lead: int, what: str) ->
         rig.stop()
     rig.finish()
     assert rig.drives.rested
-    run = rig.execution.run
-    assert run is not None
+    run = rig.current
     assert run.outcome == ("stopped" if what == "abort" else "completed")
 
 
@@ -379,7 +378,7 @@ def test_with_a_long_lead_what_is_measured_switches_off_at_once(lead: int, phase
     rig._seq += 1
     frame = rig.drives.cycle(rig._seq, 0)
     frame.temperature = np.full(N, 100.0)
-    rig.execution.step(frame, rig.drives, rig.now)
+    rig.controller.step(frame, rig.drives, rig.now)
     assert rig.phase == phase
     assert rig.drives.enabled is (phase == "stopping")
-    assert "temperature" in rig.execution.state.reason
+    assert "temperature" in rig.controller.state.reason

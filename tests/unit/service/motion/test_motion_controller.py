@@ -57,7 +57,7 @@ def test_a_run_that_holds_at_the_end_needs_another_permit_for_the_next(bench: Be
     assert bench.driver.enabled
     with pytest.raises(PermitError, match="served for a run"):
         bench.start()
-    bench.execution.arm("b", bench.now, 60.0, bench.driver)
+    bench.controller.arm("b", bench.now, 60.0, bench.driver)
     assert bench.phase == "armed"
     bench.token = "b"
     bench.start(periods=1)
@@ -157,8 +157,8 @@ def test_a_joint_without_values_stops_the_run(bench: Bench) -> None:
         frame.q = np.where(valid, frame.q, np.nan)
         bench.now = 100.0 + frame.t_bus_ns * 1e-9
         bench.frames.append(frame)
-        bench.execution.state.beat("a", bench.now)
-        bench.execution.step(frame, driver, bench.now)
+        bench.controller.state.heartbeat("a", bench.now)
+        bench.controller.step(frame, driver, bench.now)
         if bench.phase != "running":
             break
     assert "no frame with values of all joints for 0.1" in bench.reason
@@ -183,15 +183,15 @@ def test_a_permit_that_expires_stops_the_run(bench: Bench) -> None:
     bench.arm(12.0)
     bench.start(periods=4)
     bench.until("running")
-    permit = bench.execution.state.permit
+    permit = bench.controller.state.permit
     assert permit is not None
     late = permit.expires_s - bench.now - 0.5  # frames come slower than they should
     for _ in range(3000):
         frame = bench.driver.read(0.0)
         bench.frames.append(frame)
         now = 100.0 + frame.t_bus_ns * 1e-9 + late
-        bench.execution.state.beat("a", now)
-        bench.execution.step(frame, bench.driver, now)
+        bench.controller.state.heartbeat("a", now)
+        bench.controller.step(frame, bench.driver, now)
         if bench.phase == "disarmed":
             break
     assert bench.outcome == ("stopped", "the permit has expired")
@@ -207,7 +207,7 @@ def test_abort_from_any_phase(bench: Bench, phase: str) -> None:
         bench.until(phase)
         for _ in range(300):
             bench.turn()
-    bench.execution.stop("aborted by request", bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
     bench.until("disarmed")
     assert bench.reason == "aborted by request"
     bench.commanded_within_limits()
@@ -218,12 +218,12 @@ def test_another_reason_during_a_stop_changes_nothing(bench: Bench) -> None:
     bench.run()
     for _ in range(400):
         bench.turn()
-    bench.execution.stop("aborted by request", bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
     for _ in range(5):
         bench.turn()
     assert bench.phase == "stopping"
     bench.beats = False
-    bench.execution.stop("another", bench.driver)
+    bench.controller.stop("another", bench.driver)
     bench.until("disarmed")
     assert bench.reason == "aborted by request"
     bench.commanded_within_limits()
@@ -236,7 +236,7 @@ def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on(joint: int) -> Non
     bench.run(trajectory(series=series(size=0.3, f0_hz=0.05)))
     while abs(np.subtract(*(frame.setpoint[joint] for frame in bench.frames[-2:]))) < 0.29 * PERIOD_S:
         bench.turn()  # from here, 0.08 rad to rest
-    bench.execution.stop("aborted by request", bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
     bench.turn()
     assert bench.phase == "stopping"
     at, read = bench.frames[-1].q, bench.driver.read
@@ -261,7 +261,7 @@ def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on(joint: int) -> Non
 
 def test_a_set_position_that_is_no_number_is_never_sent(bench: Bench) -> None:
     bench.run()
-    run = bench.execution.run
+    run = bench.controller.run
     assert run is not None
     run.path[run.start + 700, 2] = np.nan
     bench.until("stopping")

@@ -11,7 +11,8 @@ import pytest
 from drivers.files.robots.file import load_robot
 from drivers.frame import JointFrame
 from rt_core.types import BoolArray, FloatArray
-from service.config.load import ArmMotionSettings, ConfigError, parse_config
+from service.config.arm_tables import ArmMotionSettings
+from service.config.load import ConfigError, parse_config
 from service.motion.motion_player import MotionPlayer
 from sim_backend.arm.trajectory import MotionLimits
 from sim_backend.errors import MotionError

@@ -15,9 +15,9 @@ from drivers.driver import CommandRefusedError
 from drivers.ethercat.config import EthercatConfig
 from rt_core.safety import PermitError, SafetyError
 from rt_core.types import FloatArray
-from service.config.safety import SafetyConfig
+from service.config.arm_tables import SafetyConfig
 from service.io.trajectory_file import Trajectory, TrajectoryError
-from service.motion._motion_controller import ARMING_S, Execution
+from service.motion._motion_controller import ARMING_S, MotionController
 from tests.lab.daemon.motion_bench import (
     JOINTS,
     MODEL,
@@ -46,7 +46,7 @@ def checked(bench: Bench) -> None:
     bench.beats = False
     bench.arm()
     bench.start()
-    run = bench.execution.run
+    run = bench.controller.run
     assert run is not None
     for _ in range(2000):
         if run.outcome == "checked":
@@ -73,8 +73,8 @@ def test_there_is_one_run_while_a_checked_one_waits_for_its_client(bench: Bench)
     with pytest.raises(PermitError, match="another run"):
         bench.start()
     with pytest.raises(PermitError, match="under way"):
-        bench.execution.arm("b", bench.now, 60.0, bench.driver)
-    bench.execution.stop("aborted by request", bench.driver)
+        bench.controller.arm("b", bench.now, 60.0, bench.driver)
+    bench.controller.stop("aborted by request", bench.driver)
     assert bench.outcome == ("refused", "aborted by request")
     bench.stays_off()
 
@@ -84,28 +84,28 @@ def test_the_client_of_a_run_that_has_ended_is_answered_when_another_has_armed(b
     bench.until("disarmed")
     for _ in range(200):
         bench.turn()
-    bench.execution.arm("b", bench.now, 60.0, bench.driver)
+    bench.controller.arm("b", bench.now, 60.0, bench.driver)
     bench.until("armed")
-    bench.execution.beat("a", bench.now)
+    bench.controller.heartbeat("a", bench.now)
     assert bench.outcome == ("completed", "")
     with pytest.raises(PermitError):
-        bench.execution.beat("c", bench.now)
+        bench.controller.heartbeat("c", bench.now)
 
 
 @pytest.mark.parametrize("on_s", [0.0, 0.1, 0.3])
-def test_what_somebody_else_switched_on_is_switched_off(bench: Bench, on_s: float) -> None:
+def test_drives_enabled_by_others_are_switched_off(bench: Bench, on_s: float) -> None:
     """Also drives that are still on their way."""
     bench.driver.enable()
     for _ in range(round(on_s / PERIOD_S)):
         bench.turn()
-    bench.execution.stop("disarmed by request", bench.driver)
+    bench.controller.stop("disarmed by request", bench.driver)
     bench.stays_off()
 
 
 def test_drives_that_are_held_off_a_frame_are_switched_off(bench: Bench) -> None:
     """Nobody has to read a frame for it."""
     bench.arm()
-    bench.execution.stop("disarmed by request", bench.driver)
+    bench.controller.stop("disarmed by request", bench.driver)
     assert not bench.driver.enabled
     bench.stays_off()
 
@@ -116,17 +116,17 @@ def test_an_arm_waits_as_long_as_its_drives_may_take_to_be_on(driver: type[BaseM
     assert max(bound for bound in bounds if bound is not None) < 1e3 * ARMING_S
 
 
-def test_drives_that_were_told_to_stop_do_so_before_they_are_armed(bench: Bench) -> None:
+def test_drives_come_to_rest_before_they_are_armed_again(bench: Bench) -> None:
     bench.run()
-    bench.execution.off("the drives were switched off by request")
+    bench.controller.off("the drives were switched off by request")
     bench.driver.disable()
     with pytest.raises(CommandRefusedError, match="still stopping"):
-        bench.execution.arm("b", bench.now, 60.0, bench.driver)
+        bench.controller.arm("b", bench.now, 60.0, bench.driver)
     bench.stays_off()
 
 
 def test_a_permit_is_judged_by_the_clock_not_by_simulated_time(bench: Bench) -> None:
-    slow = Execution(MODEL, ROBOT.sha256, SafetyConfig(), PERIOD_S, pace=0.5)
+    slow = MotionController(MODEL, ROBOT.sha256, SafetyConfig(), PERIOD_S, pace=0.5)
     slow.arm("a", bench.now, 6.0, bench.driver)
     for _ in range(300):
         slow.step(bench.driver.read(0.0), bench.driver, bench.now)

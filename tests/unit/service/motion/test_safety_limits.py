@@ -12,7 +12,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.files.robots.file import load_robot
 from rt_core.safety import SafetyError
 from service.acquisition.process import STOP_S
-from service.config.safety import SafetyConfig
+from service.config.arm_tables import SafetyConfig
 from service.motion._safety_limits import command_bounds, narrowed, safety_limits
 from service.supervisor.supervisor import STOP_STAGES
 

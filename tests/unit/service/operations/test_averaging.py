@@ -10,7 +10,7 @@ import pytest
 from drivers.files.recordings.recording import RecordingMeta, RecordingWriter, read_recording
 from drivers.frame import JointFrame
 from rt_core.identification.preprocess import DataError
-from service.operations.averaging import average_recording
+from service.operations.identify import average_recording
 from tests.lab.command_line import thetad
 
 RATE_HZ, PERIOD_S, PERIODS, COUNT = 200.0, 2.0, 8, 400

@@ -85,7 +85,7 @@ def test_callback_watches_and_ends_the_training(name: str) -> None:
     assert short.error > whole.error
 
 
-def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_has_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
     x, tau = samples(100, 1)
     reason = available("bp_nn")

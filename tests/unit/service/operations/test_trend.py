@@ -60,7 +60,7 @@ def test_events_have_the_time_of_the_estimates() -> None:
     assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
 
 
-def test_the_table_has_only_what_the_data_told() -> None:
+def test_the_table_has_only_determined_values() -> None:
     page = trend_page("arm", watched(100))
     rows = dict(re.findall(r"<tr class=\"[a-z]*\"><td class=\"text\">([^<]+)</td>(.*?)</tr>", page))
     cells = {name: re.findall(r"<td[^>]*>([^<]*)</td>", row) for name, row in rows.items()}
@@ -80,7 +80,7 @@ def test_other_settings_are_an_event_and_other_parameters_a_new_beginning() -> N
     assert "began 1 times" in trend_page("arm", trend)
 
 
-def test_nothing_was_heard() -> None:
+def test_no_messages() -> None:
     page = trend_page("arm", Trend())
     assert "arm: no estimates" in page
     assert "data:image" not in page
@@ -113,7 +113,7 @@ def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
     assert "<td>12</td><td>15</td>" in page
 
 
-def test_a_status_that_tells_no_breakaway_friction_is_passed_over() -> None:
+def test_a_status_without_breakaway_friction_is_ignored() -> None:
     """Of a daemon that does not know it, or of one that has no joint to tell of."""
     trend = watched(3)
     known = {"value": 12.0, "std": 0.4, "unit": "N*m", "status": "estimated"}

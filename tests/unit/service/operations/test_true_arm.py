@@ -110,7 +110,7 @@ def test_the_true_arm_as_a_robot_file(folder: Path, name: str) -> None:
     np.testing.assert_allclose(columns(folder / "again.csv", POINT), seen, atol=1e-9)
 
 
-def test_a_simulated_arm_that_is_not_as_its_description_says(folder: Path) -> None:
+def test_a_simulated_arm_that_differs_from_its_description(folder: Path) -> None:
     """Its exact torque is that of the true geometry."""
     true = folder / "other.toml"
     assert measure(folder, "space6", "m.csv", "--true-robot", true, "--error-angle", 0.05).code == 0

@@ -31,12 +31,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 ARMS = st.from_regex(r"\A[A-Za-z][A-Za-z0-9_-]{0,31}\Z")
 ENVELOPES = st.builds(
     wire.Envelope,
-    src=st.text(max_size=20),
-    epoch=INT64,
-    seq=INT64,
-    t_ns=INT64,
-    clock=st.text(max_size=20),
-    t_host_ns=INT64,
+    **dict.fromkeys(("epoch", "seq", "t_ns", "t_host_ns"), INT64),
+    **dict.fromkeys(("src", "clock"), st.text(max_size=20)),
 )
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20),
@@ -68,14 +64,10 @@ def estimates(draw: st.DrawFn) -> wire.EstimateMessage:
     return wire.EstimateMessage(
         draw(ARMS),
         draw(ENVELOPES),
-        theta=draw(floats(p)),
-        validated=draw(floats(p)),
-        std=draw(floats(p)),
+        **{name: draw(floats(p)) for name in ("theta", "validated", "std")},
         status=tuple(draw(st.lists(st.sampled_from(["estimated", "stale"]), min_size=p, max_size=p))),
         excited=draw(hnp.arrays(np.bool_, p)),
-        lam=draw(floats(n)),
-        innovation=draw(floats(n)),
-        sigma=draw(floats(n)),
+        **{name: draw(floats(n)) for name in ("lam", "innovation", "sigma")},
         delay_s=draw(st.floats()),
         hash=draw(st.text(max_size=64)),
         **counts,

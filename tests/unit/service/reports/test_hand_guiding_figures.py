@@ -11,7 +11,8 @@ import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
 
-from service.reports.figures import GuidingRecord, guiding_figure, guiding_torque_figure
+from service.operations.hand_guiding_replay import GuidingRecord
+from service.reports.figures import guiding_figure, guiding_torque_figure
 from tests.lab.hand_guiding.rig import Rig, exact, random_poses, robot
 
 
@@ -62,6 +63,6 @@ def test_torque_of_each_joint_with_its_margin(record: GuidingRecord, drawn: list
     assert axes[3].lines[0].get_ydata()[0] == record.tau[0, 3]  # type: ignore[index]
 
 
-def test_without_a_measured_force_it_says_so(record: GuidingRecord, drawn: list[Figure]) -> None:
+def test_a_missing_force_is_stated(record: GuidingRecord, drawn: list[Figure]) -> None:
     guiding_figure(robot(), replace(record, force=None))
     assert [text.get_text() for text in drawn[0].axes[-1].texts] == ["the force was not measured"]

@@ -47,7 +47,7 @@ def test_figures_and_body() -> None:
 
 
 @pytest.mark.parametrize("verdict", get_args(PayloadVerdict))
-def test_every_verdict_has_its_words(verdict: PayloadVerdict) -> None:
+def test_every_verdict_has_a_text(verdict: PayloadVerdict) -> None:
     shown = self_contained(page(result(verdict=verdict, reasons=("because of this",))))
     assert VERDICT_TEXT[verdict] in shown.text
     assert "because of this" in shown.text

@@ -129,7 +129,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("verdict", sorted({*get_args(Verdict), *get_args(ValidationVerdict)}))
-def test_says_the_verdict_and_why(verdict: str) -> None:
+def test_verdict_and_reason(verdict: str) -> None:
     page = self_contained(report(("a", "b"), verdict, ("joint a: too little", "b & c < d")))
     assert VERDICT_TEXT[verdict] in page.text
     assert "joint a: too little" in page.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgpack
 import pytest
 import zmq
 
-from service.client import Control, ControlError
+from service.client import ClientKey, Control, ControlError
 from service.io.log import get_log
 from service.protocol.control import ARM_VERBS, STOPPING, VERBS, Request, decode_reply, encode_request
 from service.protocol.roles import ROLES, Role, allows
@@ -36,6 +37,19 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk = Desk(tmp_path)
     yield desk
     desk.context.destroy(linger=0)
+
+
+@contextlib.contextmanager
+def connected(desk: Desk, key: ClientKey, identity: bytes = b"") -> Iterator[zmq.Socket[bytes]]:
+    """Connect a socket with nothing but pyzmq to a desk that serves."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
+        socket.linger = 0
+        if identity:
+            socket.identity = identity
+        socket.curve_serverkey = key.server.encode()
+        socket.curve_publickey, socket.curve_secretkey = key.pair.public.encode(), key.pair.secret.encode()
+        socket.connect(desk.endpoint)
+        yield socket
 
 
 def test_every_verb_has_the_role_that_is_promised() -> None:
@@ -80,12 +94,7 @@ def test_while_the_registry_cannot_be_read_only_what_stops_an_arm_is_granted(des
 
 
 def test_who_is_revoked_is_answered_with_its_request_id(desk: Desk) -> None:
-    key = desk.client("anna")
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
-        socket.linger = 0
-        socket.curve_serverkey = key.server.encode()
-        socket.curve_publickey, socket.curve_secretkey = key.pair.public.encode(), key.pair.secret.encode()
-        socket.connect(desk.endpoint)
+    with connected(desk, desk.client("anna")) as socket:
         for id in (41, 42):
             socket.send(encode_request(Request(id, "ping")))
             assert socket.poll(1000 * LONG_S)
@@ -133,24 +142,14 @@ def test_the_log_says_once_why_the_registry_cannot_be_used(desk: Desk, capfd: py
 def test_a_client_cannot_say_who_it_is_in_the_message(desk: Desk) -> None:
     """The name is that of the connection's key, whatever identity and fields a client makes up."""
     admin, reader = desk.client("anna"), desk.client("ben", "read")
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
-        socket.linger = 0
-        socket.identity = admin.pair.public.encode()
-        socket.curve_serverkey = reader.server.encode()
-        socket.curve_publickey, socket.curve_secretkey = reader.pair.public.encode(), reader.pair.secret.encode()
-        socket.connect(desk.endpoint)
+    with connected(desk, reader, admin.pair.public.encode()) as socket:
         socket.send(msgpack.packb({"v": 1, "id": 1, "verb": "shutdown", "User-Id": admin.pair.public, "role": "admin"}))
         assert socket.poll(1000 * LONG_S)
         assert msgpack.unpackb(socket.recv())["error"]["type"] == "denied"
 
 
 def test_garbage_of_a_client_is_answered_and_counted(desk: Desk) -> None:
-    key = desk.client("anna")
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket, desk.serving():
-        socket.linger = 0
-        socket.curve_serverkey = key.server.encode()
-        socket.curve_publickey, socket.curve_secretkey = key.pair.public.encode(), key.pair.secret.encode()
-        socket.connect(desk.endpoint)
+    with connected(desk, desk.client("anna")) as socket:
         for parts in ([b""], [b"rubbish"], [b"", b"rubbish"], [b"one", b"two", b"three"]):
             socket.send_multipart(parts)
             assert socket.poll(1000 * LONG_S)

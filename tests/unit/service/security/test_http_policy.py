@@ -12,7 +12,7 @@ import zmq
 from service.config.daemon import DaemonConfig
 from service.protocol.control import STOPPING, VERBS, ControlError
 from service.protocol.messages import pack_map, unpack_map
-from service.security.http_policy import BY_HTTP, allowed_by_http, check_by_http
+from service.security.http_policy import HTTP_VERBS, allowed_verbs, check_http
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
 
@@ -22,20 +22,20 @@ MOTION = OPERATE | {"arm"}
 
 
 def test_nothing_that_moves_an_arm_or_names_a_file_is_there() -> None:
-    assert BY_HTTP == MOTION
-    assert not BY_HTTP & {"run_trajectory", "zero_force", "enable", "start", "heartbeat", "activate"}
-    assert not BY_HTTP & {"shutdown", "backup", "set_aside", "snapshot", "reset_estimator"}
+    assert HTTP_VERBS == MOTION
+    assert not HTTP_VERBS & {"run_trajectory", "zero_force", "enable", "start", "heartbeat", "activate"}
+    assert not HTTP_VERBS & {"shutdown", "backup", "set_aside", "snapshot", "reset_estimator"}
 
 
 @pytest.mark.parametrize(
     ("most", "role", "keyed", "expected"),
     [
-        ("read", "read", False, READ | STOPPING & BY_HTTP),  # the socket beside it asks nobody for a key either
+        ("read", "read", False, READ | STOPPING & HTTP_VERBS),  # the socket beside it asks nobody for a key either
         ("read", "read", True, READ),
         ("operate", "operate", True, OPERATE),
         ("motion", "motion", True, MOTION),
         ("motion", "read", True, READ),
-        ("motion", "read", False, READ | STOPPING & BY_HTTP),
+        ("motion", "read", False, READ | STOPPING & HTTP_VERBS),
         ("read", "motion", True, READ),  # whatever it says it is
         ("operate", "admin", True, OPERATE),
         ("motion", "", True, set()),
@@ -44,13 +44,13 @@ def test_nothing_that_moves_an_arm_or_names_a_file_is_there() -> None:
 )
 def test_role_and_ceiling(most: str, role: str, keyed: bool, expected: set[str]) -> None:
     settings = DaemonConfig(http_role=most, require_keys=keyed)  # type: ignore[arg-type]
-    assert set(allowed_by_http(role, settings)) == expected
+    assert set(allowed_verbs(role, settings)) == expected
     for verb in [*VERBS, "nonsense"]:
         if verb in expected:
-            check_by_http(verb, role, settings)
+            check_http(verb, role, settings)
         else:
             with pytest.raises(ControlError) as error:
-                check_by_http(verb, role, settings)
+                check_http(verb, role, settings)
             assert error.value.type == "denied"
 
 

@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.protocol.roles import ROLES, allows
-from service.security.files import SecretFileError, check_directory, make_directory, read_secret, risk, write_new
+from service.security.files import (
+    SecretFileError,
+    check_directory,
+    make_directory,
+    read_secret,
+    replacement_risk,
+    write_new,
+)
 from service.security.keys import (
     SERVER_KEY,
     KeyFileError,
@@ -27,7 +34,7 @@ from service.security.keys import (
     write_pair,
     write_public,
 )
-from service.security.path_ownership import invoking_user, way
+from service.security.path_ownership import invoking_user, path_steps
 from service.security.registry import CLIENTS, MAX_CLIENTS, Registry, RegistryError
 from service.supervisor.directories import StateLock
 
@@ -145,12 +152,8 @@ MALLORY = 12345
 def test_a_link_that_somebody_else_can_replace_is_refused(keys: Path) -> None:
     """Where it leads now is as it should be; where it leads tomorrow is up to whoever may change it."""
     write_pair(keys / SERVER_KEY, new_pair(), "about")
-    for name, mode, owner in (
-        ("shared", 0o1777, 0),
-        ("closed", 0o755, 0),
-        ("open", 0o775, 0),
-        ("other", 0o755, MALLORY),
-    ):
+    folders = (("shared", 0o1777, 0), ("closed", 0o755, 0), ("open", 0o775, 0), ("other", 0o755, MALLORY))
+    for name, mode, owner in folders:
         (keys.parent / name).mkdir()
         (keys.parent / name / "link").symlink_to(Path("..", "keys"))
         os.chown(keys.parent / name, owner, -1)
@@ -179,9 +182,9 @@ def test_links_that_lead_nowhere_are_refused(keys: Path) -> None:
     with pytest.raises(SecretFileError, match="Too many levels of symbolic links"):
         check_directory(keys.parent / "about")
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        list(way(keys.parent / "about"))
+        list(path_steps(keys.parent / "about"))
     (keys.parent / "up").symlink_to(keys / "..")
-    places = [step.place for step in way(keys.parent / "up" / "keys" / ".." / "keys")]
+    places = [step.place for step in path_steps(keys.parent / "up" / "keys" / ".." / "keys")]
     assert places[-4:] == [keys.parent, keys, keys, keys]  # where it really leads, not as it is written
     assert keys.parent / "up" in places
 
@@ -195,16 +198,16 @@ def test_who_has_started_it_by_sudo_is_told_of_not_refused(keys: Path, monkeypat
     write_pair(home / "keys" / SERVER_KEY, new_pair(), "about")
     os.chown(home, MALLORY, -1)
     monkeypatch.delenv("SUDO_UID", raising=False)
-    assert risk(home / "keys") == ""
+    assert replacement_risk(home / "keys") == ""
     for uid in ("", "0", "54321", "x", "\u0661"):
         monkeypatch.setenv("SUDO_UID", uid)
         with pytest.raises(SecretFileError, match=f"belongs to user {MALLORY}.*name one as daemon.keys_dir that root"):
             server_pair(home / "keys", {})
     monkeypatch.setenv("SUDO_UID", str(MALLORY))
     server_pair(home / "keys", {})
-    assert risk(keys) == ""
+    assert replacement_risk(keys) == ""
     for path in (home / "keys", home / "to" / "come"):
-        assert f"user {MALLORY}, who has started this by sudo, owns {home}" in risk(path)
+        assert f"user {MALLORY}, who has started this by sudo, owns {home}" in replacement_risk(path)
     home.chmod(0o775)
     with pytest.raises(SecretFileError, match="chmod go-w"):
         server_pair(home / "keys", {})

@@ -23,9 +23,9 @@ import zmq
 
 from service.protocol.control import VERBS, ControlError, Request, decode_reply, encode_request, encode_result
 from service.protocol.messages import MAX_REPLY, MAX_TEXT, WireError, pack_map, unpack_map
-from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, read_said
-from service.supervisor.supervisor import ASKED_NS, MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
-from service.worker.worker import WHERE, Worker
+from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, MAX_WORDS, decode_worker_message
+from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, STACK_DUMP_NS, Supervisor
+from service.worker.worker import STACK_DUMP_SIGNAL, Worker
 from tests.lab.daemon.daemons import config
 
 ARM = {"name": "arm", "robot": "emps", "driver": {"kind": "sim"}}
@@ -90,7 +90,7 @@ def test_a_long_text_of_a_process_is_read(supervisor: Supervisor, jobs: zmq.Sock
     managed = next(process for process in supervisor.processes if process.role == "jobs")
     jobs.send(pack_map({"type": "crash", "message": "x" * (MAX_TEXT + 1), "again": False}))
     receive(supervisor)
-    assert len(managed.words) == MAX_TEXT + 1
+    assert len(managed.end_reason) == MAX_TEXT + 1
 
 
 def test_an_event_is_a_line_of_the_log_with_what_it_rests_on(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
@@ -105,25 +105,25 @@ def test_an_event_is_a_line_of_the_log_with_what_it_rests_on(supervisor: Supervi
     assert supervisor._status()["events"] == {"drift": 1}
 
 
-def test_a_process_refuses_what_nobody_would_read(tmp_path: Path) -> None:
+def test_a_process_refuses_to_send_unreadable_replies(tmp_path: Path) -> None:
     """A reply too deep or too large becomes a refusal, and a refusal has a bounded length."""
     (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")
-    child = Worker("jobs", None, tmp_path)
+    worker = Worker("jobs", None, tmp_path)
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
-            other.bind(child.runtime.supervisor)
-            child.reply(1, {"robot": "x" * 200_000})
-            child.reply(2, {"deep": nested(20)})
-            child.reply(3, {"large": "x" * MAX_REPLY})
-            child.reply(4, {"alien": object()})
-            child.refuse(5, ControlError("failed", "\0" * 100_000))
+            other.bind(worker.runtime.supervisor)
+            worker.reply(1, {"robot": "x" * 200_000})
+            worker.reply(2, {"deep": nested(20)})
+            worker.reply(3, {"large": "x" * MAX_REPLY})
+            worker.reply(4, {"alien": object()})
+            worker.refuse(5, ControlError("failed", "\0" * 100_000))
             said = {}
             for _ in range(5):
                 assert other.poll(10_000)
                 message = unpack_map(other.recv_multipart()[1], MAX_REPLY, text=MAX_REPLY)
                 said[message["id"]] = message
     finally:
-        child.close()
+        worker.close()
     assert len(said[1]["result"]["robot"]) == 200_000
     for id, word in ((2, "nested"), (3, "limit"), (4, "encode")):
         assert said[id]["error"]["type"] == "failed"
@@ -146,7 +146,7 @@ GOOD: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "end_reason"),
     [
         (lambda said: said.update(type="x" * 1000), "type: 'xxx"),
         (lambda said: said.update(type=["beat"]), "type: "),
@@ -173,51 +173,51 @@ GOOD: tuple[dict[str, Any], ...] = (
         (lambda said: said.update(type="fatal", message="no", again=0), "again: expected bool"),
     ],
 )
-def test_a_message_of_another_shape_is_none(change: Callable[[dict[str, Any]], object], words: str) -> None:
+def test_a_message_of_another_shape_is_none(change: Callable[[dict[str, Any]], object], end_reason: str) -> None:
     said = {"type": "ready", "info": dict(GOOD[1]["info"])}
-    assert read_said(pack_map(said), "gateway") == said
+    assert decode_worker_message(pack_map(said), "gateway") == said
     change(said)
-    with pytest.raises(WireError, match=words) as refused:
-        read_said(msgpack.packb(said), "gateway")
+    with pytest.raises(WireError, match=end_reason) as refused:
+        decode_worker_message(msgpack.packb(said), "gateway")
     assert len(str(refused.value)) < 300
 
 
-def test_words_of_a_process_are_cut_to_what_can_be_handed_on() -> None:
+def test_texts_of_a_process_are_shortened() -> None:
     for said, name in (
         ({"type": "crash", "again": False}, "message"),
         ({"type": "fatal", "again": False}, "message"),
         ({"type": "promise", "within_s": 1.0}, "otherwise"),
     ):
         long = {**said, name: "begin" + "x" * (MAX_REPLY - 200) + "end"}
-        words = read_said(pack_map(long, MAX_REPLY), "gateway")[name]
-        assert len(words) <= MAX_WORDS
-        assert (words[:5], words[-3:]) == ("begin", "end")
+        end_reason = decode_worker_message(pack_map(long, MAX_REPLY), "gateway")[name]
+        assert len(end_reason) <= MAX_WORDS
+        assert (end_reason[:5], end_reason[-3:]) == ("begin", "end")
 
 
 def test_the_supervisor_understands_what_its_processes_say(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")
-    child = Worker("gateway", None, tmp_path)
+    worker = Worker("gateway", None, tmp_path)
     own = signal.getsignal(signal.SIGTERM)  # a process that is ready has its own
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
-            other.bind(child.runtime.supervisor)
-            child.promise_ready(5.0, "it hung")
-            child.ready(frames_port=1, estimates_port=2)
-            child.beat(1, {"state": "running"})
-            child.event("drift", "it drifts", {"frame": 7}, arm="arm", value=1.0)
-            child.event("drift", "it drifts")
-            child.ask("jobs", {"arm": "arm"}, lambda *_: None)
-            child.reply(1, {"x": 1})
-            child.refuse(2, ControlError("failed", "no"))
-            child.failed("no", fatal=True, again=True)
-            child.failed("no", fatal=False, again=False)
+            other.bind(worker.runtime.supervisor)
+            worker.set_startup_deadline(5.0, "it hung")
+            worker.ready(frames_port=1, estimates_port=2)
+            worker.heartbeat(1, {"state": "running"})
+            worker.event("drift", "it drifts", {"frame": 7}, arm="arm", value=1.0)
+            worker.event("drift", "it drifts")
+            worker.ask("jobs", {"arm": "arm"}, lambda *_: None)
+            worker.reply(1, {"x": 1})
+            worker.refuse(2, ControlError("failed", "no"))
+            worker.failed("no", fatal=True, again=True)
+            worker.failed("no", fatal=False, again=False)
             kinds = []
             for _ in range(10):
                 assert other.poll(10_000)
-                kinds.append(read_said(other.recv_multipart()[1], "gateway")["type"])
+                kinds.append(decode_worker_message(other.recv_multipart()[1], "gateway")["type"])
     finally:
         signal.signal(signal.SIGTERM, own)
-        child.close()
+        worker.close()
     assert kinds == ["promise", "ready", "beat", "event", "event", "ask", "reply", "reply", "fatal", "crash"]
 
 
@@ -251,7 +251,7 @@ def some_message(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["jobs", "gateway", "web", "arm/acquisition"])
-def test_whatever_a_process_says_the_supervisor_goes_on(supervisor: Supervisor, name: str) -> None:
+def test_the_supervisor_survives_any_message(supervisor: Supervisor, name: str) -> None:
     """It counts what is no message, says so once a minute, and answers for itself as before."""
     rng = random.Random(name)
     managed = next(process for process in supervisor.processes if process.name == name)
@@ -262,22 +262,22 @@ def test_whatever_a_process_says_the_supervisor_goes_on(supervisor: Supervisor, 
             for data in lot:
                 socket.send(data)
                 with contextlib.suppress(WireError):
-                    read_said(data, managed.role)
+                    decode_worker_message(data, managed.role)
                     refused -= 1
                 refused += 1
             socket.send(pack_map({"type": "beat", "info": {"lot": rng.random()}}))
             before = managed.info.get("lot")
             while managed.info.get("lot") == before:
                 receive(supervisor)
-            supervisor._hand_on_events()
-            supervisor._tell_web()
+            supervisor._forward_events()
+            supervisor._send_status()
             supervisor._routing.expire()
             while socket.poll(0):
                 socket.recv()
             assert decode_reply(encode_result(1, supervisor._status())).error is None
     assert managed.unreadable == refused > 500
-    told = [line for line in logs if line["event"] == "message_unreadable"]
-    assert [line["name"] for line in told] == [name]
+    reported = [line for line in logs if line["event"] == "message_unreadable"]
+    assert [line["name"] for line in reported] == [name]
 
 
 def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
@@ -290,15 +290,15 @@ def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, 
             jobs.send(pack_map({"type": "beat", "info": {f"key_{number}": "x" * 250_000}}))
             receive(supervisor)
         assert (managed.unreadable, sorted(managed.info)) == (69, ["key_0"])
-        heard_ns = managed.beat_ns
+        heard_ns = managed.heartbeat_ns
         jobs.send(pack_map({"type": "beat", "info": {"key_70": "x" * 250_000}}))
         receive(supervisor)
-        assert managed.beat_ns == heard_ns
+        assert managed.heartbeat_ns == heard_ns
         jobs.send(pack_map({"type": "beat", "info": {"key_0": "y"}}))  # in place of what is there it is no more
         receive(supervisor)
-        assert managed.beat_ns > heard_ns
+        assert managed.heartbeat_ns > heard_ns
         assert managed.info == {"key_0": "y"}
-        supervisor._tell_web()
+        supervisor._send_status()
         assert unpack_map(web.recv(), MAX_REPLY, text=MAX_REPLY)["type"] == "status"
 
 
@@ -318,13 +318,13 @@ def test_a_hang_is_blamed_on_a_message_of_this_run_alone(
         sent: list[int] = []
         monkeypatch.setattr(managed, "send_signal", sent.append)
         supervisor._keep_running()
-        assert (sent, managed.words) == ([WHERE], "")
-        time.sleep(ASKED_NS * 1e-9)
+        assert (sent, managed.end_reason) == ([STACK_DUMP_SIGNAL], "")
+        time.sleep(STACK_DUMP_NS * 1e-9)
         supervisor._keep_running()
         said = "; its last message that could not be read: it is odder" if late else ""
         silent = f"silent for more than {supervisor.config.daemon.hang_s:g} s"
-        assert re.fullmatch(rf"{silent} \([a-z ]+\){said}", managed.words)
-        assert sent == [WHERE, signal.SIGKILL]
+        assert re.fullmatch(rf"{silent} \([a-z ]+\){said}", managed.end_reason)
+        assert sent == [STACK_DUMP_SIGNAL, signal.SIGKILL]
         assert managed.unreadable == 1 + late
         monkeypatch.undo()
     finally:
@@ -341,9 +341,9 @@ def test_who_has_spoken_while_the_supervisor_stood_is_not_silent(
     managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
     sent: list[int] = []
     monkeypatch.setattr(managed, "send_signal", sent.append)
-    monkeypatch.setattr(supervisor, "_receive_private", lambda: managed.on_beat(time.monotonic_ns()))
+    monkeypatch.setattr(supervisor, "_receive_private", lambda: managed.on_heartbeat(time.monotonic_ns()))
     supervisor._keep_running()
-    assert (sent, managed.asked_ns) == ([], 0)
+    assert (sent, managed.stack_requested_ns) == ([], 0)
 
 
 def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
@@ -375,7 +375,7 @@ def test_a_status_too_large_is_a_refusal_and_a_line_of_the_log(supervisor: Super
         client.connect(supervisor.endpoints["control"])
         for id in (1, 2):
             supervisor._next_status_ns = 0
-            supervisor._tell_web()
+            supervisor._send_status()
             client.send(encode_request(Request(id, "status")))
             while not client.poll(10):
                 supervisor._control.serve()
@@ -386,7 +386,7 @@ def test_a_status_too_large_is_a_refusal_and_a_line_of_the_log(supervisor: Super
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("of this program"), None])
-def test_whatever_the_status_is_all_processes_are_told_to_stop(
+def test_all_processes_are_stopped_whatever_the_status(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
 ) -> None:
     def fail() -> dict[str, Any]:
@@ -425,14 +425,14 @@ def test_an_answer_too_large_to_be_passed_on_is_a_refusal(supervisor: Supervisor
     """A reply of the greatest length that there may be is longer as an answer, by its name alone."""
     jobs.send(pack_map({"type": "ready", "info": {}}))
     receive(supervisor)
-    with speaking(supervisor, "arm/acquisition") as asker:
-        asker.send(pack_map({"type": "ask", "id": 9, "verb": "jobs", "args": {}, "role": ""}))
+    with speaking(supervisor, "arm/acquisition") as requester:
+        requester.send(pack_map({"type": "ask", "id": 9, "verb": "jobs", "args": {}, "role": ""}))
         receive(supervisor)
         id = unpack_map(jobs.recv())["id"]
         reply: dict[str, Any] = {"type": "reply", "id": id, "result": {"x": "x" * (MAX_REPLY - 100)}}
         reply["result"]["x"] += "x" * (MAX_REPLY - len(msgpack.packb(reply)))
         jobs.send(pack_map(reply, MAX_REPLY))
         receive(supervisor)
-        answer = unpack_map(asker.recv())
+        answer = unpack_map(requester.recv())
     assert (answer["type"], answer["id"], answer["error"]["type"]) == ("answer", 9, "failed")
     assert f"the limit is {MAX_REPLY}" in answer["error"]["message"]

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from service.worker.scheduling import BEHIND, NICENESS, PATH, SLICE_NS
+from service.worker.scheduling import BACKGROUND, FRAME_PATH, NICENESS, SLICE_NS
 from service.worker.worker import ROLES
 
 SCRIPT = """
 import ctypes, json, os, struct, sys
 import zmq
-from service.worker.scheduling import place
+from service.worker.scheduling import apply_scheduling
 
 def attributes(thread):
     found = ctypes.create_string_buffer(56)
@@ -25,7 +25,7 @@ def attributes(thread):
     return policy, nice, slice_ns
 
 os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-place(sys.argv[1])
+apply_scheduling(sys.argv[1])
 with zmq.Context() as context, context.socket(zmq.PUB):
     (found,) = {attributes(int(thread)) for thread in os.listdir("/proc/self/task")}
 print(json.dumps(found))
@@ -39,7 +39,7 @@ def test_frames_are_first(role: str) -> None:
     policy, nice, slice_ns = json.loads(done.stdout)
     before = os.getpriority(os.PRIO_PROCESS, 0)
     assert policy == os.SCHED_OTHER
-    assert nice == min(before + NICENESS * (role in BEHIND), 19)
+    assert nice == min(before + NICENESS * (role in BACKGROUND), 19)
     release = tuple(int(part) for part in platform.release().split(".")[:2])
     if release >= (6, 12):
-        assert (slice_ns == SLICE_NS) == (role in PATH)
+        assert (slice_ns == SLICE_NS) == (role in FRAME_PATH)

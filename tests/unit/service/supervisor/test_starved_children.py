@@ -39,7 +39,7 @@ def one_of_two_on_a_processor(role: str) -> Iterator[WorkerHandle]:
 
 def wait_until_starved(managed: WorkerHandle, time_ns: int) -> None:
     deadline = time.monotonic() + 60.0
-    while starved_ns(managed.pid) - managed.beat_starved_ns < time_ns:
+    while starved_ns(managed.pid) - managed.heartbeat_starved_ns < time_ns:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -47,31 +47,31 @@ def wait_until_starved(managed: WorkerHandle, time_ns: int) -> None:
 def test_time_without_a_processor_is_not_silence_up_to_a_limit() -> None:
     with one_of_two_on_a_processor("jobs") as managed:
         wait_until_starved(managed, LIMIT_NS)
-        over_ns = managed.beat_ns + LIMIT_NS + LIMIT_NS // 2
+        over_ns = managed.heartbeat_ns + LIMIT_NS + LIMIT_NS // 2
         assert not managed.hangs(over_ns, LIMIT_NS)
         wait_until_starved(managed, 2 * MAX_STARVED * LIMIT_NS)
-        most_ns = managed.beat_ns + (1 + MAX_STARVED) * LIMIT_NS
+        most_ns = managed.heartbeat_ns + (1 + MAX_STARVED) * LIMIT_NS
         assert not managed.hangs(most_ns, LIMIT_NS)
         assert managed.hangs(most_ns + 1, LIMIT_NS)
-        managed.on_beat(time.monotonic_ns())
-        assert not managed.hangs(managed.beat_ns + LIMIT_NS, LIMIT_NS)
+        managed.on_heartbeat(time.monotonic_ns())
+        assert not managed.hangs(managed.heartbeat_ns + LIMIT_NS, LIMIT_NS)
 
 
 def test_a_process_that_stands_still_hangs_at_the_limit_on_a_busy_processor_too() -> None:
     with one_of_two_on_a_processor("jobs") as managed:
         managed.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, managed.pid, os.WSTOPPED | os.WNOWAIT)
-        managed.on_beat(time.monotonic_ns())
+        managed.on_heartbeat(time.monotonic_ns())
         time.sleep(0.5)
-        assert managed.hangs(managed.beat_ns + LIMIT_NS + 1, LIMIT_NS)
+        assert managed.hangs(managed.heartbeat_ns + LIMIT_NS + 1, LIMIT_NS)
 
 
 @pytest.mark.parametrize("role", ["acquisition", "estimator", "gateway"])
 def test_the_path_of_the_frames_has_no_such_excuse(role: str) -> None:
     with one_of_two_on_a_processor(role) as managed:
         wait_until_starved(managed, LIMIT_NS)
-        assert not managed.hangs(managed.beat_ns + LIMIT_NS, LIMIT_NS)
-        assert managed.hangs(managed.beat_ns + LIMIT_NS + 1, LIMIT_NS)
+        assert not managed.hangs(managed.heartbeat_ns + LIMIT_NS, LIMIT_NS)
+        assert managed.hangs(managed.heartbeat_ns + LIMIT_NS + 1, LIMIT_NS)
 
 
 def test_of_a_process_that_is_gone_nothing_is_known() -> None:

@@ -49,8 +49,8 @@ def schemes() -> dict[str, dict[str, FloatArray]]:
 
 
 def linear(text: str) -> FloatArray:
-    whole = text if len(text) == 6 else "".join(2 * digit for digit in text)
-    value = np.array([int(whole[k : k + 2], 16) for k in (0, 2, 4)]) / 255.0
+    digits = text if len(text) == 6 else "".join(2 * digit for digit in text)
+    value = np.array([int(digits[k : k + 2], 16) for k in (0, 2, 4)]) / 255.0
     return np.asarray(np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4))
 
 

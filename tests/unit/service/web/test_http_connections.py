@@ -15,6 +15,7 @@ from starlette.responses import Response
 from service.web import _connection as connection
 from service.web._connection import MAX, Connection
 from service.web.server import Server, listen
+from tests.lab.asynchronous import asynchronous
 
 BODY = bytes(1_000_000)  # more than the buffers of two sockets hold
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -36,7 +37,7 @@ async def serving() -> AsyncIterator[Server]:
     try:
         yield server
     finally:
-        server.leave()
+        server.shut_down()
         await task
         listener.close()
 
@@ -62,58 +63,49 @@ async def silent_client(server: Server, stack: contextlib.ExitStack, data: bytes
 
 
 @pytest.mark.parametrize("data", [ASK, 20 * ASK, LAST, ASK + LAST], ids=["one", "many", "last", "one-and-last"])
-def test_who_takes_no_answer_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+@asynchronous
+async def test_who_takes_no_answer_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """Also when the answer is the last one, and the connection closing already."""
-
-    async def run() -> None:
-        async with serving() as server:
-            with contextlib.ExitStack() as stack:
-                await silent_client(server, stack, data)
-                await until(server.server_state.connections, 1)
-                await until(server.server_state.connections, 0)
-                await until(server.server_state.tasks, 0)
-
     monkeypatch.setattr(connection, "REQUEST_S", 0.3)
-    asyncio.run(run())
+    async with serving() as server:
+        with contextlib.ExitStack() as stack:
+            await silent_client(server, stack, data)
+            await until(server.server_state.connections, 1)
+            await until(server.server_state.connections, 0)
+            await until(server.server_state.tasks, 0)
 
 
 @pytest.mark.parametrize("data", [2 * ASK, LAST], ids=["many", "last"])
-def test_those_who_take_no_answer_make_room(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+@asynchronous
+async def test_those_who_take_no_answer_make_room(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """The first that came goes, and whoever comes is answered."""
     monkeypatch.setattr(connection, "REQUEST_S", 10.0 * DEADLINE_S)  # none goes for being slow
-
-    async def run() -> None:
-        async with serving() as server:
-            held = server.server_state.connections
-            with contextlib.ExitStack() as stack:
-                for number in range(MAX):
-                    await silent_client(server, stack, data)
-                    await until(held, number + 1)
-                before = set(held)
-                reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
-                writer.write(b"HEAD" + LAST[3:])
-                assert (await asyncio.wait_for(reader.read(), DEADLINE_S)).startswith(b"HTTP/1.1 200")
-                await until(held, MAX - 1)
-                writer.close()
-                assert held < before
-
-    asyncio.run(run())
-
-
-def test_answers_that_are_taken_renew_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that is used lasts longer than the limit for one request, and one that is not ends with it."""
-
-    async def run() -> None:
-        async with serving() as server:
+    async with serving() as server:
+        held = server.server_state.connections
+        with contextlib.ExitStack() as stack:
+            for number in range(MAX):
+                await silent_client(server, stack, data)
+                await until(held, number + 1)
+            before = set(held)
             reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
-            began = time.monotonic()
-            while time.monotonic() - began < 1.5 * connection.REQUEST_S:
-                writer.write(ASK)
-                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
-                assert head.startswith(b"HTTP/1.1 200")
-                assert await asyncio.wait_for(reader.readexactly(len(BODY)), DEADLINE_S) == BODY
-            assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
+            writer.write(b"HEAD" + LAST[3:])
+            assert (await asyncio.wait_for(reader.read(), DEADLINE_S)).startswith(b"HTTP/1.1 200")
+            await until(held, MAX - 1)
             writer.close()
+            assert held < before
 
+
+@asynchronous
+async def test_answers_that_are_taken_renew_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is used lasts longer than the limit for one request, and one that is not ends with it."""
     monkeypatch.setattr(connection, "REQUEST_S", 1.0)
-    asyncio.run(run())
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+        began = time.monotonic()
+        while time.monotonic() - began < 1.5 * connection.REQUEST_S:
+            writer.write(ASK)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
+            assert head.startswith(b"HTTP/1.1 200")
+            assert await asyncio.wait_for(reader.readexactly(len(BODY)), DEADLINE_S) == BODY
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
+        writer.close()

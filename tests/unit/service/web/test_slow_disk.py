@@ -21,6 +21,7 @@ from service.web._cache import Cache
 from service.web._dashboard import api_routes
 from service.web._live import Live
 from service.web._request_proxy import RequestProxy
+from tests.lab.asynchronous import asynchronous
 from tests.lab.daemon.daemons import config, make_recording, replayed
 
 LOOK = {"do": "identify", "arm": "axis", "recording": "file:axis-20260101T000000.mcap"}
@@ -39,11 +40,11 @@ class Asked:
         return {"path": "/secret/axis.mcap", "directory": "/secret", "recording": True}
 
 
-def request(action: Mapping[str, Any], role: str, *, whole: bool = True) -> Request:
+def request(action: Mapping[str, Any], role: str, *, complete: bool = True) -> Request:
     headers = [(b"x-thetad", b"1"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/api/do", "headers": headers, "state": {"role": role}}
     parts = [{"type": "http.request", "body": json.dumps(action).encode(), "more_body": False}]
-    if not whole:
+    if not complete:
         parts = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
 
     async def receive() -> dict[str, Any]:
@@ -56,12 +57,12 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.asked = Asked()
         settings = config(path, replayed(make_recording(path / "rec.mcap")), http_role="operate")
-        latest = Cache(["axis"], time.monotonic_ns())
-        routes = api_routes(settings, latest, Live(latest, 1), cast(RequestProxy, self.asked))
+        cache = Cache(["axis"], time.monotonic_ns())
+        routes = api_routes(settings, cache, Live(cache, 1), cast(RequestProxy, self.asked))
         (self._do,) = (route.endpoint for route in routes if route.path == "/api/do")
 
-    async def do(self, action: Mapping[str, Any], role: str = "operate", *, whole: bool = True) -> Response:
-        answer: Response = await self._do(request(action, role, whole=whole))
+    async def do(self, action: Mapping[str, Any], role: str = "operate", *, complete: bool = True) -> Response:
+        answer: Response = await self._do(request(action, role, complete=complete))
         return answer
 
 
@@ -70,7 +71,8 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_an_abort_waits_for_no_disk(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@asynchronous
+async def test_an_abort_waits_for_no_disk(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     began, released = threading.Event(), threading.Event()
 
     def find(*_: object) -> Path:
@@ -79,35 +81,28 @@ def test_an_abort_waits_for_no_disk(site: Site, monkeypatch: pytest.MonkeyPatch)
         return Path("/recordings/found.mcap")
 
     monkeypatch.setattr(actions, "find_recording", find)
-
-    async def story() -> None:
-        looking = [asyncio.create_task(site.do(LOOK)) for _ in range(MANY)]
-        await asyncio.to_thread(began.wait, 60.0)  # a thread is to be had at all: only one of them looks
-        denied = await site.do(LOOK, "read")
-        assert (denied.status_code, "needs the role operate" in bytes(denied.body).decode()) == (403, True)
-        assert (await site.do(ABORT, "read")).status_code == 200
-        assert site.asked.verbs == ["abort"]
-        released.set()
-        assert {answer.status_code for answer in await asyncio.gather(*looking)} == {200}
-        assert site.asked.verbs == ["abort"] + ["submit"] * MANY
-
-    asyncio.run(story())
+    waiting = [asyncio.create_task(site.do(LOOK)) for _ in range(MANY)]
+    await asyncio.to_thread(began.wait, 60.0)  # a thread is to be had at all: only one of them looks
+    denied = await site.do(LOOK, "read")
+    assert (denied.status_code, "needs the role operate" in bytes(denied.body).decode()) == (403, True)
+    assert (await site.do(ABORT, "read")).status_code == 200
+    assert site.asked.verbs == ["abort"]
+    released.set()
+    assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+    assert site.asked.verbs == ["abort"] + ["submit"] * MANY
 
 
-def test_who_waits_for_it_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynchronous
+async def test_who_waits_for_it_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard, "_SLICE_S", 0.01)
-
-    async def story() -> None:
-        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with pytest.raises(ControlError, match=r"the disk has not answered within 0\.05 s"):
-            await dashboard.patiently(request({}, "read"), never, 0.05)
-        assert not never.cancelled()  # the thread that looks is not to be had twice
-
-    asyncio.run(story())
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with pytest.raises(ControlError, match=r"the disk has not answered within 0\.05 s"):
+        await dashboard.hold_connection(request({}, "read"), never, 0.05)
+    assert not never.cancelled()  # the thread that looks is not to be had twice
 
 
 def test_who_goes_away_in_the_middle_is_no_fault_of_ours(site: Site) -> None:
-    assert asyncio.run(site.do({}, whole=False)).status_code == 400
+    assert asyncio.run(site.do({}, complete=False)).status_code == 400
     assert not site.asked.verbs
 
 

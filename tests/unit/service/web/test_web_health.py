@@ -10,7 +10,7 @@ import pytest
 from service.protocol.messages import BodyMessage, Envelope, encode
 from service.security.files import SecretFileError
 from service.web._cache import Cache
-from service.web._health import SILENT_S, arm_states, silent, unready
+from service.web._health import SILENT_S, arm_states, daemon_problem, silence_text
 from service.web.guard import is_local, read_tokens
 
 S = 1_000_000_000
@@ -44,11 +44,11 @@ def status(**body: Any) -> list[bytes]:
 
 def problems(now: dict[str, Any], *messages: list[bytes], age_s: float = 0.5) -> list[str]:
     """What is wrong `age_s` after the status was told, the messages having come before."""
-    latest = Cache(("a",), NOW - 100 * S)
+    cache = Cache(("a",), NOW - 100 * S)
     for parts in messages:
-        latest.on_message(parts)
-    latest.on_status(told(now, NOW - round(age_s * S)))
-    (state,) = arm_states(latest, NOW)
+        cache.on_message(parts)
+    cache.on_status(told(now, NOW - round(age_s * S)))
+    (state,) = arm_states(cache, NOW)
     assert state.ready == (not state.problems)
     return list(state.problems)
 
@@ -58,11 +58,11 @@ def test_at_work() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    latest = Cache(("a",), NOW)
-    (state,) = arm_states(latest, NOW)
+    cache = Cache(("a",), NOW)
+    (state,) = arm_states(cache, NOW)
     assert [text.split(" of ")[0] for text in state.problems] == ["nothing is known"] * 2
-    assert silent(latest, NOW + 2 * S) == ""
-    assert "silent for 4.0 s" in silent(latest, NOW + 4 * S)
+    assert silence_text(cache, NOW + 2 * S) == ""
+    assert "silent for 4.0 s" in silence_text(cache, NOW + 4 * S)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_each_thing_that_is_wrong_is_named(now: dict[str, Any], words: str) -> N
 
 def after(*counts: tuple[int, int, int]) -> list[str]:
     """What is wrong after a status every second with these counts: frames, received, unusable."""
-    latest = Cache(("a",), NOW - len(counts) * S)
-    latest.on_message(status(source={"state": "no answer", "problem": ""}))
+    cache = Cache(("a",), NOW - len(counts) * S)
+    cache.on_message(status(source={"state": "no answer", "problem": ""}))
     for second, (frames, received, unusable) in enumerate(counts, 1 - len(counts)):
-        latest.on_status(told(at_work(frames, received, unusable), NOW + second * S))
-    (state,) = arm_states(latest, NOW)
+        cache.on_status(told(at_work(frames, received, unusable), NOW + second * S))
+    (state,) = arm_states(cache, NOW)
     return list(state.problems)
 
 
@@ -122,36 +122,36 @@ def test_an_arm_at_its_end_needs_no_frames() -> None:
 
 def test_what_is_told_is_as_old_as_it_says() -> None:
     """Whoever reads the supervisor's words late knows that nothing came since."""
-    latest = Cache(("a",), NOW - 100 * S)
-    latest.on_status(told(at_work(), NOW - 60 * S))
-    assert "silent for 60.0 s" in silent(latest, NOW)
-    assert "has not been heard for 60.1 s" in arm_states(latest, NOW)[0].problems[0]
+    cache = Cache(("a",), NOW - 100 * S)
+    cache.on_status(told(at_work(), NOW - 60 * S))
+    assert "silent for 60.0 s" in silence_text(cache, NOW)
+    assert "has not been heard for 60.1 s" in arm_states(cache, NOW)[0].problems[0]
 
 
 def test_the_gateway_and_the_end_concern_every_arm() -> None:
     def all_over(**gateway: Any) -> str:
-        latest = Cache(("a",), NOW)
-        latest.on_status(told({"processes": [{**process("gateway", **gateway), "name": "gateway"}]}, NOW))
-        return unready(latest, NOW)
+        cache = Cache(("a",), NOW)
+        cache.on_status(told({"processes": [{**process("gateway", **gateway), "name": "gateway"}]}, NOW))
+        return daemon_problem(cache, NOW)
 
     assert all_over() == ""
     assert all_over(ready="waiting", error="SIGKILL") == "the gateway is waiting: SIGKILL"
     assert all_over(silent_s=3.5) == "the gateway has not been heard for 3.5 s"
-    latest = Cache(("a",), NOW)
-    assert unready(latest, NOW) == ""
-    latest.on_status(told(at_work(), NOW, stopping=True))
+    cache = Cache(("a",), NOW)
+    assert daemon_problem(cache, NOW) == ""
+    cache.on_status(told(at_work(), NOW, stopping=True))
     later = NOW + round(2 * SILENT_S * S)
-    assert unready(latest, later) == "the daemon stops"
-    assert silent(latest, later) == ""  # it has nothing more to say
+    assert daemon_problem(cache, later) == "the daemon stops"
+    assert silence_text(cache, later) == ""  # it has nothing more to say
 
 
 def test_messages_that_cannot_be_read_are_counted() -> None:
-    latest = Cache(("a",), NOW)
+    cache = Cache(("a",), NOW)
     for parts in ([b"a/status", b"rubbish"], [b"\xff/status", b""], [b"b/status", b""], [b"a"], [b"a/frame", b"\x80"]):
-        latest.on_message(parts)
-    assert latest.refused == 3
-    latest.on_message([b"a/estimate", b"rubbish"])
-    assert latest.arms["a"].estimate is None
+        cache.on_message(parts)
+    assert cache.refused == 3
+    cache.on_message([b"a/estimate", b"rubbish"])
+    assert cache.arms["a"].estimate is None
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:9874", "LocalHost:9874"])

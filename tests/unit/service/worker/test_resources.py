@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from service.worker import worker as process
-from service.worker.worker import GIVE_BACK_NS, Worker
+from service.worker.worker import RELEASE_MEMORY_NS, Worker
 from tests.lab.daemon.daemons import config, replayed
 
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps free memory")
 #: Blocks of which every hundredth is kept, so that the heap cannot simply be cut off at its end.
 SCRIPT = """
 import psutil
-from service.worker.resources import give_back
+from service.worker.resources import release_memory
 rss = lambda: psutil.Process().memory_info().rss / 1e6
 empty = rss()
 blocks = [bytes(2000) for _ in range(40_000)]
 kept = blocks[::100]
 del blocks
 full = rss()
-give_back()
+release_memory()
 assert full > empty + 60.0, (empty, full)
 assert rss() < empty + 15.0, (empty, full, rss())
 assert all(block == bytes(2000) for block in kept)
@@ -43,16 +43,16 @@ def test_a_process_gives_back_once_a_minute_but_not_the_one_that_must_not_miss_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, times: int
 ) -> None:
     given: list[None] = []
-    monkeypatch.setattr(process, "give_back", lambda: given.append(None))
+    monkeypatch.setattr(process, "release_memory", lambda: given.append(None))
     arm = replayed(tmp_path / "none.mcap")
     (tmp_path / "config.json").write_text(config(tmp_path, arm).model_dump_json(), encoding="utf-8")
-    child = Worker(role, None if role == "gateway" else "axis", tmp_path)
-    child.socket.linger = 0  # nobody listens
+    worker = Worker(role, None if role == "gateway" else "axis", tmp_path)
+    worker.socket.linger = 0  # nobody listens
     try:
         began_ns = time.monotonic_ns()
         for second in range(125):
-            child.beat(began_ns + second * 1_000_000_000, {"state": "running"})
+            worker.heartbeat(began_ns + second * 1_000_000_000, {"state": "running"})
     finally:
-        child.close()
-    assert GIVE_BACK_NS == 60_000_000_000
+        worker.close()
+    assert RELEASE_MEMORY_NS == 60_000_000_000
     assert len(given) == times

@@ -15,16 +15,22 @@ from rt_core.model.friction import Friction
 from rt_core.model.robot import JointDynamics, RobotModel, Transmission
 from sim_backend.arm.driver import SimDriver
 from sim_backend.arm.elastic.springs import deflection
-from sim_backend.arm.robot import ElasticData, SimulatedArm, SimulatedData
-from sim_backend.arm.settings import DriveSettings, MotionSettings, SimSettings
-from sim_backend.drive.drive_arm import DrivenArm
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import MotionSettings, SimSettings
+from sim_backend.drive.drive_arm import DriveArm
 from sim_backend.errors import SimulationConfigError
-from tests.lab.arms.simulated import random_arm, single_joint, twin
+from tests.lab.arms.simulated import (
+    AT_ZERO,
+    EXACT,
+    FREE,
+    REST,
+    link_energy,
+    random_arm,
+    rigid_torque,
+    single_joint,
+    twin,
+)
 
-EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
-#: A drive so soft that the motors move freely.
-FREE = EXACT.model_copy(update={"drive": DriveSettings(feedforward="none", velocity_bandwidth_hz=1e-12)})
-REST = MotionSettings(kind="hold")
 MOVING = MotionSettings(candidates=1, base_frequency_hz=0.5)
 
 
@@ -32,7 +38,6 @@ def elastic_arm(n: int, seed: int, *, friction: bool = True, rigid: tuple[int, .
     """A random arm with springs, resonant between about 5 and 50 Hz, in all joints but those of `rigid`."""
     model = random_arm(n, seed, friction=friction)
     rng = np.random.default_rng(seed)
-    assert model.dynamics is not None
     soft = np.array([i not in rigid for i in range(n)])
     k1 = rng.uniform(2e3, 2e4, n) * soft
     extra = {
@@ -45,26 +50,14 @@ def elastic_arm(n: int, seed: int, *, friction: bool = True, rigid: tuple[int, .
     return replace(model, dynamics=replace(model.dynamics, **extra))
 
 
-def sides(data: SimulatedData) -> ElasticData:
-    assert data.elastic is not None
-    return data.elastic
-
-
-def dynamics_of(model: RobotModel) -> JointDynamics:
-    assert model.dynamics is not None
-    return model.dynamics
-
-
 def spring_torque(d: JointDynamics, deflected: np.ndarray, rate: np.ndarray) -> np.ndarray:
     return np.asarray(d.stiffness * deflected + d.stiffness_cubic * deflected**3 + d.spring_damping * rate)
 
 
 def energies(model: RobotModel, data: SimulatedData) -> tuple[np.ndarray, np.ndarray]:
     """Energy of links, rotors and springs over time, and the potential energy of the links alone [J]."""
-    oracle, d, e = twin(model), dynamics_of(model), sides(data)
-    store = oracle.createData()
-    kinetic = np.array([pin.computeKineticEnergy(oracle, store, q, dq) for q, dq in zip(data.q, data.dq, strict=True)])
-    height = np.array([pin.computePotentialEnergy(oracle, store, q) for q in data.q])
+    d, e = model.dynamics, data.elastic
+    kinetic, height = link_energy(model, data.q, data.dq)
     deflected = e.q_motor - data.q
     springs = 0.5 * deflected**2 @ d.stiffness + 0.25 * deflected**4 @ d.stiffness_cubic
     return kinetic + height + springs + 0.5 * e.dq_motor**2 @ d.armature, height
@@ -73,11 +66,9 @@ def energies(model: RobotModel, data: SimulatedData) -> tuple[np.ndarray, np.nda
 @pytest.mark.parametrize(("n", "seed", "rigid"), [(1, 1, ()), (3, 2, ()), (5, 3, (0, 3)), (7, 4, ())])
 def test_samples_obey_the_equations_of_both_sides(n: int, seed: int, rigid: tuple[int, ...]) -> None:
     model = elastic_arm(n, seed, rigid=rigid)
-    d, oracle = dynamics_of(model), twin(model)
-    store = oracle.createData()
+    d = model.dynamics
     data = SimulatedArm(model, EXACT, MOVING).simulate(3.0)
-    e = sides(data)
-    links = np.array([pin.rnea(oracle, store, *row) for row in zip(data.q, data.dq, data.ddq, strict=True)])
+    e, links = data.elastic, rigid_torque(model, data.q, data.dq, data.ddq)
     scale = np.abs(data.tau).max()
     np.testing.assert_allclose(e.sensor, links, rtol=0, atol=1e-10 * scale)
     motors = d.armature * e.ddq_motor + d.offset + data.friction
@@ -106,7 +97,7 @@ def free_swing(model: RobotModel, step_s: float, duration_s: float) -> Simulated
 
 def test_the_method_is_of_fourth_order() -> None:
     model = elastic_arm(3, 7)
-    d = replace(dynamics_of(model), coulomb=np.zeros(3), breakaway=np.zeros(3), link_coulomb=np.zeros(3))
+    d = replace(model.dynamics, coulomb=np.zeros(3), breakaway=np.zeros(3), link_coulomb=np.zeros(3))
     model = replace(model, dynamics=d)
     oracle = twin(model)
     store = oracle.createData()
@@ -118,11 +109,11 @@ def test_the_method_is_of_fourth_order() -> None:
         return np.concatenate((v, w, motors, pin.aba(oracle, store, y, w, torque - d.link_viscous * w)))
 
     runs = [free_swing(model, h, 0.3) for h in (2e-3, 1e-3, 0.5e-3)]
-    e = sides(runs[0])
+    e = runs[0].elastic
     start = np.concatenate((e.q_motor[0], runs[0].q[0], np.zeros(6)))
     truth = solve_ivp(rates, (0.0, 0.3), start, method="DOP853", rtol=1e-13, atol=1e-14).y[:, -1]
     assert np.abs(truth[:6] - start[:6]).max() > 0.05
-    found = [np.concatenate((sides(r).q_motor[-1], r.q[-1], sides(r).dq_motor[-1], r.dq[-1])) for r in runs]
+    found = [np.concatenate((r.elastic.q_motor[-1], r.q[-1], r.elastic.dq_motor[-1], r.dq[-1])) for r in runs]
     errors = np.array([np.abs(z - truth).max() for z in found])
     assert errors[-1] < 1e-5
     np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), 4.0, atol=0.3)
@@ -138,9 +129,9 @@ def test_energy_is_conserved_without_friction() -> None:
 
 def test_friction_on_both_sides_and_in_the_spring_takes_its_work_out_of_the_energy() -> None:
     model = elastic_arm(2, 3)
-    d = dynamics_of(model)
+    d = model.dynamics
     data = SimulatedArm(model, FREE, REST).simulate(3.0)
-    e, (energy, _) = sides(data), energies(model, data)
+    e, (energy, _) = data.elastic, energies(model, data)
     power = data.friction * e.dq_motor + e.link_friction * data.dq + d.spring_damping * (e.dq_motor - data.dq) ** 2
     power = np.sum(power + d.offset * e.dq_motor, axis=1)
     work = np.concatenate(([0.0], np.cumsum(0.5e-3 * (power[1:] + power[:-1]))))
@@ -152,15 +143,13 @@ def test_links_have_cyclic_friction() -> None:
     """It keeps its energy, like a spring that is as long as a turn, and the links hang on it at the start."""
     model = elastic_arm(2, 8, friction=False)
     waves = {"link_cyclic_sine": np.array([-6.0, 4.0]), "link_cyclic_cosine": np.array([3.0, 5.0])}
-    model = replace(model, dynamics=replace(dynamics_of(model), **waves))
-    d, oracle = dynamics_of(model), twin(model)
+    model = replace(model, dynamics=replace(model.dynamics, **waves))
+    d = model.dynamics
     data = SimulatedArm(model, FREE, REST).simulate(2.0)
-    e, (energy, height) = sides(data), energies(model, data)
+    e, (energy, height) = data.elastic, energies(model, data)
     wave = d.link_cyclic_sine * np.sin(data.q) + d.link_cyclic_cosine * np.cos(data.q)
     np.testing.assert_allclose(e.link_friction, wave, rtol=0, atol=1e-9)
-    links = np.array(
-        [pin.rnea(oracle, oracle.createData(), *row) for row in zip(data.q, data.dq, data.ddq, strict=True)]
-    )
+    links = rigid_torque(model, data.q, data.dq, data.ddq)
     np.testing.assert_allclose(e.spring - wave, links, rtol=0, atol=1e-9 * np.abs(links).max())
     assert np.ptp(wave, axis=0).min() > 0.5
     stored = np.sum(d.link_cyclic_cosine * np.sin(data.q) - d.link_cyclic_sine * np.cos(data.q), axis=1)
@@ -171,33 +160,28 @@ def test_links_have_cyclic_friction() -> None:
 
 def test_very_stiff_springs_are_none() -> None:
     rigid = random_arm(4, 5)
-    d = dynamics_of(rigid)
+    d = rigid.dynamics
     truth = SimulatedArm(rigid, EXACT, MOVING).simulate(2.0)
+    assert truth.elastic is None
     off = []
     for stiffness in (1e6, 1e8):
         model = replace(rigid, dynamics=replace(d, stiffness=np.full(4, stiffness)))
         data = SimulatedArm(model, EXACT, MOVING).simulate(2.0)
-        off.append(max(np.abs(data.q - truth.q).max(), np.abs(sides(data).q_motor - truth.q).max()))
+        off.append(max(np.abs(data.q - truth.q).max(), np.abs(data.elastic.q_motor - truth.q).max()))
     assert off[1] < 0.03 * off[0]
     assert off[1] < 1e-5
     assert np.abs(truth.q - truth.q[0]).max() > 0.1
 
 
-def test_an_arm_whose_joints_are_all_rigid_has_no_springs() -> None:
-    data = SimulatedArm(random_arm(2, 1), EXACT, REST).simulate(0.01)
-    assert data.elastic is None
-
-
 def test_a_link_that_its_friction_holds_stands_while_its_motor_winds_the_spring_up() -> None:
     model = replace(single_joint("prismatic", mass=2.0), gravity=np.zeros(3))
-    d = replace(dynamics_of(model), armature=np.ones(1), stiffness=np.array([1e4]), link_coulomb=np.array([5.0]))
+    d = replace(model.dynamics, armature=np.ones(1), stiffness=np.array([1e4]), link_coulomb=np.array([5.0]))
     model = replace(model, dynamics=d)
-    arm = SimulatedArm(model, FREE, MotionSettings(kind="hold", centre=(0.0,)))
+    arm = SimulatedArm(model, FREE, AT_ZERO)
     arm.simulate(0.01)
     arm.set_outside_force([4.9, 0.0, 0.0])
     held = arm.simulate(0.2)
     assert not held.q.any()
-    assert held.elastic is not None
     assert held.elastic.link_friction[-1, 0] == pytest.approx(4.9)
     arm.set_outside_force([8.0, 0.0, 0.0])
     moved = arm.simulate(0.5)
@@ -217,7 +201,7 @@ def test_a_link_that_its_friction_holds_stands_while_its_motor_winds_the_spring_
 )
 def test_motors_have_every_law_of_friction(law: Friction) -> None:
     model = elastic_arm(2, 11)
-    d = dynamics_of(model)
+    d = model.dynamics
     n = np.ones(2)
     d = replace(
         d, breakaway=1.5 * d.coulomb, stribeck_velocity=0.05 * n, quadratic_friction=0.2 * n, cubic_friction=0.1 * n,
@@ -227,7 +211,7 @@ def test_motors_have_every_law_of_friction(law: Friction) -> None:
     model = replace(model, dynamics=d, friction=law)
     warm = EXACT.model_copy(update={"ambient_c": 35.0, "temperature_rise_k": 0.0})
     data = SimulatedArm(model, warm, MOVING).simulate(3.0)
-    e = sides(data)
+    e = data.elastic
     v = e.dq_motor
     s = np.tanh(v / law.smoothing) if law.smoothing else np.sign(v)
     fc = d.coulomb - (0.01 * d.coulomb * 15.0 if law.temperature != "none" else 0.0)
@@ -251,8 +235,8 @@ def test_frames_show_both_encoders_and_torque_on_either_side() -> None:
         for side in ("motor", "link")
     )
     np.testing.assert_array_equal(motor.channels["current"], link.channels["current"])
-    e = sides(link)
-    ratio = np.diag(model.transmission.matrix)  # type: ignore[union-attr]
+    e = link.elastic
+    ratio = np.diag(model.transmission.matrix)
     step = 2.0 * np.pi / 2**20
     assert np.abs(motor.channels["q"] - motor.q).max() <= 0.51 * step
     assert np.abs(motor.channels["q_motor"] - ratio * e.q_motor).max() <= 0.51 * step
@@ -286,7 +270,7 @@ def test_an_event_changes_the_stiffness_and_nothing_jumps() -> None:
     settings = SimSettings.model_validate({**EXACT.model_dump(), "events": [event]})
     arm = SimulatedArm(model, settings, MOVING)
     data = arm.simulate(1.0)
-    d, e = dynamics_of(model), sides(data)
+    d, e = model.dynamics, data.elastic
     np.testing.assert_allclose(arm.dynamics.stiffness, d.stiffness * (0.8, 1.0))
     before = data.t <= 0.5
     for truth, part in ((d, before), (arm.dynamics, ~before)):
@@ -299,7 +283,7 @@ def test_an_event_changes_the_stiffness_and_nothing_jumps() -> None:
         (0, "link_coulomb", -1.0, "cannot be negative"),
     ):
         with pytest.raises(SimulationConfigError, match=words):
-            arm.set_dynamics(joint, parameter, value=value)  # type: ignore[arg-type]
+            arm.set_dynamics(joint, parameter, value=value)
     arm.simulate(0.1)
 
 
@@ -315,7 +299,7 @@ def pendulum(height: float, share: float, at: float) -> tuple[SimulatedArm, floa
     """A pendulum at `at`, its spring with a `share` of `m*g*l`, gravity's stiffness about the vertical; and that."""
     model = single_joint("revolute", mass=2.0, offset=(0.0, height))
     gravity = 2.0 * 0.5 * float(np.linalg.norm(model.gravity))
-    own = replace(dynamics_of(model), armature=np.array([1.0]), stiffness=np.array([share * gravity]))
+    own = replace(model.dynamics, armature=np.array([1.0]), stiffness=np.array([share * gravity]))
     return SimulatedArm(replace(model, dynamics=own), EXACT, MotionSettings(kind="hold", centre=(at,))), gravity
 
 
@@ -329,7 +313,7 @@ def test_springs_little_stiffer_than_gravity_hold_and_softer_ones_only_what_hang
 ) -> None:
     arm, gravity = pendulum(height, share, at)
     data = arm.simulate(0.1)
-    pulled = share * gravity * (sides(data).q_motor[0, 0] - data.q[0, 0])
+    pulled = share * gravity * (data.elastic.q_motor[0, 0] - data.q[0, 0])
     assert pulled == pytest.approx(-np.sign(height) * gravity * np.sin(data.q[0, 0]), rel=1e-6)
     assert abs(data.q[0, 0] - at) > least
     assert abs(data.q[0, 0]) < 0.5
@@ -345,7 +329,7 @@ def test_springs_softer_than_gravity_hold_nothing_upright(share: float, at: floa
 
 def test_what_cannot_be_simulated_is_refused() -> None:
     model = elastic_arm(2, 2)
-    d = dynamics_of(model)
+    d = model.dynamics
     coupled = Transmission(np.array([[50.0, 0.0], [30.0, 30.0]]), np.zeros(2), np.ones(2))
     for wrong, words in (
         (replace(model, transmission=coupled), "elastic joints and a motor that also turns with another joint"),
@@ -372,7 +356,7 @@ def test_what_cannot_be_simulated_is_refused() -> None:
         with pytest.raises(SimulationConfigError, match=words):
             SimulatedArm(wrong, EXACT, REST)
     with pytest.raises(SimulationConfigError, match="an arm that is commanded has rigid ones only"):
-        DrivenArm(model)
+        DriveArm(model)
     with pytest.raises(SimulationConfigError, match="torque_sensor = 'link' needs a joint with stiffness"):
         SimulatedArm(random_arm(2, 2), SimSettings(torque_sensor="link"), REST)
     with pytest.raises(ValidationError, match="torque_sensor"):

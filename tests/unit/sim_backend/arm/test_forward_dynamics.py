@@ -18,7 +18,6 @@ def test_equal_to_pinocchio_on_random_arms(n: int, seed: int, prismatic: float) 
     data = oracle.createData()
     rng = np.random.default_rng(seed)
     q, dq, tau = rng.uniform(-3.0, 3.0, (3, 4, n))
-    assert model.inertial is not None
     arguments = (model.geometry, model.gravity, model.inertial, q, dq)
     mass, bias = equations_of_motion(*arguments)
     ddq = forward_dynamics(*arguments, tau)
@@ -39,7 +38,6 @@ def test_rotor_inertia_adds_to_the_diagonal() -> None:
     oracle.armature = armature
     rng = np.random.default_rng(0)
     q, dq, tau = rng.normal(size=(3, 1, 4))
-    assert model.inertial is not None
     ddq = forward_dynamics(model.geometry, model.gravity, model.inertial, q, dq, tau, armature)
     assert np.allclose(ddq[0], pin.aba(oracle, oracle.createData(), q[0], dq[0], tau[0]), rtol=1e-9, atol=1e-9)
 

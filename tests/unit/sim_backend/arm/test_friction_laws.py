@@ -14,15 +14,10 @@ from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import JointDynamics, RobotModel
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
-from sim_backend.arm.settings import DriveSettings, DynamicsParameter, EventSettings, MotionSettings, SimSettings
+from sim_backend.arm.settings import DriveSettings, DynamicsParameter, EventSettings, MotionSettings
 from sim_backend.arm.trajectory import SERIES, motor_torque, plan_motion
 from sim_backend.errors import SimulationConfigError
-from tests.lab.arms.simulated import random_arm, single_joint
-
-EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
-#: A drive so soft that the arm moves freely.
-LIMP = DriveSettings(feedforward="none", velocity_bandwidth_hz=1e-12)
-FREE = EXACT.model_copy(update={"drive": LIMP})
+from tests.lab.arms.simulated import AT_ZERO, EXACT, FREE, REST, random_arm, single_joint
 
 LAWS = {
     "none": Friction("none"),
@@ -48,7 +43,6 @@ def with_friction(model: RobotModel, law: Friction, seed: int = 0) -> RobotModel
     """`model` with a law and random values of everything that any law has."""
     rng = np.random.default_rng([seed, 7])
     n = model.n
-    assert model.dynamics is not None
     coulomb = rng.uniform(1.0, 4.0, n)
     dynamics = JointDynamics(
         armature=model.dynamics.armature,
@@ -72,7 +66,6 @@ def with_friction(model: RobotModel, law: Friction, seed: int = 0) -> RobotModel
 
 def by_regressor(model: RobotModel, data: SimulatedData) -> np.ndarray:
     """Torque (N, n) by the columns and values that a fit has, at the exact samples."""
-    assert model.inertial is not None
     layout = standard_layout(model)
     load = inverse_dynamics(model.geometry, model.gravity, model.inertial, data.q, data.dq, data.ddq)
     Y = regressor(model, layout, data.q, data.dq, data.ddq, load=load)
@@ -83,7 +76,6 @@ def by_regressor(model: RobotModel, data: SimulatedData) -> np.ndarray:
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
 def test_samples_obey_the_equation_that_a_fit_assumes(law: Friction, coupled: bool) -> None:
     model = with_friction(random_arm(4, 3, coupled=coupled), law)
-    assert model.dynamics is not None
     if coupled:
         model.dynamics.load_friction[-1] = 0.0
     data = SimulatedArm(model, EXACT, MotionSettings(candidates=1)).simulate(4.0)
@@ -103,7 +95,6 @@ def test_the_drives_feed_forward_knows_the_law(law: Friction) -> None:
     assert np.abs(data.q - data.channels["setpoint"]).max() < 2e-4
     motion = plan_motion(model, MotionSettings(candidates=2))
     states = motion.sample(np.arange(0.2, 5.0, 0.05))
-    assert model.inertial is not None
     tau = motor_torque(model, model.inertial, *states)
     set_data = SimulatedData(states[0], {}, *states, tau, tau)
     np.testing.assert_allclose(tau, by_regressor(model, set_data), rtol=0, atol=1e-9 * np.abs(tau).max())
@@ -112,12 +103,10 @@ def test_the_drives_feed_forward_knows_the_law(law: Friction) -> None:
 def slider(law: Friction, mass: float = 2.0, pull: float = 0.0, **values: float) -> RobotModel:
     """A mass on a horizontal rail with friction, pulled along it with the acceleration `pull`."""
     model = replace(single_joint("prismatic", mass=mass), gravity=np.array([pull, 0.0, 0.0]), friction=law)
-    assert model.dynamics is not None
     return replace(model, dynamics=replace(model.dynamics, **{k: np.array([v]) for k, v in values.items()}))
 
 
 STRIBECK = {"coulomb": 3.0, "breakaway": 5.0, "stribeck_velocity": 0.05}
-AT_REST = MotionSettings(kind="hold", centre=(0.0,))
 
 
 @pytest.mark.parametrize(
@@ -133,11 +122,11 @@ AT_REST = MotionSettings(kind="hold", centre=(0.0,))
 )
 def test_a_joint_breaks_away_at_its_limit(law: Friction, values: dict[str, float], limit: float) -> None:
     """On the slope the load is what pulls: with it, `pull <= fb + k1*pull`."""
-    standing = SimulatedArm(slider(law, pull=0.999 * limit / 2.0, **values), FREE, AT_REST).simulate(1.0)
+    standing = SimulatedArm(slider(law, pull=0.999 * limit / 2.0, **values), FREE, AT_ZERO).simulate(1.0)
     assert not standing.dq.any()
     assert not standing.q.any()
     np.testing.assert_allclose(np.abs(standing.friction), 0.999 * limit)
-    sliding = SimulatedArm(slider(law, pull=1.001 * limit / 2.0, **values), FREE, AT_REST).simulate(1.0)
+    sliding = SimulatedArm(slider(law, pull=1.001 * limit / 2.0, **values), FREE, AT_ZERO).simulate(1.0)
     assert np.all(sliding.ddq > 0.0)
     assert np.all(sliding.dq[1:] > 0.0)
 
@@ -145,7 +134,7 @@ def test_a_joint_breaks_away_at_its_limit(law: Friction, values: dict[str, float
 def test_a_joint_that_breaks_away_slips_as_the_law_says() -> None:
     """The energy balance of a slip, `m v^2/2 = pull*x - work of friction`, with friction by the literal law."""
     model = slider(Friction("stribeck"), pull=2.6, viscous=1.0, quadratic_friction=0.5, cubic_friction=0.3, **STRIBECK)
-    data = SimulatedArm(model, FREE, AT_REST).simulate(1.5)
+    data = SimulatedArm(model, FREE, AT_ZERO).simulate(1.5)
     x, v = data.q[:, 0], data.dq[:, 0]
     law = 3.0 + 2.0 * np.exp(-((v / 0.05) ** 2)) + v + 0.5 * v**2 + 0.3 * v**3
     np.testing.assert_allclose(data.friction[1:, 0], law[1:], rtol=1e-12)
@@ -171,7 +160,7 @@ def test_stick_slip_has_the_period_of_theory() -> None:
     drive = DriveSettings(
         feedforward="none", position_bandwidth_hz=1e-9, velocity_bandwidth_hz=1e-6, integral_time_s=gain / stiffness
     )
-    motion = plan_motion(model, MotionSettings(kind="hold", centre=(0.0,)))
+    motion = plan_motion(model, AT_ZERO)
     # A slow sine of large amplitude is a constant speed near its middle.
     w = 2.0 * np.pi * 0.001
     row = np.array([[0.0, np.inf, 1e-3, w, SERIES, 0.0]])
@@ -192,10 +181,10 @@ def test_stick_slip_has_the_period_of_theory() -> None:
 @pytest.mark.parametrize("quadratic", ["odd", "even"])
 def test_torque_at_constant_speed(velocity: float, quadratic: str) -> None:
     """The drive's torque in steady sliding is the law's."""
-    law = Friction("stribeck", quadratic=quadratic)  # type: ignore[arg-type]
+    law = Friction("stribeck", quadratic=quadratic)
     values = STRIBECK | {"viscous": 8.0, "quadratic_friction": 0.7, "cubic_friction": -0.4}
     model = slider(law, **values)
-    motion = plan_motion(model, AT_REST)
+    motion = plan_motion(model, AT_ZERO)
     w = 2.0 * np.pi * 0.001
     row = np.array([[0.0, np.inf, 0.5, w, SERIES, 0.0]])
     motion = replace(motion, table=row, coefficients=np.array([[[[velocity / w, 0.0]]]]))
@@ -212,9 +201,15 @@ def test_smooth_friction_creeps_where_dry_friction_stands() -> None:
     """Below breakaway the creep is that of `fc*tanh(v/eps) = load`, and the integration of it is stable."""
     eps = 1e-3
     model = slider(Friction("coulomb_viscous", smoothing=eps), pull=1.0, coulomb=3.0)
-    data = SimulatedArm(model, FREE, AT_REST).simulate(1.0)
+    data = SimulatedArm(model, FREE, AT_ZERO).simulate(1.0)
     np.testing.assert_allclose(data.dq[200:, 0], eps * np.arctanh(2.0 / 3.0), rtol=1e-9)
     np.testing.assert_allclose(data.friction[200:, 0], 2.0, rtol=1e-9)
+
+
+def test_load_friction_of_a_coupled_motor_is_refused() -> None:
+    model = with_friction(random_arm(3, 1, coupled=True), LAWS["coulomb load"])
+    with pytest.raises(SimulationConfigError, match=r"load_friction of joint 'joint_3' must be 0.*another joint"):
+        SimulatedArm(model, EXACT, REST)
 
 
 @pytest.mark.parametrize(
@@ -226,16 +221,13 @@ def test_smooth_friction_creeps_where_dry_friction_stands() -> None:
 )
 def test_friction_too_steep_for_any_step_is_refused(law: Friction, values: dict[str, float], key: str) -> None:
     with pytest.raises(SimulationConfigError, match=rf"'only' is too steep .*{key} \(1e-07\)"):
-        SimulatedArm(slider(law, **values), FREE, AT_REST)
+        SimulatedArm(slider(law, **values), FREE, AT_ZERO)
 
 
 @pytest.mark.parametrize("law", [Friction("stribeck", smoothing=0.005), Friction("harmonic_drive_input")])
 def test_more_substeps_change_nothing(law: Friction) -> None:
     model = with_friction(random_arm(3, 9, prismatic=0.0), law)
-    drive = DriveSettings(feedforward="none", velocity_bandwidth_hz=1e-12)
-    settings = EXACT.model_copy(update={"drive": drive})
-    centre = MotionSettings(kind="hold")
-    q = [SimulatedArm(model, settings.model_copy(update={"substeps": k}), centre).simulate(1.5).q for k in (2, 16)]
+    q = [SimulatedArm(model, FREE.model_copy(update={"substeps": k}), REST).simulate(1.5).q for k in (2, 16)]
     assert np.ptp(q[0], axis=0).max() > 0.3
     np.testing.assert_allclose(q[0], q[1], atol=1e-6)
 
@@ -243,11 +235,10 @@ def test_more_substeps_change_nothing(law: Friction) -> None:
 @pytest.mark.parametrize("law", [Friction("stribeck", load=True), Friction("stribeck", smoothing=0.01)])
 def test_a_swinging_arm_loses_what_friction_takes(law: Friction) -> None:
     model = with_friction(random_arm(3, 9, prismatic=0.0), law)
-    assert model.dynamics is not None
     d = model.dynamics
     still = replace(d, offset=np.zeros(3), **{k: np.zeros(3) for k in ("cubic_friction", "quadratic_friction")})
     model = replace(model, dynamics=still)
-    data = SimulatedArm(model, FREE, MotionSettings(kind="hold")).simulate(2.0)
+    data = SimulatedArm(model, FREE, REST).simulate(2.0)
     power = np.sum(data.friction * data.dq, axis=1)
     assert np.all(power >= 0.0)
     ground = inverse_dynamics(model.geometry, model.gravity, model.inertial, data.q, 0 * data.q, 0 * data.q)
@@ -265,7 +256,6 @@ def test_events_change_what_the_law_has_and_nothing_else() -> None:
     settings = EXACT.model_copy(update={"events": (event,)})
     arm = SimulatedArm(model, settings, MotionSettings(candidates=1))
     data = arm.simulate(4.0)
-    assert model.dynamics is not None
     np.testing.assert_allclose(arm.dynamics.breakaway, model.dynamics.breakaway * (1.0, 1.3, 1.0))
     changed = replace(model, dynamics=arm.dynamics)
     moving = np.all(np.abs(data.dq) > 1e-9, axis=1)
@@ -287,7 +277,7 @@ def test_events_change_what_the_law_has_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("law", "parameter", "value", "message"),
     [
-        (LAWS["coulomb load"], "load_friction", 1.5, "must be below 1"),
+        (LAWS["coulomb load"], "load_friction", 1.0, "load_friction of joint 'joint_2' must be below 1"),
         (LAWS["harmonic drive"], "tanh_velocity", 1e-9, "too steep"),
         (LAWS["coulomb smooth"], "coulomb", 1e9, "too steep"),
         (LAWS["stribeck"], "coulomb", np.nan, "must be 3 finite values"),
@@ -314,24 +304,12 @@ def test_a_refused_change_leaves_the_arm_as_it_was(
 
 def test_every_field_of_the_dynamics_can_change() -> None:
     names = {item.name for item in fields(JointDynamics)}
-    assert names == set(DynamicsParameter.__args__)  # type: ignore[attr-defined]
-
-
-def test_load_friction_that_cannot_be_is_refused() -> None:
-    coupled = with_friction(random_arm(3, 1, coupled=True), LAWS["coulomb load"])
-    with pytest.raises(SimulationConfigError, match=r"load_friction of joint 'joint_3' must be 0.*another joint"):
-        SimulatedArm(coupled, EXACT, MotionSettings(kind="hold"))
-    model = with_friction(random_arm(2, 1, prismatic=0.0), LAWS["coulomb load"])
-    assert model.dynamics is not None
-    locked = replace(model, dynamics=replace(model.dynamics, load_friction=np.array([0.1, 1.0])))
-    with pytest.raises(SimulationConfigError, match="load_friction of joint 'joint_2' must be below 1"):
-        SimulatedArm(locked, EXACT, MotionSettings(kind="hold"))
+    assert names == set(DynamicsParameter.__args__)
 
 
 @pytest.mark.parametrize("name", ["space6_stribeck", "space6_dyn"])
 def test_the_second_truths_run_and_dissipate(name: str) -> None:
     model = load_robot(name).model
-    assert model.dynamics is not None
     assert model.friction.law == "stribeck"
     d = model.dynamics
     top = np.array([joint.velocity for joint in model.joints])

@@ -14,7 +14,7 @@ from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import AmbientSettings, EventSettings, MotionSettings, SimSettings
-from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
 from sim_backend.drive.modes import CSV
 from tests.lab.arms.simulated import single_joint
 from tests.lab.arms.warm import EXACT, simulated, sweep, warm_arm
@@ -33,7 +33,6 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
 def test_samples_obey_the_equation_that_a_fit_assumes(law: Friction, coupled: bool) -> None:
     model = warm_arm(law, coupled=coupled)
-    assert model.inertial is not None
     data = simulated(model, sweep(-40.0, 60.0, 4.0), 4.0)
     T = data.channels["temperature"]
     assert T.min() < -39.0
@@ -49,7 +48,6 @@ def test_samples_obey_the_equation_that_a_fit_assumes(law: Friction, coupled: bo
 
 def test_the_stribeck_velocity_may_follow_temperature() -> None:
     arm = warm_arm(Friction("stribeck", quadratic="none", cubic=False, temperature="coulomb"))
-    assert arm.dynamics is not None
     slope = -0.005 * arm.dynamics.stribeck_velocity
     dynamics = replace(arm.dynamics, stribeck_velocity_temperature=slope)
     data = simulated(replace(arm, dynamics=dynamics), sweep(-40.0, 60.0, 4.0), 4.0)
@@ -111,17 +109,16 @@ def test_samples_do_not_depend_on_how_many_are_asked_for_at_once() -> None:
 
 def test_a_driven_arm_is_stiffer_in_the_cold() -> None:
     model = single_joint("revolute", coulomb=3.0, mass=0.5, offset=(0.0, 0.0))
-    assert model.dynamics is not None
     dynamics = replace(model.dynamics, coulomb_temperature=np.array([-0.05]))
     model = replace(
         model, friction=Friction(temperature="coulomb"), dynamics=replace(dynamics, armature=np.array([0.2]))
     )
     torque = {}
     for ambient in (-40.0, 20.0, 60.0):
-        still = DRIVEN.model_copy(
+        still = DRIVE_ARM_SETTINGS.model_copy(
             update={"ambient_c": ambient, "temperature_rise_k": 0.0, "friction_heating_k_per_w": 0.0}
         )
-        arm = DrivenArm(model, still)
+        arm = DriveArm(model, still)
         samples = [arm.step([CSV], [0.5]) for _ in range(2000)]
         torque[ambient] = samples[-1].tau[0]
     assert torque[20.0] == pytest.approx(3.0, rel=1e-6)

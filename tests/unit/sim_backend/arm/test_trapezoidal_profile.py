@@ -9,9 +9,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rt_core.model.dynamics import inverse_dynamics
-from sim_backend.arm._trapezoidal_profile import there_and_back
+from sim_backend.arm._trapezoidal_profile import profile_at
 from sim_backend.arm.robot import SimulatedArm
-from sim_backend.arm.settings import MotionSettings, SegmentSettings, SimSettings
+from sim_backend.arm.settings import MotionSettings, PieceSettings, SimSettings
 from sim_backend.arm.trajectory import MotionLimits, plan_motion
 from sim_backend.errors import MotionError
 from tests.lab.arms.simulated import random_arm
@@ -25,8 +25,8 @@ def test_speed_and_acceleration_are_derivatives(speed: float, share: float, stro
     ramp = share / speed
     whole = 2.0 * (1.0 / speed + ramp) + strokes * (2.0 / speed + ramp)
     t, h = place * whole, 1e-6 * ramp
-    p, v, a = there_and_back(t, speed, ramp, float(strokes))
-    before, after = (there_and_back(max(t + step, 0.0), speed, ramp, float(strokes)) for step in (-h, h))
+    p, v, a = profile_at(t, speed, ramp, float(strokes))
+    before, after = (profile_at(max(t + step, 0.0), speed, ramp, float(strokes)) for step in (-h, h))
     if t > h:
         assert v == pytest.approx((after[0] - before[0]) / (2.0 * h), abs=1e-4 * speed)
         assert a == pytest.approx((after[1] - before[1]) / (2.0 * h), abs=1e-3 * speed / ramp)
@@ -39,15 +39,15 @@ def test_speed_and_acceleration_are_derivatives(speed: float, share: float, stro
 def test_it_goes_to_both_sides_and_comes_back(strokes: float) -> None:
     speed, ramp = 0.5, 1.0
     ends = np.cumsum([3.0, *[5.0] * int(strokes), 3.0])
-    sides = [there_and_back(end, speed, ramp, strokes) for end in ends]
+    sides = [profile_at(end, speed, ramp, strokes) for end in ends]
     expected = [(-1.0) ** k for k in range(int(strokes) + 1)] + [0.0]
     np.testing.assert_allclose(sides, [(side, 0.0, 0.0) for side in expected], atol=1e-12)
-    assert there_and_back(ends[-1] + 1.0, speed, ramp, strokes) == (0.0, 0.0, 0.0)
+    assert profile_at(ends[-1] + 1.0, speed, ramp, strokes) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"speed": 0.1}, {"ramp_s": 2.0}, {"amplitude": 0.2, "duration_s": 40.0}])
 def test_limits_are_kept_and_the_nearest_is_used(settings: dict[str, float]) -> None:
-    wanted = MotionSettings(kind="paul", **settings)  # type: ignore[arg-type]
+    wanted = MotionSettings(kind="paul", **settings)
     motion, limits = plan_motion(ARM, wanted), MotionLimits.of(ARM)
     q, dq, ddq = motion.sample(np.arange(0.0, 60.0, 0.001))
     assert (q >= limits.lower).all()
@@ -69,7 +69,7 @@ def test_most_of_it_has_constant_speed() -> None:
 
 def test_a_schedule_is_a_grid_of_speeds() -> None:
     speeds = (0.05, 0.1, 0.2, 0.4)
-    pieces = tuple(SegmentSettings(kind="paul", speed=speed, duration_s=60.0, amplitude=0.3) for speed in speeds)
+    pieces = tuple(PieceSettings(kind="paul", speed=speed, duration_s=60.0, amplitude=0.3) for speed in speeds)
     motion = plan_motion(ARM, MotionSettings(kind="schedule", segments=pieces))
     t = np.arange(0.0, 240.0, 0.01)
     _, dq, ddq = motion.sample(t)
@@ -82,7 +82,6 @@ def test_a_schedule_is_a_grid_of_speeds() -> None:
 
 
 def test_effort_limits_scale_it_down() -> None:
-    assert ARM.inertial is not None
     free = plan_motion(ARM, MotionSettings(kind="paul"))
     needed = np.abs(inverse_dynamics(ARM.geometry, ARM.gravity, ARM.inertial, *free.sample(np.arange(0.0, 20.0, 0.01))))
     limited = plan_motion(ARM, MotionSettings(kind="paul", effort_fraction=0.5))
@@ -111,7 +110,7 @@ def test_held_joints_stand_and_others_go_on() -> None:
 )
 def test_what_is_impossible_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(MotionError, match=message):
-        plan_motion(ARM, MotionSettings(kind="paul", **changes))  # type: ignore[arg-type]
+        plan_motion(ARM, MotionSettings(kind="paul", **changes))
 
 
 def test_an_arm_follows_it() -> None:

@@ -232,7 +232,7 @@ def test_an_image_holds_each_value_at_its_bit(parts: list[tuple[DataType | None,
         held = min(max(value, low), high)
         wanted.append(held)
         text = format(held % 2**bits, f"0{bits}b") + text
-        slots[-1][0].value = value  # type: ignore[union-attr]
+        slots[-1][0].value = value
     packer = ImagePacker(slots)
     memory = memoryview(bytearray(b"\xee" * 80))
     packer.pack(memory, 3)

@@ -89,7 +89,6 @@ def test_enabling_holds_the_position_until_the_brake_is_open_and_then_follows() 
     bench.set(0x607A, 1010)
     bench.run(20)
     assert bench.bit(12)
-    assert bench.demand is not None
     assert not bench.demand.brake
     assert bench.demand.target == 1010.0
     assert bench.get(0x6064) == 1010
@@ -112,7 +111,6 @@ def test_csv_and_cst_pass_on_their_set_values_with_the_offsets() -> None:
     bench.set(0x60B1, 200)
     bench.set(0x60B2, 30)
     bench.run()
-    assert bench.demand is not None
     assert (bench.demand.mode, bench.demand.target, bench.demand.torque_offset) == (CSV, 5200.0, 30.0)
     bench.run(2)
     assert bench.get(0x606C) == 5200
@@ -120,7 +118,6 @@ def test_csv_and_cst_pass_on_their_set_values_with_the_offsets() -> None:
     bench.set(0x6071, -400)
     bench.set(0x60B2, 25)
     bench.run()
-    assert bench.demand is not None
     assert (bench.demand.mode, bench.demand.target, bench.demand.torque_offset) == (CST, -400.0, 25.0)
     bench.set(0x6072, 300)
     bench.run()
@@ -136,7 +133,6 @@ def test_modes_change_in_operation_and_unknown_ones_are_refused() -> None:
     bench.set(0x6060, CSV)
     bench.run()
     assert bench.get(0x6061) == CSV
-    assert bench.demand is not None
     assert (bench.demand.mode, bench.demand.target) == (CSV, 20_000.0)
     bench.set(0x6060, 6)  # homing: not here
     bench.run(5)
@@ -169,7 +165,6 @@ def test_a_motor_that_does_not_follow_trips_after_the_time_out() -> None:
     assert (emergency.code, emergency.register) == (0x8611, 0x21)
     assert int.from_bytes(emergency.data, "little", signed=True) == 501
     assert bench.run(100) is F
-    assert bench.demand is not None
     assert (bench.demand.mode, bench.demand.brake) == (BRAKED, True)
 
 
@@ -242,7 +237,6 @@ def test_quick_stop_brings_the_motor_to_a_stand_and_ends_as_the_option_says(opti
     bench.run(300)
     assert bench.velocity == 0.0
     assert bench.shown() is then
-    assert bench.demand is not None
     if then is D:
         assert (bench.demand.mode, bench.demand.brake) == (BRAKED, True)
         assert all(d.mode != OFF for d in bench.demands)  # under power until the brake was closed
@@ -281,7 +275,6 @@ def test_disabling_slows_down_first_if_the_option_says_so(index: int, command: i
             assert bench.position - start == pytest.approx(WAY, abs=3 * SPEED * PERIOD_S)
             assert not bench.bit(12)
         assert bench.run(150) is then
-        assert bench.demand is not None
         assert bench.demand.mode == BRAKED
 
 
@@ -411,7 +404,6 @@ def test_power_on_forgets_everything() -> None:
     bench.run()
     assert bench.shown() is State.NOT_READY
     assert bench.get(0x603F) == 0
-    assert bench.demand is not None
     assert bench.demand.mode == BRAKED
     assert bench.run(30) is D
 

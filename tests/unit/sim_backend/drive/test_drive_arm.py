@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pinocchio as pin
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -15,36 +14,31 @@ from hypothesis import strategies as st
 from drivers.files.robots.file import load_robot
 from rt_core.model.robot import RobotModel
 from sim_backend.arm.settings import SimSettings
-from sim_backend.drive.drive_arm import DRIVEN, DrivenArm
+from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
 from sim_backend.drive.modes import BRAKED, CSP, CST, CSV, OFF
-from sim_backend.drive.sample import DrivenSample
-from sim_backend.errors import SimulationDivergedError
-from tests.lab.arms.simulated import random_arm, single_joint, twin
+from sim_backend.drive.sample import DriveSample
+from sim_backend.errors import SimulationConfigError, SimulationDivergedError
+from tests.lab.arms.simulated import random_arm, rigid_torque, single_joint
 
 T = 1e-3
 
 
-def run(arm: DrivenArm, mode: int, target: Callable[[float], np.ndarray], duration_s: float) -> list[DrivenSample]:
+def run(arm: DriveArm, mode: int, target: Callable[[float], np.ndarray], duration_s: float) -> list[DriveSample]:
     start = arm.time_s
     steps = range(1, round(duration_s / T) + 1)
     return [arm.step([mode] * arm.n, target(start + k * T)) for k in steps]
 
 
-def column(samples: list[DrivenSample], name: str) -> np.ndarray:
+def column(samples: list[DriveSample], name: str) -> np.ndarray:
     return np.array([getattr(sample, name) for sample in samples])
 
 
-def residual(model: RobotModel, samples: list[DrivenSample]) -> np.ndarray:
+def residual(model: RobotModel, samples: list[DriveSample]) -> np.ndarray:
     """Torque that Pinocchio, rotors and the reported friction leave unexplained (N, n)."""
-    oracle = twin(model)
-    store = oracle.createData()
     C, d = model.coupling, model.dynamics
-    assert d is not None
-    rows = []
-    for s in samples:
-        rigid = pin.rnea(oracle, store, s.true_q, s.true_dq, s.true_ddq)
-        rows.append(s.true_tau - rigid - C.T @ (d.armature * (C @ s.true_ddq)) - d.offset - s.true_friction)
-    return np.array(rows)
+    ddq, friction = column(samples, "true_ddq"), column(samples, "true_friction")
+    rigid = rigid_torque(model, column(samples, "true_q"), column(samples, "true_dq"), ddq)
+    return column(samples, "true_tau") - rigid - (ddq @ C.T * d.armature) @ C - d.offset - friction
 
 
 @given(n=st.integers(1, 7), seed=st.integers(0, 1000), coupled=st.booleans())
@@ -52,10 +46,9 @@ def residual(model: RobotModel, samples: list[DrivenSample]) -> np.ndarray:
 def test_samples_obey_the_equations_of_motion_under_changing_commands(n: int, seed: int, coupled: bool) -> None:
     model = random_arm(n, seed, coupled=coupled and n > 1)
     d = model.dynamics
-    assert d is not None
     rng = np.random.default_rng(seed)
-    arm = DrivenArm(model)
-    samples: list[DrivenSample] = []
+    arm = DriveArm(model)
+    samples: list[DriveSample] = []
     closed: list[np.ndarray] = []
     for _ in range(12):
         mode = rng.choice([BRAKED, OFF, CSP, CSV, CST], n)
@@ -80,7 +73,7 @@ def test_samples_obey_the_equations_of_motion_under_changing_commands(n: int, se
 
 def test_position_is_the_integral_of_velocity_and_velocity_that_of_acceleration() -> None:
     model = random_arm(4, 3, friction=False, coupled=True)
-    arm = DrivenArm(model)
+    arm = DriveArm(model)
     start = arm.sample().x
     samples = run(arm, CSP, lambda t: start + 0.2 * (1.0 - np.cos(3.0 * t)), 1.0)
     for name, rate in (("true_q", "true_dq"), ("true_dq", "true_ddq")):
@@ -92,15 +85,13 @@ def test_position_is_the_integral_of_velocity_and_velocity_that_of_acceleration(
 
 def test_an_arm_with_closed_brakes_stays_to_the_bit_and_falls_when_they_open() -> None:
     model = load_robot("arm9").model
-    arm = DrivenArm(model, start=np.full(9, 0.4))
+    arm = DriveArm(model, start=np.full(9, 0.4))
     samples = run(arm, BRAKED, lambda _: np.zeros(9), 0.5)
     assert np.all(column(samples, "true_q") == arm.sample().true_q)
     assert not column(samples, "true_dq").any()
     assert not column(samples, "true_tau").any()
     holding = samples[-1].true_friction
-    oracle = twin(model)
-    weight = pin.rnea(oracle, oracle.createData(), np.full(9, 0.4), np.zeros(9), np.zeros(9))
-    assert model.dynamics is not None
+    weight = rigid_torque(model, np.full((1, 9), 0.4), np.zeros((1, 9)), np.zeros((1, 9)))[0]
     assert np.allclose(holding, -(weight + model.dynamics.offset))
     fallen = run(arm, OFF, lambda _: np.zeros(9), 0.5)
     assert np.abs(fallen[-1].true_q - 0.4).max() > 0.05
@@ -109,7 +100,7 @@ def test_an_arm_with_closed_brakes_stays_to_the_bit_and_falls_when_they_open() -
 
 def test_one_braked_joint_stands_while_the_others_move_and_carries_their_reaction() -> None:
     model = load_robot("space6").model
-    arm = DrivenArm(model)
+    arm = DriveArm(model)
     start = arm.sample().x
     mode = [CSP, BRAKED, CSP, CSP, CSP, CSP]
     samples = [arm.step(mode, start + 0.3 * (1.0 - np.cos(4.0 * k * T))) for k in range(1, 1001)]
@@ -121,7 +112,7 @@ def test_one_braked_joint_stands_while_the_others_move_and_carries_their_reactio
 def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
     inertia = 2.0 * 0.5**2
     model = replace(single_joint("revolute"), gravity=np.zeros(3))
-    arm = DrivenArm(model, start=[0.0], brake_torque=[5.0])
+    arm = DriveArm(model, start=[0.0], brake_torque=[5.0])
     moving = run(arm, CSV, lambda _: np.array([1.0]), 1.0)[-1]
     assert moving.true_dq[0] == pytest.approx(1.0, abs=1e-6)
     samples = run(arm, BRAKED, lambda _: np.zeros(1), 0.3)
@@ -135,7 +126,7 @@ def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
 
 @pytest.mark.parametrize("name", ["space6", "arm7", "arm9"])
 def test_csp_follows_and_reports_its_error(name: str) -> None:
-    arm = DrivenArm(load_robot(name).model)
+    arm = DriveArm(load_robot(name).model)
     start = arm.sample().x
     targets = [start + 0.3 * (1.0 - np.cos(2.0 * k * T)) for k in range(1, 3001)]
     samples = [arm.step([CSP] * arm.n, target) for target in targets]
@@ -146,7 +137,7 @@ def test_csp_follows_and_reports_its_error(name: str) -> None:
 
 
 def test_an_arm_that_is_told_to_stay_where_it_is_does_so_from_the_first_command_on() -> None:
-    arm = DrivenArm(load_robot("space6").model)
+    arm = DriveArm(load_robot("space6").model)
     start = arm.sample().x
     samples = run(arm, CSP, lambda _: start, 0.5)
     assert not np.any(column(samples, "limited"))
@@ -155,10 +146,12 @@ def test_an_arm_that_is_told_to_stay_where_it_is_does_so_from_the_first_command_
 
 def test_csp_set_trajectory_has_no_steps_in_velocity() -> None:
     """Between samples: a period of 1 ms in 100 substeps, and a drive that follows at once."""
-    stiff = DRIVEN.drive.model_copy(update={"position_bandwidth_hz": 200.0, "velocity_bandwidth_hz": 2000.0})
-    settings = DRIVEN.model_copy(update={"substeps": 100, "drive": stiff})
+    stiff = DRIVE_ARM_SETTINGS.drive.model_copy(
+        update={"position_bandwidth_hz": 200.0, "velocity_bandwidth_hz": 2000.0}
+    )
+    settings = DRIVE_ARM_SETTINGS.model_copy(update={"substeps": 100, "drive": stiff})
     model = replace(single_joint("revolute"), gravity=np.zeros(3))
-    arm = DrivenArm(model, settings, start=[0.0])
+    arm = DriveArm(model, settings, start=[0.0])
     target = 0.5 * np.sin(2.0 * np.pi * np.arange(1, 300) * T) ** 2
     samples = [arm.step([CSP], [value]) for value in target]
     change = np.abs(np.diff(column(samples, "true_dq")[:, 0]))
@@ -167,7 +160,7 @@ def test_csp_set_trajectory_has_no_steps_in_velocity() -> None:
 
 
 def test_csv_reaches_its_speed_and_keeps_it_under_gravity() -> None:
-    arm = DrivenArm(single_joint("revolute", coulomb=1.0, viscous=0.5), start=[0.0])
+    arm = DriveArm(single_joint("revolute", coulomb=1.0, viscous=0.5), start=[0.0])
     samples = run(arm, CSV, lambda _: np.array([0.7]), 3.0)
     assert np.abs(column(samples[1000:], "true_dq") - 0.7).max() < 0.01
     assert samples[-1].true_q[0] == pytest.approx(0.7 * 3.0, abs=0.05)
@@ -175,7 +168,7 @@ def test_csv_reaches_its_speed_and_keeps_it_under_gravity() -> None:
 
 def test_cst_gives_its_torque_and_nothing_else() -> None:
     model = replace(single_joint("revolute"), gravity=np.zeros(3))
-    arm = DrivenArm(model, start=[0.0])
+    arm = DriveArm(model, start=[0.0])
     samples = [arm.step([CST], [2.0], [1.0]) for _ in range(200)]
     assert np.all(column(samples, "true_tau") == 3.0)
     t = np.array([s.t_s for s in samples])
@@ -186,7 +179,7 @@ def test_cst_gives_its_torque_and_nothing_else() -> None:
 def test_torque_keeps_to_the_limits_and_says_so() -> None:
     joint = replace(single_joint("revolute").joints[0], effort=4.0)
     model = replace(single_joint("revolute"), joints=(joint,), gravity=np.zeros(3))
-    arm = DrivenArm(model, start=[0.0])
+    arm = DriveArm(model, start=[0.0])
     assert arm.step([CST], [9.0]).true_tau[0] == 4.0
     assert arm.step([CST], [9.0]).limited.all()
     assert arm.step([CST], [9.0], torque_limit=[2.5]).true_tau[0] == 2.5
@@ -198,7 +191,7 @@ def test_torque_keeps_to_the_limits_and_says_so() -> None:
 @pytest.mark.parametrize("second", [CSP, CSV, CST])
 def test_a_change_of_mode_makes_no_jump(first: int, second: int) -> None:
     model = load_robot("space6").model
-    arm = DrivenArm(model)
+    arm = DriveArm(model)
     start = arm.sample().x
     zero = np.zeros(arm.n)
     for k in range(1, 301):
@@ -212,8 +205,8 @@ def test_a_change_of_mode_makes_no_jump(first: int, second: int) -> None:
 @pytest.mark.parametrize("period_s", [0.25e-3, 2e-3, 4e-3])
 def test_the_period_can_change_without_changing_the_physics(period_s: float) -> None:
     model = random_arm(3, 5)
-    oracle = DrivenArm(model, start=np.zeros(3))
-    arm = DrivenArm(model, start=np.zeros(3), period_s=period_s)
+    oracle = DriveArm(model, start=np.zeros(3))
+    arm = DriveArm(model, start=np.zeros(3), period_s=period_s)
     steps = round(0.4 / period_s)
     coarse = [arm.step([OFF] * 3, np.zeros(3)) for _ in range(steps)]
     fine = run(oracle, OFF, lambda _: np.zeros(3), 0.4)
@@ -222,24 +215,11 @@ def test_the_period_can_change_without_changing_the_physics(period_s: float) -> 
     assert np.allclose(coarse[-1].true_q, fine[-1].true_q, atol=1e-6)
 
 
-def test_events_change_the_truth_at_their_time() -> None:
-    model = random_arm(2, 9, prismatic=0.0)
-    assert model.dynamics is not None
-    event = {"time_s": 0.1, "joint": "joint_1", "parameter": "coulomb", "factor": 3.0}
-    settings = SimSettings.model_validate({**DRIVEN.model_dump(), "events": [event]})
-    arm = DrivenArm(model, settings)
-    run(arm, BRAKED, lambda _: np.zeros(2), 0.1)
-    assert np.array_equal(arm.dynamics.coulomb, model.dynamics.coulomb)
-    run(arm, BRAKED, lambda _: np.zeros(2), 0.001)
-    assert np.allclose(arm.dynamics.coulomb, model.dynamics.coulomb * (3.0, 1.0))
-
-
 def test_a_value_changes_over_a_time_whatever_the_cycle() -> None:
     model = random_arm(2, 9, prismatic=0.0)
-    assert model.dynamics is not None
     event = {"time_s": 0.2, "joint": "*", "parameter": "viscous", "factor": 3.0, "duration_s": 1.0}
-    settings = SimSettings.model_validate({**DRIVEN.model_dump(), "events": [event]})
-    arm = DrivenArm(model, settings, period_s=0.004)
+    settings = SimSettings.model_validate({**DRIVE_ARM_SETTINGS.model_dump(), "events": [event]})
+    arm = DriveArm(model, settings, period_s=0.004)
     while arm.time_s < 1.3:
         share = np.clip((arm.time_s - 0.2) / 1.0, 0.0, 1.0)
         wanted = model.dynamics.viscous * (1.0 + 2.0 * share)
@@ -250,27 +230,27 @@ def test_a_value_changes_over_a_time_whatever_the_cycle() -> None:
 
 def test_noise_is_that_of_the_settings_and_the_seed() -> None:
     model = random_arm(2, 9, prismatic=0.0)
-    settings = DRIVEN.model_copy(update={"torque_noise": (0.5, 0.1)})
-    arms = [DrivenArm(model, settings) for _ in range(2)]
+    settings = DRIVE_ARM_SETTINGS.model_copy(update={"torque_noise": (0.5, 0.1)})
+    arms = [DriveArm(model, settings) for _ in range(2)]
     samples = [run(arm, BRAKED, lambda _: np.zeros(2), 2.0) for arm in arms]
     assert np.allclose(column(samples[0], "tau").std(axis=0), (0.5, 0.1), rtol=0.1)
     assert np.array_equal(column(samples[0], "tau"), column(samples[1], "tau"))
 
 
 def test_a_drive_that_is_too_fast_for_its_substeps_raises() -> None:
-    nervous = DRIVEN.drive.model_copy(update={"velocity_bandwidth_hz": 20_000.0})
-    arm = DrivenArm(single_joint("revolute"), DRIVEN.model_copy(update={"drive": nervous}))
+    nervous = DRIVE_ARM_SETTINGS.drive.model_copy(update={"velocity_bandwidth_hz": 20_000.0})
+    arm = DriveArm(single_joint("revolute"), DRIVE_ARM_SETTINGS.model_copy(update={"drive": nervous}))
     with pytest.raises(SimulationDivergedError, match="drive bandwidths suit the rate"):
         run(arm, CSV, lambda _: np.ones(1), 1.0)
 
 
-def test_what_cannot_be_driven_is_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     model = random_arm(2, 1)
-    with pytest.raises(ValueError, match="feedforward"):
-        DrivenArm(model, SimSettings())
-    with pytest.raises(ValueError, match="start of robot 'random' must be 2"):
-        DrivenArm(model, start=[0.0])
-    with pytest.raises(ValueError, match="no inertial parameters"):
-        DrivenArm(replace(model, inertial=None))
-    with pytest.raises(ValueError, match="period"):
-        DrivenArm(model, period_s=0.0)
+    for robot, options, message in (
+        (model, {"settings": SimSettings()}, "feedforward"),
+        (model, {"start": [0.0]}, "start of robot 'random' must be 2"),
+        (replace(model, inertial=None), {}, "no inertial parameters"),
+        (model, {"period_s": 0.0}, "period"),
+    ):
+        with pytest.raises(SimulationConfigError, match=message):
+            DriveArm(robot, **options)

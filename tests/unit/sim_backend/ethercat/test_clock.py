@@ -117,6 +117,14 @@ def test_compensation_recovers_from_a_step_without_a_jump() -> None:
     assert spread(bus, now) <= 5
 
 
+def test_drift_of_one_clock_changes() -> None:
+    bus = configured(CLOCKS, 10**12)
+    before = [bus.clocks.system_ns(slave, 2 * 10**12) for slave in range(4)]
+    bus.drift_clock(1, 40.0)
+    gained = [bus.clocks.system_ns(slave, 2 * 10**12) - before[slave] for slave in range(4)]
+    assert gained == pytest.approx([0, 160e-6 * 10**12, 0, 0], abs=10)
+
+
 def test_a_reset_of_the_control_forgets_the_rate() -> None:
     now = follow(bus := configured(CLOCKS, 10**12), 10**12, 1500)
     bus.step_clock(1, 5000)

@@ -339,7 +339,6 @@ def test_emergencies_come_while_process_data_run(bench: Bench) -> None:
     bench.to_op()
     bench.slave.emergency(0x8611, 0x21, b"\1")
     message = bench.receive()
-    assert message is not None
     assert message[6:] == bytes.fromhex("00 10 11 86 21 01 00 00 00 00")
     assert bench.status() == (OP, 0)
 

@@ -11,6 +11,7 @@ import pytest
 from drivers.files.robots.file import load_robot
 from sim_backend.drive._cia402 import State
 from sim_backend.drive.modes import CSP, CST, CSV
+from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._axis import Mounting
 from sim_backend.ethercat._communication import build_dictionary
 from sim_backend.ethercat._machine import DriveFitting, Machine
@@ -42,7 +43,7 @@ class Rig:
             DriveFitting(*parts) for parts in zip(self.profiles, self.dictionaries, self.mountings, strict=True)
         ]
         robot = model.pop("robot", None) or load_robot("space6").model
-        self.machine = Machine(robot, fittings, **model)  # type: ignore[arg-type]
+        self.machine = Machine(robot, fittings, **model)
 
     def get(self, k: int, index: int, subindex: int = 0) -> int:
         return int(self.dictionaries[k].entry(index, subindex).value)
@@ -293,21 +294,21 @@ def test_process_data_count_only_in_op_and_their_loss_is_an_emergency() -> None:
     run(1)
     assert bus.dictionary.entry(0x603F).value == 0x7500
     message = bus.receive()
-    assert message is not None
     assert message[8:11] == b"\x00\x75\x11"
     run(800)
     assert drive.state is State.FAULT
     assert bus.request(OP)[0] & 0x10  # the error has not been acknowledged
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="has 6 joints, but there are 1 drives"):
+def test_invalid_mountings_and_numbers_of_drives_are_refused() -> None:
+    for values, message in (
+        ({"sign": 2}, "sign is 2"),
+        ({"gear_ratio": -100.0}, "gear_ratio is -100"),
+        ({"offset_rad": math.nan}, "offset_rad"),
+    ):
+        with pytest.raises(SimulationConfigError, match=message):
+            Mounting(**values)
+    with pytest.raises(SimulationConfigError, match="has 6 joints, but there are 1 drives"):
         Rig([("generic_servo", 1, 0.0, None)])
-    with pytest.raises(ValueError, match="sign is 2"):
-        Mounting(sign=2)
-    with pytest.raises(ValueError, match="gear_ratio is -100"):
-        Mounting(gear_ratio=-100.0)
-    with pytest.raises(ValueError, match="offset_rad"):
-        Mounting(offset_rad=math.nan)
-    with pytest.raises(ValueError, match="0 controllers for 6 drives"):
+    with pytest.raises(SimulationConfigError, match="0 controllers for 6 drives"):
         Rig().machine.connect([])

@@ -24,7 +24,6 @@ def bench() -> Bench:
 
 
 def mailbox_error(message: bytes | None) -> int:
-    assert message is not None
     length, _, _, kind = struct.unpack_from("<HHBB", message)
     assert (length, kind & 0x0F) == (4, 0)
     service, detail = struct.unpack_from("<HH", message, 6)
@@ -47,7 +46,6 @@ def test_replies_are_counted_from_1_to_7(bench: Bench) -> None:
     for _ in range(9):
         bench.send_coe(READ_MODE)
         reply = bench.receive()
-        assert reply is not None
         counters.append(reply[5] >> 4)
     assert counters == [1, 2, 3, 4, 5, 6, 7, 1, 2]
     assert bench.receive() is None
@@ -83,7 +81,6 @@ def test_a_reply_still_unread_is_left_there(bench: Bench) -> None:
     bench.send_coe(READ_MODE)
     toggle_repeat(bench)
     reply = bench.receive()
-    assert reply is not None
     assert reply[6:12] == bytes.fromhex("00 30 4f 61 60 00")
     assert bench.receive() is None
 
@@ -140,7 +137,6 @@ def test_emergencies_beyond_the_queue_are_counted(bench: Bench) -> None:
     for k in range(100):
         bench.slave.emergency(k, 0x81, b"abcde")
     first = bench.receive()
-    assert first is not None
     assert first[6:] == b"\x00\x10\x00\x00\x81abcde"
     received = 1
     while bench.receive() is not None:
@@ -188,5 +184,4 @@ def test_any_bytes_get_an_answer_or_an_error(messages: list[tuple[bytes, bool, b
         assert not bench.full(0)
     bench.send(uncounted(READ_NAME))
     reply = bench.receive()
-    assert reply is not None
     assert reply[16:] == b"generic_servo"

@@ -90,7 +90,7 @@ def test_a_drive_that_needs_sync0_leaves_op_without() -> None:
 
 def test_process_data_act_when_only_the_reply_is_lost() -> None:
     master = operational()
-    mode = master.bus.controllers[3].dictionary.entry(0x6060)  # type: ignore[attr-defined]
+    mode = master.bus.controllers[3].dictionary.entry(0x6060)
     for lost, acts in ((master.bus.drop_frames, False), (master.bus.drop_replies, True)):
         master.outputs[3] = bytes(14) + b"\x08\x00"
         master.run(1)
@@ -118,5 +118,4 @@ def test_a_lost_answer_of_the_mailbox_can_be_asked_for_again(lost: str) -> None:
         (acknowledged,) = master.read(1, manager + reg.SM_PDI_CONTROL, 1)
         assert acknowledged == reg.SM_PDI_REPEAT_ACKNOWLEDGE
     answer = master.fetch(1)
-    assert answer is not None
     assert answer[2:] == b"\x43\x18\x10\x01" + struct.pack("<I", 0x0E5A)

@@ -40,7 +40,6 @@ def test_constants_agree_with_the_objects_that_say_them(name: str) -> None:
     if drive.torque_side == "none":
         assert torque is None
     else:
-        assert torque is not None
         assert torque.value == drive.rated_torque_mnm
     gear = drive.gear_ratio if drive.torque_side == "joint" else 1.0
     rated = drive.torque_constant_nm_per_a * drive.rated_current_ma * gear

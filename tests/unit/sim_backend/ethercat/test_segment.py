@@ -214,16 +214,6 @@ def test_devices_are_called_when_they_asked_to_be() -> None:
     assert devices[1].events == [(r.EVENT_AL_CONTROL, 100)]
 
 
-def test_dropped_frames_are_seen_by_no_slave() -> None:
-    bus, _ = make(1)
-    bus.drop_frames(2)
-    write = build_frame([physical(wire.APWR, 0, 0x1000, b"\x09")])
-    assert bus.exchange(write, 0, 0) == []
-    assert bus.exchange(write, 0, 0) == []
-    assert (bus.memory[0, 0x1000], bus.dropped) == (0, 2)
-    assert counters(bus) == [(0, 1)]
-
-
 def test_a_deaf_slave_passes_frames_on() -> None:
     bus, _ = make()
     bus.deaf(1, 2)

@@ -21,12 +21,10 @@ def test_missed_set_positions_are_extrapolated_then_held() -> None:
     targets = []
     for _ in range(5):
         bench.run(fresh=False)
-        assert bench.demand is not None
         targets.append(round(bench.demand.target) - position)
     assert targets == [50, 100, 150, 150, 150]
     bench.set(0x607A, position + 200)
     bench.run()
-    assert bench.demand is not None
     assert round(bench.demand.target) - position == 200
 
 
@@ -41,7 +39,6 @@ def test_sparse_set_positions_are_joined_smoothly(every: int) -> None:
         if fresh:
             bench.set(0x607A, start + 50 * cycle)
         bench.run(fresh=fresh)
-        assert bench.demand is not None
         targets.append(bench.demand.target)
     steps = [after - before for before, after in pairwise(targets[3 * every :])]
     assert steps == pytest.approx([50.0] * len(steps), abs=1e-6)
@@ -61,7 +58,6 @@ def test_set_positions_that_come_a_step_early_or_late_are_joined_smoothly(seed: 
         if cycle in comes:
             bench.set(0x607A, start + 50 * (comes[cycle] if spaced else cycle))
         bench.run(fresh=cycle in comes)
-        assert bench.demand is not None
         targets.append(bench.demand.target)
     steps = [after - before for before, after in pairwise(targets[12:])]
     assert max(steps) < 1.5 * 50.0 + 1e-6  # where one comes late and the next one early

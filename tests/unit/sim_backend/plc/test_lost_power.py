@@ -1,28 +1,16 @@
-"""Axes that are off though nothing has told them to stay off until they are enabled anew."""
+"""Axes that have lost power stay off until they are enabled again."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from drivers.ads.link import layout
-from tests.lab.ads.plc_bench import Variables, make, parsed, play, positions
+from drivers.ads import layout
+from tests.lab.ads.plc_bench import play
 
 
 @pytest.fixture
-def plc():
-    return make(parsed())
-
-
-@pytest.fixture
-def variables(plc):
-    return Variables(plc)
-
-
-@pytest.fixture
-def moving(plc, variables):
-    variables.enable()
-    start = positions(variables)
+def moving(plc, variables, start):
     play(variables, [[v + 5e-4 * k for v in start] for k in range(1, 400)], lead=5)
     variables.advance(60, enable=True)
     assert np.all(np.abs(plc.machine.measured.velocity) > 0.1)

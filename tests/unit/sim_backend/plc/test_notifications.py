@@ -8,15 +8,9 @@ import struct
 import pytest
 
 from sim_backend.plc._notifications import Notifications
-from tests.lab.ads.plc_bench import make
 from tests.lab.ads.simple_client import PlainClient
 
 CYCLIC, ON_CHANGE = 3, 4
-
-
-@pytest.fixture
-def client():
-    return PlainClient(make())
 
 
 def counts(client, handle):

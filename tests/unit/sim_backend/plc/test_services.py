@@ -10,11 +10,6 @@ from tests.lab.ads.plc_bench import make
 from tests.lab.ads.simple_client import PLC, SYSTEM, PlainClient
 
 
-@pytest.fixture
-def client():
-    return PlainClient(make())
-
-
 def test_device_and_state(client):
     info = client.request(1)
     result, major, minor, build, name = struct.unpack("<IBBH16s", info.data)

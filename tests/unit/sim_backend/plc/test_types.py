@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from drivers.ads.link import layout
+from drivers.ads import layout
 from tests.lab.ads.plc_bench import make
 from tests.lab.ads.simple_client import PlainClient
 

@@ -1,0 +1,80 @@
+"""Breakaway friction in a daemon: in status, meta and snapshot, after a kill, and with `thetad replay`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from drivers.files.recordings.recording import write_recording
+from service.cli.models.breakaway_text import breakaway_lines
+from service.client import BodyMessage, Control, Subscriber
+from tests.lab.arms.starting import JOINTS, robot, started
+from tests.lab.command_line import thetad
+from tests.lab.daemon.daemons import await_message, await_status, config, replayed, start
+
+
+def test_it_is_told_and_kept(tmp_path: Path) -> None:
+    write_recording(tmp_path / "starts.mcap", started("ground"))
+    arm = replayed(tmp_path / "starts.mcap", name="lab", robot="space6_stribeck", speed="max", state={"every_s": 0.1})
+    model = robot("ground").model
+    assert model.dynamics is not None
+    names = [joint.name for joint in model.joints]
+    daemon = start(config(tmp_path, {**arm, "hold": True}), tmp_path)
+    try:
+        with (
+            Control(daemon.endpoints["control"]) as control,
+            Subscriber(daemon.endpoints["estimates"], ["lab/status", "lab/meta"]) as stream,
+        ):
+            first = await_message(
+                stream, lambda m: isinstance(m, BodyMessage) and m.envelope.src == "estimator" and m.kind == "status"
+            )
+            assert isinstance(first, BodyMessage)
+            said = first.body["breakaway"]
+            assert list(said) == names
+            assert {found["reason"] for found in said.values()} == {"no start from rest has shown it yet"}
+            meta = await_message(stream, lambda m: m.kind == "meta")
+            assert isinstance(meta, BodyMessage)
+            assert meta.body["breakaway"] == {"parameters": [f"fb{k + 1}" for k in range(6)], "units": ["N*m"] * 6}
+            control.request("start")
+
+            def drained(besides: int = 0) -> int:
+                found = await_status(
+                    control,
+                    lambda found: (
+                        found["lab/estimator"]["pid"] != besides
+                        and found["lab/estimator"]["state"] == "ready"
+                        and found["lab/estimator"]["info"].get("state") == "drained"
+                    ),
+                )
+                return int(found["lab/estimator"]["pid"])
+
+            pid = drained()
+            last = control.request("snapshot")["breakaway"]
+            for name, truth in list(zip(names, model.dynamics.breakaway, strict=True))[:JOINTS]:
+                assert last[name]["status"] == "estimated"
+                assert last[name]["lower"] < truth < last[name]["upper"]
+            os.kill(pid, signal.SIGKILL)
+            drained(pid)
+            again = control.request("snapshot")["breakaway"]
+            for name in names:
+                for key in ("value", "std", "lower", "upper", "starts", "seen", "left_out", "changes"):
+                    assert again[name][key] == pytest.approx(last[name][key]), (name, key)
+    finally:
+        daemon.stop()
+
+
+@pytest.mark.soak
+def test_replay_tells_it(tmp_path: Path) -> None:
+    write_recording(tmp_path / "starts.mcap", started("ground"))
+    arguments = ("--robot", "space6_stribeck", "--speed", "max", "--json")
+    done = thetad("replay", tmp_path / "starts.mcap", *arguments)
+    assert done.code == 0, done
+    told = done.json["breakaway"]
+    assert [name for name, said in told.items() if said["status"] == "estimated"] == ["joint_1", "joint_2"]
+    lines = breakaway_lines(told)
+    for name, line in zip(told, lines[:JOINTS], strict=False):
+        assert line.startswith(f"{name}: breakaway friction {told[name]['value']:.4g} N*m, 95 % ")
+    assert all("breakaway friction not known: " in line for line in lines[JOINTS:])

@@ -1,0 +1,128 @@
+"""An elastic joint estimated in a daemon, through a drop of stiffness and a restart."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.elastic_tracking import DROP, dropping
+from service.client import BodyMessage, Subscriber
+from tests.lab.arms.elastic_rig import identified_rig, rig_arm
+from tests.lab.arms.harmonic_drive import TRUTH
+from tests.lab.command_line import thetad
+from tests.lab.daemon.daemons import await_message, await_status, log_lines
+from tests.lab.daemon.shared import Site, site
+
+FORGETTING = 0.996  # 2.5 s of motion weigh: much less than all loads take, but the change is over before the end
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """An arm whose stiffness drops, held at first, and one that is replayed for ever."""
+    rig = identified_rig(tmp_path_factory.mktemp("rig"))
+    known = rig_arm(rig, "known.mcap")
+    known["driver"] |= {"speed": 10.0, "loop": True}
+    drops = {**rig_arm(rig, forgetting=FORGETTING), "hold": True}
+    with site(tmp_path_factory.mktemp("elastic"), drops, {**known, "name": "known"}) as found:
+        yield found
+
+
+def elbow(message: BodyMessage) -> dict[str, Any]:
+    assert message.kind == "elastic"
+    assert list(message.body["joints"]) == ["elbow"]
+    said: dict[str, Any] = message.body["joints"]["elbow"]
+    return said
+
+
+def held(said: dict[str, Any], softer: float) -> None:
+    """Assert that the intervals of spring and friction hold the truth, with `softer` times the stiffness."""
+    for name, p in said["parameters"].items():
+        true = TRUTH[name] * (softer if name in ("k1", "k2") else 1.0)
+        assert p["lower"] < true < p["upper"], (name, p)
+        assert p["upper"] - p["lower"] < 0.5 * true, (name, p)
+
+
+def test_a_drop_of_stiffness_is_followed_through_a_restart(running: Site) -> None:
+    drop_s = dropping(2, 0.0)[1]
+    with (
+        running.control() as control,
+        Subscriber(running.endpoints["estimates"], ["rig/elastic"]) as stream,
+        Subscriber(running.endpoints["estimates"], ["rig/status"]) as statuses,
+    ):
+        await_message(statuses)  # both subscriptions have arrived
+        control.request("start", arm="rig")
+        heard: list[BodyMessage] = []
+
+        def until(t: float) -> dict[str, Any]:
+            def late(message: object) -> bool:
+                assert isinstance(message, BodyMessage)
+                heard.append(message)
+                return message.envelope.t_ns * 1e-9 >= t
+
+            await_message(stream, late)
+            return elbow(heard[-1])
+
+        first = until(0.2)
+        assert first["row_t"] is None
+        for p in first["parameters"].values():
+            assert (p["value"], p["std"], p["status"]) == (None, None, "undetermined")
+            assert p["reason"] == "no row has shown it yet"
+        assert not first["valid"]
+        before = until(drop_s - 0.3)
+        assert before["valid"]
+        assert not before["changing"]
+        held(before, 1.0)
+        assert 0.0 < drop_s - before["row_t"] < 1.5
+        assert until(drop_s + 3.0)["changing"]
+
+        def drained(besides: int = 0) -> dict[str, Any]:
+            found = await_status(
+                control,
+                lambda found: (
+                    found["rig/estimator"]["pid"] != besides
+                    and found["rig/estimator"]["state"] == "ready"
+                    and found["rig/estimator"]["info"].get("state") == "drained"
+                ),
+            )
+            return found["rig/estimator"]
+
+        ended = drained()
+        last = control.request("snapshot", arm="rig")["elastic"]["elbow"]
+        assert not last["changing"]
+        held(last, DROP)
+        assert last["innovation"].keys() == {"motor", "sensor"}
+        os.kill(ended["pid"], signal.SIGKILL)
+        assert drained(ended["pid"])["info"]["resumed"] is True
+        resumed = control.request("snapshot", arm="rig")["elastic"]["elbow"]
+        for name in ("parameters", "updates", "frames", "valid", "changing"):
+            assert resumed[name] == last[name], name
+        steps = [b.envelope.t_ns - a.envelope.t_ns for a, b in pairwise(heard)]
+        assert 0.09e9 < sorted(steps)[len(steps) // 2] < 0.11e9  # 10 a second
+
+        control.request("reset_estimator", arm="rig")
+        forgotten = control.request("snapshot", arm="rig")["elastic"]["elbow"]
+        assert forgotten["parameters"]["k1"]["value"] is None
+        assert forgotten["updates"] == 0
+    assert "elastic_state_ignored" not in log_lines(running.path)
+
+
+def test_watch_shows_a_line_for_the_joint_and_the_page_its_course(running: Site, tmp_path: Path) -> None:
+    endpoint, page = running.endpoints["estimates"], tmp_path / "trend.html"
+    options = ("--endpoint", endpoint, "--arm", "known")
+    with Subscriber(endpoint, ["known/elastic"]) as stream:
+        await_message(stream, lambda m: isinstance(m, BodyMessage) and elbow(m)["valid"])
+    watched = thetad("watch", *options, "--json", "--seconds", 0.5, "--report", page)
+    assert watched.code == 0, watched
+    assert watched.json["elastic"]["elbow"]["parameters"]["k1"]["value"] == pytest.approx(TRUTH["k1"], rel=0.05)
+    assert "elbow: k1 [N*m/rad]" in page.read_text()
+    shown = thetad("watch", *options, "--once", "--seconds", 0.5)
+    assert "elbow: k1 3.9" in shown.out, shown
+    age = watched.json["elastic"]["elbow"]["row_age_s"]
+    assert 0.2 < age < 5.0  # at least the filters' delay
+    assert "; newest row" in shown.out

@@ -1,0 +1,93 @@
+"""Clipped torques: the estimator leaves them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drivers.files.recordings.recording import RecordingMeta, RecordingWriter, read_recording
+from drivers.frame import JointFrame
+from service.client import BodyMessage, Subscriber
+from tests.lab.command_line import thetad
+from tests.lab.daemon.daemons import await_message, await_status, replayed
+from tests.lab.daemon.shared import Site, site
+
+TRUTH = (2.0, 1.0, 0.5, 3.0)  # viscous and Coulomb friction, offset, inertia
+FRAMES, RATE_HZ = 12_000, 1000.0
+MAX = 40.0  # N; peaks of the true force are at twice that
+
+
+def clipped_recording(path: Path) -> int:
+    """Write a motion whose force is cut off at `MAX`; returns the number of frames in which it is."""
+    t = np.arange(FRAMES) / RATE_HZ
+    a, b = 2.0 * np.pi * 0.7, 2.0 * np.pi * 1.1
+    q = 0.5 * np.sin(a * t) + 0.4 * np.sin(b * t)
+    dq = 0.5 * a * np.cos(a * t) + 0.4 * b * np.cos(b * t)
+    ddq = -0.5 * a**2 * np.sin(a * t) - 0.4 * b**2 * np.sin(b * t)
+    viscous, coulomb, offset, inertia = TRUTH
+    tau = inertia * ddq + viscous * dq + coulomb * np.sign(dq) + offset
+    tau += 0.05 * np.random.default_rng(1).standard_normal(FRAMES)
+    with RecordingWriter(path, RecordingMeta("arm", ("carriage",), ("m",), RATE_HZ)) as writer:
+        for k, (position, force) in enumerate(zip(q, np.clip(tau, -MAX, MAX), strict=True)):
+            writer.write(JointFrame(k, round(k * 1e9 / RATE_HZ), 0, q=np.array([position]), tau=np.array([force])))
+    return int(np.count_nonzero(np.abs(tau) >= MAX))
+
+
+@pytest.fixture(scope="module")
+def clipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, int]]:
+    """One recording with its range, without, and with one that is too small; and how many of its frames are clipped."""
+    path = tmp_path_factory.mktemp("clipped")
+    count, recording = clipped_recording(path / "rec.mcap"), path / "rec.mcap"
+    arms = (
+        replayed(recording, "told", speed="max", torque_range=[MAX], recorder={"directory": "kept"}),
+        replayed(recording, "blind", speed="max"),
+        replayed(recording, "mute", loop=True, torque_range=[1e-3]),
+    )
+    with site(path, *arms) as found:
+        yield found, count
+
+
+def test_nothing_is_learned_from_a_clipped_torque(clipped: tuple[Site, int]) -> None:
+    """Without its range the same frames make an inertia that is wrong by more than a tenth."""
+    running, count = clipped
+    assert FRAMES // 20 < count < FRAMES // 2
+    with running.control() as control:
+        await_status(
+            control,
+            lambda found: (
+                all(found[f"{arm}/estimator"]["info"].get("state") == "drained" for arm in ("told", "blind"))
+                and found["told/recorder"]["info"].get("state") == "drained"
+            ),
+        )
+        told, blind = (control.request("snapshot", arm=arm) for arm in ("told", "blind"))
+        events = [event for event in control.request("events")["events"] if event["kind"] == "torque_clipped"]
+    assert (told["masked"], blind["masked"]) == (count, 0)
+    np.testing.assert_allclose(told["theta"], TRUTH, atol=0.05)
+    assert abs(blind["theta"][3] - TRUTH[3]) > 0.1 * TRUTH[3]
+    (event,) = [event for event in events if event["arm"] == "told"]  # once, not for each frame
+    assert not [event for event in events if event["arm"] == "blind"]
+    assert abs(event["data"]["torque"]) == event["data"]["limit"] == MAX
+    assert event["data"] | {"joint": "carriage", "frames": 1} == event["data"]
+    for words in ("carriage shows", "40 N, and its torque_range ends at 40: the whole frame is left out"):
+        assert words in event["text"]
+    (path,) = (running.path / "kept").glob("*.mcap")
+    valid = read_recording(path).valid
+    assert valid is not None
+    assert np.count_nonzero(~valid) == count  # a batch job leaves them out too
+
+
+def test_a_range_that_is_too_small_is_told_of_as_long_as_it_mutes_the_arm(clipped: tuple[Site, int]) -> None:
+    """No frame is left to learn from; the status names the joint and the key of the configuration."""
+    running = clipped[0]
+    with running.control() as control:
+        await_status(control, lambda found: found["mute/acquisition"]["info"].get("clipping") == ["carriage"])
+        shown = thetad("status", "--control", running.endpoints["control"])
+        with Subscriber(running.endpoints["frames"], ["mute/status"]) as stream:
+            told = await_message(stream, lambda message: "clipping" in getattr(message, "body", {}))
+    assert "mute: the torque of carriage is at the end of torque_range" in " ".join(shown.out.split())
+    assert isinstance(told, BodyMessage)
+    assert told.body["clipping"] == ["carriage"]
+    assert told.body["clipped"][0] > 0

@@ -1,0 +1,339 @@
+"""The dashboard of a daemon in Chromium: views, live values, jobs, stops, a narrow screen, lost connections."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from service.client import Control
+from service.supervisor.launch import DaemonProcess
+from tests.lab.daemon.daemons import await_status, config, processes, start
+from tests.lab.daemon.runs import Client, arm, commanded
+from tests.lab.daemon.shared import Keeper
+from tests.lab.web.browser import View, chromium
+
+VIEWS = {
+    "": "Fleet",
+    "arm/itself": "itself",
+    "arm/itself/friction": "itself",
+    "arm/itself/learning": "itself",
+    "arm/itself/torque": "itself",
+    "arm/itself/bus": "itself",
+    "arm/good": "good",
+    "jobs": "Jobs",
+    "models": "Models",
+    "recordings": "Recordings",
+    "events": "Events",
+}
+#: What each of them has to show before it is judged.
+SHOWN = {
+    "": ".card[data-arm=good] dd",
+    "arm/itself": "tr[data-parameter] td",
+    "arm/itself/friction": "[data-joint] canvas",
+    "arm/itself/learning": "meter",
+    "arm/itself/torque": ".chart canvas",
+    "arm/itself/bus": "table .bar",
+    "arm/good": "tr[data-parameter=fv1]",
+    "jobs": "#submit button",
+    "models": "[data-models=itself]",
+    "recordings": "[data-recorder=itself]",
+    "events": "tr[data-event=daemon_ready]",
+}
+#: Tables whose columns do not fit, by what they are called.
+CUT = """[...document.querySelectorAll(".wide")].filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => `${each.getAttribute("aria-label")}: ${each.scrollWidth} of ${each.clientWidth}`)"""
+#: Of some elements the texts of those that are not seen as a whole on a narrow screen.
+BEYOND = """(all) => all.filter((each) => each.getBoundingClientRect().right > 360 || !each.offsetParent)
+  .map((each) => each.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def daemon(keeper: Keeper) -> DaemonProcess:
+    """Commanded arms and one that moves by itself; HTTP clients have the role motion."""
+    return keeper.get(commanded).daemon
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def view(browser: Browser, daemon: DaemonProcess) -> Iterator[View]:
+    found = View(browser, daemon.endpoints["http"])
+    yield found
+    found.close()
+    assert found.complaints == []
+
+
+def test_whoever_may_only_read_sees_everything_and_can_stop_the_arm(browser: Browser, tmp_path: Path) -> None:
+    """The default role `read`: buttons of what it may not do are disabled, with the reason, and requests refused."""
+    recorder = {"enabled": False, "directory": str(tmp_path / "rec")}
+    with start(config(tmp_path, arm(tmp_path, "good", recorder=recorder), http=True, http_port=0), tmp_path) as running:
+        view = View(browser, running.endpoints["http"])
+        try:
+            buttons: dict[str, set[tuple[bool, str]]] = {}
+            for route in ("", "arm/good", "arm/good/bus", "jobs", "models", "recordings", "events"):
+                page = view.open(route)
+                view.until("document.querySelector('main h1') && document.querySelectorAll('main > *').length > 1")
+                if route in ("", "arm/good", "jobs", "recordings"):
+                    page.locator("main button[data-verb]").first.wait_for()
+                for verb, disabled, title in page.evaluate(BUTTONS):
+                    buttons.setdefault(verb, set()).add((disabled, title))
+            refusal = (True, "your role does not allow this (daemon.http_role)")
+            assert buttons.pop("abort") == buttons.pop("disarm") == {(False, "")}
+            assert {"arm", "record", "submit"} <= buttons.keys()
+            assert all(found == {refusal} for found in buttons.values()), buttons
+            assert "connected, read" in view.text("#link")
+            page = view.open("arm/good")
+            with Client(running.endpoints, "good") as client:
+                client.arm()
+                view.until("document.querySelector('main').textContent.includes('movement: armed')")
+                page.get_by_role("button", name="Disarm").click()
+                client.until("disarmed")
+            assert view.complaints == []
+            for action in ({"do": "arm", "arm": "good"}, {"do": "record", "arm": "good", "action": "start"}):
+                assert page.evaluate(ASKED, action) == 403
+        finally:
+            view.close()
+
+
+def test_every_view_opens_and_shows_what_it_is_for(view: View) -> None:
+    for route, title in VIEWS.items():
+        page = view.open(route)
+        assert view.text("h1") == title
+        page.locator(SHOWN[route]).first.wait_for()
+        assert page.locator("#lost").is_hidden()
+
+
+def test_live_values_change_and_undetermined_ones_have_none(view: View) -> None:
+    page = view.open("arm/itself")
+    value = page.locator("tr[data-parameter=fv1] td").first
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    seen = {value.inner_text()}
+    for _ in range(100):
+        page.wait_for_timeout(50)
+        seen.add(value.inner_text())
+        if len(seen) > 3:
+            break
+    assert len(seen) > 3
+    page.locator(".chart canvas").first.wait_for()
+    page = view.open("arm/good")  # an arm that has never moved
+    view.until("document.querySelectorAll('tr[data-parameter]').length > 10")
+    first = page.locator("tr[data-parameter=fv1] td")
+    assert first.nth(0).inner_text() == ""
+    assert first.nth(1).inner_text() not in ("", "–")  # what the description says is there
+    assert "no estimate heard yet" in first.nth(2).inner_text()  # which is no verdict on the data
+
+
+def test_a_band_is_what_holds_in_95_of_100_cases(view: View) -> None:
+    page = view.open("arm/itself")
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    std, text = page.evaluate(
+        """async () => {
+            const { live } = await import("/static/live.js");
+            const k = live.facts.parameters.indexOf("fv1");
+            return [live.sections.estimate.std[k], document.querySelector("tr[data-parameter=fv1] td").textContent];
+        }"""
+    )
+    assert float(text.partition("±")[2]) == pytest.approx(1.96 * std, rel=0.06)  # of two digits
+    told = page.evaluate(
+        """async () => {
+            const { banded } = await import("/static/format.js");
+            return [banded(3.2e-8, 4e-10), banded(12.3456, 0.0123), banded(1.5, 0), banded(1.5, null), banded(null, 1)];
+        }"""
+    )
+    assert told == ["3.200e-8 ± 4.0e-10", "12.346 ± 0.012", "1.500 ± ?", "1.500 ± ?", ""]
+
+
+def test_whatever_moves_an_arm_can_be_stopped(view: View) -> None:
+    page = view.open("")
+    buttons = page.evaluate(
+        """async () => {
+            const { armButtons } = await import("/static/views/fleet.js");
+            const verbs = (arm) => [...(armButtons({ name: "x", ...arm })?.querySelectorAll("button") ?? [])]
+                .map((button) => button.dataset.verb);
+            return [verbs({ safety: { state: "armed" } }), verbs({ motion: { state: "running" } }), verbs({})];
+        }"""
+    )
+    assert buttons == [["abort", "arm", "disarm"], ["disable"], []]
+    moves = page.evaluate(
+        """async () => {
+            const { movement } = await import("/static/views/fleet.js");
+            return [true, false].map((silent) => movement({ silent, safety: { state: "armed" } }));
+        }"""
+    )
+    assert moves == ["not known; last heard: armed", "armed"]
+
+
+def test_another_daemon_shows_nothing_of_the_one_before(view: View) -> None:
+    """Its clock may have begun anew: ages would be of another."""
+    page = view.open("arm/itself")
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+
+    page.route("**/api/now*", lambda route: route.fulfill(json={"turn": 1, "epoch": 1, "now": 5.0}))
+    view.until("!document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    page.unroute_all(behavior="wait")
+    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+
+
+def test_abort_stops_a_run_and_arming_gives_a_permit(view: View, daemon: DaemonProcess) -> None:
+    page = view.open("arm/good")
+    with Client(daemon.endpoints, "good") as client:
+        client.arm()
+        client.run(periods=20)
+        client.until("running")
+        view.until("document.querySelector('main').textContent.includes('movement: running')")
+        page.get_by_role("button", name="Abort").click()
+        done = client.until("disarmed")
+        assert (done["run"]["outcome"], done["reason"]) == ("stopped", "aborted by request")
+        view.until("document.querySelector('main').textContent.includes('movement: disarmed')")
+        view.until(
+            "!document.getElementById('said').textContent.includes('refused') && "
+            "document.getElementById('said').textContent.startsWith('Abort')"
+        )
+        for _ in range(100):  # they may still be stopping
+            page.get_by_role("button", name="Arm", exact=True).click()
+            view.until("document.getElementById('said').textContent.startsWith('Arm')")
+            if "permit" in view.text("#said"):
+                break
+            page.wait_for_timeout(100)
+        assert "the drives are on; permit" in view.text("#said")
+        view.until("document.querySelector('main').textContent.includes('movement: armed')")
+        assert "The drives are on; permit" in view.text("main")  # whatever is said at the top meanwhile
+        page.get_by_role("button", name="Disarm").click()
+        client.until("disarmed")
+        view.until("!document.querySelector('main').textContent.includes('permit')")
+
+
+def test_recording_is_switched_on_and_off(view: View) -> None:
+    page = view.open("recordings")
+    card = page.locator("[data-recorder=itself]")
+    card.get_by_role("button", name="Record", exact=True).click()
+    card.get_by_text("● recording").wait_for()
+    page.locator("tbody th", has_text="itself-").first.wait_for()
+    card.get_by_role("button", name="Stop recording").click()
+    card.get_by_text("○ off").wait_for()
+
+
+#: What each button would do, whether it cannot be pressed, and what is said of it.
+BUTTONS = "[...document.querySelectorAll('button[data-verb]')].map((b) => [b.dataset.verb, b.disabled, b.title])"
+#: The status that the daemon answers with, asked past the buttons.
+ASKED = """(action) => fetch("/api/do", {
+  method: "POST",
+  headers: { "Content-Type": "application/json", "X-Thetad": "1" },
+  body: JSON.stringify(action),
+}).then((answer) => answer.status)"""
+#: States by their tone, each with a sign before the word; a note of an error is a sentence.
+TONES = """[...document.querySelectorAll("main .good, main .warn, main .bad")]
+  .filter((each) => each.textContent && !each.closest("p")).map((each) => each.textContent.trim())"""
+SIGNED = re.compile(r"[^\w\s]\s\S")
+
+
+def test_no_state_is_told_by_colour_alone(view: View) -> None:
+    """Each has a sign and a word besides its colour; each line of a chart has a pattern."""
+    found: set[str] = set()
+    for route in VIEWS:
+        page = view.open(route)
+        page.wait_for_timeout(300)
+        found |= set(page.evaluate(TONES))
+    assert {"● at work", "● ready"} <= found
+    assert [text for text in found if not SIGNED.match(text)] == []
+    page = view.open("arm/itself/torque")
+    page.locator(".chart canvas").first.wait_for()
+    chart = """[...document.querySelectorAll(".u-legend .u-marker")].map((each) => {
+      const style = getComputedStyle(each);
+      return [style.borderTopColor, style.borderTopStyle];
+    }).filter(([colour]) => colour)"""
+    lines = page.evaluate(chart)
+    assert len(lines) > 1
+    assert len({style for _, style in lines}) > 1
+
+
+def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon: DaemonProcess) -> None:
+    view = View(browser, daemon.endpoints["http"], phone=True)
+    try:
+        for route, title in VIEWS.items():
+            page = view.open(route)
+            assert view.text("h1") == title
+            page.locator(SHOWN[route]).first.wait_for()
+            if route == "arm/itself":  # with the longest that its cells hold
+                view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+            page.wait_for_timeout(300)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, route
+            assert page.evaluate(CUT) == [], route
+            assert page.locator("td .good, td .warn, td .bad").evaluate_all(BEYOND) == [], route
+        stop = view.open("arm/good").get_by_role("button", name="Abort")
+        box = stop.bounding_box()
+        assert box is not None
+        assert box["height"] >= 38.0  # a finger hits it
+        assert box["y"] + box["height"] < 740.0  # without scrolling
+    finally:
+        view.close()
+    assert view.complaints == []
+
+
+def test_a_job_is_submitted_and_its_model_promoted(view: View, daemon: DaemonProcess) -> None:
+    with Control(daemon.endpoints["control"]) as control:  # as many frames as the job is to take
+        await_status(control, lambda found: found["itself/acquisition"]["info"].get("frames", 0) > 17 * 250)
+    page = view.open("jobs")
+    page.locator("select[name=arm]").select_option("itself")
+    page.locator("input[name=seconds]").fill("16")
+    page.locator("input[name=span]").fill("0:0.5")
+    page.get_by_role("button", name="Submit").click()
+    view.until("document.getElementById('said').textContent.includes('is queued')")
+    (number,) = re.findall(r"job (\d+)", view.text("#said"))
+    row = page.locator(f"tr[data-job='{number}']")
+    row.wait_for()
+    page.locator(f"tr[data-job='{number}'][data-state=succeeded]").wait_for(timeout=60_000)
+    assert "relative torque error" in row.inner_text()
+    row.get_by_role("link").click()
+    assert page.locator("pre").first.inner_text() != ""
+    page.locator("input[name=promote-seconds]").fill("6")
+    page.get_by_role("button", name="Promote if better").click()
+    view.until("document.getElementById('said').textContent.includes('promote is queued')")
+    page.get_by_role("link", name="Models").click()
+    page.locator("[data-models=itself] [data-active=true]").wait_for(timeout=60_000)
+    assert "★ active" in view.text("[data-models=itself] tr[data-active=true]")
+    page.get_by_role("link", name="Events").click()
+    page.locator("tr[data-event=model_promoted]").wait_for()
+    page.get_by_role("link", name="Models").click()
+    page.get_by_role("button", name="Roll back").click()
+    view.until("document.getElementById('said').textContent.includes('active is no model')")
+    page.locator("[data-models=itself] [data-active=false]").wait_for()
+
+
+def test_a_daemon_that_is_away_is_shown_as_such_and_seen_when_it_is_back(
+    browser: Browser, daemon: DaemonProcess
+) -> None:
+    view = View(browser, daemon.endpoints["http"])  # whose console may complain of failed requests
+    lost = "No connection to the daemon. Values are from"
+    try:
+        page = view.open("arm/good")
+        view.until("document.querySelectorAll('tr[data-parameter]').length > 10")
+        with Control(daemon.endpoints["control"]) as control:
+            web = processes(control)["web"]["pid"]
+        os.kill(web, signal.SIGSTOP)
+        try:
+            page.locator("#lost", has_text=lost).wait_for()
+            assert page.get_by_role("button", name="Abort").is_disabled()
+            assert page.evaluate("getComputedStyle(document.querySelector('main .live')).opacity") == "0.45"
+        finally:
+            os.kill(web, signal.SIGCONT)
+        page.locator("#lost").wait_for(state="hidden")
+        view.until("!document.querySelector('button[data-verb=abort]').disabled")
+        page.route("**/api/**", lambda route: route.abort("connectionrefused"))
+        page.locator("#lost", has_text=lost).wait_for()
+        assert page.get_by_role("button", name="Arm", exact=True).is_disabled()
+        assert "✕ not connected" in view.text("#link")
+        page.unroute_all(behavior="wait")
+    finally:
+        view.close()
+    assert all("Failed to load resource" in text for text in view.complaints)

@@ -1,0 +1,30 @@
+"""Programs in a network namespace of their own, which ends with their processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def in_namespace(*arguments: str, timeout_s: float = 280.0) -> str:
+    """Run Python in a new network namespace and return what it prints; skips where that is not permitted."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("virtual interfaces need root and network namespaces")
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout_s,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def die_with_parent() -> None:
+    """End this process when the test that started it ends."""
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL

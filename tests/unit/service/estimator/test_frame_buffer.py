@@ -1,0 +1,279 @@
+"""Windows of live frames: the ring, and the verb `set_aside` of a real daemon."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.files.recordings.format import RecordingMeta
+from drivers.frame import JointFrame
+from service.estimator._frame_buffer import FOLDER, MARGIN_S, FrameBuffer, save_request
+from service.io.state_file import load_state, save_state
+from service.operations.inputs import open_recording
+from service.protocol.control import ControlError
+
+RATE = 100.0
+META = RecordingMeta("arm", ("a", "b"), ("rad", "m"), RATE, "sim", "nowhere")
+
+
+def frame(k: int, **more: Any) -> JointFrame:
+    values = {"q": np.array([k, -k], float), "tau": np.array([0.5 * k, 2.0])}
+    return JointFrame(k, 10_000_000 * k, 7 + k, **(values | more))
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    """A state directory with the folder that windows are written to."""
+    (tmp_path / FOLDER).mkdir(parents=True)
+    return tmp_path
+
+
+def filled(count: int, window_s: float = 2.0) -> FrameBuffer:
+    window = FrameBuffer(window_s, RATE, 2, ("q", "tau", "setpoint"))
+    for k in range(count):
+        window.push(frame(k))
+    return window
+
+
+@pytest.mark.parametrize("count", [150, 1200, 1201, 5003])
+def test_the_newest_frames_come_out_in_order(state_dir: Path, count: int) -> None:
+    """Before, at, and after the ring is full, whose length is 1200 frames."""
+    window = filled(count)
+    assert len(window) == min(count, 200)
+    request = save_request({"seconds": 1.5, "path": f"{FOLDER}/a.window"}, window, state_dir, META)
+    answer = request.write(window)
+    assert answer["frames"] == 150
+    found = open_recording(state_dir / FOLDER / "a.window")
+    numbers = np.arange(count - 150, count)
+    np.testing.assert_array_equal(found.seq, numbers)
+    np.testing.assert_array_equal(found.t_ns, 10_000_000 * numbers)
+    np.testing.assert_array_equal(found.channels["q"], np.stack((numbers, -numbers), axis=1))
+    np.testing.assert_array_equal(found.channels["tau"][:, 0], 0.5 * numbers)
+    assert set(found.channels) == {"q", "tau"}
+    assert found.valid is None
+    assert (found.meta.robot, found.meta.joint_names, found.meta.units) == ("arm", ("a", "b"), ("rad", "m"))
+    assert (found.meta.rate_hz, found.meta.clock, found.meta.source) == (RATE, "sim", "nowhere")
+
+
+def test_what_is_missing_or_invalid_stays_so(state_dir: Path) -> None:
+    window = filled(100)
+    window.push(frame(100, tau=None))
+    window.push(frame(101, valid=np.array([True, False])))
+    window.push(frame(102))
+    window.push(JointFrame(103, 10_000_000 * 102, 0, q=np.zeros(2), tau=np.zeros(2)))  # no later than the one before
+    save_request({"seconds": 0.1, "path": f"{FOLDER}/a.window"}, window, state_dir, META).write(window)
+    found = open_recording(state_dir / FOLDER / "a.window")
+    assert found.seq.tolist() == list(range(93, 103))
+    assert np.isnan(found.channels["tau"][-3]).all()
+    assert found.valid is not None
+    assert found.valid[-4:].tolist() == [[True, True], [False, False], [True, False], [True, True]]
+
+
+def test_frames_go_on_while_a_window_is_written() -> None:
+    """Fewer than the margin holds may come meanwhile, for the next would be half written; more are noticed."""
+    window = filled(1200)
+    frames = window.select(2.0)
+    margin = round(MARGIN_S * RATE)
+    for k in range(1200, 1200 + margin - 1):
+        window.push(frame(k))
+    copies = window.copy(frames, 0)
+    np.testing.assert_array_equal(copies["stamps"][:, 2], np.arange(1000, 1200))
+    window.push(frame(1200 + margin - 1))
+    with pytest.raises(ControlError, match="faster than they could be set aside"):
+        window.copy(frames, 0)
+
+
+def test_a_thread_copies_what_another_fills() -> None:
+    window = filled(1200)
+    stop = threading.Event()
+
+    def fill() -> None:
+        k = 1200
+        while not stop.is_set():
+            window.push(frame(k))
+            k += 1
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        copied = 0
+        for _ in range(200):
+            try:
+                copies = window.copy(window.select(2.0), 0)
+            except ControlError:
+                continue
+            copied += 1
+            seq = copies["stamps"][:, 2]
+            assert np.all(np.diff(seq) == 1)
+            np.testing.assert_array_equal(copies["q"][:, 0], seq)
+            np.testing.assert_array_equal(copies["tau"][:, 0], 0.5 * seq)
+        assert copied > 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_window_is_so_many_seconds_and_not_so_many_frames() -> None:
+    """Frames 0 to 299, a pause of 3 s within the same epoch, and 120 more."""
+    window = filled(300, 4.0)
+    for k in range(600, 720):
+        window.push(frame(k))
+    assert window.select(1.0) == range(320, 420)
+    assert window.select(1.2) == range(300, 420)
+    assert window.select(1.3) == range(300, 420)  # 92 % of the frames of 1.3 s
+    with pytest.raises(ControlError, match=r"of the last 1\.4 s only 1\.2 s of frames are there"):
+        window.select(1.4)
+    with pytest.raises(ControlError, match=r"of the last 4 s only 1\.2 s of frames are there"):
+        window.select(4.0)
+
+
+@pytest.mark.parametrize(("step_ns", "count"), [(10_300_000, 195), (9_800_000, 200), (9_900_000, 200)])
+def test_frames_that_are_faster_or_slower_than_stated(step_ns: int, count: int) -> None:
+    """Two seconds of a ring of 200 frames: fewer where they are slower, all of it where they are faster."""
+    window = FrameBuffer(2.0, RATE, 2, ("q", "tau"))
+    for k in range(1500):
+        window.push(JointFrame(k, step_ns * k, 0, q=np.zeros(2), tau=np.zeros(2)))
+    frames = window.select(2.0)
+    assert (frames.stop, len(frames)) == (1500, count)
+
+
+def test_a_window_is_refused_until_the_source_has_run_so_long() -> None:
+    window = filled(195)  # of 200: enough of them, but not for so long
+    with pytest.raises(ControlError, match=r"the last 1\.9 s of frames are there, not 2 s"):
+        window.select(2.0)
+
+
+def test_a_restarted_source_empties_the_window(state_dir: Path) -> None:
+    window = filled(300)
+    window.clear()
+    with pytest.raises(ControlError, match=r"the last 0\.0 s of frames are there"):
+        window.select(0.5)
+    for k in range(50):  # a new clock, earlier than the old
+        window.push(frame(k))
+    save_request({"seconds": 0.5, "path": f"{FOLDER}/a.window"}, window, state_dir, META).write(window)
+    assert open_recording(state_dir / FOLDER / "a.window").seq.tolist() == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("args", "type", "word"),
+    [
+        ({}, "bad_argument", "seconds"),
+        ({"seconds": 0.0, "path": "x"}, "bad_argument", "seconds"),
+        ({"seconds": True, "path": "x"}, "bad_argument", "seconds"),
+        ({"seconds": float("nan"), "path": "x"}, "bad_argument", "seconds"),
+        ({"seconds": "all", "path": "x"}, "bad_argument", "seconds"),
+        ({"seconds": 1.0}, "bad_argument", "path"),
+        *(
+            ({"seconds": 1.0, "path": path}, "bad_argument", "is not jobs/windows/NAME.window below the state")
+            for path in (
+                "../x.window",
+                "/etc/x.window",
+                "jobs/windows/link/x.window",
+                "jobs/windows/../queue.window",
+                "jobs/windows/deeper/x.window",
+                "jobs/windows/queue.sqlite",
+                "jobs/windows/.window",
+                "jobs/windows",
+                "jobs/queue.sqlite-wal",
+                "x.window",
+                ".",
+            )
+        ),
+        ({"seconds": 1.0, "path": "a\0b"}, "bad_argument", "path"),
+        ({"seconds": 1.0, "path": f"{FOLDER}/{'x' * 300}.window"}, "bad_argument", "File name too long"),
+        ({"seconds": 1.0, "path": f"{FOLDER}/there.window"}, "failed", "there already"),
+        ({"seconds": 0.01, "path": f"{FOLDER}/x.window"}, "bad_argument", "two frames"),
+        ({"seconds": 3.0, "path": f"{FOLDER}/x.window"}, "failed", r"the last 2\.0 s of frames are there, not 3 s"),
+    ],
+)
+def test_what_cannot_be_set_aside(state_dir: Path, args: dict[str, Any], type: str, word: str) -> None:
+    folder = state_dir / FOLDER
+    (folder / "link").symlink_to(state_dir)
+    (folder / "there.window").touch()
+    with pytest.raises(ControlError, match=word) as caught:
+        save_request(args, filled(500), state_dir, META)
+    assert caught.value.type == type
+    assert sorted(path.name for path in folder.iterdir()) == ["link", "there.window"]
+
+
+def test_without_the_folder_of_windows(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match="there is no folder"):
+        save_request({"seconds": 1.0, "path": f"{FOLDER}/x.window"}, filled(500), tmp_path, META)
+
+
+def test_no_window_and_one_too_large_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    none = FrameBuffer(0.0, RATE, 2, ("q", "tau"))
+    none.push(frame(0))
+    with pytest.raises(ControlError, match="set window_s"):
+        none.select(1.0)
+    monkeypatch.setattr("service.estimator._frame_buffer.MAX_BYTES", 20_000)
+    with pytest.raises(ControlError, match=r"too many for one file: at most 3 s"):
+        filled(900, 9.0).select(9.0)  # frames of 58 bytes, of which 274 fit beside the head of the file
+
+
+def test_a_file_that_cannot_be_written(state_dir: Path) -> None:
+    window = filled(300)
+    request = save_request({"seconds": 1.0, "path": f"{FOLDER}/x.window"}, window, state_dir, META)
+    (state_dir / FOLDER).rmdir()
+    with pytest.raises(ControlError, match="No such file") as caught:
+        request.write(window)
+    assert caught.value.type == "failed"
+
+
+def test_a_state_with_arrays_of_many_slices_is_read_back(tmp_path: Path) -> None:
+    """The file is written in slices; what is read is one array again."""
+    values = np.random.default_rng(0).standard_normal((200_000, 3))[:, ::2]
+    save_state(tmp_path / "a", {"large": values, "none": np.zeros((0, 4)), "text": "x"}, "owner")
+    found = load_state(tmp_path / "a", "owner")
+    np.testing.assert_array_equal(found["large"], values)
+    assert isinstance(found["none"], np.ndarray)
+    assert found["none"].shape == (0, 4)
+
+
+def test_frames_from_some_time_on_are_forgotten() -> None:
+    window = filled(100)
+    first_ns = frame(60).t_bus_ns
+    window.drop_since(first_ns)
+    assert len(window) == 60
+    window.push(frame(60))  # another at the same time takes its place
+    assert len(window) == 61
+    window.drop_since(0)
+    assert len(window) == 0
+    window.push(frame(0))
+    assert len(window) == 1
+
+
+@pytest.mark.parametrize("count", [1200, 5003])
+def test_they_are_forgotten_from_a_ring_that_is_full_too(count: int) -> None:
+    window = filled(count)
+    window.drop_since(frame(count - 120).t_bus_ns)
+    assert window.end == count - 120
+    window.push(frame(count))
+    with pytest.raises(ControlError, match=r"only 0\.0 s of frames are there"):
+        window.select(0.5)
+
+
+def test_of_a_ring_no_more_is_left_than_has_not_been_overwritten() -> None:
+    """It holds 1200 frames, so that of 5003 the last 1150 are given up, and 50 are left."""
+    window = filled(5003)
+    window.drop_since(frame(5003 - 1150).t_bus_ns)
+    assert len(window) == 50
+    copies = window.copy(window.select(0.5), window.truncations)
+    np.testing.assert_array_equal(copies["stamps"][:, 0], [frame(k).t_bus_ns for k in range(5003 - 1200, 5003 - 1150)])
+
+
+def test_frames_that_are_given_up_while_they_are_copied_are_not_written(state_dir: Path) -> None:
+    window = filled(300)
+    request = save_request({"seconds": 1.5, "path": f"{FOLDER}/c.window"}, window, state_dir, META)
+    window.drop_since(frame(290).t_bus_ns)
+    for k in range(300, 340):
+        window.push(frame(k))
+    with pytest.raises(ControlError, match="given up"):
+        request.write(window)
+    assert not request.path.exists()
+    again = save_request({"seconds": 1.5, "path": f"{FOLDER}/c.window"}, window, state_dir, META)
+    assert again.write(window)["frames"] >= 100

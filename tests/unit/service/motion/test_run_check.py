@@ -1,0 +1,96 @@
+"""The torque that a run is judged by ahead: of every robot that can be described, against an independent model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from rt_core.model.friction import Friction
+from rt_core.model.robot import RobotModel
+from rt_core.safety import SafetyError
+from service.config.arm_tables import SafetyConfig
+from service.io.trajectory_file import Trajectory
+from service.motion._safety_limits import safety_limits
+from service.motion.trajectory_run import MAX_S, RunCheck
+from service.protocol.control import VERBS
+from tests.lab.arms.simulated import random_arm, twin
+
+PERIOD_S = 0.004
+
+
+def check(model: RobotModel) -> RunCheck:
+    return RunCheck(model, safety_limits(model, SafetyConfig()), PERIOD_S, 0.15)
+
+
+def coupled(effort: float = 1e4) -> RobotModel:
+    """Four turning joints, the last motor turning two of them, with friction by load."""
+    model = random_arm(4, 3, prismatic=0.0, coupled=True)
+    assert model.dynamics is not None
+    return replace(
+        model,
+        joints=tuple(replace(joint, effort=effort) for joint in model.joints),
+        friction=Friction("coulomb_viscous", load=True),
+        dynamics=replace(model.dynamics, load_friction=np.full(4, 0.1)),
+    )
+
+
+def fast(model: RobotModel) -> Trajectory:
+    t = np.linspace(0.0, 4.0, 201)
+    q = 0.4 * (1.0 - np.cos(2.0 * np.pi * t / 4.0))[:, None] * np.ones(model.n)
+    names = tuple(joint.name for joint in model.joints)
+    return Trajectory(names, ("rad",) * model.n, rate_hz=50.0, table=q)
+
+
+def checked(model: RobotModel) -> None:
+    _, checks = check(model).begin(1, "x", fast(model), np.zeros(model.n), periods=1, hold=False, token="a")
+    list(checks)
+
+
+def test_a_coupled_arm_with_friction_by_load_is_judged() -> None:
+    checked(coupled())
+    rigid = 0.0
+    model = coupled()
+    oracle, q = twin(model), fast(model).table
+    assert q is not None
+    for row in q:
+        rigid = max(rigid, float(np.abs(pin.rnea(oracle, oracle.createData(), row, 0.0 * row, 0.0 * row)).max()))
+    with pytest.raises(SafetyError, match="torque"):
+        checked(coupled(effort=0.9 * rigid))  # gravity alone is more
+
+
+@pytest.mark.parametrize("pace", [1.0, 0.5])
+def test_what_can_be_checked_is_checked_within_the_time_of_an_answer(pace: float) -> None:
+    """A slice is checked with each frame; more than can be checked in time is refused before the first."""
+    model = random_arm(1, 3, prismatic=0.0)
+    here, names = np.zeros(1), (model.joints[0].name,)
+    checks = RunCheck(model, safety_limits(model, SafetyConfig()), PERIOD_S, 0.15, pace)
+
+    def begin(period_s: float) -> int:
+        table = np.zeros((11, 1))
+        what = Trajectory(names, ("rad",), rate_hz=10.0 / period_s, table=table)
+        return len(list(checks.begin(1, "x", what, here, periods=2, hold=False, token="a")[1]))
+
+    longest_s = pace * MAX_S - 4.0
+    assert 40.0 < begin(longest_s) * PERIOD_S / pace < VERBS["run_trajectory"].within_s
+    with pytest.raises(SafetyError, match=rf"more than {pace * MAX_S:.0f} s of motion.*choose a shorter period"):
+        begin(longest_s + 4.0)
+
+
+def test_unchecked_properties_are_listed_completely() -> None:
+    model = coupled()
+    assert model.dynamics is not None
+    coupling = "limits of the motors of joint_4, which are coupled"
+    assert [text.split(":")[0] for text in check(model).unchecked] == ["collisions", coupling]
+    joints = (replace(model.joints[0], effort=np.inf), *model.joints[1:])
+    found = check(replace(model, joints=joints, dynamics=None)).unchecked
+    assert [text.split(":")[0] for text in found] == [
+        "collisions", "torque of joint_1", "friction and rotor inertia in the torque", coupling,
+    ]  # fmt: skip
+    partly = replace(
+        model.dynamics, coulomb=np.array([1.0, 0.0, 0.0, 1.0]), viscous=np.zeros(4), load_friction=np.zeros(4)
+    )
+    assert "friction of joint_2, joint_3 in the torque" in " ".join(check(replace(model, dynamics=partly)).unchecked)
+    assert check(replace(model, inertial=None)).unchecked[1].startswith("torque: the robot description")
