@@ -4,7 +4,7 @@ Start with `calibrate`: it fits an `error_model` of a nominal `geometry` to a `s
 `settings`, and returns a `result`.  On the way `input_checks` check the data, `frames` finds base and tool, `fit`
 minimises, `identifiability` decides which parameters the poses determine, and `uncertainty` gives their covariance.
 
-- `planning` proposes poses to measure (points of `fibonacci`), `selection` the most informative of many.
+- `planning` proposes poses to measure, `selection` the most informative of many.
 - `compensation` finds joint commands for the calibrated arm, `prediction` the uncertainty of its tool.
 - `elements` builds the chain of an error model; `cell` combines several arms measured by one instrument.
 """
@@ -15,7 +15,6 @@ __all__ = [
     "compensation",
     "elements",
     "error_model",
-    "fibonacci",
     "fit",
     "frames",
     "geometry",

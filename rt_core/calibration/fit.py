@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 import scipy.linalg as la
 
-from rt_core.calibration._chain import cost, normal_equations
+from rt_core.calibration._chain import cost, normal_equations, totals
 from rt_core.calibration._robust import LOSSES, Loss, losses, tuning, weights
-from rt_core.calibration._swarm_cost import totals
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.sample import Sample
 from rt_core.optimise.problem import Problem

@@ -1,12 +1,17 @@
 """Plan poses to measure: on a Fibonacci spiral, reachable, within limits and away from singularities.
 
-KIN samples spherical layers around the base (`rt_core.calibration.fibonacci`) and keeps reachable poses away from
-singularities.  Here each point is tried from several random postures with free orientation, so that the wrist varies; a
-layer with too few reachable points is sampled more densely.
+KIN samples spherical layers around the base and keeps reachable poses away from singularities.  Here each point is
+tried from several random postures with free orientation, so that the wrist varies; a layer with too few reachable
+points is sampled more densely.
+
+Layers have equidistant radii `r_k = r_max - k (r_max - r_min) / m` for `k = 0 ... m - 1`, and each has 0.7 times as
+many points as the one around it.  On a layer the azimuth advances by the golden ratio and the cosine of the inclination
+decreases evenly, for a uniform density.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,13 +20,15 @@ import numpy as np
 from rt_core.calibration._chain import walk
 from rt_core.calibration._inverse import dexterity, inverse_kinematics, limits_of
 from rt_core.calibration.error_model import ErrorModel, error_model
-from rt_core.calibration.fibonacci import DECAY, layer_counts, layer_radii, spiral
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.identifiability import Identifiability, identifiability, triangle
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.selection import Observability
 from rt_core.types import BoolArray, FloatArray, IntArray
 
+GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
+#: Ratio of the number of points of a layer to that of the one around it.
+DECAY = 0.7
 #: Ratio of the smallest to the largest radius of KIN (270 and 850 mm).
 INNER_SHARE = 270.0 / 850.0
 #: Largest radius by default, as a share of the reach: at the full reach every posture is singular.
@@ -247,3 +254,41 @@ def joint_places(model: ErrorModel, x: FloatArray, q: FloatArray) -> FloatArray:
     frames = np.empty((model.revolute.size + 2, 12))
     walk(model.assembled(x)[0], model.revolute, q, np.cos(q), np.sin(q), frames)
     return frames[1:, 9:].copy()
+
+
+def layer_counts(count: int, layers: int, decay: float = DECAY) -> tuple[int, ...]:
+    """Divide points among layers, the outermost first: shares are rounded up, the innermost has the rest.
+
+    If that leaves it without points, the layers furthest above their share give some.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer points than layers, or no layer.
+    """
+    if layers < 1 or count < layers:
+        raise ValueError(f"{count} points are too few for {layers} layers")
+    weights = decay ** np.arange(layers)
+    shares = count * weights / weights.sum()
+    counts = np.maximum(np.ceil(shares), 1.0).astype(np.int64)
+    counts[-1] = count - counts[:-1].sum()
+    while counts[-1] < 1:
+        counts[np.argmax(np.where(counts > 1, counts - shares, -np.inf))] -= 1
+        counts[-1] += 1
+    return tuple(int(k) for k in counts)
+
+
+def layer_radii(r_max: float, r_min: float, layers: int) -> FloatArray:
+    """Return the radii (m,) [m], the largest first; `r_min` is not among them."""
+    if not 0.0 < r_min < r_max < math.inf:
+        raise ValueError(f"0 < r_min < r_max must hold, not {r_min} and {r_max}")
+    return np.asarray(r_max - np.arange(layers) * (r_max - r_min) / layers)
+
+
+def spiral(count: int, turn: float = 0.0) -> FloatArray:
+    """Return unit vectors (count, 3) evenly over the half-space z > 0, rotated by `turn` [rad] about z."""
+    k = np.arange(count)
+    z = 1.0 - (k + 0.5) / count
+    azimuth = turn + 2.0 * np.pi * k / GOLDEN
+    rim = np.sqrt(1.0 - z * z)
+    return np.column_stack((rim * np.cos(azimuth), rim * np.sin(azimuth), z))

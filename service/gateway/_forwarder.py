@@ -44,12 +44,12 @@ class Forwarder:
         self.outer.setsockopt(zmq.HANDSHAKE_IVL, 2000)
         if pair is not None:
             protect(self.outer, pair)
-        told = f"inproc://{self.name}-connections"
-        self.outer.monitor(told, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        monitor_endpoint = f"inproc://{self.name}-connections"
+        self.outer.monitor(monitor_endpoint, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.monitor = context.socket(zmq.PAIR)
         self.monitor.setsockopt(zmq.RCVHWM, 0)  # a full queue would stop the connections
         self.monitor.setsockopt(zmq.LINGER, 0)
-        self.monitor.connect(told)
+        self.monitor.connect(monitor_endpoint)
         self.inner.setsockopt(zmq.LINGER, 0)
         self.outer.setsockopt(zmq.LINGER, 500)
         self.port = bind_tcp(self.outer, address, self.port, f"{self.name}_port", BIND_S)

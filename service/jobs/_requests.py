@@ -410,7 +410,7 @@ class Requests:
 
         self.backing_up = True
         try:
-            self._later(work, lambda said: said, storage)
+            self._later(work, lambda copied: copied, storage)
         except ControlError:
             self.backing_up = False
             raise

@@ -378,11 +378,11 @@ def compare(
     parts = []
     for seed in range(1, seeds + 1):
 
-        def told(done: int, what: str, seed: int = seed) -> None:
+        def report(done: int, what: str, seed: int = seed) -> None:
             if progress is not None:
                 progress((seed - 1) * len(methods) + done, seeds * len(methods), f"seed {seed}: {what}")
 
-        parts.append(compare_seed(model, methods, seed, conditions, told))
+        parts.append(compare_seed(model, methods, seed, conditions, report))
     return gather(model, conditions, parts)
 
 

@@ -84,13 +84,13 @@ class Trend:
             self.names = [str(name) for name in message.body.get("parameters", [])]
             self.units = [str(unit) for unit in message.body.get("units", [])]
         elif message.kind == "event":
-            told = str(message.body.get("event", "")), str(message.body.get("text", ""))
-            self.events.append(TrendEvent(message.envelope.t_ns * 1e-9, *told))
+            values = str(message.body.get("event", "")), str(message.body.get("text", ""))
+            self.events.append(TrendEvent(message.envelope.t_ns * 1e-9, *values))
         elif message.kind == "status" and message.envelope.src == "estimator":
             self._breakaway(message.envelope.t_ns * 1e-9, message.body.get("breakaway", {}))
         elif message.kind == "elastic":
-            for joint, said in message.body.get("joints", {}).items():
-                self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, said["parameters"])
+            for joint, entry in message.body.get("joints", {}).items():
+                self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, entry["parameters"])
 
     def _breakaway(self, t: float, joints: Mapping[str, Mapping[str, Any]]) -> None:
         """Add the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
@@ -100,17 +100,17 @@ class Trend:
         if not joints or t == 0.0:
             return
         if self.breakaway is None:
-            if all(said["value"] is None for said in joints.values()):
+            if all(entry["value"] is None for entry in joints.values()):
                 return
             self.breakaway = Trend()
-        told = {f"breakaway friction of {joint}": said for joint, said in joints.items()}
-        self.breakaway._told(t, told, ("estimated",))
+        values = {f"breakaway friction of {joint}": entry for joint, entry in joints.items()}
+        self.breakaway._add_parameters(t, values, ("estimated",))
 
     def _spring(self, t: float, parameters: Mapping[str, Mapping[str, Any]]) -> None:
         """Add the estimate of an elastic joint at `t` [s]."""
-        self._told(t, parameters, ("determined", "weak"))
+        self._add_parameters(t, parameters, ("determined", "weak"))
 
-    def _told(self, t: float, parameters: Mapping[str, Mapping[str, Any]], good: tuple[str, ...]) -> None:
+    def _add_parameters(self, t: float, parameters: Mapping[str, Mapping[str, Any]], good: tuple[str, ...]) -> None:
         """Add parameters by name at `t` [s], known where their status is `good`; other names begin anew."""
         if list(parameters) != self.names:
             self._rows, self._stride, self._count = [], 1, 0

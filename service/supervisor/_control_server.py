@@ -76,8 +76,8 @@ class ControlSocket:
         self._pair: KeyPair | None = None
         if self._daemon.keyed:
             self._pair = server_pair(config.keys_dir)
-            if said := replacement_risk(config.keys_dir):
-                log.warning("keys_could_be_replaced", reason=said)
+            if risk := replacement_risk(config.keys_dir):
+                log.warning("keys_could_be_replaced", reason=risk)
             self._registry = Registry(config.keys_dir)
             self._access = Access(self._registry, self._daemon.requests_per_s, log)
             self._authenticator = self._authenticate()

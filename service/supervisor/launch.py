@@ -67,13 +67,13 @@ class DaemonProcess:
             log = None if self._log is None else stack.enter_context(self._log.open("ab"))
             self._process = subprocess.Popen([*command, str(os.getpid())], stdout=subprocess.PIPE, stderr=log)
         line = self._first_line(timeout_s)
-        said: dict[str, Any] = (
+        announcement: dict[str, Any] = (
             json.loads(line) if line else {"event": "failed", "message": f"not ready within {timeout_s:g} s"}
         )
-        if said["event"] != "ready":
+        if announcement["event"] != "ready":
             self.stop()
-            raise LaunchError(said["message"])
-        self.endpoints = said["endpoints"]
+            raise LaunchError(announcement["message"])
+        self.endpoints = announcement["endpoints"]
         return self
 
     def _first_line(self, timeout_s: float) -> bytes:

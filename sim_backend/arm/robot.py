@@ -155,12 +155,7 @@ class SimulatedArm(PackedArm):
             self._refresh()
 
     def step(self) -> JointFrame:
-        """Return the next sample; its times are those of the simulation [ns].
-
-        Raises
-        ------
-        SimulationDivergedError
-        """
+        """Return the next sample; its times are those of the simulation [ns]; raises `SimulationDivergedError`."""
         seq = self._next
         self._run(self._sample_out)
         t_ns = round(seq * 1e9 / self.settings.rate_hz)
@@ -170,12 +165,7 @@ class SimulatedArm(PackedArm):
         return frame
 
     def simulate(self, duration_s: float) -> SimulatedData:
-        """Return the next `duration_s * rate_hz` samples (rounded).
-
-        Raises
-        ------
-        SimulationDivergedError
-        """
+        """Return the next `duration_s * rate_hz` samples (rounded); raises `SimulationDivergedError`."""
         count = round(duration_s * self.settings.rate_hz)
         t = (self._next + np.arange(count)) / self.settings.rate_hz
         out = np.empty((count, self._rows, self.n))

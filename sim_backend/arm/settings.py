@@ -252,8 +252,8 @@ class FaultSettings(Table):
 
     kind: Literal["drive_fault", "stuck_encoder", "encoder_jump", "jam", "heat", "silence", "push"]
     """The drive trips; its position stays where it is, or is off by `value` from now on; something holds the joint with
-    a torque of `value`; it is `value` hot; nobody answers for `duration_s`; a hand pushes the flange
-    with `force` for `duration_s`."""
+    a torque of `value`; it is `value` hot; the bus is silent for `duration_s`; the flange is pushed with
+    `force` for `duration_s`."""
     after_s: NonNegative
     """Time in motion [s]."""
     joint: Annotated[str, Field(min_length=1)] | None = None

@@ -1,6 +1,6 @@
 """Faults and wrong wiring of a simulated arm that follows commands.
 
-Times of faults count while set values move the arm, from the last enabling, so that a fault occurs at the same place of a
+Times of faults count while set values move the arm, from the last enabling: a fault occurs at the same place of a
 motion regardless of pauses.
 """
 
@@ -26,7 +26,7 @@ class Disturbance:
     Parameters
     ----------
     faults : sequence of FaultSettings
-    arm : DrivenArm
+    arm : DriveArm
 
     Attributes
     ----------

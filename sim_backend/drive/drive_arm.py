@@ -73,7 +73,7 @@ def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -
     T = scalars[PERIOD]
     for i in range(state.shape[1]):
         mode, before, target = command[MODE_WANTED, i], command[MODE_BEFORE, i], command[TARGET, i]
-        _let_go(mode, state, i)
+        _follow_motor(mode, state, i)
         x, v = state[X_SET, i], state[V_SET, i]
         if not (mode in (CSP, CSV) and before in (CSP, CSV)):
             state[INTEGRAL, i] = 0.0
@@ -93,7 +93,7 @@ def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -
 
 
 @kernel
-def _let_go(mode: float, state: FloatArray, i: int) -> None:
+def _follow_motor(mode: float, state: FloatArray, i: int) -> None:
     """Make the values that the mode does not set follow the motor."""
     if mode != CSP:
         state[X_SET, i] = state[X, i]
@@ -185,7 +185,7 @@ def advance_drive_arm(
         ):  # fmt: skip
             return False
         for i in range(n):
-            _let_go(command[MODE_WANTED, i], state, i)
+            _follow_motor(command[MODE_WANTED, i], state, i)
     if not is_finite(state):
         return False
     measure(parameters, coupling, scalars, state, noise, out)

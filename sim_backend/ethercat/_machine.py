@@ -51,10 +51,10 @@ class Machine:
 
     Attributes
     ----------
-    arm : DrivenArm
+    arm : DriveArm
     drives : list of Cia402Drive
     axes : list of Axis
-    sample : DrivenSample
+    sample : DriveSample
         The arm at the last cycle.
     emergencies : list of (int, Emergency)
         Those of the last cycle, with the slaves that sent them.
@@ -99,12 +99,7 @@ class Machine:
         self._buses = list(buses)
 
     def cycle(self, period_s: float) -> None:
-        """Move the arm by `period_s` and run a cycle of each drive.
-
-        Raises
-        ------
-        SimulationDivergedError
-        """
+        """Move the arm by `period_s` and run a cycle of each drive; raises `SimulationDivergedError`."""
         mode, target, offset, limit, brake = zip(*self._motions, strict=True)
         self.sample = sample = self.arm.step(mode, target, offset, period_s, brake=brake, torque_limit=limit)
         x, v, u = sample.x.tolist(), sample.v.tolist(), sample.u.tolist()

@@ -218,7 +218,7 @@ class Server:
         now_ns = self._look()
         for port, raw in enumerate(self._sockets):
             arrived_ns = 0
-            while arrived_ns < now_ns:  # all that came before what is due now; flooded, the loop goes on nevertheless
+            while arrived_ns < now_ns:  # frames before what is due now, also in a flood
                 try:
                     frame, stamps, _, _ = raw.recvmsg(2048, _STAMP_SPACE)
                 except BlockingIOError:

@@ -59,9 +59,9 @@ class Machine:
 
     Attributes
     ----------
-    arm : DrivenArm
+    arm : DriveArm
     axes : Axes
-    sample : DrivenSample
+    sample : DriveSample
         The arm at this instant.
     power, follow : bool
         Commands of the program: axes on, and following set positions.
@@ -106,12 +106,7 @@ class Machine:
         self.target = self.measured.position.copy()
 
     def advance(self, period_s: float) -> None:
-        """Move the arm by a cycle, and measure.
-
-        Raises
-        ------
-        SimulationDivergedError
-        """
+        """Move the arm by a cycle, and measure; raises `SimulationDivergedError`."""
         self.faulty |= self.failing
         self._powered_s = self._powered_s + period_s if self.power else 0.0
         powered = np.full(self.faulty.shape, self.power) & ~self.faulty
@@ -129,7 +124,7 @@ class Machine:
         """Reset the faults whose cause is gone."""
         self.faulty &= self.failing
 
-    def let_go(self) -> None:
+    def switch_off(self) -> None:
         """Switch all axes off."""
         self.power = self.follow = False
 

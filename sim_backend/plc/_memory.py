@@ -34,12 +34,7 @@ class Memory:
         self._markers = bytearray(_MARKERS)
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return a writable view of a variable, of shape () unless it is an array.
-
-        Raises
-        ------
-        KeyError
-        """
+        """Return a writable view of a variable, of shape () unless it is an array; raises `KeyError`."""
         place = self.place(name)
         kind = place.type
         shape = tuple(length for _, length in kind.dimensions)
@@ -54,12 +49,7 @@ class Memory:
         return place
 
     def area(self, group: int, offset: int, length: int) -> memoryview:
-        """Return the bytes at an address.
-
-        Raises
-        ------
-        AdsError
-        """
+        """Return the bytes at an address; raises `AdsError`."""
         if group not in (Group.DATA, Group.MEMORY):
             raise AdsError(Code.INVALID_GROUP)
         area = self.image if group == Group.DATA else self._markers

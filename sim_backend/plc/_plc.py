@@ -95,12 +95,7 @@ class SimulatedPlc:
         return self.clock.due_ns(self.next_cycle)
 
     def advance(self, now_ns: int) -> int:
-        """Run the cycles due by CLOCK_MONOTONIC `now_ns`; return their number.
-
-        Raises
-        ------
-        SimulationDivergedError
-        """
+        """Run the cycles due by CLOCK_MONOTONIC `now_ns`; return their number; raises `SimulationDivergedError`."""
         first = self.next_cycle
         while self.due_ns() <= now_ns:
             for fault in self._schedule.due(self.next_cycle) if self._schedule.left else ():
@@ -201,7 +196,7 @@ class SimulatedPlc:
         """Stop the PLC program; its variables stay readable."""
         if self._runtime == State.RUN:
             self._runtime = State.STOP
-            self.machine.let_go()
+            self.machine.switch_off()
 
     def run(self) -> None:
         """Continue a stopped program; its axes stay off until they are enabled again."""
@@ -216,7 +211,7 @@ class SimulatedPlc:
         """
         self._runtime = State.RUN
         self._exceeding = self._missing = 0
-        self.machine.let_go()
+        self.machine.switch_off()
         self.services.handles.clear()
         for session in self.sessions:
             session.end_notifications()
@@ -229,7 +224,7 @@ class SimulatedPlc:
         """Put TwinCAT into config mode, without a runtime."""
         if self._system == State.RUN:
             self._system = State.CONFIG
-            self.machine.let_go()
+            self.machine.switch_off()
 
     def run_mode(self) -> None:
         """Put TwinCAT back into run mode; the program starts."""

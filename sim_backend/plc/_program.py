@@ -118,7 +118,7 @@ class Program:
     def resume(self) -> None:
         """Continue after a stop of the task; axes that were on are off."""
         if self.state in (ENABLING, ENABLED, STOPPING):
-            self._let_go(STOOD_STILL)
+            self._switch_off(STOOD_STILL)
 
     def _listen(self, elapsed_100ns: int) -> bool:
         """Evaluate heartbeat and command; return whether the axes shall be enabled."""
@@ -147,9 +147,9 @@ class Program:
         machine = self._machine
         faulty, enabled = bool(machine.faulty.any()), bool(machine.enabled.all())
         if self._stood and self.state in (ENABLING, ENABLED, STOPPING):
-            self._let_go(STOOD_STILL)
+            self._switch_off(STOOD_STILL)
         elif self.state in (ENABLED, STOPPING) and not machine.enabled.any():
-            self._let_go(AXIS_FAULTY)
+            self._switch_off(AXIS_FAULTY)
         elif self.state in (OFF, FAULT):
             if enable and self._armed and alive:
                 self._arm()
@@ -184,7 +184,7 @@ class Program:
         self._machine.reset()  # one pulse: a persistent fault returns
         self._enter(ENABLING)
 
-    def _let_go(self, reason: int) -> None:
+    def _switch_off(self, reason: int) -> None:
         """Switch off at once, until the command has been "off"."""
         self.reason = reason
         self._armed = self._moving = False
@@ -193,7 +193,7 @@ class Program:
     def _stop(self, reason: int) -> None:
         """Start a controlled stop of all axes, along their present direction."""
         if not self._machine.enabled.any():  # while enabling
-            self._let_go(reason)
+            self._switch_off(reason)
             return
         speed = float(np.max(np.abs(self._step) / self._limit, initial=0.0))
         cycles = speed * self._settings.stop_ms * 1e6 / self._settings.cycle_ns

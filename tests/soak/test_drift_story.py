@@ -81,9 +81,7 @@ def test_the_arm_is_identified_again_when_its_friction_drifts(tmp_path: Path) ->
         "window_s": 60.0,
         "reidentify": {"window_s": 45.0, "min_interval_s": 15.0, "when": ["drift"]},
     }
-    settings = config(tmp_path, arm)
-    jobs_table = settings.jobs.model_copy(update={"priority": "normal", "least_free_mb": 1.0})
-    daemon = start(settings.model_copy(update={"jobs": jobs_table}), tmp_path)
+    daemon = start(config(tmp_path, arm), tmp_path)
     levels = Levels()
     with (
         daemon,

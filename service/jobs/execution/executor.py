@@ -288,8 +288,8 @@ class Executor:
 
     def _keep(self, folder: Path, outcome: dict[str, Any]) -> None:
         """Store a run's results and log; raises `ArtifactError` if one does not match the outcome."""
-        for name, said in (outcome.get("results") or {}).items():
-            if self.storage.artifacts.put(folder / RESULTS_FOLDER / name) != said["sha256"]:
+        for name, stated in (outcome.get("results") or {}).items():
+            if self.storage.artifacts.put(folder / RESULTS_FOLDER / name) != stated["sha256"]:
                 raise ArtifactError(f"result {name} is not what the run says it wrote")
         log = folder / LOG_FILE
         if log.exists() and log.stat().st_size:

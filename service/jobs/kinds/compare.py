@@ -66,10 +66,10 @@ def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> d
 
     model, conditions = _truth(p)
 
-    def told(done: int, what: str) -> None:
+    def report_progress(done: int, what: str) -> None:
         ws.progress(start + length * done / len(p.methods), f"seed {seed}: {what}")
 
-    return _encoded(compare_seed(model, p.methods, seed, conditions, told))
+    return _encoded(compare_seed(model, p.methods, seed, conditions, report_progress))
 
 
 def _encoded(found: SeedTrials) -> dict[str, Any]:

@@ -150,12 +150,12 @@ def _split(p: Excite) -> list[dict[str, Any]]:
 
 def _part(p: Excite, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
     ws.progress(0.0, "base parameters")
-    return _start(p, _designer(p)[1], int(part["seed"]), _follow(ws, 0.02, 0.95))
+    return _start(p, _designer(p)[1], int(part["seed"]), _progress_of(ws, 0.02, 0.95))
 
 
-def _start(p: Excite, designer: Designer, seed: int, told: Pulse) -> dict[str, Any]:
+def _start(p: Excite, designer: Designer, seed: int, report_progress: Pulse) -> dict[str, Any]:
     """Run one start; return plain JSON."""
-    design = designer.design(p.optimiser, seed, pulse=told)
+    design = designer.design(p.optimiser, seed, pulse=report_progress)
     search = design.searches[0].thinned(_HISTORY)
     return {
         "seed": seed,
@@ -167,10 +167,10 @@ def _start(p: Excite, designer: Designer, seed: int, told: Pulse) -> dict[str, A
     }
 
 
-def _follow(ws: Workspace, first: float, length: float, what: str = "search") -> Pulse:
+def _progress_of(ws: Workspace, first: float, length: float, what: str = "search") -> Pulse:
     reported = 0.0
 
-    def told(share: float, cost: float) -> None:
+    def report_progress(share: float, cost: float) -> None:
         nonlocal reported
         if ws.cancelled():
             raise OperationCancelledError
@@ -179,7 +179,7 @@ def _follow(ws: Workspace, first: float, length: float, what: str = "search") ->
             reported = done
             ws.progress(done, f"{what}: lowest cost {cost:.4g}")
 
-    return told
+    return report_progress
 
 
 def _run(p: Excite, ws: Workspace) -> Outcome:
@@ -188,7 +188,8 @@ def _run(p: Excite, ws: Workspace) -> Outcome:
     searches = 0.95 * p.starts / (p.starts + 1.0) if p.validation else 0.95
     length = searches / p.starts
     parts = [
-        _start(p, designer, part["seed"], _follow(ws, 0.02 + k * length, length)) for k, part in enumerate(_split(p))
+        _start(p, designer, part["seed"], _progress_of(ws, 0.02 + k * length, length))
+        for k, part in enumerate(_split(p))
     ]
     return _finish(p, robot, designer, parts, ws, 0.02 + searches)
 
@@ -213,11 +214,11 @@ def _finish(
     unseen = not_compared(robot, wanted=p.urdf_bodies)
     designs = []
     for k, part in enumerate(parts):
-        told = partial(ws.progress, first + 0.02 * k / len(parts), "checking the limits")
-        told()
+        report_progress = partial(ws.progress, first + 0.02 * k / len(parts), "checking the limits")
+        report_progress()
         iterations, history = np.array(part["iterations"]), np.array(part["history"])
         search = Search(part["seed"], iterations, history, part["evaluations"], part["stopped"])
-        judged = designer.judge(FourierSeries.from_dict(part["series"]), p.optimiser, search, told)
+        judged = designer.judge(FourierSeries.from_dict(part["series"]), p.optimiser, search, report_progress)
         designs.append(replace(judged, unchecked=(*judged.unchecked, *unseen)))
     try:
         best = best_design(designs)
@@ -258,11 +259,11 @@ def _validation(p: Excite, robot: RobotFile, best: ExcitationDesign, ws: Workspa
     from rt_core.excitation.errors import ExcitationError
     from rt_core.excitation.validation import APART, design_validation
 
-    told = _follow(ws, first, _ENDED - first, "validation")
+    report_progress = _progress_of(ws, first, _ENDED - first, "validation")
     seed = p.seed + p.starts + APART
     try:
         # By derivatives in any case: swarms end at much the same motion from any seed.
-        found = design_validation(robot.model, best.settings, best, seed=seed, tries=_TRIES, pulse=told)
+        found = design_validation(robot.model, best.settings, best, seed=seed, tries=_TRIES, pulse=report_progress)
     except ExcitationError as error:
         return f"no trajectory to validate on: {error}"
     unseen = not_compared(robot, wanted=p.urdf_bodies)

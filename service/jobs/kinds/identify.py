@@ -86,18 +86,18 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
         recording = average_recording(recording, p.period_s)
     ws.progress(0.1, f"{p.method}, seed {seed}" if p.method in SEARCHES else p.method)
     report = report_identification(
-        recording, robot, settings, options=options, span=span_of(p.span), callback=_follow(ws), created=ws.created
+        recording, robot, settings, options=options, span=span_of(p.span), callback=_progress_of(ws), created=ws.created
     )
     ws.progress(0.85, "report")
     return report
 
 
-def _follow(ws: Workspace) -> Callable[[SearchProgress], None]:
-    def told(progress: SearchProgress) -> None:
+def _progress_of(ws: Workspace) -> Callable[[SearchProgress], None]:
+    def report_progress(progress: SearchProgress) -> None:
         share = progress.iteration / progress.of if progress.of else 1.0
         ws.progress(0.1 + 0.7 * min(share, 1.0), f"search ({progress.stage})")
 
-    return told
+    return report_progress
 
 
 def _whole(report: IdentificationReport) -> dict[str, Any]:

@@ -40,8 +40,8 @@ class Row:
 
 def pack(table: str, content: object, revision: int = 0) -> str:
     """Write a row of a dataclass or map; numbers that are not finite become null."""
-    said: Mapping[str, Any] = json_values(content)
-    rest = json.dumps({"rev": revision, **said}, separators=(",", ":"), allow_nan=False)[1:]
+    plain: Mapping[str, Any] = json_values(content)
+    rest = json.dumps({"rev": revision, **plain}, separators=(",", ":"), allow_nan=False)[1:]
     return f'{{"table":"{table}","crc":"{zlib.crc32(rest.encode()):08x}",{rest}'
 
 

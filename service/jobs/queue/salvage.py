@@ -137,11 +137,11 @@ def _numbers(path: Path, rows: Iterable[Row]) -> dict[str, int]:
             highest["models"] += 1
         else:
             highest[row.table] = max(highest[row.table], int(row.content["id"]))
-    said: dict[object, object] = {}
+    sequences: dict[object, object] = {}
     with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as database:
-        said = dict(database.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        sequences = dict(database.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     for table, number in highest.items():
-        count = said.get(table, 0)
+        count = sequences.get(table, 0)
         # a count that is far from the rows is damaged itself
         highest[table] = max(number, count) if isinstance(count, int) and count <= number + _FAR else number + _FAR
     return highest

@@ -107,8 +107,8 @@ class ElasticIdentification:
         for lag in (q for q in fit.parameters if q.name in fit.fit.terms.lags):
             if lag.value is None:
                 continue
-            said = "link encoder late by" if lag.name == "lag" else lag.name.replace("_", " ")
-            text += f"; {said} {1e3 * lag.value:.3g} ms"
+            cause = "link encoder late by" if lag.name == "lag" else lag.name.replace("_", " ")
+            text += f"; {cause} {1e3 * lag.value:.3g} ms"
         open_ = [q.name for q in fit.parameters if q.value is None]
         return text + (f"; undetermined: {', '.join(open_)}" if open_ else "")
 

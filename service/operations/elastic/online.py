@@ -56,27 +56,27 @@ class OnlineResult:
         return {"start": dict(self.start), **estimate_document(self.last)}
 
 
-def estimate_document(said: ElasticEstimate) -> dict[str, Any]:
+def estimate_document(estimate: ElasticEstimate) -> dict[str, Any]:
     """Return an estimate as plain data; unknown values are null."""
     fields = ("value", "unit", "std", "lower", "upper", "status", "reason")
-    sides = ("motor", "sensor")[: said.innovation.size]
+    sides = ("motor", "sensor")[: estimate.innovation.size]
 
     def by_side(values: FloatArray) -> dict[str, float | None]:
         known = zip(sides, values.tolist(), strict=True)
         return {side: value if math.isfinite(value) else None for side, value in known}
 
     return {
-        "parameters": {q.name: {k: getattr(q, k) for k in fields} for q in said.parameters},
-        "excited": {q.name: flag for q, flag in zip(said.parameters, said.excited, strict=True)},
-        "valid": said.valid,
-        "changing": said.changing,
-        "reason": said.reason,
-        "lam": said.lam,
-        "relative_error": said.relative_error,
-        "innovation": by_side(said.innovation),
-        "sigma": by_side(said.sigma),
-        "delay_s": said.delay_s,
-        **{name: getattr(said, name) for name in ("frames", "masked", "gaps", "rejected", "updates")},
+        "parameters": {q.name: {k: getattr(q, k) for k in fields} for q in estimate.parameters},
+        "excited": {q.name: flag for q, flag in zip(estimate.parameters, estimate.excited, strict=True)},
+        "valid": estimate.valid,
+        "changing": estimate.changing,
+        "reason": estimate.reason,
+        "lam": estimate.lam,
+        "relative_error": estimate.relative_error,
+        "innovation": by_side(estimate.innovation),
+        "sigma": by_side(estimate.sigma),
+        "delay_s": estimate.delay_s,
+        **{name: getattr(estimate, name) for name in ("frames", "masked", "gaps", "rejected", "updates")},
     }
 
 

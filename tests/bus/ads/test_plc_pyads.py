@@ -6,7 +6,6 @@ import ctypes
 import queue
 from itertools import pairwise
 
-import numpy as np
 import pyads
 import pytest
 
@@ -81,25 +80,6 @@ def test_blocks_as_structures_by_handle(plc):
     with pytest.raises(pyads.ADSError) as caught:
         plc.read_by_name("", shape("ST_ThetaHead"), handle=handle)
     assert caught.value.err_code == 0x710
-
-
-def test_polled_blocks_are_without_gaps(plc):
-    head, ring = plc.get_handle("GVL_Theta.stHead"), plc.get_handle("GVL_Theta.aRing")
-    places = [plc.get_handle(f"GVL_Theta.aRing[{k}]") for k in range(64)]
-    done = plc.read_by_name("", shape("ST_ThetaHead"), handle=head).nBlocks
-    counters, times = [], []
-    while len(counters) < 500:
-        blocks = plc.read_by_name("", shape("ST_ThetaHead"), handle=head).nBlocks
-        while done < blocks:
-            block = plc.read_by_name("", shape("ST_ThetaBlock"), handle=places[done % 64])
-            assert (block.nBlock, block.nBlockEnd) == (done, done)
-            counters += [sample.nCounter for sample in block.aSample]
-            times += [sample.nTime for sample in block.aSample]
-            done += 1
-    assert set(np.diff(counters)) == {1}
-    assert set(np.diff(times)) == {10_000}
-    for handle in (head, ring, *places):
-        plc.release_handle(handle)
 
 
 def test_sum_commands(plc):

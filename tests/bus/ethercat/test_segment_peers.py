@@ -10,7 +10,7 @@ import shutil
 import struct
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -19,6 +19,8 @@ from tests.lab.ethercat.namespace import in_namespace
 
 OP, INIT, PREOP, SAFEOP = 8, 1, 2, 4
 DRIVES = 6
+DEVICES = ["generic_servo", "harmonic_actuator", "compact_csp"]
+Session: TypeAlias = tuple[dict[str, Any], Path | None]
 APRD, APWR, FPRD, FPWR, BRD, BWR, LRW, FRMW = 1, 2, 4, 5, 7, 8, 12, 14
 #: The reply to SOEM, whose own address begins with 01: slaves set the bit "locally administered".
 REPLY = "eth.src == 03:01:01:01:01:01"
@@ -33,22 +35,26 @@ def run(module: str, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(line))
 
 
-def capture(kind: str, folder: Path) -> tuple[dict[str, Any], Path]:
-    """Run a session of pysoem while its frames are stored."""
-    for program in ("dumpcap", "tshark"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is missing: install tshark (apt install tshark)")
-    path = folder / f"{kind}.pcapng"
-    return run("commands_run", kind, str(path)), path
+def capture(kind: str, folder: Path) -> Session:
+    """Run a session of pysoem; its frames are stored where Wireshark's programs are installed."""
+    path = folder / f"{kind}.pcapng" if shutil.which("dumpcap") and shutil.which("tshark") else None
+    return run("commands_run", kind, *([] if path is None else [str(path)])), path
+
+
+def frames(session: Session) -> Path:
+    """File with the frames of a session."""
+    if session[1] is None:
+        pytest.skip("dumpcap or tshark is missing: install tshark (apt install tshark)")
+    return session[1]
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return capture("services", tmp_path_factory.mktemp("services"))
 
 
 @pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return capture("commands", tmp_path_factory.mktemp("commands"))
 
 
@@ -67,7 +73,7 @@ def layouts() -> dict[str, Any]:
 
 def test_kickcat_reads_and_writes_objects(layouts: dict[str, Any]) -> None:
     assert layouts["addresses"] == [1001 + k for k in range(DRIVES)]
-    assert layouts["names"] == ["generic_servo", "harmonic_actuator", "compact_csp"] * 2
+    assert layouts["names"] == DEVICES * 2
     assert layouts["serials"] == [100 + k for k in range(DRIVES)]
     assert layouts["identity"] == struct.pack("<H4I", 4, 0xE5A, 0x1001, 0x10002, 100).hex()
     assert layouts["emulated"] == struct.pack("<4I", 0xE5C, 0xC517, 0x20000, 102).hex()
@@ -113,7 +119,60 @@ def test_kickcat_goes_on_when_a_ring_breaks() -> None:
 # pysoem
 
 
-def test_pysoem_maps_into_overlapping_images(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_scans_identities(services: Session) -> None:
+    found = services[0]
+    assert found["scanned"] == 3
+    wanted = [(0xE5A, 0x1001, 0x10002), (0xE5B, 0x520019, 7), (0xE5C, 0xC517, 0x20000)]
+    assert found["identities"] == [[*identity, name] for identity, name in zip(wanted, DEVICES, strict=True)]
+    assert found["names"] == DEVICES
+    assert found["aliases"] == [10, 11, 12]
+
+
+def test_objects_are_listed_and_described(services: Session) -> None:
+    found = services[0]
+    for listed in found["lists"]:
+        assert listed == sorted(set(listed))
+        assert {0x1000, 0x1018, 0x1C12, 0x6040, 0x6064} <= set(listed)
+    assert 0x6071 in found["lists"][0]
+    assert 0x6071 not in found["lists"][2]
+    assert found["entries"] == [
+        ["Number of entries", 5, 8],
+        ["Interpolation time period value", 5, 8],
+        ["Interpolation time index", 2, 8],
+    ]
+
+
+def test_sdos_of_every_length(services: Session) -> None:
+    found = services[0]
+    assert found["segments"] == [True, True]
+    assert found["complete"] == [
+        struct.pack("<H4I", 4, 0xE5A, 0x1001, 0x10002, 100).hex(),
+        struct.pack("<H4I", 4, 0xE5B, 0x520019, 7, 101).hex(),
+    ]
+
+
+def test_refusals_arrive_with_their_codes(services: Session) -> None:
+    found = services[0]
+    assert found["aborts"] == [
+        *("06020000", "06090011", "06010002", "06070012", "06010002", "06010004", "06040041"),
+        *("06010002", "06010002"),
+    ]
+    assert found["in_op"] == "08000022"
+
+
+def test_the_eeprom_is_read_and_written(services: Session) -> None:
+    found = services[0]
+    assert found["eeprom"] == ["5a0e0000", "1234"]
+
+
+def test_process_data_as_remapped_selected_and_fixed_reach_op(services: Session) -> None:
+    found = services[0]
+    assert found["sizes"] == [[7, 18], [8, 28], [6, 10]]
+    assert found["states"] == [[8, 0]] * 3
+    assert found["init"]
+
+
+def test_pysoem_maps_into_overlapping_images(commands: Session) -> None:
     found, _ = commands
     assert found["scanned"] == DRIVES
     assert found["configured"] == ["number 0", "harmonic_actuator"]
@@ -124,7 +183,7 @@ def test_pysoem_maps_into_overlapping_images(commands: tuple[dict[str, Any], Pat
     assert [status & 0x4F for status in found["inputs"]] == [0x40] * DRIVES  # switch on disabled
 
 
-def test_pysoem_changes_states_and_mailboxes_by_hand(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_changes_states_and_mailboxes_by_hand(commands: Session) -> None:
     found = commands[0]["mailbox"]
     assert (found["init"], found["preop"], found["still_preop"]) == (INIT, PREOP, PREOP)
     assert found["managers"] == ["00104000", "00114000"]  # start and length: 64 bytes
@@ -132,13 +191,13 @@ def test_pysoem_changes_states_and_mailboxes_by_hand(commands: tuple[dict[str, A
     assert found["sizes"] == [[16, 18], [12, 10], [6, 10], [16, 18], [8, 10], [6, 10]]
 
 
-def test_pysoem_takes_one_drive_out_of_op(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_takes_one_drive_out_of_op(commands: Session) -> None:
     without = [OP, OP, OP, SAFEOP, OP, OP]
     assert commands[0]["op"] == [[OP, 0]] * DRIVES
     assert commands[0]["single"] == [without, [OP] * DRIVES]
 
 
-def test_pysoem_sets_the_watchdog(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_sets_the_watchdog(commands: Session) -> None:
     found = commands[0]["watchdog"]
     assert found["before"] == [100.0] * DRIVES
     assert found["after"] == 60.0
@@ -146,7 +205,7 @@ def test_pysoem_sets_the_watchdog(commands: tuple[dict[str, Any], Path]) -> None
     assert found["op"] == [[OP, 0]] * DRIVES
 
 
-def test_pysoem_recovers_and_reconfigures(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_recovers_and_reconfigures(commands: Session) -> None:
     found = commands[0]["recovered"]
     assert found["recovered"] == 1
     assert found["address"]
@@ -155,7 +214,7 @@ def test_pysoem_recovers_and_reconfigures(commands: tuple[dict[str, Any], Path])
     assert found["op"] == [[OP, 0]] * DRIVES
 
 
-def test_pysoem_hears_emergencies(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_hears_emergencies(commands: Session) -> None:
     found = commands[0]["emergency"]
     assert found["enabled"]
     assert found["fault"]
@@ -165,12 +224,12 @@ def test_pysoem_hears_emergencies(commands: tuple[dict[str, Any], Path]) -> None
     assert found["reset"]
 
 
-def test_pysoem_sets_sync_pulses(commands: tuple[dict[str, Any], Path]) -> None:
+def test_pysoem_sets_sync_pulses(commands: Session) -> None:
     sync0, both = struct.pack("<II", 10**6, 0).hex(), struct.pack("<II", 10**6, 500_000).hex()
     assert commands[0]["sync"] == [f"03 {sync0}", f"07 {both}", f"00 {'00' * 4}{both[8:]}"]
 
 
-def test_a_service_that_no_drive_has_is_refused(commands: tuple[dict[str, Any], Path]) -> None:
+def test_a_service_that_no_drive_has_is_refused(commands: Session) -> None:
     assert commands[0]["files"] == {"codes": [2, 2], "answer": "generic_servo"}  # mailbox protocol not supported
 
 
@@ -189,15 +248,15 @@ def test_pysoem_uses_a_ring_that_breaks(ring: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("session", ["services", "commands"])
 def test_nothing_is_malformed(session: str, request: pytest.FixtureRequest) -> None:
-    _, path = request.getfixturevalue(session)
+    path = frames(request.getfixturevalue(session))
     assert count(path, "ecat") > 2000
     assert count(path, "!ecat || !(ecatf.type == 1)") == 0
     assert count(path, "_ws.malformed || _ws.short || ecat_mailbox.invalid || ecat_mailbox.coe.invalid") == 0
     assert set(column(path, "_ws.expert.message")) <= {GROUP_ADDRESS}
 
 
-def test_every_working_counter_is_the_one_expected(services: tuple[dict[str, Any], Path]) -> None:
-    found, path = services
+def test_every_working_counter_is_the_one_expected(services: Session) -> None:
+    found, path = services[0], frames(services)
     assert found["op"] == [[OP, 0]] * 3
     seen: dict[int, Counter[int]] = {}
     for datagram in [each for frame in datagrams(path, REPLY) for each in frame]:
@@ -218,8 +277,8 @@ def _empty_mailbox(datagram: Seen) -> bool:
     return datagram.command in (FPRD, FPWR) and datagram.register >= 0x1000 and datagram.counter == 0
 
 
-def test_mailbox_messages_are_read_alike(services: tuple[dict[str, Any], Path]) -> None:
-    found, path = services
+def test_mailbox_messages_are_read_alike(services: Session) -> None:
+    found, path = services[0], frames(services)
     aborts = column(path, "ecat_mailbox.coe.abortcode", f"{REPLY} && ecat.cmd == {FPRD}")
     wanted = Counter(int(code, 16) for code in [*found["aborts"], found["in_op"]])
     assert Counter({int(code, 0): times for code, times in aborts.items()}) == wanted
@@ -229,8 +288,8 @@ def test_mailbox_messages_are_read_alike(services: tuple[dict[str, Any], Path]) 
     assert column(path, "ecat_mailbox.coe.sdoinfoname")["Interpolation time period value"] == 1
 
 
-def test_states_and_emergencies_are_read_alike(commands: tuple[dict[str, Any], Path]) -> None:
-    _, path = commands
+def test_states_and_emergencies_are_read_alike(commands: Session) -> None:
+    path = frames(commands)
     states = {int(state, 0) for state in column(path, "ecat.reg.alstatus.status", f"{REPLY} && ecat.cmd == {FPRD}")}
     assert states >= {INIT, PREOP, SAFEOP, OP}
     assert column(path, "ecat_mailbox.coe.type", f"{REPLY} && ecat.cmd == {FPRD}")["1"] == 1  # emergency

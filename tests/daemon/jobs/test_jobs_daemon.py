@@ -22,11 +22,9 @@ QUICK = {"robot": "space6", "methods": ["ols"], "seconds": 2.0, "seeds": 1}
 
 
 def settings(path: Path, more: dict[str, Any] | None = None, **daemon: Any) -> Config:
-    """A simulated arm, and jobs that do not wait for an idle machine."""
+    """Return the configuration of a simulated arm."""
     arm = {"name": "arm", "robot": "space6", "driver": {"kind": "sim", "settings": {"rate_hz": 200.0}}} | (more or {})
-    whole = config(path, arm, **daemon)
-    jobs = whole.jobs.model_copy(update={"priority": "normal", "least_free_mb": 1.0})
-    return whole.model_copy(update={"jobs": jobs})
+    return config(path, arm, **daemon)
 
 
 def goes_on(control: Control) -> None:

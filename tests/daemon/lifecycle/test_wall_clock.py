@@ -64,12 +64,10 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[D
     path = tmp_path_factory.mktemp("wall_clock")
     driver = {"kind": "sim", "settings": {"rate_hz": RATE_HZ}}
     arm = {"name": "axis", "robot": "space6", "driver": driver, "recorder": {"directory": "recordings"}}
-    whole = config(path, arm, http=True, http_port=0)
-    jobs = whole.jobs.model_copy(update={"priority": "normal", "least_free_mb": 1.0})
     with pytest.MonkeyPatch.context() as patch:
         for name, value in clock.environment.items():
             patch.setenv(name, value)
-        daemon = start(whole.model_copy(update={"jobs": jobs}), path)
+        daemon = start(config(path, arm, http=True, http_port=0), path)
     yield daemon
     log = log_lines(path)
     daemon.stop()

@@ -207,7 +207,7 @@ def test_abort_stops_a_run_and_arming_gives_a_permit(view: View, daemon: DaemonP
             page.wait_for_timeout(100)
         assert "the drives are on; permit" in view.text("#said")
         view.until("document.querySelector('main').textContent.includes('movement: armed')")
-        assert "The drives are on; permit" in view.text("main")  # whatever is said at the top meanwhile
+        view.until("document.querySelector('main').textContent.includes('The drives are on; permit')")
         page.get_by_role("button", name="Disarm").click()
         client.until("disarmed")
         view.until("!document.querySelector('main').textContent.includes('permit')")

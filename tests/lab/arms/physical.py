@@ -72,3 +72,25 @@ def perturbed(model: RobotModel, seed: int, size: float = 0.25) -> RobotModel:
 def is_consistent(fit: ConsistentFit) -> bool:
     """Every link's pseudo-inertia is positive definite, found anew from the parameters."""
     return all(np.linalg.eigvalsh(pseudo_inertia(link))[0] > 0.0 for link in fit.inertial)
+
+
+_LOWER = np.tril_indices(4)
+
+
+def log_cholesky(links: FloatArray) -> FloatArray:
+    """Return the Cholesky factors of the links' (n, 10) pseudo-inertias, diagonals as logarithms, (10 n,)."""
+    factors = [np.linalg.cholesky(pseudo_inertia(link)) for link in links]
+    for L in factors:
+        np.fill_diagonal(L, np.log(np.diag(L)))
+    return np.concatenate([L[_LOWER] for L in factors])
+
+
+def links_of(x: FloatArray) -> FloatArray:
+    """Return the links (n, 10) of what `log_cholesky` gives."""
+    links = []
+    for entries in x.reshape(-1, 10):
+        L = np.zeros((4, 4))
+        L[_LOWER] = entries
+        np.fill_diagonal(L, np.exp(np.diag(L)))
+        links.append(from_pseudo_inertia(L @ L.T))
+    return np.array(links)

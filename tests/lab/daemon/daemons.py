@@ -16,6 +16,7 @@ from service.config.load import Config, parse_config
 from service.supervisor.launch import DaemonProcess
 
 DEADLINE_S = 60.0
+JOBS = {"priority": "normal", "least_free_mb": 1.0}
 
 
 def make_recording(path: Path, n: int = 1, rate_hz: float = 1000.0, seconds: float = 2.0) -> Path:
@@ -35,9 +36,9 @@ def make_recording(path: Path, n: int = 1, rate_hz: float = 1000.0, seconds: flo
 
 
 def config(tmp_path: Path, *arms: dict[str, Any], **daemon: Any) -> Config:
-    """Return a configuration with free ports and all files below `tmp_path`."""
+    """Return a configuration with free ports, all files below `tmp_path`, and jobs that run on a busy machine."""
     ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
-    table = {"daemon": {"state_dir": str(tmp_path / "state"), **ports, **daemon}, "arm": list(arms)}
+    table = {"daemon": {"state_dir": str(tmp_path / "state"), **ports, **daemon}, "jobs": JOBS, "arm": list(arms)}
     return parse_config(table, "test", tmp_path)
 
 

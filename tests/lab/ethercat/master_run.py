@@ -1,17 +1,15 @@
 """pysoem against a segment in another process, all in the network namespace of this one; prints one JSON object.
 
-unshare --net python -m tests.lab.ethercat.master_run {line|ring} COUNT CYCLES
+unshare --net python -m tests.lab.ethercat.master_run COUNT CYCLES
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +19,7 @@ from sim_backend.ethercat.link import Link
 
 PERIOD_NS = 1_000_000
 TIMEOUT_US = 50_000
-FIRST, SECOND = Link(), Link("thetad2", "thetad3")
+LINK = Link()
 
 
 def start(master: pysoem.Master) -> dict[str, Any]:
@@ -52,40 +50,35 @@ def numbers(master: pysoem.Master, register: int) -> list[int]:
     return [int.from_bytes(slave._fprd(register, 4, TIMEOUT_US), "little") for slave in master.slaves]
 
 
-def exchange(master: pysoem.Master, cycles: int) -> tuple[dict[int, int], list[int], list[float]]:
-    """Exchange process data; returns how often each working counter came, bus times [ns], round trips [us]."""
+def exchange(master: pysoem.Master, cycles: int) -> tuple[dict[int, int], list[int]]:
+    """Exchange process data; returns how often each working counter came, and bus times [ns]."""
     counters: Counter[int] = Counter()
     times: list[int] = []
-    trips: list[float] = []
     due = time.monotonic_ns()
     for _ in range(cycles):
         due = max(due + PERIOD_NS, time.monotonic_ns())
         time.sleep(max(0.0, (due - time.monotonic_ns()) * 1e-9))
-        begin = time.perf_counter_ns()
         master.send_processdata()
         counter = master.receive_processdata(TIMEOUT_US)
-        trips.append((time.perf_counter_ns() - begin) / 1000)
         counters[counter] += 1
         if counter > 0:
             times.append(master.dc_time)
-    return dict(counters), times, trips
+    return dict(counters), times
 
 
-def line(count: int, cycles: int, _signal: Callable[[int], None]) -> dict[str, Any]:
+def line(cycles: int) -> dict[str, Any]:
     """Drive a line to OP and exchange process data."""
     master = pysoem.Master()
-    master.open(FIRST.master)
+    master.open(LINK.master)
     try:
         found = start(master)
-        counters, times, trips = exchange(master, cycles)
+        counters, times = exchange(master, cycles)
         found["op"] = master.state_check(pysoem.OP_STATE, 1_000_000) == pysoem.OP_STATE
         master.read_state()
         found["states"] = [(slave.state, slave.al_status) for slave in master.slaves]
         found["counters"], found["expected"] = counters, master.expected_wkc
         found["times_rise"] = all(a < b for a, b in pairwise(times))
         found["differences"] = [number & 0x7FFFFFFF for number in numbers(master, 0x092C)]
-        trips.sort()
-        found["trips_us"] = [trips[len(trips) * p // 100] for p in (50, 99)]
         master.state = pysoem.INIT_STATE
         master.write_state()
     finally:
@@ -93,40 +86,16 @@ def line(count: int, cycles: int, _signal: Callable[[int], None]) -> dict[str, A
     return found
 
 
-def ring(count: int, cycles: int, send: Callable[[int], None]) -> dict[str, Any]:
-    """Drive a ring to OP, cut it, mend it; process data go on."""
-    master = pysoem.Master()
-    master.open(FIRST.master, SECOND.master)
-    try:
-        found = start(master)
-        exchange(master, cycles)
-        found["op"] = master.state_check(pysoem.OP_STATE, 1_000_000) == pysoem.OP_STATE
-        found["intact"] = exchange(master, cycles)[0]
-        send(signal.SIGUSR1)
-        found["cut"] = exchange(master, cycles)[0]
-        send(signal.SIGUSR2)
-        found["mended"] = exchange(master, cycles)[0]
-        master.read_state()
-        found["states"] = [(slave.state, slave.al_status) for slave in master.slaves]
-        found["expected"] = master.expected_wkc
-    finally:
-        master.close()
-    return found
-
-
 def main() -> int:
-    """Make the cables, start the segment, run the master, stop the segment."""
-    kind, count, cycles = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    links = [FIRST, SECOND][: 2 if kind == "ring" else 1]
-    for link in links:
-        link.up()
-    ends = [link.segment for link in links]
-    command = [sys.executable, "-m", "tests.lab.ethercat.segment_process", str(count), *ends]
+    """Make the cable, start the segment, run the master, stop the segment."""
+    count, cycles = sys.argv[1:]
+    LINK.up()
+    command = [sys.executable, "-m", "tests.lab.ethercat.segment_process", count, LINK.segment]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         ready = server.stdout.readline().strip()
         assert ready == "ready", ready
-        found = (ring if kind == "ring" else line)(count, cycles, server.send_signal)
+        found = line(int(cycles))
     finally:
         server.terminate()
         rest, _ = server.communicate(timeout=20)

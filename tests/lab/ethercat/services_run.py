@@ -1,11 +1,10 @@
-"""pysoem's services against one drive of each layout, in the network namespace of this process; prints one JSON object.
+"""pysoem's services, and one drive of each layout as a process at an interface; ends on SIGTERM.
 
-unshare --net python -m tests.lab.ethercat.services_run
+python -m tests.lab.ethercat.services_run INTERFACE
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 import time
@@ -19,10 +18,7 @@ from sim_backend.ethercat._communication import build_dictionary
 from sim_backend.ethercat._controller import SlaveController
 from sim_backend.ethercat._profile import load_profile
 from sim_backend.ethercat._segment import Segment
-from sim_backend.ethercat.link import Link
 from sim_backend.ethercat.server import Server
-from tests.lab.ethercat.arm_process import serving
-from tests.lab.ethercat.namespace import die_with_parent
 
 DEVICES = ("generic_servo", "harmonic_actuator", "compact_csp")
 TEXT = bytes(65 + k % 26 for k in range(600))
@@ -104,23 +100,5 @@ def ask(master: Any) -> dict[str, Any]:
     return found
 
 
-def main() -> int:
-    """Make the cable, start the segment, ask, stop the segment."""
-    if len(sys.argv) > 1:
-        serve(sys.argv[1])
-        return 0
-    die_with_parent()
-    link = Link()
-    link.up()
-    with serving("tests.lab.ethercat.services_run", link.segment):
-        master = pysoem.Master()
-        master.open(link.master)
-        try:
-            print(json.dumps(ask(master)))
-        finally:
-            master.close()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    serve(sys.argv[1])

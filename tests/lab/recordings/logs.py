@@ -1,4 +1,4 @@
-"""A short log in all its forms, mappings that suit it, and a robot, for the tests of the import."""
+"""A short log in all formats, its mappings, and a robot, for tests of the import."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ unit = "rad/s"
 columns = "tau"
 unit = "N*m"
 """
+
+NPZ_NO_DQ = NPZ.replace('[dq]\ncolumns = "dq"\nunit = "rad/s"\n', "")
 
 CSV = """
 format = 1

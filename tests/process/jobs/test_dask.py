@@ -337,8 +337,8 @@ def test_the_connection_is_made_again_after_any_error(
         originally_say(self, trouble)
 
     originally_say = Cluster._set_trouble
-    monkeypatch.setattr(Cluster, "_see", see)
-    monkeypatch.setattr(Cluster, "_say", say)
+    monkeypatch.setattr(Cluster, "_update_nodes", see)
+    monkeypatch.setattr(Cluster, "_set_trouble", say)
     backend = DaskBackend(cluster.address)
     try:
         ready(backend)

@@ -22,6 +22,7 @@ function collect(target, cycleTime, count, sendOnChange) {
         cycleTime,
         sendOnChange,
         callback: async (data, subscription) => {
+          if (found.length === count) return; // more may come until the subscription has ended
           found.push({ value: data.value, time: data.timestamp.getTime() });
           if (found.length === count) {
             clearTimeout(late);

@@ -1,4 +1,4 @@
-"""What a configuration may say, and what is wrong with others."""
+"""`AdsConfig`: defaults and refusals."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from drivers.ads.config import AdsConfig, Target
 MIN: dict[str, Any] = {"net_id": "5.80.201.232.1.1", "axis": [{"joint": "a"}]}
 
 
-def test_the_least() -> None:
+def test_defaults() -> None:
     config = AdsConfig.model_validate(MIN)
     assert config.target == Target("5.80.201.232.1.1")
     assert config.target.address == "5.80.201.232"
     assert not config.enable
 
 
-@pytest.mark.parametrize("net_id", ["5.80.201.232.1.1", "0.0.0.0.0.0", "255.255.255.255.255.255"])
-def test_net_ids(net_id: str) -> None:
-    assert AdsConfig.model_validate(MIN | {"net_id": net_id}).target.net_id == net_id
-
-
-@pytest.mark.parametrize("net_id", ["", "1.2.3.4", "1.2.3.4.5.6.7", "1.2.3.4.5.256", "1.2.3.4.5.", "1.2.3.4.5.x"])
-def test_other_net_ids(net_id: str) -> None:
-    with pytest.raises(ValidationError, match="net_id"):
-        AdsConfig.model_validate(MIN | {"net_id": net_id})
+def test_net_ids() -> None:
+    for net_id in ("5.80.201.232.1.1", "0.0.0.0.0.0", "255.255.255.255.255.255"):
+        assert AdsConfig.model_validate(MIN | {"net_id": net_id}).target.net_id == net_id
+    for net_id in ("", "1.2.3.4", "1.2.3.4.5.6.7", "1.2.3.4.5.256", "1.2.3.4.5.", "1.2.3.4.5.x"):
+        with pytest.raises(ValidationError, match="net_id"):
+            AdsConfig.model_validate(MIN | {"net_id": net_id})
 
 
 @pytest.mark.parametrize(
@@ -40,6 +37,7 @@ def test_other_net_ids(net_id: str) -> None:
         ({"axis": [{"joint": "a", "unit": "mm", "side": "motor"}]}, "needs a unit of angle"),
         ({"axis": [{"joint": "a", "position_min_rad": 1.0, "position_max_rad": 1.0}]}, "not below"),
         ({"enable": True, "mode": "none"}, 'needs mode = "csp"'),
+        ({"axis": [{"joint": "a", "name": "X"}, {"joint": "b"}]}, "name is given to some axes only"),
         ({"axis": []}, "at least 1"),
         ({"port": 0}, "port"),
         ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
@@ -47,6 +45,6 @@ def test_other_net_ids(net_id: str) -> None:
         ({"pol_ms": 5.0}, "pol_ms"),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], text: str) -> None:
+def test_invalid_settings(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         AdsConfig.model_validate(MIN | changes)

@@ -1,4 +1,4 @@
-"""Blocks of bytes, written field by field, to joint-side SI units."""
+"""Decoding of blocks, written field by field, to joint-side SI units."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ def scaling(*tables: dict[str, Any]) -> AxisScaling:
     return AxisScaling([AxisTable.model_validate({"joint": f"j{k}"} | table) for k, table in enumerate(tables)])
 
 
+def plain_decoder(channels: int = ALL) -> Decoder:
+    return Decoder(SIZES, channels, [0, 1, 2], scaling({}, {}, {}))
+
+
 def block(number: int = 5) -> Any:
-    """A block whose values say where they belong: sample, axis and field."""
+    """A block with values from sample, axis and field."""
     kind = structure("ST_ThetaBlock", SIZES)
     raw: Any = kind(nBlock=number, nBlockEnd=number)
     for i, sample in enumerate(raw.aSample):
@@ -83,14 +87,14 @@ def test_values_by_hand() -> None:
     assert found.dc_ns[0] == 700_000_000_000_000_001 + 946_684_800_000_000_000
 
 
-def test_channels_are_those_that_the_plc_states() -> None:
-    decoder = Decoder(SIZES, 0b101, [0, 1, 2], scaling({}, {}, {}))
+def test_channels_of_the_plc() -> None:
+    decoder = plain_decoder(0b101)
     assert decoder.channels == ("q", "tau")
     assert set(decoder.decode(block()).channels) == {"q", "tau"}
 
 
-def test_samples_half_old_half_new_are_noticed_wherever_they_are_torn() -> None:
-    decoder = Decoder(SIZES, ALL, [0, 1, 2], scaling({}, {}, {}))
+def test_torn_samples_are_detected_at_every_byte() -> None:
+    decoder = plain_decoder()
     old, new = bytes(block(5)), bytes(block(13))  # one ring of eight blocks later
     size = ctypes.sizeof(structure("ST_ThetaSample", SIZES))
     assert old[8 : 8 + size] != new[8 : 8 + size]
@@ -107,23 +111,23 @@ def test_compiled_checksum_is_that_of_the_layout(data: bytes) -> None:
     assert compiled_checksum(words) == checksum(data)
 
 
-def test_invalid_axes_and_values_that_are_no_numbers() -> None:
+def test_invalid_axes_and_values_that_are_not_finite() -> None:
     raw = block()
     raw.aSample[1].aAxis[2].nStatus = 0x1218_0004
     raw.aSample[2].aAxis[0].fTorque = math.nan
     raw.aSample[3].aAxis[1].fTemperature = math.nan
     for sample in raw.aSample:
         seal(sample)
-    found = Decoder(SIZES, ALL, [0, 1, 2], scaling({}, {}, {})).decode(raw)
+    found = plain_decoder().decode(raw)
     assert found.valid is not None
     np.testing.assert_array_equal(found.valid, [[True] * 3, [True, True, False], [False, True, True], [True] * 3])
 
 
-def test_samples_that_do_not_belong_to_the_block_are_left_out() -> None:
+def test_samples_of_another_block_are_left_out() -> None:
     raw = block()
     raw.aSample[2].nCounter += 4 * 8  # of one ring later, and whole
     seal(raw.aSample[2])
-    found = Decoder(SIZES, ALL, [0, 1, 2], scaling({}, {}, {})).decode(raw)
+    found = plain_decoder().decode(raw)
     assert found.intact.all()
     assert SampleStream(1_000_000, dc=False)._usable(found) == [0, 1, 3]
 
@@ -139,7 +143,7 @@ def test_a_block_that_waits_for_others_stays_the_first() -> None:
 
 
 def test_unaligned_bytes() -> None:
-    decoder = Decoder(SIZES, ALL, [0, 1, 2], scaling({}, {}, {}))
+    decoder = plain_decoder()
     raw = bytes(block())
     view = memoryview(b"xyz" + raw)[3:]
     np.testing.assert_array_equal(decoder.decode(view).channels["q"], decoder.decode(raw).channels["q"])

@@ -1,4 +1,4 @@
-"""Reading a ring that is being written: every block once and in order, or counted as lost."""
+"""`RingReader`: every block of a ring that is being written once and in order, or counted as lost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_block_twice_none_out_of_order_all_accounted_for(steps: list[tuple[in
         assert reader.skipped == 0
 
 
-def test_verdicts() -> None:
+def test_classification_of_blocks() -> None:
     reader = RingReader(BLOCKS)
     reader.start(10)
     assert reader.classify(9, 9, 9) is BlockState.KNOWN
@@ -63,6 +63,7 @@ def test_verdicts() -> None:
 
 def test_overrun_is_counted_once_and_leaves_a_margin() -> None:
     reader = RingReader(BLOCKS)
+    assert reader.due(0, 5) == []
     assert reader.due(100, 50) == list(range(95, 100))  # oldest is 93, two more may be written meanwhile
     assert (reader.overruns, reader.skipped) == (1, 95)
     assert reader.due(103, 50)[0] == 98
@@ -70,7 +71,3 @@ def test_overrun_is_counted_once_and_leaves_a_margin() -> None:
     reader.take(98)
     assert reader.due(200, 50)[0] == 195
     assert (reader.overruns, reader.skipped) == (2, 98 + 96)
-
-
-def test_block_zero_of_an_empty_ring_is_not_due() -> None:
-    assert RingReader(BLOCKS).due(0, 5) == []

@@ -1,4 +1,4 @@
-"""Times and numbers of samples, over clocks that are set and programs that begin anew."""
+"""`PlcClock` and `Timeline`: times and numbers of samples over set clocks and restarts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_counts_from_the_first_sample() -> None:
     assert line.lost == 7
 
 
-def test_restart_goes_on_with_the_time_that_passed() -> None:
+def test_restart_continues_with_the_time_that_passed() -> None:
     line = Timeline(MS)
     place(line, 10**6, 10**18, host_ns=0)
     line.restart()
@@ -73,7 +73,7 @@ def test_restart_goes_on_with_the_time_that_passed() -> None:
     assert (line.lost, line.steps) == (349, 0)
 
 
-def test_restart_with_another_clock_goes_by_the_host() -> None:
+def test_restart_with_another_clock_continues_with_the_host_time() -> None:
     line = Timeline(MS)
     place(line, 5, 10**18, host_ns=0)
     line.restart()
@@ -92,7 +92,7 @@ def test_a_clock_that_is_set_moves_no_sample() -> None:
 
 
 def test_cycles_left_out_by_the_task_are_lost() -> None:
-    """The time that passed here tells, also where a block comes later than others."""
+    """By the time that passed on the host, also where a block comes later than others."""
     line = Timeline(MS)
     for k in range(20):
         place(line, k, 10**18 + k * MS, k * MS + 3 * MS * (k % 5))
@@ -101,7 +101,7 @@ def test_cycles_left_out_by_the_task_are_lost() -> None:
     assert (line.lost, line.steps) == (7, 0)
 
 
-def test_the_count_of_exceeded_cycles_tells_too() -> None:
+def test_cycles_left_out_are_lost_by_the_count_of_exceeded_cycles_too() -> None:
     line = Timeline(MS)
     place(line, 0, 10**18)
     assert line.place(1, 10**18 + 8 * MS, 0, exceeded=True) == (8, 10**18 + 8 * MS)

@@ -1,4 +1,4 @@
-"""The PLC's files are those that the layout makes, and the function block knows its fields."""
+"""The PLC's generated files match the layout; function block and example use existing names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_files_are_up_to_date(name: str) -> None:
     assert text == files(DEFAULT)[name], "python -m drivers.ads.structured_text writes it again"
 
 
-def test_types_say_what_the_layout_says() -> None:
+def test_types_match_the_layout() -> None:
     text = files(DEFAULT)["ST_Theta.st"]
     for name, fields in STRUCTURES.items():
         body = re.search(rf"TYPE {name} :\nSTRUCT\n(.*?)END_STRUCT", text, re.DOTALL)
@@ -54,7 +54,7 @@ def test_other_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_function_block_uses_fields_that_there_are() -> None:
+def test_function_block_uses_existing_fields() -> None:
     used = re.findall(r"GVL_Theta\.(\w+)(?:\[[^\]]*\])?(?:\.(\w+))?", BLOCK)
     assert used
     for variable, field in used:
@@ -63,7 +63,7 @@ def test_function_block_uses_fields_that_there_are() -> None:
             assert field in {f.name for f in STRUCTURES[VARIABLES[variable][0]]}, f"{variable}.{field}"
 
 
-def test_function_block_fills_every_field_that_it_states() -> None:
+def test_function_block_fills_every_field() -> None:
     for variable in (layout.INFO, layout.HEAD):
         for field in STRUCTURES[VARIABLES[variable][0]]:
             assert re.search(rf"GVL_Theta\.{variable}\.{field.name}(\[i\])? := ", BLOCK), f"{variable}.{field.name}"
@@ -102,7 +102,7 @@ def test_example_calls_library_blocks_by_their_inputs() -> None:
     assert set(re.findall(r"aAxis\[i\]\.Status\.(\w+)", code)) == STATUS
 
 
-def test_example_uses_what_the_function_block_has() -> None:
+def test_example_uses_inputs_and_outputs_of_the_function_block() -> None:
     given = re.search(r"^fbTheta\((.*?)\);", EXAMPLE, re.MULTILINE | re.DOTALL)
     assert given is not None
     inputs, outputs = _section("VAR_INPUT"), _section("VAR_OUTPUT")
@@ -111,7 +111,7 @@ def test_example_uses_what_the_function_block_has() -> None:
     assert outputs - {"nState"} <= set(re.findall(r"fbTheta\.(\w+)", EXAMPLE)), "each output has its effect"
 
 
-def test_every_reason_but_none_has_its_place() -> None:
+def test_every_reason_is_used() -> None:
     assert set(re.findall(r"GVL_ThetaSize\.REASON_(\d)", BLOCK)) == {str(k) for k in REASONS if k}
 
 

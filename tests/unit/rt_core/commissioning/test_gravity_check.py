@@ -64,28 +64,26 @@ def test_torque_of_another_unit_is_found(factor: float) -> None:
     assert made_up(replace(motion, tau=factor * motion.tau)).verdict == "wrong"
 
 
-@pytest.mark.parametrize(("scale", "way"), [(10.0, WAY), (57.3, 0.1 * WAY)])
-def test_a_scale_that_command_and_position_share_shows_in_gravity(scale: float, way: float) -> None:
-    """The joint really goes by `scale` times as much as command and position say."""
+def scaled_motion(scale: float, way: float) -> SmallMotion:
+    """Return a motion of a joint that really goes by `scale` times as much as command and position state."""
     motion = small_motion(0, way=way)
     tau = motion.tau.copy()
     true = motion.q[0, 0] + scale * (motion.command - motion.command[0])
     tau[:, 0] += GRAVITY[0] * (np.cos(true) - np.cos(motion.q[:, 0]))
-    assert made_up(replace(motion, tau=tau)).verdict == "wrong"
+    return replace(motion, tau=tau)
 
 
-@pytest.mark.parametrize(("scale", "told"), [(1.0, True), (30.0, False), (180.0 / np.pi, False), (160.0, False)])
-def test_a_tenth_of_the_way_tells_the_scale(scale: float, told: bool) -> None:
-    """The joint really goes by `scale` times as much as command and position say.
+@pytest.mark.parametrize(("scale", "way"), [(10.0, WAY), (57.3, 0.1 * WAY)])
+def test_a_scale_that_command_and_position_share_shows_in_gravity(scale: float, way: float) -> None:
+    assert made_up(scaled_motion(scale, way)).verdict == "wrong"
 
-    Downwards; upwards gravity changes too little beside friction to tell.
-    """
+
+@pytest.mark.parametrize(("scale", "shown"), [(1.0, True), (30.0, False), (180.0 / np.pi, False), (160.0, False)])
+def test_a_tenth_of_the_way_tells_the_scale(scale: float, shown: bool) -> None:
+    """Downwards; upwards gravity changes too little beside friction to tell."""
     for sign in (1.0, -1.0):
-        motion = small_motion(0, way=0.1 * WAY * sign)
-        tau = motion.tau.copy()
-        true = motion.q[0, 0] + scale * (motion.command - motion.command[0])
-        tau[:, 0] += GRAVITY[0] * (np.cos(true) - np.cos(motion.q[:, 0]))
-        assert tells_scale(gravity_motion(replace(motion, tau=tau))) is (told and sign > 0.0)
+        motion = scaled_motion(scale, 0.1 * WAY * sign)
+        assert tells_scale(gravity_motion(motion)) is (shown and sign > 0.0)
 
 
 def test_no_scale_is_told_where_gravity_does_not_show() -> None:

@@ -18,14 +18,10 @@ from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.forward import equations_of_motion
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_parameters
-from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.robot import JointDynamics
 from tests.lab.arms.simulated import random_arm, twin
+from tests.lab.hand_guiding.frames import guiding_model
 from tests.lab.hand_guiding.rig import exact, robot
-
-
-def of_base_parameters(model: RobotModel) -> GuidingModel:
-    base = base_parameters(model)
-    return GuidingModel.of(model, base, base.theta(standard_parameters(model, base.standard)))
 
 
 @pytest.mark.parametrize("name", ["arm9", "arm7", "space6"])
@@ -67,7 +63,7 @@ def test_what_is_compensated_is_never_more_than_the_friction(seed: int, law: str
     )  # fmt: skip
     quadratic = "even" if seed % 2 else "odd"
     model = replace(random_arm(1, seed, prismatic=0.0), dynamics=d, friction=Friction(law, quadratic=quadratic))
-    row = of_base_parameters(model).coordinates[0]
+    row = guiding_model(model).coordinates[0]
     speed = np.linspace(model.standstill_velocity[0], model.joints[0].velocity, 3000)
     (fc,), (fv,), (fb,), (vb,) = d.coulomb, d.viscous, d.breakaway, d.stribeck_velocity
     (k2,), (k3,) = d.quadratic_friction, d.cubic_friction
@@ -97,7 +93,7 @@ def test_what_is_compensated_is_never_more_than_the_friction(seed: int, law: str
 
 def test_friction_of_a_coupled_motor_stays_at_the_motor() -> None:
     model = random_arm(3, 4, coupled=True, prismatic=0.0)
-    guiding = of_base_parameters(model)
+    guiding = guiding_model(model)
     weights = guiding.coordinates[:, COORDINATE_WIDTH:]
     at = [int(np.flatnonzero((weights == row).all(axis=1))[0]) for row in model.coupling]
     assert np.allclose(guiding.coordinates[at, C_DRY], model.dynamics.coulomb)

@@ -33,9 +33,11 @@ def recordings() -> dict[str, SimulatedData]:
     return {name: simulate(load_robot(name).model) for name in SIMULATED}
 
 
-def fit(model: RobotModel, t: np.ndarray, q: np.ndarray, tau: np.ndarray, method: str = "wls") -> Identification:
+def fit(model: RobotModel, data: SimulatedData, method: str = "wls", **channels: np.ndarray) -> Identification:
+    """Identify `model` from `data`, of which `channels` may replace q or tau."""
     settings = SignalSettings(10.0, min_velocity=model.standstill_velocity)
-    signals = prepare(t, q, tau, settings)
+    values = data.channels | channels
+    signals = prepare(data.t, values["q"], values["tau"], settings)
     return identify(model, base_parameters(model), signals, settings, method=method)  # type: ignore[arg-type]
 
 
@@ -43,7 +45,7 @@ def fit(model: RobotModel, t: np.ndarray, q: np.ndarray, tau: np.ndarray, method
 @pytest.mark.parametrize("method", ["ols", "wls", "iwls"])
 def test_a_simulated_arm_is_found_again(recordings: dict[str, SimulatedData], name: str, method: str) -> None:
     model, data = load_robot(name).model, recordings[name]
-    found = fit(model, data.t, data.channels["q"], data.channels["tau"], method)
+    found = fit(model, data, method)
     true = found.base.theta(standard_parameters(model, found.base.standard))
     z = (found.theta - true) / found.std
     assert np.mean(np.abs(z) < 1.96) >= 0.85
@@ -65,7 +67,7 @@ def test_wrong_mounting_direction_is_flagged_with_evidence(
 ) -> None:
     model, data = load_robot(name).model, recordings[name]
     true = model.gravity
-    found = fit(turned(model, direction), data.t, data.channels["q"], data.channels["tau"])
+    found = fit(turned(model, direction), data)
     assert found.gravity.suspicious
     assert found.verdict == "not_explained"
     np.testing.assert_allclose(found.gravity.best, true, atol=0.1)
@@ -79,8 +81,8 @@ def test_an_arm_on_the_ceiling_taken_for_one_on_the_floor() -> None:
     floor = load_robot("arm7").model
     ceiling = replace(floor, gravity=-floor.gravity)
     data = simulate(ceiling, 3)
-    good = fit(ceiling, data.t, data.channels["q"], data.channels["tau"])
-    wrong = fit(floor, data.t, data.channels["q"], data.channels["tau"])
+    good = fit(ceiling, data)
+    wrong = fit(floor, data)
     assert good.verdict != "not_explained"
     assert wrong.verdict == "not_explained"
     np.testing.assert_allclose(wrong.gravity.best, ceiling.gravity, atol=0.1)
@@ -92,7 +94,7 @@ def test_a_torque_channel_without_signal(recordings: dict[str, SimulatedData], c
     tau = data.channels["tau"].copy()
     rng = np.random.default_rng(0)
     tau[:, 3] = {"constant": 4.2, "zero": 0.0, "noise": rng.standard_normal(data.t.size)}[channel]
-    found = fit(model, data.t, data.channels["q"], tau)
+    found = fit(model, data, tau=tau)
     assert found.verdict == "not_explained"
     reason = next(r for r in found.reasons if r.startswith("joint joint_4"))
     assert "no signal" in reason
@@ -100,8 +102,7 @@ def test_a_torque_channel_without_signal(recordings: dict[str, SimulatedData], c
 
 def test_a_joint_that_never_moves() -> None:
     model = load_robot("arm7").model
-    data = simulate(model, 2, held=("joint_5",))
-    found = fit(model, data.t, data.channels["q"], data.channels["tau"])
+    found = fit(model, simulate(model, 2, held=("joint_5",)))
     status = dict(zip(found.base.names, found.status, strict=True))
     assert {status[name] for name in ("fv5", "fc5", "off5")} == {"undetermined"}
     std = dict(zip(found.base.names, found.std, strict=True))
@@ -114,7 +115,7 @@ def test_a_joint_that_never_moves() -> None:
 def test_degrees_for_radians_do_not_pass(recordings: dict[str, SimulatedData], factor: float) -> None:
     model, data = load_robot("arm7").model, recordings["arm7"]
     try:
-        found = fit(model, data.t, factor * data.channels["q"], data.channels["tau"])
+        found = fit(model, data, q=factor * data.channels["q"])
     except DataError as error:
         assert "joint" in str(error) or "rows" in str(error)  # noqa: PT017
     else:
@@ -124,15 +125,13 @@ def test_degrees_for_radians_do_not_pass(recordings: dict[str, SimulatedData], f
 
 def test_swapped_torque_columns_do_not_pass(recordings: dict[str, SimulatedData]) -> None:
     model, data = load_robot("arm7").model, recordings["arm7"]
-    order = [0, 2, 1, 3, 4, 5, 6]
-    found = fit(model, data.t, data.channels["q"], data.channels["tau"][:, order])
-    assert found.verdict == "not_explained"
+    swapped = data.channels["tau"][:, [0, 2, 1, 3, 4, 5, 6]]
+    assert fit(model, data, tau=swapped).verdict == "not_explained"
 
 
 def test_microgravity_is_fitted_and_believed() -> None:
     model = replace(load_robot("arm7").model, gravity=np.zeros(3))
-    data = simulate(model, 4)
-    found = fit(model, data.t, data.channels["q"], data.channels["tau"])
+    found = fit(model, simulate(model, 4))
     assert not found.gravity.suspicious
     assert found.verdict != "not_explained"
 
@@ -173,8 +172,7 @@ def validated(found: Identification, signals: Signals, settings: SignalSettings,
 
 def test_emps(data_dir: Path) -> None:
     real = load_set(data_dir, "emps/emps.npz", "emps")
-    robot, settings, signals = real.robot, real.settings, real.signals
-    found = identify(robot.model, base_parameters(robot.model), signals, settings)
+    found = identify(real.robot.model, base_parameters(real.robot.model), real.signals, real.settings)
     values = dict(zip(found.base.names, found.theta, strict=True))
     for name, published in (("m1", 95.1089), ("fv1", 203.5034), ("fc1", 20.3935), ("off1", -3.1648)):
         assert values[name] == pytest.approx(published, rel=0.01), name

@@ -17,13 +17,13 @@ from rt_core.identification.physical.fit import effect_scales, fit_consistent
 from rt_core.identification.physical.prior import NON_NEGATIVE, ConsistencyError, blocks, physical_prior
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.friction import Friction, FrictionLaw
-from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
+from rt_core.model.inertia import is_physical
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import Joint, RobotModel
 from rt_core.types import FloatArray
 from tests.lab.arms.batch import arm, motion, truth
-from tests.lab.arms.physical import fit_simulated, is_consistent, perturbed, simulated
+from tests.lab.arms.physical import fit_simulated, is_consistent, links_of, log_cholesky, perturbed, simulated
 
 SIGMA = np.array([0.5, 0.4, 0.2])
 
@@ -58,7 +58,6 @@ def test_optimum_against_an_independent_solver() -> None:
     z = np.concatenate([tau[:, j] / sigma[j] for j in range(2)])
     R = np.linalg.qr(np.column_stack((A, z)), mode="r")
     A, z = R[:-1, :-1], R[:-1, -1]
-    lower = np.tril_indices(4)
     positive = slice(20, 20 + scale.size)
 
     def cost_of(phi: FloatArray) -> float:
@@ -74,20 +73,13 @@ def test_optimum_against_an_independent_solver() -> None:
 
     def phi_of(x: FloatArray) -> FloatArray:
         phi = np.zeros(len(base.standard))
-        for i in range(2):
-            L = np.zeros((4, 4))
-            L[lower] = x[10 * i : 10 * i + 10]
-            np.fill_diagonal(L, np.exp(np.diag(L)))
-            phi[columns.links[i]] = from_pseudo_inertia(L @ L.T)
+        phi[columns.links] = links_of(x[:20])
         phi[columns.positive] = scale * np.exp(x[positive])
         phi[columns.free] = width * x[positive.stop :]
         return phi
 
     x = np.zeros(len(base.standard))
-    for i, link in enumerate(fit.prior.links):
-        L = np.linalg.cholesky(pseudo_inertia(link))
-        np.fill_diagonal(L, np.log(np.diag(L)))
-        x[10 * i : 10 * i + 10] = L[lower]
+    x[:20] = log_cholesky(fit.prior.links)
     for _ in range(3):  # restarts with a fresh Hessian: its differences are coarse
         x = minimize(lambda v: cost_of(phi_of(v)), x, method="BFGS", options={"gtol": 1e-6, "maxiter": 300}).x
     assert cost_of(fit.phi) <= cost_of(phi_of(x)) + 1e-9

@@ -21,7 +21,7 @@ from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.types import FloatArray
 from tests.lab.arms.batch import arm, motion, truth
-from tests.lab.arms.physical import fit_simulated, perturbed
+from tests.lab.arms.physical import fit_simulated, links_of, log_cholesky, perturbed
 
 
 @pytest.mark.parametrize("name", ["arm7", "space6", "kuka_lwr4"])
@@ -69,29 +69,16 @@ def test_it_is_the_nearest_to_the_prior() -> None:
     assert found.exact
     columns = blocks(base.standard)
     links = physical_prior(prior, base.standard).links
-    lower = np.tril_indices(4)
-
-    def bodies(x: FloatArray) -> FloatArray:
-        out = np.zeros((2, 10))
-        for i in range(2):
-            L = np.zeros((4, 4))
-            L[lower] = x[10 * i : 10 * i + 10]
-            np.fill_diagonal(L, np.exp(np.diag(L)))
-            out[i] = from_pseudo_inertia(L @ L.T)
-        return out
 
     def distance(x: FloatArray) -> float:
-        return sum(divergence(phi, links[i]) for i, phi in enumerate(bodies(x)))
+        return sum(divergence(phi, links[i]) for i, phi in enumerate(links_of(x)))
 
     rigid = np.flatnonzero(base.layout.is_link)
     mapping = base.mapping[np.ix_(rigid, columns.links.ravel())]
-    x = np.zeros(20)
-    for i in range(2):
-        L = np.linalg.cholesky(pseudo_inertia(links[i]))
-        np.fill_diagonal(L, np.log(np.diag(L)))
-        x[10 * i : 10 * i + 10] = L[lower]
-    constraint = NonlinearConstraint(lambda v: mapping @ bodies(v).ravel() - theta[rigid], 0.0, 0.0)
-    other = minimize(distance, x, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13, "maxiter": 500})
+    constraint = NonlinearConstraint(lambda v: mapping @ links_of(v).ravel() - theta[rigid], 0.0, 0.0)
+    other = minimize(
+        distance, log_cholesky(links), method="SLSQP", constraints=[constraint], options={"ftol": 1e-13, "maxiter": 500}
+    )
     assert np.abs(constraint.fun(other.x)).max() < 1e-8
     own = sum(divergence(found.phi[c], links[i]) for i, c in enumerate(columns.links))
     assert own == pytest.approx(distance(other.x), rel=1e-4)

@@ -68,15 +68,15 @@ def test_the_floor_is_at_most_what_is_known_and_at_most_the_limit(seed: int) -> 
     """`L'L` below both `R'R` and the limit, as matrices; all of either where the other is far above it."""
     rng = np.random.default_rng(seed)
     estimator = OnlineEstimator(MODEL, SETTINGS, RATE, base=BASE)
-    memory, p = estimator._state, len(BASE)
+    state, p = estimator._state, len(BASE)
     spread = 10.0 ** rng.uniform(-3.0, 3.0, p)
     R = np.triu(rng.standard_normal((p, p))) * spread[:, None]
     R[np.diag_indices(p)] += np.sign(np.diag(R)) * 1e-3
-    memory["R"][:] = np.zeros((p, padded(p)))
-    memory["R"][:, :p] = R
-    memory["power"][:] = 10.0 ** rng.uniform(-4.0, 4.0, p)
-    renew_information_floor(memory, estimator._start)
-    unit = np.maximum(np.sqrt(memory["power"] * row_inflation(estimator._state)) / 0.3, estimator._start)
+    state["R"][:] = np.zeros((p, padded(p)))
+    state["R"][:, :p] = R
+    state["power"][:] = 10.0 ** rng.uniform(-4.0, 4.0, p)
+    renew_information_floor(state, estimator._start)
+    unit = np.maximum(np.sqrt(state["power"] * row_inflation(estimator._state)) / 0.3, estimator._start)
     floor = state["leak"] / unit
     held, known = floor.T @ floor, (R / unit).T @ (R / unit)
     eps = 1e-12 * np.linalg.norm(known, 2)

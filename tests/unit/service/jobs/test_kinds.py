@@ -193,9 +193,7 @@ def test_many_starts_give_the_cheapest(stribeck2: Path, stribeck2_recording: Pat
     assert load_model(tmp_path / "job" / "model.yaml").document["estimator"]["cost"] == min(costs)
 
 
-def test_a_cancelled_job_stops_within_its_search(
-    stribeck2: Path, stribeck2_recording: Path, tmp_path: Path
-) -> None:
+def test_a_cancelled_job_stops_within_its_search(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
     told: list[str] = []
     given = workspace(tmp_path, recording=stribeck2_recording)
     stopped = Workspace(

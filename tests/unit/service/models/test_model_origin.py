@@ -50,7 +50,7 @@ def test_each_of_several_recordings_is_named_on_its_own_clock() -> None:
     assert "frames" not in data
 
 
-@pytest.fingerprint.parametrize("seen", [A, B], ids=["first", "second"])
+@pytest.mark.parametrize("seen", [A, B], ids=["first", "second"])
 def test_rows_of_any_of_them_are_known(seen: Recording) -> None:
     data = of_both()
     assert share_seen(data, seen, ROWS) == 1.0

@@ -94,18 +94,18 @@ def test_many_parameters_are_several_figures() -> None:
 
 
 def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
-    def told(t: float, value: float | None) -> BodyMessage:
+    def values(t: float, value: float | None) -> BodyMessage:
         known = {"value": value, "std": None if value is None else 0.4, "unit": "N*m"}
         status = "unestimated" if value is None else "estimated"
         return body("status", t, breakaway={"elbow": known | {"status": status}})
 
     trend = watched(3)
-    trend.body(told(0.0, None))
-    trend.body(told(0.0, 11.0))  # of an estimator that has begun again, before its first frame: of no time at all
+    trend.body(values(0.0, None))
+    trend.body(values(0.0, 11.0))  # of an estimator that has begun again, before its first frame: of no time at all
     assert trend.breakaway is None
     assert "breakaway" not in trend_page("lab", trend)
     for k in range(4):
-        trend.body(told(1.0 + k, 12.0 + k))
+        trend.body(values(1.0 + k, 12.0 + k))
     assert trend.breakaway is not None
     assert trend.breakaway.arrays()[1][:, 0].tolist() == [12.0, 13.0, 14.0, 15.0]
     page = trend_page("lab", trend)

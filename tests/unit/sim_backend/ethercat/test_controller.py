@@ -240,15 +240,6 @@ def test_op_waits_for_outputs_and_gives_up(bench: Bench) -> None:
     assert bench.request(OP, ms=1100) == (SAFEOP | ACK, 0x0019)
 
 
-def test_a_device_may_refuse_op(bench: Bench) -> None:
-    bench.slave.refuse_op = True
-    bench.to_safeop()
-    bench.outputs(bytes(16))
-    assert bench.request(OP) == (SAFEOP | ACK, 0x001E)
-    bench.slave.refuse_op = False
-    assert bench.request(OP | ACK) == (OP, 0)
-
-
 def test_the_watchdog_trips_100_ms_after_the_last_outputs(bench: Bench) -> None:
     bench.to_op()
     bench.run(94)
@@ -333,14 +324,6 @@ def test_a_sync_manager_taken_away_is_an_error(bench: Bench) -> None:
     assert bench.status() == (PREOP | ACK, 0x001E)
     bench.sync_manager(0, 0x1000, 256, 0x26, activate=0)
     assert bench.status() == (INIT | ACK, 0x0016)
-
-
-def test_emergencies_come_while_process_data_run(bench: Bench) -> None:
-    bench.to_op()
-    bench.slave.emergency(0x8611, 0x21, b"\1")
-    message = bench.receive()
-    assert message[6:] == bytes.fromhex("00 10 11 86 21 01 00 00 00 00")
-    assert bench.status() == (OP, 0)
 
 
 def test_sdos_know_the_state(bench: Bench) -> None:

@@ -67,6 +67,7 @@ def test_a_local_client_has_the_net_id_of_the_plc_and_a_route():
     (answer,) = client.session.outlet.due(0)
     kind, length, net_id, client.port = struct.unpack("<HI6sH", answer)
     assert (kind, length, net_id) == (0x1000, 8, plc.net_id)
+    assert client.port >= 0x8000
     assert state(client) == 5
     assert state(PlainClient(plc)) is None
 

@@ -32,7 +32,7 @@ def stays_off(plc, variables, cycles=300):
 
 
 def test_power_that_went_by_itself(moving, variables):
-    moving.machine.let_go()
+    moving.machine.switch_off()
     stays_off(moving, variables)
     assert (variables.head.nState, variables.head.nReason) == (layout.OFF, 5)
     variables.enable()
@@ -42,7 +42,7 @@ def test_power_that_went_while_stopping(moving, variables):
     variables.command(False)
     variables.advance(5)
     assert variables.head.nState == layout.STOPPING
-    moving.machine.let_go()
+    moving.machine.switch_off()
     stays_off(moving, variables)
 
 

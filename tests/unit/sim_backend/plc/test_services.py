@@ -107,14 +107,6 @@ def test_wrong_port_and_wrong_net_id_are_answered_by_the_router():
     assert PlainClient(quiet).request(4).error == 0
 
 
-def test_the_router_gives_a_port_to_a_client_without_one(client):
-    client.session.receive(struct.pack("<HIH", 0x1000, 2, 0), 0)
-    answer = b"".join(client.session.outlet.due(0))
-    kind, length = struct.unpack_from("<HI", answer)
-    assert (kind, length, answer[6:12]) == (0x1000, 8, client.plc.net_id)
-    assert struct.unpack("<H", answer[12:])[0] >= 0x8000
-
-
 class TestSum:
     """Several requests in one; each has its own result."""
 

@@ -1,4 +1,4 @@
-"""Importing logs: every kind of bad data that must be refused, or masked where that was asked for."""
+"""Import of bad data: refused, or masked if `missing = "mask"`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ from drivers.files.importing.importer import ImportFailedError, import_recording
 from drivers.files.recordings.recording import read_recording
 from tests.lab.recordings.logs import CSV, DQ, NPZ, TAU, N, Q, T, csv_text, mapping, npz, numbered
 
+MASK = ("[time]", 'missing = "mask"\n[time]')
+
+
+def log(folder: Path, line: int, new: str) -> Path:
+    """Write a text log with one line replaced."""
+    lines = csv_text().splitlines()
+    lines[line] = new
+    (folder / "log.csv").write_text("\n".join(lines))
+    return folder / "log.csv"
+
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_missing_values(tmp_path: Path, bad: float) -> None:
@@ -25,21 +35,13 @@ def test_missing_values(tmp_path: Path, bad: float) -> None:
     path = npz(tmp_path, tau=tau)
     with pytest.raises(DataError, match=r"tau of joint joint2 is \w+ at sample 30 .*t = 0\.150000 s.*2 values"):
         load_data(path, mapping(NPZ))
-    recording, result = load_data(path, mapping(NPZ, ("[time]", 'missing = "mask"\n[time]')))
+    recording, result = load_data(path, mapping(NPZ, MASK))
     assert result["masked"] == 2
     assert recording.valid is not None
     np.testing.assert_array_equal(np.argwhere(~recording.valid), [[30, 1], [31, 1]])
     assert np.isnan(recording.channels["tau"][30, 1])
-
-
-def test_masked_samples_survive_the_file(tmp_path: Path) -> None:
-    tau = TAU.copy()
-    tau[30, 1] = np.nan
-    out = tmp_path / "out.mcap"
-    import_recording(npz(tmp_path, tau=tau), mapping(NPZ, ("[time]", 'missing = "mask"\n[time]')), out)
-    valid = read_recording(out).valid
-    assert valid is not None
-    np.testing.assert_array_equal(np.argwhere(~valid), [[30, 1]])
+    import_recording(path, mapping(NPZ, MASK), tmp_path / "out.mcap")
+    np.testing.assert_array_equal(read_recording(tmp_path / "out.mcap").valid, recording.valid)
 
 
 @pytest.mark.parametrize(
@@ -52,21 +54,13 @@ def test_masked_samples_survive_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_fields_of_text(tmp_path: Path, line: int, new: str, message: str) -> None:
-    lines = csv_text().splitlines()
-    lines[line] = new
-    path = tmp_path / "log.csv"
-    path.write_text("\n".join(lines))
     with pytest.raises(DataError, match=message):
-        load_data(path, mapping(CSV))
+        load_data(log(tmp_path, line, new), mapping(CSV))
 
 
 def test_empty_fields_of_text_can_be_masked(tmp_path: Path) -> None:
-    lines = csv_text().splitlines()
-    fields = lines[11].split(",")
-    lines[11] = ",".join([*fields[:4], ""])
-    path = tmp_path / "log.csv"
-    path.write_text("\n".join(lines))
-    recording, result = load_data(path, mapping(CSV, ("[time]", 'missing = "mask"\n[time]')))
+    line = csv_text().splitlines()[11].rpartition(",")[0] + ","
+    recording, result = load_data(log(tmp_path, 11, line), mapping(CSV, MASK))
     assert result["masked"] == 1
     np.testing.assert_array_equal(recording.channels["q"], Q)
 
@@ -123,12 +117,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / f"empty{suffix}").write_bytes(b"")
         with pytest.raises(DataError, match="is empty"):
             load_data(tmp_path / f"empty{suffix}", mapping(NPZ))
-    (tmp_path / "header.csv").write_text("time,q_1\n")
-    with pytest.raises(DataError, match="no row of numbers"):
-        load_data(tmp_path / "header.csv", mapping(CSV))
-    (tmp_path / "comments.csv").write_text("# nothing\n\n")
-    with pytest.raises(DataError, match="no rows"):
-        load_data(tmp_path / "comments.csv", mapping(CSV))
+    for text, message in (("time,q_1\n", "no row of numbers"), ("# nothing\n\n", "no rows")):
+        (tmp_path / "log.csv").write_text(text)
+        with pytest.raises(DataError, match=message):
+            load_data(tmp_path / "log.csv", mapping(CSV))
 
 
 def _bytes(save: Callable[[io.BytesIO], None]) -> bytes:

@@ -1,4 +1,4 @@
-"""Importing logs: units, signs, offsets, the motor side, current, and what the robot file adds."""
+"""Import: units, signs, offsets, motor side, torque from current, and data of the robot file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import pytest
 from drivers.files.importing._mapping import MappingError
 from drivers.files.importing.data_source import DataError
 from drivers.files.importing.importer import load_data
-from tests.lab.recordings.logs import DQ, NPZ, ROBOT, TAU, Q, mapping, npz
+from tests.lab.recordings.logs import DQ, NPZ, NPZ_NO_DQ, ROBOT, TAU, Q, mapping, npz
 
 
 def test_units_scale_sign_offset(tmp_path: Path) -> None:
     raw = np.degrees((Q - [0.1, -0.2]) * [1.0, -1.0])
     path = npz(tmp_path, q=raw, dq=None, tau=TAU / [2.0, 4.0] * 1e3, gain=[2.0, 4.0])
-    text = NPZ.replace('[dq]\ncolumns = "dq"\nunit = "rad/s"\n', "")
     changes = [
         ('columns = "q"\nunit = "rad"', 'columns = "q"\nunit = "deg"\nsign = [1, -1]\noffset = [0.1, -0.2]'),
         ('columns = "tau"\nunit = "N*m"', 'columns = "tau"\nunit = "mN*m"\nscale = "gain"'),
     ]
-    recording = load_data(path, mapping(text, *changes))[0]
+    recording = load_data(path, mapping(NPZ_NO_DQ, *changes))[0]
     np.testing.assert_allclose(recording.channels["q"], Q, atol=1e-14)
     np.testing.assert_allclose(recording.channels["tau"], TAU, rtol=1e-14)
 
@@ -58,13 +57,12 @@ def test_torque_from_current(tmp_path: Path) -> None:
 
 def test_prismatic_joint_among_revolute_ones(tmp_path: Path) -> None:
     path = npz(tmp_path, q=Q * [180.0 / np.pi, 1e3], dq=None)
-    text = NPZ.replace('[dq]\ncolumns = "dq"\nunit = "rad/s"\n', "")
     changes = [('unit = "rad"', 'unit = ["deg", "mm"]'), ('unit = "N*m"', 'unit = ["N*m", "N"]')]
-    recording = load_data(path, mapping(text, *changes))[0]
+    recording = load_data(path, mapping(NPZ_NO_DQ, *changes))[0]
     assert recording.units == ("rad", "m")
     np.testing.assert_allclose(recording.channels["q"], Q, rtol=1e-14)
     with pytest.raises(MappingError, match=r"tau.unit 'N\*m' does not suit joint 2"):
-        load_data(path, mapping(text, changes[0]))
+        load_data(path, mapping(NPZ_NO_DQ, changes[0]))
 
 
 def test_robot_gives_joints_and_limits(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Importing logs: units that are off by a known factor, and what is odd but possible."""
+"""Import: refused factors between units, and warnings."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_units_with_a_robot(tmp_path: Path, changes: dict[str, object], message:
         ({"dq": DQ * 1.3}, "dq is 1.3 times the change of q"),
     ],
 )
-def test_what_is_odd_but_possible_is_a_warning(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+def test_warnings(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     assert message in str(load_data(npz(tmp_path, **changes), mapping(NPZ))[1]["warnings"])
 
 
-def test_a_resting_joint_says_nothing_about_units(tmp_path: Path) -> None:
+def test_a_joint_at_rest_gives_no_warning(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     q, dq = Q.copy(), DQ.copy()
     q[:, 1], dq[:, 1] = 0.3 + 1e-5 * rng.normal(size=N), 1e-2 * rng.normal(size=N)

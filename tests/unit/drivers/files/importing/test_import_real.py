@@ -1,4 +1,4 @@
-"""The shipped mappings on the recordings they were written for."""
+"""The shipped mappings on their recordings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_panda_keeps_samples_that_were_logged_twice(data_dir: Path) -> None:
         ("emps", "qm", 57.3),
     ],
 )
-def test_a_factor_of_57_is_noticed(data_dir: Path, tmp_path: Path, name: str, array: str, factor: float) -> None:
+def test_a_factor_of_57_is_refused(data_dir: Path, tmp_path: Path, name: str, array: str, factor: float) -> None:
     with np.load(data_dir / SETS[name][0]) as archive:
         arrays = {key: archive[key] for key in archive.files}
     arrays[array] = arrays[array] * factor

@@ -1,4 +1,4 @@
-"""Importing logs: time stamps in all units and origins, rates, repetitions, gaps."""
+"""Import: time stamps of all units and origins, rates, repetitions, gaps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from drivers.files.importing.data_source import DataError
 from drivers.files.importing.importer import load_data
-from tests.lab.recordings.logs import DQ, NPZ, TAU, N, Q, T, mapping, npz, same
+from tests.lab.recordings.logs import DQ, NPZ, NPZ_NO_DQ, TAU, N, Q, T, mapping, npz, same
 
 
 @pytest.mark.parametrize("start", [0.0, 17.25, 1.7e9])
@@ -79,8 +79,6 @@ def test_repeated_values_at_later_times_are_kept_and_counted(tmp_path: Path) -> 
 
 def test_gaps_are_reported(tmp_path: Path) -> None:
     t = T + (np.arange(N) >= 300) * 0.5
-    result = load_data(npz(tmp_path, t=t, dq=None), mapping(NPZ.replace('[dq]\ncolumns = "dq"\nunit = "rad/s"\n', "")))[
-        1
-    ]
+    result = load_data(npz(tmp_path, t=t, dq=None), mapping(NPZ_NO_DQ))[1]
     assert result["gaps"] == 1
     assert "0.505 s, is at 1.495 s" in str(result["warnings"])

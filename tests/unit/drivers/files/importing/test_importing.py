@@ -1,4 +1,4 @@
-"""Importing logs: formats and layouts, and a recording that is complete or absent."""
+"""Import: formats and layouts, and atomic output."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_latin_1(tmp_path: Path) -> None:
     same(load_data(path, mapping(text + '[csv]\nencoding = "latin-1"\n'))[0])
 
 
-def test_npy_mat_and_our_own(tmp_path: Path) -> None:
+def test_npy_mat_and_recordings(tmp_path: Path) -> None:
     np.save(tmp_path / "log.npy", np.column_stack([T, Q, TAU]))
     same(load_data(tmp_path / "log.npy", mapping(numbered(CSV)))[0])
     dtype = [("t", float), ("q", float, 2), ("dq", float, 2), ("tau", float, 2)]

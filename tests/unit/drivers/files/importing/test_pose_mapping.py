@@ -1,4 +1,4 @@
-"""Measured poses through a mapping: units, signs, what was measured; and mappings that contradict themselves."""
+"""Mapping of measured poses: units, signs, kinds of measurements, refusals."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_text_file(tmp_path: Path) -> None:
         (Q + "[pose]\n", "pose"),
     ],
 )
-def test_what_contradicts_itself_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_refusals(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ImportFailedError, match=message):
         read(tmp_path, text, q=JOINTS, p=POINTS, few=POINTS[:2], half=np.full(7, 0.5), c=np.zeros(7))
 

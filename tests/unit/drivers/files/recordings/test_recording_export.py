@@ -1,4 +1,4 @@
-"""Exports of a recording, read back by programs of others, and compared with what they write themselves."""
+"""Exports of a recording, read by other packages and compared with their own output."""
 
 from __future__ import annotations
 
@@ -28,11 +28,19 @@ from tests.lab.recordings.frames import write
 from tests.unit.service.cli.test_recording_commands import run
 
 SAMPLES = 25
+SEPARATOR = "=" * 80
+DEFINITION = "\n".join(
+    [
+        "std_msgs/Header header", "string[] name", "float64[] position", "float64[] velocity", "float64[] effort",
+        SEPARATOR, "MSG: std_msgs/Header", "builtin_interfaces/Time stamp", "string frame_id",
+        SEPARATOR, "MSG: builtin_interfaces/Time", "int32 sec", "uint32 nanosec", "",
+    ]
+)  # fmt: skip
 
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Recording:
-    """With one joint whose values of one sample must not be used."""
+    """A recording with one invalid joint sample."""
     whole = read_recording(write(tmp_path / "rec.mcap", SAMPLES))
     valid = np.ones((SAMPLES, 2), dtype=bool)
     valid[3, 1] = False
@@ -66,27 +74,13 @@ def test_ros2_reads_joint_states(recording: Recording, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("a",), ("ab", "abc"), ("joint_1", "joint_22", "wrist é")])
 @pytest.mark.parametrize("measured", [(True, True, True), (True, False, True), (False, False, False)])
-def test_bytes_are_those_of_another_encoder(names: tuple[str, ...], measured: tuple[bool, ...]) -> None:
+def test_cdr_equals_that_of_mcap_ros2(names: tuple[str, ...], measured: tuple[bool, ...]) -> None:
     rng = np.random.default_rng(len(names))
     fields = tuple(rng.normal(size=len(names) if there else 0) for there in measured)
     t_ns = 1_234_567_890_987_654_321
     stream = io.BytesIO()
     writer = Ros2Writer(stream)
-    definition = """std_msgs/Header header
-string[] name
-float64[] position
-float64[] velocity
-float64[] effort
-================================================================================
-MSG: std_msgs/Header
-builtin_interfaces/Time stamp
-string frame_id
-================================================================================
-MSG: builtin_interfaces/Time
-int32 sec
-uint32 nanosec
-"""
-    schema = writer.register_msgdef("sensor_msgs/msg/JointState", definition)
+    schema = writer.register_msgdef("sensor_msgs/msg/JointState", DEFINITION)
     header = {"stamp": {"sec": t_ns // 10**9, "nanosec": t_ns % 10**9}, "frame_id": "base"}
     state = {"header": header, "name": list(names)}
     state |= {key: values.tolist() for key, values in zip(("position", "velocity", "effort"), fields, strict=True)}
@@ -119,18 +113,12 @@ def test_foxglove_reads_joint_states(recording: Recording, tmp_path: Path) -> No
 #: Fields of `foxglove.JointStates` and their types, as the Foxglove SDK's JSON schema of that name has them.
 JOINT_STATES = {
     "timestamp": {"sec": "integer", "nsec": "integer"},
-    "joints": {
-        "name": "string",
-        "position": "number",
-        "velocity": "number",
-        "acceleration": "number",
-        "effort": "number",
-    },
+    "joints": {"name": "string"} | dict.fromkeys(("position", "velocity", "acceleration", "effort"), "number"),
 }
 
 
 def test_the_schema_is_that_of_foxglove(recording: Recording, tmp_path: Path) -> None:
-    """Foxglove knows the message by the schema's name, and takes its fields by theirs."""
+    """Foxglove recognises the message by the names of schema and fields."""
     export_recording(recording, tmp_path / "out.mcap", "foxglove")
     with (tmp_path / "out.mcap").open("rb") as stream:
         summary = make_reader(stream).get_summary()
@@ -147,11 +135,11 @@ def test_the_schema_is_that_of_foxglove(recording: Recording, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("form", [None, "ros2", "foxglove"])
-def test_viewers_find_all_they_ask_for_in_the_summary(form: Any, recording: Recording, tmp_path: Path) -> None:
-    """PlotJuggler and Foxglove read the end of a file first: counts, each channel's encoding and schema, the index.
+def test_the_summary_has_what_viewers_need(form: Any, recording: Recording, tmp_path: Path) -> None:
+    """PlotJuggler and Foxglove read counts, encodings, schemas and index at the end of a file.
 
-    PlotJuggler takes no file whose summary is missing, nor a channel without a schema, and has parsers named `json`
-    and `cdr`; its JSON knows neither NaN nor infinity.
+    PlotJuggler requires a summary and a schema for each channel, with the encodings `json` or `cdr`, and JSON without
+    NaN or infinity.
     """
     path = recording.path
     if form is not None:
@@ -182,16 +170,8 @@ def test_table_holds_every_bit(recording: Recording, tmp_path: Path) -> None:
     export_recording(recording, tmp_path / "out.csv", "csv")
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == [
-        "t",
-        "seq",
-        "q_shoulder",
-        "q_slide",
-        "dq_shoulder",
-        "dq_slide",
-        "tau_shoulder",
-        "tau_slide",
-    ]
+    columns = [f"{channel}_{joint}" for channel in ("q", "dq", "tau") for joint in ("shoulder", "slide")]
+    assert list(rows[0]) == ["t", "seq", *columns]
     assert [float(row["t"]) for row in rows] == recording.t.tolist()
     assert [int(row["seq"]) for row in rows] == recording.seq.tolist()
     for k, row in enumerate(rows):
@@ -199,7 +179,7 @@ def test_table_holds_every_bit(recording: Recording, tmp_path: Path) -> None:
         assert row["q_slide"] == ("" if k == 3 else repr(float(recording.channels["q"][k, 1])))
 
 
-def test_what_was_not_measured_is_not_there(recording: Recording, tmp_path: Path) -> None:
+def test_unmeasured_channels_are_left_out(recording: Recording, tmp_path: Path) -> None:
     bare = replace(recording, channels={"q": recording.channels["q"]}, valid=None)
     export_recording(bare, tmp_path / "ros.mcap", "ros2")
     assert all(len(m[3].effort) == len(m[3].velocity) == 0 for m in messages(tmp_path / "ros.mcap", DecoderFactory()))
@@ -215,7 +195,7 @@ def test_names_that_ros_does_not_allow(recording: Recording, tmp_path: Path) -> 
     assert messages(tmp_path / "out.mcap", DecoderFactory())[0][1].topic == "/arm_6_axis_b/joint_states"
 
 
-def test_nothing_is_left_where_it_cannot_be_done(recording: Recording, tmp_path: Path) -> None:
+def test_failed_exports_leave_no_file(recording: Recording, tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text("mine")
     with pytest.raises(RecordingExistsError, match="already there"):
         export_recording(recording, tmp_path / "there.csv", "csv")
@@ -230,8 +210,8 @@ def test_nothing_is_left_where_it_cannot_be_done(recording: Recording, tmp_path:
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "rec.mcap", 100)
     assert run("recordings", "export", path, "--as", "csv", "--span", "0:0.5", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"path": str(tmp_path / "rec.csv"), "source": str(path), "form": "csv", "samples": 50}
+    expected = {"path": str(tmp_path / "rec.csv"), "source": str(path), "form": "csv", "samples": 50}
+    assert json.loads(capsys.readouterr().out) == expected
     assert len((tmp_path / "rec.csv").read_text().splitlines()) == 51
     assert run("recordings", "export", path, "--as", "ros2") == 0
     assert "100 samples of arm" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Several recordings of one arm as one."""
+"""Joining of recordings of one arm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recording(samples: int, first_ns: int = 5, **more: object) -> Recording:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def test_they_follow_on_one_another_with_a_gap() -> None:
+def test_recordings_are_joined_with_a_gap() -> None:
     a = recording(50, path=Path("a.mcap"), channels=("dq",))
     b = recording(80, first_ns=10**15, path=Path("b.mcap"), valid=np.zeros((80, 2), dtype=bool))
     joined = join_recordings([a, b])
@@ -51,7 +51,7 @@ def test_the_same_recording_twice_is_refused() -> None:
 
 
 def cut(whole: Recording, first: int, last: int, path: str) -> Recording:
-    """Return some samples of a recording, as a file of their own would hold them."""
+    """Return some samples of a recording as a recording of their own."""
     part = slice(first, last)
     channels = {name: values[part] for name, values in whole.channels.items()}
     return replace(
@@ -60,8 +60,8 @@ def cut(whole: Recording, first: int, last: int, path: str) -> Recording:
     )  # fmt: skip
 
 
-def test_what_two_recordings_both_hold_is_refused() -> None:
-    """A window and the file around it, files that overlap; not arms that begin at the same place at the same time."""
+def test_overlapping_recordings_are_refused() -> None:
+    """A part of a recording, and overlapping parts; but not arms that start alike."""
     whole = recording(500, path=Path("whole.mcap"))
     other = replace(cut(whole, 100, 300, "window.mcap"), metadata={"note": "live"})
     for a, b, both in ((whole, other, 200), (cut(whole, 0, 300, "a.mcap"), cut(whole, 280, 500, "b.mcap"), 20)):
@@ -74,23 +74,23 @@ def test_what_two_recordings_both_hold_is_refused() -> None:
     assert join_recordings([whole, from_zero]).samples == 900
 
 
-def test_temperatures_that_are_told_seldom_are_known_at_the_join() -> None:
-    """Every second, and at neither end; what the sensor says last cannot be."""
-    told = []
+def test_sparse_temperatures_are_extended_to_the_join() -> None:
+    """Temperatures come every second and at neither end; the last one is impossible."""
+    recordings = []
     for seed, warmth in ((500, 20.0), (570, 40.0)):
         r = recording(seed)
         values = np.full((r.samples, 2), np.nan)
         values[30::100] = warmth
         values[r.samples - 10] = 2000.0
-        told.append(replace(r, channels={**r.channels, "temperature": values}))
-    joined = join_recordings(told)
+        recordings.append(replace(r, channels={**r.channels, "temperature": values}))
+    joined = join_recordings(recordings)
     signals = prepare(
         joined.t, joined.channels["q"], joined.channels["tau"], SignalSettings(cutoff_hz=10.0),
         temperature=joined.channels["temperature"], spans=joined.spans,
     )  # fmt: skip
     assert [set(np.unique(piece.temperature)) for piece in signals.pieces] == [{20.0}, {40.0}]
     assert signals.impossible_temperatures == 4
-    assert np.isnan(told[0].channels["temperature"][-1]).all()  # the recording itself stays as it was
+    assert np.isnan(recordings[0].channels["temperature"][-1]).all()  # the recording itself is unchanged
 
 
 def test_other_arms_and_rates_are_refused() -> None:

@@ -1,3 +1,5 @@
+"""Spans: parsing and bounds."""
+
 from __future__ import annotations
 
 import math

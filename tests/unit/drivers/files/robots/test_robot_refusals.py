@@ -1,4 +1,4 @@
-"""What robot files are refused, and in which words."""
+"""Refusals of robot files, with the text of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may command the axes, and what they refuse; no PLC."""
+"""`AxisGroup`: enabling, limits and stops, without a PLC."""
 
 from __future__ import annotations
 
@@ -36,26 +36,30 @@ def arm(**changes: Any) -> AxisGroup:
     return made
 
 
+def enable_of(made: AxisGroup, at_ns: int = 0) -> bool | None:
+    """Return whether the next command enables the axes; None if nothing is written."""
+    command = made.next_command(20, at_ns)
+    return None if command is None else command.enable
+
+
+def frame(seq: int, cycle: int) -> tuple[JointFrame, int]:
+    return JointFrame(seq, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), cycle
+
+
 def enabled_arm() -> AxisGroup:
     made = arm()
     made.enable()
-    first, second = made.next_command(20, 0), made.next_command(20, 0)
-    assert first is not None
-    assert second is not None
-    assert (first.enable, second.enable) == (False, True), "the PLC wants to see the change"
+    assert (enable_of(made), enable_of(made)) == (False, True), "the PLC requires the change"
     made.observe(replace(HEAD, state=ENABLED), 0)
-    made.frame(JointFrame(0, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 99)
+    made.frame(*frame(0, 99))
     assert made.enabled
     return made
-
-
-def test_nothing_is_ordered_before_enable() -> None:
-    assert arm().next_command(20, 0) is None
 
 
 @pytest.mark.parametrize("state", [ENABLING, ENABLED])
 def test_axes_of_another_program_are_left_alone(state: int) -> None:
     made = arm()
+    assert made.next_command(20, 0) is None
     made.observe(replace(HEAD, state=state), 0)
     with pytest.raises(CommandRefusedError, match="another program commands them"):
         made.enable()
@@ -82,27 +86,27 @@ def test_targets_outside_limits(target: list[float], text: str) -> None:
 def test_steps_are_judged_by_the_cycles_between_them() -> None:
     made = enabled_arm()
     made.command(np.zeros(2))
-    made.frame(JointFrame(1, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 100)
+    made.frame(*frame(1, 100))
     with pytest.raises(CommandRefusedError, match="velocity_max_rad_s"):
         made.command(np.array([0.003, 0.0]))
     made.command(np.array([0.002, 50.0]))
-    made.frame(JointFrame(3, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 102)
+    made.frame(*frame(3, 102))
     made.command(np.array([0.006, 50.0]))
 
 
-def test_a_frame_from_before_the_axes_were_on_is_no_beginning() -> None:
+def test_enabled_only_with_a_frame_since_the_axes_are_on() -> None:
     made = arm()
     made.enable()
     made.next_command(20, 0)
     made.next_command(20, 0)
-    made.frame(JointFrame(0, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 98)
+    made.frame(*frame(0, 98))
     made.observe(replace(HEAD, state=ENABLED), 0)
     assert not made.enabled
-    made.frame(JointFrame(1, 0, 0, q=np.zeros(2), setpoint=np.zeros(2)), 99)
+    made.frame(*frame(1, 99))
     assert made.enabled
 
 
-def test_where_the_axes_are_is_not_guessed() -> None:
+def test_a_motion_needs_a_set_position() -> None:
     made = enabled_arm()
     made.frame(JointFrame(1, 0, 0, q=np.zeros(2)), 100)
     with pytest.raises(CommandRefusedError, match="no frame has been read that says where the axes are"):
@@ -119,43 +123,35 @@ def test_the_first_step_is_judged_by_the_cycles_that_are_left() -> None:
     made.command(near)
 
 
-def test_what_the_plc_switches_off_stays_off() -> None:
+def test_axes_switched_off_by_the_plc_stay_off() -> None:
     made = enabled_arm()
     made.observe(replace(HEAD, state=FAULT, reason=5), MS)
     assert not made.enabled
     assert made.failure == "the PLC switched the axes off: an axis reports a fault"
-    next_command = made.next_command(20, 0)
-    assert next_command is not None
-    assert not next_command.enable
+    assert enable_of(made) is False
     made.observe(replace(HEAD, state=OFF), MS)
-    assert made.next_command(20, 0) is None
+    assert enable_of(made) is None
 
 
-def test_axes_that_do_not_come_on_are_given_up() -> None:
+def test_enabling_has_a_time_limit() -> None:
     made = arm(enable_timeout_ms=50.0)
     made.enable()
-    made.observe(HEAD, 990 * MS)  # nobody reads for a while: the time runs from the first order on
+    made.observe(HEAD, 990 * MS)  # the time limit starts with the first command
     made.next_command(20, 1000 * MS)
     made.next_command(20, 1010 * MS)
     made.observe(replace(HEAD, state=ENABLING), 1040 * MS)
-    next_command = made.next_command(20, 0)
-    assert next_command is not None
-    assert next_command.enable
+    assert enable_of(made) is True
     made.observe(replace(HEAD, state=ENABLING), 1060 * MS)
     assert made.failure == "not enabled within 50 ms: the axes are 'enabling'"
-    next_command = made.next_command(20, 0)
-    assert next_command is not None
-    assert not next_command.enable
+    assert enable_of(made) is False
 
 
-def test_a_stop_that_was_ordered_takes_place_before_axes_are_enabled_again() -> None:
+def test_a_stop_is_completed_before_axes_are_enabled_again() -> None:
     made = enabled_arm()
     made.disable()
     with pytest.raises(CommandRefusedError, match="still stopping"):
         made.enable()
-    next_command = made.next_command(20, 0)
-    assert next_command is not None
-    assert not next_command.enable
+    assert enable_of(made) is False
     made.observe(replace(HEAD, state=OFF), MS)
     made.enable()
     assert made.active
